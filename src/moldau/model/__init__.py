@@ -1,0 +1,1 @@
+"""The field's words as types: identities, offsets, error codes, configuration definitions. Standard library only."""

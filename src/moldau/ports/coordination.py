@@ -1,0 +1,151 @@
+"""The coordination tree: ZooKeeper's shape, whoever keeps it.
+
+Paths are absolute (``/brokers/ids/0``), data is bytes. Versions count the writes of a node from 0. Watches fire once.
+Ephemeral nodes go with the session. In a `multi` all operations happen or none.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from moldau.model.errors import CoordinationError
+
+
+class NoNodeError(CoordinationError):
+    """The path is not there."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path}: no such node", retriable=False)
+        self.path = path
+
+
+class NodeExistsError(CoordinationError):
+    """The path is there already."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path}: node exists", retriable=False)
+        self.path = path
+
+
+class BadVersionError(CoordinationError):
+    """The node has another version than the caller expected."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path}: version differs", retriable=False)
+        self.path = path
+
+
+class NotEmptyError(CoordinationError):
+    """The node has children."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path}: node has children", retriable=False)
+        self.path = path
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStat:
+    """What the tree knows about a node."""
+
+    version: int
+    created_ms: int
+    modified_ms: int
+    ephemeral: bool
+    children: int
+
+
+class EventType(Enum):
+    """What a watch saw."""
+
+    CREATED = "created"
+    CHANGED = "changed"
+    DELETED = "deleted"
+    CHILDREN = "children"
+
+
+class SessionState(Enum):
+    """The client's relation to the tree. After EXPIRED all its ephemeral nodes are gone."""
+
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"
+    EXPIRED = "expired"
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent:
+    """A one-shot watch fired."""
+
+    type: EventType
+    path: str
+
+
+Watch = Callable[[WatchEvent], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Create a node (an operation of `multi`)."""
+
+    path: str
+    data: bytes = b""
+    ephemeral: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetData:
+    """Replace a node's data; `version` -1 takes any."""
+
+    path: str
+    data: bytes
+    version: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete a node without children; `version` -1 takes any."""
+
+    path: str
+    version: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Do nothing, but fail the `multi` if the node has another version."""
+
+    path: str
+    version: int
+
+
+Operation = Create | SetData | Delete | Check
+
+
+class Coordination(Protocol):
+    """One client's session with the tree. Watches and listeners are called on the broker's thread."""
+
+    def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False, parents: bool = False) -> str:
+        """Create a node; the path made (`sequential` appends ten digits). NodeExistsError, NoNodeError (parent missing)."""
+
+    def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, NodeStat]:
+        """Data of a node. NoNodeError."""
+
+    def set(self, path: str, data: bytes, version: int = -1) -> NodeStat:
+        """Replace data, if the version is `version` or that is -1. NoNodeError, BadVersionError."""
+
+    def delete(self, path: str, version: int = -1, *, recursive: bool = False) -> None:
+        """Remove a node. NoNodeError, BadVersionError, NotEmptyError."""
+
+    def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        """Names of the children, sorted. NoNodeError."""
+
+    def exists(self, path: str, watch: Watch | None = None) -> NodeStat | None:
+        """The node's state, or None; a watch also sees its creation."""
+
+    def multi(self, operations: Sequence[Operation]) -> None:
+        """All or nothing; the error is that of the first operation that cannot be done."""
+
+    def on_session(self, listener: Callable[[SessionState], object]) -> None:
+        """Hear of every change of the session's state."""
+
+    def close(self) -> None:
+        """End the session; its ephemeral nodes go."""
