@@ -1,0 +1,76 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import java.util.concurrent.Future;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.TopicPartition;
+
+/** The Java side of tests/support/clients.py: commands as arguments, one job per line of standard input. */
+public class Dialogue {
+    static Properties settings(String bootstrap) {
+        Properties settings = new Properties();
+        settings.put("bootstrap.servers", bootstrap);
+        settings.put("key.serializer", "org.apache.kafka.common.serialization.StringSerializer");
+        settings.put("value.serializer", "org.apache.kafka.common.serialization.StringSerializer");
+        settings.put("key.deserializer", "org.apache.kafka.common.serialization.StringDeserializer");
+        settings.put("value.deserializer", "org.apache.kafka.common.serialization.StringDeserializer");
+        return settings;
+    }
+
+    static void write(Properties settings, String topic, String[] job) throws Exception {
+        settings.put("compression.type", job[1]);
+        settings.put("acks", job[2]);
+        settings.put("enable.idempotence", String.valueOf(job[2].equals("all")));
+        try (KafkaProducer<String, String> producer = new KafkaProducer<>(settings)) {
+            List<Future<RecordMetadata>> sent = new ArrayList<>();
+            for (String value : job[3].split(","))
+                sent.add(producer.send(new ProducerRecord<>(topic, Integer.valueOf(job[0]), null, value)));
+            producer.flush();
+            for (Future<RecordMetadata> one : sent) one.get();
+        }
+    }
+
+    static void read(KafkaConsumer<String, String> consumer, String topic, int number, String[] job) {
+        TopicPartition partition = new TopicPartition(topic, Integer.parseInt(job[0]));
+        int left = Integer.parseInt(job[1]);
+        long offset = Long.parseLong(job[2]), timestamp = Long.parseLong(job[3]);
+        consumer.assign(List.of(partition));
+        if (timestamp >= 0) offset = consumer.offsetsForTimes(Map.of(partition, timestamp)).get(partition).offset();
+        consumer.seek(partition, offset);
+        long until = System.nanoTime() + 20_000_000_000L;
+        while (left > 0 && System.nanoTime() < until)
+            for (ConsumerRecord<String, String> record : consumer.poll(Duration.ofMillis(200)))
+                if (left-- > 0) System.out.println(number + " " + record.offset() + " " + record.timestamp() + " " + record.value());
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        String topic = arguments[2];
+        BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
+        List<String[]> jobs = new ArrayList<>();
+        for (String line = input.readLine(); line != null; line = input.readLine()) jobs.add(line.split(" ", 4));
+        switch (arguments[1]) {
+            case "create":
+                try (Admin admin = Admin.create(settings(arguments[0]))) {
+                    admin.createTopics(List.of(new NewTopic(topic, Integer.parseInt(jobs.get(0)[0]), (short) 1))).all().get();
+                }
+                break;
+            case "write":
+                for (String[] job : jobs) write(settings(arguments[0]), topic, job);
+                break;
+            default:
+                try (KafkaConsumer<String, String> consumer = new KafkaConsumer<>(settings(arguments[0]))) {
+                    for (int number = 0; number < jobs.size(); number++) read(consumer, topic, number, jobs.get(number));
+                }
+        }
+    }
+}
