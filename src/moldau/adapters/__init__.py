@@ -1,0 +1,1 @@
+"""The real outside behind the ports: files, sockets, threads, stores."""

@@ -1,0 +1,332 @@
+"""The file system port over POSIX calls.
+
+Linux is the fast path. Elsewhere names are missing, and what stands in for them is chosen when :class:`PosixFiles` is made:
+
+* ``os.fdatasync`` (bytes and length, not times): ``fcntl(F_FULLFSYNC)`` on macOS, whose ``fsync`` leaves the bytes in the drive's own
+  cache; ``os.fsync`` where there is neither, or where the volume knows no ``F_FULLFSYNC`` (network drives).
+* ``os.writev``: one ``os.write`` of the joined buffers.
+
+The position of a descriptor always stands at the end of its file, so that an append is one system call without a seek.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+from collections.abc import Callable, Sequence
+
+from moldau.model.errors import StorageError
+from moldau.ports.filesystem import Bytes
+
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+_BUFFERS_PER_WRITE = 1024
+"""Linux's and macOS's IOV_MAX: a ``writev`` of more buffers fails."""
+
+Write = Callable[[int, Sequence[Bytes]], int]
+Sync = Callable[[int], object]
+
+
+def storage_error(error: OSError, path: str) -> StorageError:
+    """The port's error for a failed system call; a full disk or quota is told apart, for it passes."""
+    return StorageError(error.strerror or str(error), path=path, no_space=error.errno in _NO_SPACE)
+
+
+def _write_joined(descriptor: int, buffers: Sequence[Bytes]) -> int:
+    return os.write(descriptor, b"".join(buffers))
+
+
+def _sync_to_platter(descriptor: int) -> None:
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)  # type: ignore[attr-defined,unused-ignore]
+    except OSError:
+        os.fsync(descriptor)
+
+
+def choose_write() -> Write:
+    """How several buffers are written in one call on this system."""
+    return getattr(os, "writev", _write_joined)
+
+
+def choose_sync() -> Sync:
+    """How bytes are brought to disk on this system."""
+    if hasattr(os, "fdatasync"):
+        return os.fdatasync
+    return _sync_to_platter if hasattr(fcntl, "F_FULLFSYNC") else os.fsync
+
+
+class PosixFile:
+    """An open file; see :class:`moldau.ports.filesystem.File`. Used by one thread, but for `sync` and `pread`."""
+
+    __slots__ = ("_descriptor", "_sync", "_users", "_write", "path")
+
+    def __init__(self, path: str, descriptor: int, write: Write, sync: Sync) -> None:
+        self.path = path
+        self._descriptor = descriptor
+        self._users = 1
+        self._write = write
+        self._sync = sync
+
+    def append(self, buffers: Sequence[Bytes]) -> int:
+        """Write at the end; a disk that fills up on the way gives the count so far, and the error with the next call."""
+        try:
+            written = (
+                os.write(self._descriptor, buffers[0]) if len(buffers) == 1 else self._write(self._descriptor, buffers[:_BUFFERS_PER_WRITE])
+            )
+        except OSError as error:
+            raise storage_error(error, self.path) from error
+        total = sum(map(len, buffers))
+        return written if written == total else self._append_rest(buffers, written, total)
+
+    def _append_rest(self, buffers: Sequence[Bytes], written: int, total: int) -> int:
+        while written < total:
+            try:
+                written += self._write(self._descriptor, _after(buffers, written)[:_BUFFERS_PER_WRITE])
+            except OSError:
+                break
+        return written
+
+    def pread(self, length: int, position: int) -> bytes:
+        """Read; fewer bytes only at the end of the file."""
+        try:
+            data = os.pread(self._descriptor, length, position)
+            while data and len(data) < length:
+                more = os.pread(self._descriptor, length - len(data), position + len(data))
+                if not more:
+                    break
+                data += more
+        except OSError as error:
+            raise storage_error(error, self.path) from error
+        return data
+
+    def pwrite(self, data: Bytes, position: int) -> None:
+        """Write all of `data`; what was written before an error stays."""
+        view = memoryview(data).cast("B")
+        try:
+            while view:
+                count = os.pwrite(self._descriptor, view, position)
+                view, position = view[count:], position + count
+            os.lseek(self._descriptor, 0, os.SEEK_END)
+        except OSError as error:
+            raise storage_error(error, self.path) from error
+
+    def size(self) -> int:
+        """Bytes in the file."""
+        try:
+            return os.fstat(self._descriptor).st_size
+        except OSError as error:
+            raise storage_error(error, self.path) from error
+
+    def truncate(self, size: int) -> None:
+        """Cut, or extend with zeros."""
+        try:
+            os.ftruncate(self._descriptor, size)
+            os.lseek(self._descriptor, size, os.SEEK_SET)
+        except OSError as error:
+            raise storage_error(error, self.path) from error
+
+    def sync(self) -> None:
+        """Bring bytes and length to disk."""
+        try:
+            self._sync(self._descriptor)
+        except OSError as error:
+            raise storage_error(error, self.path) from error
+
+    def fileno(self) -> int:
+        """The descriptor."""
+        return self._descriptor
+
+    def retain(self) -> None:
+        """Count one more user."""
+        self._users += 1
+
+    def release(self) -> None:
+        """Count one user less; the last one closes."""
+        assert self._users > 0, f"{self.path}: released more often than retained"
+        self._users -= 1
+        if not self._users:
+            descriptor, self._descriptor = self._descriptor, -1
+            try:
+                os.close(descriptor)
+            except OSError as error:
+                raise storage_error(error, self.path) from error
+
+
+def _after(buffers: Sequence[Bytes], written: int) -> list[Bytes]:
+    """What is left of the buffers after `written` bytes of them."""
+    rest: list[Bytes] = []
+    for buffer in buffers:
+        if written >= len(buffer):
+            written -= len(buffer)
+        else:
+            rest.append(memoryview(buffer)[written:] if written else buffer)
+            written = 0
+    return rest
+
+
+class PosixLock:
+    """A lock file held open; the system gives the lock back when the process ends, however it ends."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Give the lock back; harmless when that was done before."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+class PosixFiles:
+    """The real file system; see :class:`moldau.ports.filesystem.FileSystem`."""
+
+    def __init__(self) -> None:
+        self._write = choose_write()
+        self._sync = choose_sync()
+
+    def open(self, path: str, *, create: bool = False, writable: bool = False) -> PosixFile:
+        """Open a file with one user."""
+        flags = os.O_RDWR if create or writable else os.O_RDONLY
+        try:
+            descriptor = os.open(path, flags | os.O_CREAT if create else flags, 0o644)
+            if flags == os.O_RDWR:
+                os.lseek(descriptor, 0, os.SEEK_END)
+        except OSError as error:
+            raise storage_error(error, path) from error
+        return PosixFile(path, descriptor, self._write, self._sync)
+
+    def exists(self, path: str) -> bool:
+        """Whether the name is there."""
+        return os.path.exists(path)
+
+    def is_directory(self, path: str) -> bool:
+        """Whether it is a directory."""
+        return os.path.isdir(path)
+
+    def list(self, path: str) -> list[str]:
+        """Names in a directory, sorted."""
+        try:
+            return sorted(os.listdir(path))
+        except OSError as error:
+            raise storage_error(error, path) from error
+
+    def make_directory(self, path: str) -> None:
+        """Create a directory and its missing parents."""
+        try:
+            os.makedirs(path, exist_ok=True)
+        except OSError as error:
+            raise storage_error(error, path) from error
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename, atomically."""
+        try:
+            os.rename(source, target)
+        except OSError as error:
+            raise storage_error(error, source) from error
+
+    def remove(self, path: str) -> None:
+        """Remove a file, if it is there."""
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise storage_error(error, path) from error
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory and all in it; links are removed, not followed."""
+        try:
+            _remove_tree(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise storage_error(error, error.filename or path) from error
+
+    def read(self, path: str) -> bytes:
+        """All bytes of a file; FileNotFoundError if it is missing."""
+        try:
+            with open(path, "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise storage_error(error, path) from error
+
+    def write_atomically(self, path: str, data: bytes) -> None:
+        """Write and sync ``path.tmp``, rename it over `path`, sync the directory. The order is what makes it whole after a crash."""
+        temporary = f"{path}.tmp"
+        try:
+            with open(temporary, "wb") as file:
+                file.write(data)
+                file.flush()
+                self._sync(file.fileno())
+            os.rename(temporary, path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise storage_error(error, path) from error
+        self.sync_directory(os.path.dirname(path) or ".")
+
+    def size(self, path: str) -> int:
+        """Bytes of a file; FileNotFoundError if it is missing."""
+        return self._stat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        """When a file was last written; FileNotFoundError if it is missing."""
+        return self._stat(path).st_mtime_ns // 1_000_000
+
+    def _stat(self, path: str) -> os.stat_result:
+        try:
+            return os.stat(path)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise storage_error(error, path) from error
+
+    def sync_directory(self, path: str) -> None:
+        """Bring the names in a directory to disk."""
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise storage_error(error, path) from error
+
+    def disk_space(self, path: str) -> tuple[int, int]:
+        """Bytes of the file system, and of those the ones free to this user."""
+        try:
+            found = os.statvfs(path)
+        except OSError as error:
+            raise storage_error(error, path) from error
+        return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+
+    def lock(self, path: str) -> PosixLock:
+        """Take the lock file, made if missing.
+
+        Two kinds of lock, for neither sees the other: the record lock is the one that Kafka's JVM takes, but a process does not exclude
+        itself with it; ``flock`` excludes a second broker in this process too.
+        """
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise storage_error(error, path) from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                raise StorageError("in use by another broker, which holds this lock file", path=path) from error
+            raise storage_error(error, path) from error
+        return PosixLock(descriptor)
+
+
+def _remove_tree(path: str) -> None:
+    with os.scandir(path) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                _remove_tree(entry.path)
+            else:
+                os.unlink(entry.path)
+    os.rmdir(path)
