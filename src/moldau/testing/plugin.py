@@ -1,0 +1,38 @@
+"""The pytest plugin: a broker for tests, and a topic for each of them.
+
+    def test_orders(moldau, moldau_topic):
+        producer = Producer({"bootstrap.servers": moldau.bootstrap_servers})
+        producer.produce(moldau_topic, b"first")
+
+pytest imports this module in every run of everybody who has Moldau installed, so it imports nothing but pytest; the broker's code comes
+with the first test that asks for it.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from moldau.testing.broker import Broker
+
+
+@pytest.fixture(scope="session")
+def moldau() -> "Iterator[Broker]":
+    """A broker for the whole run, on a free port, with a data directory of its own that goes when the run ends.
+
+    Under pytest-xdist every worker has one.
+    """
+    from moldau.testing.broker import Broker
+
+    with Broker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def moldau_topic(moldau: "Broker", request: pytest.FixtureRequest) -> Iterator[str]:
+    """The name of a topic that was made for this test, with one partition; it is deleted afterwards."""
+    name = moldau.unique_topic(request.node.name)
+    moldau.create_topic(name)
+    yield name
+    moldau.delete_topic(name, missing_ok=True)
