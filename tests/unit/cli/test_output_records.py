@@ -1,0 +1,71 @@
+"""A record is printed so that nothing about it is lost or mistaken: tombstones, bytes that are not text, hostile terminals."""
+
+import json
+
+import pytest
+
+from moldau.cli.output_records import ConsumedRecord, TemplateError, make_formatter
+
+
+def record(key: bytes | None = b"k", value: bytes | None = b"v", headers: tuple[tuple[str, bytes | None], ...] = ()) -> ConsumedRecord:
+    return ConsumedRecord("flights", 2, 41, 1_357_000_000_000, 0, key, value, headers)
+
+
+@pytest.mark.parametrize(
+    ("format_", "given", "printed"),
+    [
+        ("value", record(value=b"a\tb"), b"a\tb\n"),
+        ("value", record(value=b""), b"\n"),
+        ("value", record(value=None), b"null\n"),
+        ("value", record(value=b"\xff\x1b[2J"), b"\xff\x1b[2J\n"),
+        ("%t %p %o %k %s", record(), b"flights 2 41 k v\n"),
+        ("%T|%K|%S|%%", record(key=None, value=b"four"), b"1357000000000|-1|4|%\n"),
+        ("%h", record(headers=(("line", b"7"), ("none", None))), b"line=7,none=null\n"),
+        ("%k\\t%s\\n", record(key=None), b"null\tv\n\n"),
+        ("\u00fc%p", record(), "\u00fc2\n".encode()),
+    ],
+)
+def test_values_and_templates(format_: str, given: ConsumedRecord, printed: bytes) -> None:
+    assert make_formatter(format_, terminal=False)(given) == printed
+
+
+@pytest.mark.parametrize(
+    ("value", "printed"),
+    [
+        (b"plain \xc3\xbc", b"plain \xc3\xbc\n"),
+        (b"\x1b[2J\x07", b"\\x1b[2J\\x07\n"),
+        (b"\xff\x00", b"\\xff\\x00\n"),
+        ("\u009b31m".encode(), b"\\x9b31m\n"),
+        (b"a\tb\nc", b"a\tb\nc\n"),
+    ],
+)
+def test_no_record_can_steer_the_terminal(value: bytes, printed: bytes) -> None:
+    assert make_formatter("value", terminal=True)(record(value=value)) == printed
+    assert make_formatter("%s", terminal=True)(record(value=value)) == printed
+
+
+def test_json_carries_everything() -> None:
+    line = make_formatter("json", terminal=False)(record(headers=(("line", b"7"), ("raw", b"\xff"), ("none", None))))
+    assert json.loads(line) == {
+        "topic": "flights",
+        "partition": 2,
+        "offset": 41,
+        "timestamp": 1_357_000_000_000,
+        "timestamp_type": "create",
+        "key": "k",
+        "value": "v",
+        "headers": [["line", "7"], ["raw", {"base64": "/w=="}], ["none", None]],
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(None, None), (b"", ""), (b"\xff\xfe", {"base64": "//4="}), (b'{"base64":"x"}', '{"base64":"x"}')]
+)
+def test_json_tells_tombstones_bytes_and_text_apart(value: bytes | None, shown: object) -> None:
+    assert json.loads(make_formatter("json", terminal=False)(record(value=value)))["value"] == shown
+
+
+@pytest.mark.parametrize("format_", ["xml", "", "%x", "100%"])
+def test_a_format_that_means_nothing_is_refused(format_: str) -> None:
+    with pytest.raises(TemplateError, match="format"):
+        make_formatter(format_, terminal=False)
