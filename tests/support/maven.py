@@ -1,0 +1,68 @@
+"""Jars from Maven Central, fetched once into a cache and used offline afterwards.
+
+The cache is ``$MOLDAU_CACHE``, else ``moldau`` in the user's cache directory. Where Maven is missing the test is skipped, unless the
+environment has ``CI``: there it must not pass by not running.
+"""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+_LOG4J = "2.25.4"
+_POM = """<project>
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>moldau</groupId><artifactId>jars</artifactId><version>1</version><packaging>pom</packaging>
+  <dependencies>{dependencies}</dependencies>
+</project>
+"""
+_DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
+
+
+def cache_directory() -> Path:
+    """Where fetched things are kept between runs."""
+    if chosen := os.environ.get("MOLDAU_CACHE"):
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "moldau"
+
+
+def jars(name: str, *coordinates: str) -> Path:
+    """A directory with the jars of these ``group:artifact:version`` and of all they need; `name` names it in the cache."""
+    directory = cache_directory() / "jars" / name
+    if not directory.exists():
+        _fetch(directory, coordinates)
+    return directory
+
+
+def kafka_libraries(version: str) -> Path:
+    """Apache Kafka's server, tools and clients of one version."""
+    return jars(
+        f"kafka-{version}",
+        f"org.apache.kafka:kafka_2.13:{version}",
+        f"org.apache.kafka:kafka-tools:{version}",
+        f"org.apache.logging.log4j:log4j-slf4j-impl:{_LOG4J}",
+    )
+
+
+def _fetch(directory: Path, coordinates: tuple[str, ...]) -> None:
+    """Copy into a directory beside, then rename: a fetch that was cut off leaves nothing that looks whole."""
+    for program in ("mvn", "java"):
+        if shutil.which(program) is None:
+            message = f"{program} is missing, and with it {', '.join(coordinates)}"
+            if os.environ.get("CI"):
+                pytest.fail(message)
+            pytest.skip(message)
+    partial = directory.with_name(f"{directory.name}.{os.getpid()}.partial")
+    partial.mkdir(parents=True)
+    try:
+        pom = partial / "pom.xml"
+        pom.write_text(_POM.format(dependencies="".join(_DEPENDENCY.format(*each.split(":")) for each in coordinates)))
+        command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={partial}"]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}"
+        if not directory.exists():
+            partial.rename(directory)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
