@@ -1,0 +1,69 @@
+"""Integers of variable length: seven bits per byte, least significant first, the high bit set on all bytes but the last.
+
+Records use the zigzag forms (0, -1, 1, -2 become 0, 1, 2, 3): varint for 32 bits, varlong for 64. Messages with flexible
+versions use the unsigned form. The readers here are for general use; hot loops repeat the one-byte case in line.
+"""
+
+from moldau.model.errors import ProtocolError
+from moldau.ports.filesystem import Bytes
+
+VARINT_BYTES_MAX = 5
+VARLONG_BYTES_MAX = 10
+
+
+def read_uvarint(view: Bytes, position: int) -> tuple[int, int]:
+    """Unsigned value of at most 32 bits and the position after it. ProtocolError at the end of `view` or beyond 32 bits."""
+    value, after = _read(view, position, VARINT_BYTES_MAX)
+    if value >> 32:
+        raise ProtocolError(f"unsigned varint {value:#x} at byte {position} has more than 32 bits")
+    return value, after
+
+
+def read_varint(view: Bytes, position: int) -> tuple[int, int]:
+    """Zigzag value of at most 32 bits and the position after it. ProtocolError as for `read_uvarint`."""
+    value, after = read_uvarint(view, position)
+    return (value >> 1) ^ -(value & 1), after
+
+
+def read_varlong(view: Bytes, position: int) -> tuple[int, int]:
+    """Zigzag value of at most 64 bits and the position after it. ProtocolError at the end of `view` or beyond 64 bits."""
+    value, after = _read(view, position, VARLONG_BYTES_MAX)
+    if value >> 64:
+        raise ProtocolError(f"varlong {value:#x} at byte {position} has more than 64 bits")
+    return (value >> 1) ^ -(value & 1), after
+
+
+def _read(view: Bytes, position: int, bytes_max: int) -> tuple[int, int]:
+    value = 0
+    for index, byte in enumerate(view[position : position + bytes_max]):
+        value |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            return value, position + index + 1
+    if len(view) - position < bytes_max:
+        raise ProtocolError(f"varint at byte {position} is cut off by the end of {len(view)} bytes")
+    raise ProtocolError(f"varint at byte {position} is longer than {bytes_max} bytes")
+
+
+def uvarint(value: int) -> bytes:
+    """Bytes of an unsigned value."""
+    if value < 0x80:
+        return _ONE_BYTE[value]
+    encoded = bytearray()
+    while value >= 0x80:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def varint(value: int) -> bytes:
+    """Bytes of a signed value of 32 bits, zigzag."""
+    return uvarint((value << 1) ^ (value >> 31))
+
+
+def varlong(value: int) -> bytes:
+    """Bytes of a signed value of 64 bits, zigzag."""
+    return uvarint((value << 1) ^ (value >> 63))
+
+
+_ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))
