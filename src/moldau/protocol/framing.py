@@ -1,0 +1,158 @@
+"""Frames out of a stream of bytes: a size of four bytes, then that many bytes of payload. No I/O.
+
+All connections of one thread receive into one :class:`ReceiveBuffer`, one after the other, each for the time of one call. What a read
+leaves over moves into a buffer of the connection's own:
+
+* A small beginning of a frame (up to 64 KiB) is kept as it is, in a buffer of exactly its size. At the next read it is put in front of the
+  new bytes, in the shared buffer, so that the read can be as long as ever and bring further frames.
+* A bigger one gets a buffer for that frame alone, and the following reads go straight there: only what came first is copied. The buffer is
+  up to eight times what has come, so a frame of 1 MB is allocated at once after the first quarter, while a claim of 100 MB costs what
+  was sent for it and no more than eight times as much.
+
+A connection between frames owns no buffer. Nothing is ever resized, so views handed out never stand in the way of growing: a bigger
+buffer is a new one.
+
+The order of calls is `get_buffer`, `updated`, then `frames` to its end, or else `stash`, before any other connection of the thread
+receives. A frame's view is good until the call that received it returns.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+
+from moldau.model.errors import ProtocolError
+
+SIZE_BYTES = 4
+RECEIVE_BUFFER_BYTES = 256 * 1024
+CARRY_BYTES_MAX = 64 * 1024
+"""Up to so much of a frame is copied in front of the next read rather than given a buffer of its own."""
+GROWTH = 8
+"""How many times what has come a buffer may be."""
+
+_read_size = Struct(">i").unpack_from
+
+_HTTP_WORDS = (b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"CONN", b"OPTI", b"TRAC", b"PATC", b"PRI ", b"HTTP")
+
+
+class ReceiveBuffer:
+    """Where the connections of one thread receive, each in turn."""
+
+    __slots__ = ("view",)
+
+    def __init__(self, size: int = RECEIVE_BUFFER_BYTES) -> None:
+        self.view = memoryview(bytearray(size))
+
+
+class FrameReader:
+    """One connection's stream of bytes, cut into frames.
+
+    Invariant: the bytes received and not yet handed out are ``_view[_start:_end]``. Between calls `_view` is never the shared one.
+    `_offer_start` says where in the shared buffer the offered room begins, or -1 when the room is in the connection's own.
+    """
+
+    __slots__ = ("_carry_max", "_end", "_frame_max", "_offer_start", "_shared", "_start", "_view")
+
+    def __init__(self, shared: ReceiveBuffer, max_frame_bytes: int) -> None:
+        self._shared = shared.view
+        self._frame_max = max_frame_bytes
+        self._carry_max = min(CARRY_BYTES_MAX, len(shared.view) // 2)
+        self._view: memoryview | None = None
+        self._start = 0
+        self._end = 0
+        self._offer_start = 0
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes received and not handed out: part of a frame, or after `stash` whole frames as well."""
+        return self._end - self._start
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory that this connection holds for itself between calls."""
+        return 0 if self._view is None else len(self._view)
+
+    def get_buffer(self) -> memoryview:
+        """Room for the next bytes, never empty."""
+        view = self._view
+        if view is None:
+            self._offer_start = 0
+            return self._shared
+        assert view is not self._shared, "frames were left in the shared buffer: iterate to the end or stash"
+        pending = self._end - self._start
+        if pending <= self._carry_max:
+            self._offer_start = pending
+            self._shared[:pending] = view[self._start : self._end]
+            return self._shared[pending:]
+        if self._end == len(view):
+            self._move(view)
+        self._offer_start = -1
+        assert self._view is not None
+        return self._view[self._end :]
+
+    def updated(self, count: int) -> None:
+        """`count` bytes were put into what `get_buffer` gave last."""
+        if self._offer_start < 0:
+            self._end += count
+        else:
+            self._view = self._shared
+            self._start = 0
+            self._end = self._offer_start + count
+
+    def frames(self) -> Iterator[memoryview]:
+        """Every whole frame received, without its size. ProtocolError for a size that is negative or beyond the bound.
+
+        Whoever stops before the end calls `stash`; the frames left come with the next `frames`.
+        """
+        while True:
+            view, start, end = self._view, self._start, self._end
+            payload = start + SIZE_BYTES
+            if view is None or end < payload:
+                break
+            size: int = _read_size(view, start)[0]
+            if not 0 <= size <= self._frame_max:
+                raise ProtocolError(_size_refused(bytes(view[start:payload]), size, self._frame_max))
+            stop = payload + size
+            if end < stop:
+                break
+            self._start = stop
+            yield view[payload:stop]
+        if view is not None and (start == end or start > 0 or view is self._shared):
+            self._move(view)
+
+    def stash(self) -> None:
+        """Move what is left in the shared buffer into one of the connection's own, after stopping before the last frame."""
+        if self._view is not None and self._view is self._shared:
+            self._move(self._view)
+
+    def _move(self, view: memoryview) -> None:
+        """Take what is pending in `view` into a new buffer; none if nothing is."""
+        pending = self._end - self._start
+        if pending:
+            target = memoryview(bytearray(self._capacity(view, pending)))
+            target[:pending] = view[self._start : self._end]
+            self._view = target
+        else:
+            self._view = None
+        self._start = 0
+        self._end = pending
+
+    def _capacity(self, view: memoryview, pending: int) -> int:
+        """Bytes for a buffer that takes what is pending: all of a frame cut off, if enough of it has come."""
+        if pending <= self._carry_max:
+            return pending
+        size: int = _read_size(view, self._start)[0]
+        wanted = SIZE_BYTES + size
+        if wanted <= pending:  # whole frames that wait for a consumer who stopped
+            return pending + self._carry_max
+        return min(wanted, GROWTH * pending)
+
+
+def _size_refused(head: bytes, size: int, size_max: int) -> str:
+    if head[:2] == b"\x16\x03":
+        seen = "; this looks like a TLS handshake on a plaintext port"
+    elif head in _HTTP_WORDS:
+        seen = "; this looks like HTTP"
+    elif head == b"SSH-":
+        seen = "; this looks like SSH"
+    else:
+        seen = ""
+    return f"frame of {size} bytes refused, at most {size_max} are taken{seen}"
