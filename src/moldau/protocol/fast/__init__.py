@@ -1,0 +1,1 @@
+"""Hand-written decoders and encoders for Produce and Fetch, which agree with the compiled codec on every input."""

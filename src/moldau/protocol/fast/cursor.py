@@ -1,0 +1,114 @@
+"""Reading the parts of a request that have no fixed place, for the general ways of the fast decoders.
+
+Every length is checked against the bytes left before it is used; whatever does not fit is a ProtocolError.
+"""
+
+from collections.abc import Callable, Mapping
+from struct import Struct
+
+from moldau.model.errors import ProtocolError
+from moldau.protocol.varint import read_uvarint
+
+UUID_BYTES = 16
+
+_int16 = Struct(">h").unpack_from
+_int32 = Struct(">i").unpack_from
+
+
+class Cursor:
+    """A place in a request, moving forward. `flexible` says which of the two encodings lengths and counts have."""
+
+    __slots__ = ("flexible", "position", "view")
+
+    def __init__(self, view: memoryview, position: int, *, flexible: bool) -> None:
+        self.view = view
+        self.position = position
+        self.flexible = flexible
+
+    def fields(self, layout: Struct) -> tuple[int, ...]:
+        """The next fields of fixed size."""
+        start = self.position
+        self.position = start + layout.size
+        if self.position > len(self.view):
+            raise ProtocolError(f"{layout.size} bytes are wanted at byte {start}, but the request ends at {len(self.view)}")
+        return layout.unpack_from(self.view, start)
+
+    def count(self, what: str, bytes_each: int) -> int:
+        """How many elements the array that starts here has; each takes at least `bytes_each` bytes."""
+        count = self._length(_int32, 4)
+        left = len(self.view) - self.position
+        if not 0 <= count <= left // bytes_each:
+            raise ProtocolError(f"{count} {what} at byte {self.position} cannot be in the {left} bytes left")
+        return count
+
+    def nullable_string(self) -> str | None:
+        """A string or null."""
+        length = self._length(_int16, 2)
+        return None if length == -1 else _text(self._take(length, "string"))
+
+    def string(self) -> str:
+        """A string that may not be null."""
+        return _text(self._take(self._length(_int16, 2), "string"))
+
+    def uuid(self) -> bytes:
+        """The 16 bytes of an id."""
+        return bytes(self._take(UUID_BYTES, "id"))
+
+    def topic(self, *, by_id: bool) -> bytes:
+        """A topic's name as checked UTF-8 bytes, or its id."""
+        if by_id:
+            return self.uuid()
+        name = bytes(self._take(self._length(_int16, 2), "topic name"))
+        if not name.isascii():
+            _text(name)
+        return name
+
+    def nullable_bytes(self) -> memoryview | None:
+        """A view of bytes (of records), or None for null."""
+        length = self._length(_int32, 4)
+        return None if length == -1 else self._take(length, "bytes")
+
+    def tags(self, known: Mapping[int, Callable[["Cursor"], None]] | None = None) -> None:
+        """Read the tagged fields in `known`, skip the others. Nothing is there unless the encoding is flexible."""
+        if not self.flexible:
+            return
+        for _ in range(self._uvarint()):
+            tag, size = self._uvarint(), self._uvarint()
+            value = Cursor(self._take(size, "tagged field"), 0, flexible=True)
+            read = None if known is None else known.get(tag)
+            if read is not None:
+                read(value)
+                value.end("tagged field")
+
+    def end(self, what: str) -> None:
+        """Nothing may follow."""
+        if self.position != len(self.view):
+            raise ProtocolError(f"{len(self.view) - self.position} bytes follow the {what}")
+
+    def _uvarint(self) -> int:
+        value, self.position = read_uvarint(self.view, self.position)
+        return value
+
+    def _length(self, fixed: Callable[[memoryview, int], tuple[int, ...]], fixed_size: int) -> int:
+        if self.flexible:
+            return self._uvarint() - 1
+        if self.position + fixed_size > len(self.view):
+            raise ProtocolError(f"length at byte {self.position} is cut off by the end of the request at {len(self.view)}")
+        length = fixed(self.view, self.position)[0]
+        self.position += fixed_size
+        return length
+
+    def _take(self, length: int, what: str) -> memoryview:
+        start = self.position
+        stop = start + length
+        if length < 0 or stop > len(self.view):
+            raise ProtocolError(f"{what} of {length} bytes at byte {start} does not fit in a request that ends at {len(self.view)}")
+        self.position = stop
+        return self.view[start:stop]
+
+
+def _text(encoded: memoryview | bytes) -> str:
+    try:
+        return str(encoded, "utf-8")
+    except UnicodeDecodeError as error:
+        raise ProtocolError(f"string is not UTF-8: {error}") from error

@@ -1,0 +1,186 @@
+"""Fetch by hand, versions 4 to 18: 12 and later are flexible, 13 and later name topics by id."""
+
+from collections.abc import Callable
+from struct import Struct
+from typing import NamedTuple
+
+from moldau.protocol.fast.cursor import Cursor
+from moldau.protocol.fast.fetch_response import (
+    FIRST_FLEXIBLE,
+    FIRST_WITH_TOPIC_IDS,
+    FetchPartitionResult,
+    Records,
+    encode_fetch_response,
+)
+
+__all__ = ["FetchFrame", "FetchPartition", "FetchPartitionResult", "Records", "decode_fetch", "encode_fetch_response"]
+
+NO_HIGH_WATERMARK = 2**63 - 1
+NO_DIRECTORY = bytes(16)
+
+_FIRST_WITH_LOG_START_OFFSET = 5
+_FIRST_WITH_SESSIONS = 7
+_FIRST_WITH_LEADER_EPOCH = 9
+_FIRST_WITH_RACK = 11
+_FIRST_WITH_REPLICA_STATE = 15
+_FIRST_WITH_DIRECTORIES = 17
+_FIRST_WITH_HIGH_WATERMARK = 18
+
+
+class FetchPartition(NamedTuple):
+    """What is wanted of one partition. Offsets and epochs are -1 where the version or the client does not say."""
+
+    partition: int
+    current_leader_epoch: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    log_start_offset: int
+    max_bytes: int
+    replica_directory_id: bytes = NO_DIRECTORY
+    high_watermark: int = NO_HIGH_WATERMARK
+
+
+class FetchFrame(NamedTuple):
+    """A Fetch request. `replica_id` is -1 for a consumer. Topics are UTF-8 bytes of the name, or the 16 bytes of the id."""
+
+    replica_id: int
+    replica_epoch: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int
+    session_id: int
+    session_epoch: int
+    topics: list[tuple[bytes, list[FetchPartition]]]
+    forgotten: list[tuple[bytes, list[int]]]
+    rack_id: str
+    cluster_id: str | None
+
+
+_REPLICA_ID = Struct(">i")
+_LIMITS = Struct(">iiib")  # max wait, min bytes, max bytes, isolation level
+_SESSION = Struct(">ii")
+_INDEX = Struct(">i")
+_REPLICA_STATE = Struct(">iq")
+_HIGH_WATERMARK = Struct(">q")
+
+_PARTITION_4 = Struct(">iqi")  # index, fetch offset, max bytes
+_PARTITION_5 = Struct(">iqqi")  # index, fetch offset, log start offset, max bytes
+_PARTITION_9 = Struct(">iiqqi")  # index, leader epoch, fetch offset, log start offset, max bytes
+_PARTITION_12 = Struct(">iiqiqi")  # index, leader epoch, fetch offset, last fetched epoch, log start offset, max bytes
+
+
+class _Tagged:
+    """The tagged fields of a request, which may be missing."""
+
+    __slots__ = ("cluster_id", "replica")
+
+    def __init__(self) -> None:
+        self.cluster_id: str | None = None
+        self.replica = (-1, -1)
+
+    def read_cluster_id(self, cursor: Cursor) -> None:
+        self.cluster_id = cursor.nullable_string()
+
+    def read_replica_state(self, cursor: Cursor) -> None:
+        replica_id, replica_epoch = cursor.fields(_REPLICA_STATE)
+        self.replica = (replica_id, replica_epoch)
+        cursor.tags()
+
+
+class _TaggedOfPartition:
+    __slots__ = ("directory_id", "high_watermark")
+
+    def __init__(self) -> None:
+        self.directory_id = NO_DIRECTORY
+        self.high_watermark = NO_HIGH_WATERMARK
+
+    def read_directory_id(self, cursor: Cursor) -> None:
+        self.directory_id = cursor.uuid()
+
+    def read_high_watermark(self, cursor: Cursor) -> None:
+        (self.high_watermark,) = cursor.fields(_HIGH_WATERMARK)
+
+
+def decode_fetch(view: memoryview, position: int, version: int) -> FetchFrame:
+    """Decode the body of a Fetch request, which starts at `position` and fills `view`. ProtocolError if it is malformed."""
+    cursor = Cursor(view, position, flexible=version >= FIRST_FLEXIBLE)
+    by_id = version >= FIRST_WITH_TOPIC_IDS
+    tagged = _Tagged()
+    if version < _FIRST_WITH_REPLICA_STATE:
+        (replica_id,) = cursor.fields(_REPLICA_ID)
+        tagged.replica = (replica_id, -1)
+    max_wait_ms, min_bytes, max_bytes, isolation_level = cursor.fields(_LIMITS)
+    session_id, session_epoch = cursor.fields(_SESSION) if version >= _FIRST_WITH_SESSIONS else (0, -1)
+    topics: list[tuple[bytes, list[FetchPartition]]] = []
+    for _ in range(cursor.count("topics", 3)):
+        topic = cursor.topic(by_id=by_id)
+        topics.append((topic, _read_partitions(cursor, version)))
+        cursor.tags()
+    forgotten: list[tuple[bytes, list[int]]] = []
+    if version >= _FIRST_WITH_SESSIONS:
+        for _ in range(cursor.count("forgotten topics", 3)):
+            topic = cursor.topic(by_id=by_id)
+            forgotten.append((topic, list(cursor.fields(Struct(f">{cursor.count('partitions', 4)}i")))))
+            cursor.tags()
+    rack_id = cursor.string() if version >= _FIRST_WITH_RACK else ""
+    cursor.tags(
+        {0: tagged.read_cluster_id, 1: tagged.read_replica_state} if version >= _FIRST_WITH_REPLICA_STATE else {0: tagged.read_cluster_id}
+    )
+    cursor.end("Fetch request")
+    replica_id, replica_epoch = tagged.replica
+    return FetchFrame(
+        replica_id,
+        replica_epoch,
+        max_wait_ms,
+        min_bytes,
+        max_bytes,
+        isolation_level,
+        session_id,
+        session_epoch,
+        topics,
+        forgotten,
+        rack_id,
+        tagged.cluster_id,
+    )
+
+
+def _read_partitions(cursor: Cursor, version: int) -> list[FetchPartition]:
+    if version >= FIRST_FLEXIBLE:
+        return [_read_partition(cursor, version) for _ in range(cursor.count("partitions", _PARTITION_12.size + 1))]
+    if version >= _FIRST_WITH_LEADER_EPOCH:
+        return [
+            FetchPartition(index, epoch, offset, -1, log_start, max_bytes)
+            for index, epoch, offset, log_start, max_bytes in _rows(cursor, _PARTITION_9)
+        ]
+    if version >= _FIRST_WITH_LOG_START_OFFSET:
+        return [
+            FetchPartition(index, -1, offset, -1, log_start, max_bytes)
+            for index, offset, log_start, max_bytes in _rows(cursor, _PARTITION_5)
+        ]
+    return [FetchPartition(index, -1, offset, -1, -1, max_bytes) for index, offset, max_bytes in _rows(cursor, _PARTITION_4)]
+
+
+def _rows(cursor: Cursor, layout: Struct) -> list[tuple[int, ...]]:
+    return [cursor.fields(layout) for _ in range(cursor.count("partitions", layout.size))]
+
+
+def _read_partition(cursor: Cursor, version: int) -> FetchPartition:
+    fields = cursor.fields(_PARTITION_12)
+    view, position = cursor.view, cursor.position
+    if position < len(view) and view[position] == 0:  # no tags, the usual case
+        cursor.position = position + 1
+        return _partition(fields, NO_DIRECTORY, NO_HIGH_WATERMARK)
+    tagged = _TaggedOfPartition()
+    known: dict[int, Callable[[Cursor], None]] = {}
+    if version >= _FIRST_WITH_DIRECTORIES:
+        known[0] = tagged.read_directory_id
+    if version >= _FIRST_WITH_HIGH_WATERMARK:
+        known[1] = tagged.read_high_watermark
+    cursor.tags(known)
+    return _partition(fields, tagged.directory_id, tagged.high_watermark)
+
+
+def _partition(fields: tuple[int, ...], directory_id: bytes, high_watermark: int) -> FetchPartition:
+    made: FetchPartition = tuple.__new__(FetchPartition, (*fields, directory_id, high_watermark))
+    return made
