@@ -1,0 +1,43 @@
+"""Starts both systems, hands them to a measurement, and stops them: what every benchmark beside a rival has in common."""
+
+import argparse
+import contextlib
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from load import LoadClient, build
+from measure import Results
+from systems import ROOT, System, kafka, moldau
+
+Pair = Sequence[tuple[System, LoadClient]]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How much and how often."""
+
+    scale: float
+    runs: int
+
+
+def benchmark(description: str | None, measure: Callable[[Pair, Results, Options], None]) -> None:
+    """Read the command line, run the measurement with both systems up, only one of them under load at a time."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", type=float, default=1.0, help="multiplies numbers of messages or seconds")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--out", type=Path, help="append the JSON lines to this file as well")
+    parser.add_argument("--only", choices=["moldau", "kafka"], help="leave the other system out (no ratio can be quoted then)")
+    given = parser.parse_args()
+    results = Results(given.out)
+    program = build(ROOT / "out")
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="moldau-bench-")))
+        systems = []
+        if given.only != "kafka":
+            systems.append(stack.enter_context(moldau(folder / "moldau")))
+        if given.only != "moldau":
+            systems.append(stack.enter_context(kafka(folder / "kafka")))
+        pair = [(system, LoadClient(program, system.bootstrap)) for system in systems]
+        measure(pair, results, Options(given.scale, given.runs))

@@ -1,0 +1,88 @@
+"""Drives the neutral load client (load_client.c) and the admin calls around it."""
+
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+SOURCE = Path(__file__).with_name("load_client.c")
+
+
+def build(folder: Path) -> Path:
+    """Compile the client, if it is older than its source; needs a C compiler."""
+    program = folder / "load_client"
+    if not program.exists() or program.stat().st_mtime < SOURCE.stat().st_mtime:
+        compiler = shutil.which("cc") or shutil.which("gcc")
+        if compiler is None:
+            raise SystemExit("the benchmarks need a C compiler for their load client (Debian: gcc libc6-dev)")
+        folder.mkdir(parents=True, exist_ok=True)
+        subprocess.run([compiler, "-O2", "-pthread", "-o", str(program), str(SOURCE), "-ldl"], check=True)
+    return program
+
+
+def library() -> Path:
+    """The librdkafka inside the confluent-kafka wheel."""
+    package = Path(confluent_kafka.__file__).parent
+    found = sorted(package.with_name("confluent_kafka.libs").glob("librdkafka*")) + sorted(package.glob(".dylibs/librdkafka*"))
+    if not found:
+        raise SystemExit("this build of confluent-kafka carries no librdkafka of its own")
+    return found[0]
+
+
+class LoadClient:
+    """One broker's load: topics, produce, consume, latency. Topic partitions are 0 throughout."""
+
+    def __init__(self, program: Path, bootstrap: str) -> None:
+        self.program = program
+        self.bootstrap = bootstrap
+        self.admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
+
+    def create(self, topic: str) -> None:
+        """Make a topic of one partition and wait until it has an end offset."""
+        for future in self.admin.create_topics([NewTopic(topic, 1, 1)]).values():
+            future.result(30)
+        limit = time.monotonic() + 30
+        while self.end_offset(topic) != 0:
+            if time.monotonic() > limit:
+                raise SystemExit(f"{topic} has no leader")
+            time.sleep(0.02)
+
+    def delete(self, topic: str) -> None:
+        """Remove a topic."""
+        for future in self.admin.delete_topics([topic]).values():
+            future.result(30)
+
+    def end_offset(self, topic: str) -> int:
+        """End offset of partition 0, -1 while there is none (a fresh client: one that asked too early remembers the topic as unknown)."""
+        consumer = confluent_kafka.Consumer({"bootstrap.servers": self.bootstrap, "group.id": "benchmark", "log_level": 3})
+        try:
+            offsets = consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, 0), timeout=5, cached=False)
+        except confluent_kafka.KafkaException:
+            return -1
+        finally:
+            consumer.close()
+        return -1 if offsets is None else offsets[1]
+
+    def wait_for_end_offset(self, topic: str, messages: int) -> float:
+        """Seconds until the end offset is there (acks 0 tells nobody)."""
+        begun = time.monotonic()
+        while self.end_offset(topic) < messages:
+            if time.monotonic() - begun > 60:
+                raise SystemExit(f"{topic}: only {self.end_offset(topic)} of {messages} messages arrived")
+        return time.monotonic() - begun
+
+    def run(self, mode: str, topic: str, *numbers: int, settings: Sequence[str] = ()) -> dict[str, Any]:
+        """One run of the client; its line of JSON."""
+        command = [str(self.program), str(library()), mode, self.bootstrap, topic, *map(str, numbers), *settings]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+        if ended.returncode:
+            raise SystemExit(f"{' '.join(command)}: {ended.stdout}{ended.stderr}")
+        result: dict[str, Any] = json.loads(ended.stdout)
+        return result
