@@ -13,6 +13,8 @@ VARLONG_BYTES_MAX = 10
 
 def read_uvarint(view: Bytes, position: int) -> tuple[int, int]:
     """Unsigned value of at most 32 bits and the position after it. ProtocolError at the end of `view` or beyond 32 bits."""
+    if position < len(view) and view[position] < 0x80:
+        return view[position], position + 1
     value, after = _read(view, position, VARINT_BYTES_MAX)
     if value >> 32:
         raise ProtocolError(f"unsigned varint {value:#x} at byte {position} has more than 32 bits")

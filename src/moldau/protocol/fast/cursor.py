@@ -72,7 +72,7 @@ class Cursor:
         """Read the tagged fields in `known`, skip the others. Nothing is there unless the encoding is flexible."""
         if not self.flexible:
             return
-        for _ in range(self._uvarint()):
+        for _ in range(self._uvarint()):  # ends with the view: a tag takes two bytes
             tag, size = self._uvarint(), self._uvarint()
             value = Cursor(self._take(size, "tagged field"), 0, flexible=True)
             read = None if known is None else known.get(tag)
@@ -86,7 +86,11 @@ class Cursor:
             raise ProtocolError(f"{len(self.view) - self.position} bytes follow the {what}")
 
     def _uvarint(self) -> int:
-        value, self.position = read_uvarint(self.view, self.position)
+        view, position = self.view, self.position
+        if position < len(view) and view[position] < 0x80:
+            self.position = position + 1
+            return view[position]
+        value, self.position = read_uvarint(view, position)
         return value
 
     def _length(self, fixed: Callable[[memoryview, int], tuple[int, ...]], fixed_size: int) -> int:

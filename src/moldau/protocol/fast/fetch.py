@@ -69,6 +69,12 @@ _PARTITION_5 = Struct(">iqqi")  # index, fetch offset, log start offset, max byt
 _PARTITION_9 = Struct(">iiqqi")  # index, leader epoch, fetch offset, log start offset, max bytes
 _PARTITION_12 = Struct(">iiqiqi")  # index, leader epoch, fetch offset, last fetched epoch, log start offset, max bytes
 
+# A whole request for one partition of one topic by id, without tags and without the rack that ends it: (replica id before version 15,)
+# max wait, min bytes, max bytes, isolation level, session id and epoch, topics (2 for one), topic id, partitions (2), the partition's
+# fields, no tags of partition and topic, forgotten topics (1 for none), length of the rack + 1.
+_ONE_13 = Struct(">iiiibiiB16sBiiqiqiBBBB")
+_ONE_15 = Struct(">iiibiiB16sBiiqiqiBBBB")
+
 
 class _Tagged:
     """The tagged fields of a request, which may be missing."""
@@ -104,6 +110,47 @@ class _TaggedOfPartition:
 
 def decode_fetch(view: memoryview, position: int, version: int) -> FetchFrame:
     """Decode the body of a Fetch request, which starts at `position` and fills `view`. ProtocolError if it is malformed."""
+    if version >= FIRST_WITH_TOPIC_IDS:
+        frame = _decode_one_partition(view, position, version)
+        if frame is not None:
+            return frame
+    return _decode(view, position, version)
+
+
+def _decode_one_partition(view: memoryview, position: int, version: int) -> FetchFrame | None:
+    """The whole request if it has the form that a consumer of one partition sends, else None."""
+    layout = _ONE_15 if version >= _FIRST_WITH_REPLICA_STATE else _ONE_13
+    end = position + layout.size
+    if end >= len(view):
+        return None
+    (*replica, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, topic, partitions,
+     partition, leader_epoch, offset, last_fetched_epoch, log_start, partition_bytes, tags, topic_tags, forgotten, rack_size,
+    ) = layout.unpack_from(view, position)  # fmt: skip
+    if topics != 2 or partitions != 2 or tags or topic_tags or forgotten != 1:
+        return None
+    if not 0 < rack_size < 0x80 or end + rack_size != len(view) or view[-1]:
+        return None
+    rack = bytes(view[end:-1])
+    if not rack.isascii():
+        return None
+    wanted = (partition, leader_epoch, offset, last_fetched_epoch, log_start, partition_bytes)
+    return FetchFrame(
+        replica[0] if replica else -1,
+        -1,
+        max_wait_ms,
+        min_bytes,
+        max_bytes,
+        isolation_level,
+        session_id,
+        session_epoch,
+        [(topic, [_partition(wanted, NO_DIRECTORY, NO_HIGH_WATERMARK)])],
+        [],
+        rack.decode("ascii"),
+        None,
+    )
+
+
+def _decode(view: memoryview, position: int, version: int) -> FetchFrame:
     cursor = Cursor(view, position, flexible=version >= FIRST_FLEXIBLE)
     by_id = version >= FIRST_WITH_TOPIC_IDS
     tagged = _Tagged()

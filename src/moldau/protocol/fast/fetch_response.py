@@ -59,6 +59,10 @@ _INT64_PAIR = Struct(">qq")
 _INT32_INT64 = Struct(">iq")
 _INT64_INT32 = Struct(">qi")
 _STATUS = Struct(">ihi")  # throttle time, error, session id
+# Answer with one topic and one partition: size, correlation id, no tags, throttle time, error, session id, topics (2), and after the
+# topic partitions (2), index, error, high watermark, last stable and log start offset, no list of aborted (0), read replica.
+_ONE_HEAD = Struct(">iiBihiB")
+_ONE_PARTITION = Struct(">BihqqqBi")
 _PARTITION_4 = Struct(">ihqq")  # index, error, high watermark, last stable offset
 _PARTITION_5 = Struct(">ihqqq")  # and log start offset
 
@@ -73,6 +77,41 @@ def encode_fetch_response(
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> list[Part]:
     """The whole framed answer. `node_endpoints`: addresses of the current leaders named in it (version 16 and later)."""
+    if version >= FIRST_FLEXIBLE and len(topics) == 1 and not node_endpoints:
+        topic, partitions = topics[0]
+        if len(partitions) == 1 and len(topic) < 0x7F:
+            parts = _encode_one_range(version, correlation_id, throttle_ms, error_code, session_id, topic, partitions[0])
+            if parts is not None:
+                return parts
+    return _encode(version, correlation_id, throttle_ms, error_code, session_id, topics, node_endpoints)
+
+
+def _encode_one_range(
+    version: int, correlation_id: int, throttle_ms: int, error_code: int, session_id: int, topic: bytes, result: FetchPartitionResult
+) -> list[Part] | None:
+    """The whole answer if its only partition has a range of a file and nothing uncommon, else None."""
+    partition, error, high_watermark, last_stable, log_start, records, aborted, read_replica, diverging, leader, snapshot = result
+    if aborted is not None or not isinstance(records, FileRange):
+        return None
+    if diverging is not None or leader is not None or snapshot is not None:
+        return None
+    named = topic if version >= FIRST_WITH_TOPIC_IDS else bytes((len(topic) + 1,)) + topic
+    fields = _ONE_PARTITION.pack(2, partition, error, high_watermark, last_stable, log_start, 0, read_replica)
+    length = uvarint(records.length + 1)
+    size = 19 + len(named) + len(fields) + len(length) + records.length
+    head = _ONE_HEAD.pack(size, correlation_id, 0, throttle_ms, error_code, session_id, 2)
+    return [head + named + fields + length, records, b"\0\0\0"]
+
+
+def _encode(
+    version: int,
+    correlation_id: int,
+    throttle_ms: int,
+    error_code: int,
+    session_id: int,
+    topics: Sequence[TopicResults],
+    node_endpoints: Sequence[NodeEndpoint],
+) -> list[Part]:
     flexible = version >= FIRST_FLEXIBLE
     answer = _Parts()
     write = answer.write
