@@ -17,16 +17,23 @@ from pathlib import Path
 import confluent_kafka
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+
 from measure import Results, load_average, resident_mb, spread
 from systems import KAFKA_VERSION, free_port, kafka_command
 
-EAGER = {"log_level": 0, "socket.timeout.ms": 2000, "retry.backoff.ms": 10, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 50}
+EAGER: dict[str, str | int | float | bool] = {
+    "log_level": 0,
+    "socket.timeout.ms": 2000,
+    "retry.backoff.ms": 10,
+    "reconnect.backoff.ms": 10,
+    "reconnect.backoff.max.ms": 50,
+}
 IDLE_S = 10.0
 
 
 def acknowledged(bootstrap: str) -> bool:
     """Create a topic, send one message, and say whether it was acknowledged."""
-    settings = {**EAGER, "bootstrap.servers": bootstrap, "topic.metadata.refresh.fast.interval.ms": 20}
+    settings: dict[str, str | int | float | bool] = {**EAGER, "bootstrap.servers": bootstrap, "topic.metadata.refresh.fast.interval.ms": 20}
     outcome: list[object] = []
     try:
         for future in AdminClient(settings).create_topics([NewTopic("first", 1, 1)], request_timeout=2).values():
