@@ -1,0 +1,162 @@
+"""The values that hold: static ones below, dynamic ones above, synonyms in between.
+
+For a broker's configuration the first of these that is set wins, and within each layer the configuration itself before its synonyms:
+this broker's dynamic value, the cluster's dynamic default, the static value, the default of the table. For a topic's configuration: the
+topic's own value, then the same over its synonyms among the broker's.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, TypeVar
+
+from moldau.model.config.definition import ConfigSource, ConfigValue, Synonym, format_value, parse_value
+from moldau.model.config.static import StaticConfig
+from moldau.model.config.tables.broker import BROKER
+from moldau.model.config.tables.topic import TOPIC
+
+V = TypeVar("V", bool, int, float, str, tuple[str, ...])
+
+
+class Setting(NamedTuple):
+    """A place where a value is given: under which name, as which text, in which layer."""
+
+    name: str
+    text: str | None
+    source: ConfigSource
+
+
+class Configured:
+    """Typed access to values by name. A wrong name or type is our own bug and raises KeyError or TypeError."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self) -> None:
+        self._values: dict[str, ConfigValue] = {}
+
+    def value(self, name: str) -> ConfigValue:
+        """The value that holds; None when none is set and there is no default."""
+        try:
+            return self._values[name]
+        except KeyError:
+            value = self._values[name] = self._resolve(name)
+            return value
+
+    def _resolve(self, name: str) -> ConfigValue:
+        raise NotImplementedError
+
+    def int(self, name: str) -> int:
+        """A whole number."""
+        return _typed(name, self.value(name), int)
+
+    def boolean(self, name: str) -> bool:
+        """True or false."""
+        return _typed(name, self.value(name), bool)
+
+    def double(self, name: str) -> float:
+        """A floating-point number."""
+        return _typed(name, self.value(name), float)
+
+    def string(self, name: str) -> str:
+        """Text."""
+        return _typed(name, self.value(name), str)
+
+    def list(self, name: str) -> tuple[str, ...]:
+        """The items of a list."""
+        return _typed(name, self.value(name), tuple)
+
+
+def _typed(name: str, value: ConfigValue, kind: type[V]) -> V:
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} is {value!r}, not {kind.__name__}")
+    return value
+
+
+class BrokerConfig(Configured):
+    """A broker's configuration with its dynamic layers. `version` rises with every change, for those who keep values."""
+
+    __slots__ = ("_cluster", "_own", "_topics", "static", "version")
+
+    def __init__(self, static: StaticConfig | None = None) -> None:
+        super().__init__()
+        self.static = StaticConfig() if static is None else static
+        self.version = 0
+        self._own: Mapping[str, str] = {}
+        self._cluster: Mapping[str, str] = {}
+
+    def set_dynamic(self, *, own: Mapping[str, str], cluster: Mapping[str, str]) -> set[str]:
+        """Replace the dynamic layers, of this broker and of the whole cluster; the names whose value has changed by it."""
+        before = {name: self.value(name) for name in BROKER}
+        self._own, self._cluster = dict(own), dict(cluster)
+        self._values.clear()
+        self.version += 1
+        return {name for name, value in before.items() if self.value(name) != value}
+
+    def settings(self, name: str) -> list[Setting]:
+        """Every place that gives a value for `name`, winner first, down to the default."""
+        return list(self._settings(name, BROKER[name].synonyms))
+
+    def topic_settings(self, name: str) -> list[Setting]:
+        """The same for a topic's configuration that the topic does not set."""
+        definition = TOPIC[name]
+        if not definition.synonyms:
+            return [Setting(name, format_value(definition, definition.default), ConfigSource.DEFAULT)]
+        first = definition.synonyms[0].name
+        return list(self._settings(first, definition.synonyms[1:]))
+
+    def topic(self, overrides: Mapping[str, str]) -> "TopicConfig":
+        """The configuration of a topic that sets `overrides` itself."""
+        return TopicConfig(self, overrides)
+
+    def _layers(self) -> tuple[tuple[ConfigSource, Mapping[str, str]], ...]:
+        return (
+            (ConfigSource.DYNAMIC_BROKER, self._own),
+            (ConfigSource.DYNAMIC_DEFAULT_BROKER, self._cluster),
+            (ConfigSource.STATIC_BROKER, self.static.texts),
+        )
+
+    def _settings(self, name: str, synonyms: tuple[Synonym, ...]) -> Iterator[Setting]:
+        names = (name, *(synonym.name for synonym in synonyms))
+        for source, texts in self._layers():
+            for each in names:
+                if each in texts:
+                    yield Setting(each, texts[each], source)
+        for each in names:
+            if BROKER[each].default is not None:
+                yield Setting(each, format_value(BROKER[each], BROKER[each].default), ConfigSource.DEFAULT)
+
+    def _resolve(self, name: str) -> ConfigValue:
+        definition = BROKER[name]
+        return _first(self._settings(name, definition.synonyms), definition.synonyms)
+
+
+class TopicConfig(Configured):
+    """A topic's configuration on top of its broker's. A change of the broker's shows when a new one is made."""
+
+    __slots__ = ("_broker", "overrides")
+
+    def __init__(self, broker: BrokerConfig, overrides: Mapping[str, str]) -> None:
+        super().__init__()
+        self._broker = broker
+        self.overrides = dict(overrides)
+
+    def settings(self, name: str) -> list[Setting]:
+        """Every place that gives a value for `name`, winner first, down to the default."""
+        below = self._broker.topic_settings(name)
+        return [Setting(name, self.overrides[name], ConfigSource.DYNAMIC_TOPIC), *below] if name in self.overrides else below
+
+    def _resolve(self, name: str) -> ConfigValue:
+        definition = TOPIC[name]
+        if name in self.overrides:
+            return parse_value(definition, self.overrides[name])
+        return _first(self._broker.topic_settings(name), definition.synonyms) if definition.synonyms else definition.default
+
+
+def _first(settings: "Iterator[Setting] | list[Setting]", synonyms: tuple[Synonym, ...]) -> ConfigValue:
+    """The winner's value, converted when it comes from a synonym in another unit."""
+    setting = next(iter(settings), None)
+    if setting is None or setting.text is None:
+        return None
+    value = parse_value(BROKER[setting.name], setting.text)
+    for synonym in synonyms:
+        if synonym.name == setting.name:
+            return synonym.convert(value)
+    return value

@@ -1,0 +1,1 @@
+"""The definitions themselves, a module per subject."""

@@ -1,0 +1,7 @@
+"""Configurations of a broker, of all subjects."""
+
+from moldau.model.config.tables.coordinators import COORDINATORS
+from moldau.model.config.tables.logs import LOGS
+from moldau.model.config.tables.network import NETWORK
+
+BROKER = {**NETWORK, **LOGS, **COORDINATORS}

@@ -1,0 +1,154 @@
+"""Configurations of replication, of the controller, of producers' state, of groups and transactions.
+
+Those of parts that a broker of this version does not have are here because tools read them and files carry them; they say so
+(`in_effect`).
+"""
+
+from moldau.model.config.definition import INT_MAX, ConfigDefinition
+from moldau.model.config.tables.rows import CLUSTER, DAY_MS, boolean, integer, items, long, short, string, table
+from moldau.model.config.validators import Between, DifferentItems, OneOf, SomeOf, at_least
+
+CAPPED = "Capped by the number of live brokers, so that a single broker can have the topic at all."
+
+
+def later(*rows: ConfigDefinition) -> list[ConfigDefinition]:
+    """Rows of parts that are not there yet."""
+    return [_without_effect(row) for row in rows]
+
+
+def _without_effect(row: ConfigDefinition) -> ConfigDefinition:
+    return ConfigDefinition(
+        row.name,
+        row.type,
+        row.default,
+        row.doc,
+        row.allowed,
+        row.mode,
+        row.synonyms,
+        row.sensitive,
+        in_effect=False,
+        own=row.own,
+        deviation=row.deviation,
+    )
+
+
+COORDINATORS = table(
+    [
+        integer("default.replication.factor", 1, "Replicas of a topic whose creator names no number.", allowed=at_least(1)),
+        integer(
+            "min.insync.replicas",
+            1,
+            "What a topic that does not set `min.insync.replicas` takes; see there.",
+            allowed=at_least(1),
+            mode=CLUSTER,
+        ),
+        integer(
+            "producer.id.expiration.ms",
+            DAY_MS,
+            "How long the state of an idempotent producer that sends nothing is kept.",
+            allowed=at_least(1),
+            mode=CLUSTER,
+        ),
+        long("replica.high.watermark.checkpoint.interval.ms", 5000, "How often the high watermarks are written down."),
+        *later(
+            boolean(
+                "unclean.leader.election.enable",
+                False,
+                "What a topic that does not set `unclean.leader.election.enable` takes; see there.",
+                mode=CLUSTER,
+            ),
+            long("replica.lag.time.max.ms", 30_000, "A follower that has not caught up for this long is no longer in sync."),
+            integer("replica.fetch.max.bytes", 1_048_576, "Bytes per partition that a follower asks for.", allowed=at_least(0)),
+            integer("replica.fetch.min.bytes", 1, "Bytes for which a follower waits."),
+            integer("replica.fetch.response.max.bytes", 10_485_760, "Bytes per answer that a follower asks for.", allowed=at_least(0)),
+            integer("replica.fetch.wait.max.ms", 500, "How long a follower waits for them."),
+            integer("replica.fetch.backoff.ms", 1000, "How long a follower waits after an error.", allowed=at_least(0)),
+            integer("replica.socket.timeout.ms", 30_000, "How long a follower waits for an answer."),
+            integer("replica.socket.receive.buffer.bytes", 65_536, "Size of a follower's receive buffer."),
+            string("replica.selector.class", None, "How a replica for a consumer to read from is chosen."),
+            integer("num.replica.fetchers", 1, "Connections per leader that a follower fetches over.", allowed=at_least(1), mode=CLUSTER),
+            integer("controller.socket.timeout.ms", 30_000, "How long the controller waits for a broker's answer."),
+            boolean("auto.leader.rebalance.enable", True, "Move leaderships back to the preferred replicas."),
+            long("leader.imbalance.check.interval.seconds", 300, "How often that is looked at.", allowed=at_least(1)),
+            integer("group.min.session.timeout.ms", 6000, "Shortest session timeout that a member may ask for."),
+            integer("group.max.session.timeout.ms", 1_800_000, "Longest session timeout that a member may ask for."),
+            integer(
+                "group.initial.rebalance.delay.ms",
+                0,
+                "How long a new group waits for further members before its first rebalance.",
+                deviation="0 instead of 3,000: a consumer in a test or on a laptop starts at once; set it where many start together.",
+            ),
+            integer("group.max.size", INT_MAX, "Most members of a group.", allowed=at_least(1)),
+            items(
+                "group.coordinator.rebalance.protocols",
+                ("classic",),
+                "The rebalance protocols that groups may use.",
+                allowed=SomeOf("classic", "consumer"),
+                deviation="Classic groups first.",
+            ),
+            integer(
+                "group.consumer.session.timeout.ms", 45_000, "Session timeout of members under the newer protocol.", allowed=at_least(1)
+            ),
+            integer("group.consumer.min.session.timeout.ms", 45_000, "Its shortest.", allowed=at_least(1)),
+            integer("group.consumer.max.session.timeout.ms", 60_000, "Its longest.", allowed=at_least(1)),
+            integer(
+                "group.consumer.heartbeat.interval.ms", 5000, "Heartbeat interval of members under the newer protocol.", allowed=at_least(1)
+            ),
+            integer("group.consumer.min.heartbeat.interval.ms", 5000, "Its shortest.", allowed=at_least(1)),
+            integer("group.consumer.max.heartbeat.interval.ms", 15_000, "Its longest.", allowed=at_least(1)),
+            integer("group.consumer.max.size", INT_MAX, "Most members of a group under the newer protocol.", allowed=at_least(1)),
+            items("group.consumer.assignors", ("uniform", "range"), "Assignors under the newer protocol.", allowed=DifferentItems()),
+            string(
+                "group.consumer.migration.policy",
+                "bidirectional",
+                "Which groups may change from one protocol to the other.",
+                allowed=OneOf("disabled", "downgrade", "upgrade", "bidirectional"),
+                deviation="Lower case only.",
+            ),
+            integer("offset.metadata.max.bytes", 4096, "Longest text that may go with a committed offset."),
+            integer("offsets.commit.timeout.ms", 5000, "How long a commit waits for its replicas.", allowed=at_least(1)),
+            integer("offsets.load.buffer.size", 5_242_880, "Bytes per read when offsets are loaded.", allowed=at_least(1)),
+            long(
+                "offsets.retention.check.interval.ms", 600_000, "How often offsets are looked over for expired ones.", allowed=at_least(1)
+            ),
+            integer("offsets.retention.minutes", 10_080, "How long the offsets of a group without members are kept.", allowed=at_least(1)),
+            integer(
+                "offsets.topic.compression.codec",
+                0,
+                "Codec of the offsets topic: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
+                allowed=Between(0, 4),
+            ),
+            integer("offsets.topic.num.partitions", 50, "Partitions of the offsets topic.", allowed=at_least(1)),
+            short("offsets.topic.replication.factor", 3, "Replicas of the offsets topic.", allowed=at_least(1), deviation=CAPPED),
+            integer("offsets.topic.segment.bytes", 104_857_600, "Segment size of the offsets topic.", allowed=at_least(1)),
+            integer(
+                "transaction.max.timeout.ms", 900_000, "Longest timeout that a transactional producer may ask for.", allowed=at_least(1)
+            ),
+            boolean("transaction.partition.verification.enable", True, "Check that a partition is part of the transaction.", mode=CLUSTER),
+            integer(
+                "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+                10_000,
+                "How often late transactions are aborted.",
+                allowed=at_least(1),
+            ),
+            integer(
+                "transaction.remove.expired.transaction.cleanup.interval.ms",
+                3_600_000,
+                "How often expired ids are removed.",
+                allowed=at_least(1),
+            ),
+            integer(
+                "transaction.state.log.load.buffer.size", 5_242_880, "Bytes per read when transactions are loaded.", allowed=at_least(1)
+            ),
+            integer(
+                "transaction.state.log.min.isr", 2, "`min.insync.replicas` of the transaction topic.", allowed=at_least(1), deviation=CAPPED
+            ),
+            integer("transaction.state.log.num.partitions", 50, "Partitions of the transaction topic.", allowed=at_least(1)),
+            short(
+                "transaction.state.log.replication.factor", 3, "Replicas of the transaction topic.", allowed=at_least(1), deviation=CAPPED
+            ),
+            integer("transaction.state.log.segment.bytes", 104_857_600, "Segment size of the transaction topic.", allowed=at_least(1)),
+            integer("transactional.id.expiration.ms", 7 * DAY_MS, "How long an unused transactional id is kept.", allowed=at_least(1)),
+        ),
+    ]
+)
