@@ -1,0 +1,63 @@
+"""AlterPartitionReassignments (key 45): moves partitions to other brokers, or calls that off."""
+
+from typing import ClassVar
+
+from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.codec.fields import array, boolean, int16, int32, message, string
+
+
+@message
+class ReassignablePartition:
+    """One partition and its new replicas; null calls off what is under way."""
+
+    partition_index: int = int32("0+")
+    replicas: list[int] | None = array(int32, "0+", nullable="0+")
+
+
+@message
+class ReassignableTopic:
+    """Partitions of one topic."""
+
+    name: str = string("0+")
+    partitions: list[ReassignablePartition] = array(ReassignablePartition, "0+")
+
+
+@message
+class AlterPartitionReassignmentsRequest:
+    """The moves."""
+
+    API: ClassVar = ApiKey.ALTER_PARTITION_REASSIGNMENTS
+
+    timeout_ms: int = int32("0+", 60000)
+    allow_replication_factor_change: bool = boolean("1+", True)
+    topics: list[ReassignableTopic] = array(ReassignableTopic, "0+")
+
+
+@message
+class ReassignablePartitionResponse:
+    """What became of one partition."""
+
+    partition_index: int = int32("0+")
+    error_code: int = int16("0+")
+    error_message: str | None = string("0+", nullable="0+")
+
+
+@message
+class ReassignableTopicResponse:
+    """Answers for partitions of one topic."""
+
+    name: str = string("0+")
+    partitions: list[ReassignablePartitionResponse] = array(ReassignablePartitionResponse, "0+")
+
+
+@message
+class AlterPartitionReassignmentsResponse:
+    """Answers by partition."""
+
+    API: ClassVar = ApiKey.ALTER_PARTITION_REASSIGNMENTS
+
+    throttle_time_ms: int = int32("0+")
+    allow_replication_factor_change: bool = boolean("1+", True, ignorable=True)
+    error_code: int = int16("0+")
+    error_message: str | None = string("0+", nullable="0+")
+    responses: list[ReassignableTopicResponse] = array(ReassignableTopicResponse, "0+")

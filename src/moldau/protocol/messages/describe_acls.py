@@ -1,0 +1,53 @@
+"""DescribeAcls (key 29): lists access rules."""
+
+from typing import ClassVar
+
+from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.codec.fields import array, int8, int16, int32, message, string
+
+
+@message
+class DescribeAclsRequest:
+    """A filter; null matches everything."""
+
+    API: ClassVar = ApiKey.DESCRIBE_ACLS
+
+    resource_type_filter: int = int8("0+")
+    resource_name_filter: str | None = string("0+", nullable="0+")
+    pattern_type_filter: int = int8("1+", 3)
+    principal_filter: str | None = string("0+", nullable="0+")
+    host_filter: str | None = string("0+", nullable="0+")
+    operation: int = int8("0+")
+    permission_type: int = int8("0+")
+
+
+@message
+class AclDescription:
+    """One rule of a resource."""
+
+    principal: str = string("0+")
+    host: str = string("0+")
+    operation: int = int8("0+")
+    permission_type: int = int8("0+")
+
+
+@message
+class DescribeAclsResource:
+    """One resource and its rules."""
+
+    resource_type: int = int8("0+")
+    resource_name: str = string("0+")
+    pattern_type: int = int8("1+", 3)
+    acls: list[AclDescription] = array(AclDescription, "0+")
+
+
+@message
+class DescribeAclsResponse:
+    """Rules by resource."""
+
+    API: ClassVar = ApiKey.DESCRIBE_ACLS
+
+    throttle_time_ms: int = int32("0+")
+    error_code: int = int16("0+")
+    error_message: str | None = string("0+", nullable="0+")
+    resources: list[DescribeAclsResource] = array(DescribeAclsResource, "0+")
