@@ -9,7 +9,7 @@ import pytest
 
 from moldau.adapters.posix_files import PosixFiles
 from moldau.model.errors import StorageError
-from moldau.ports.filesystem import FileSystem
+from moldau.ports.filesystem import FileSystem, LockHeldError
 from moldau.testing.disk import ForgetfulDisk
 
 
@@ -255,7 +255,7 @@ def test_disk_space(place: Place) -> None:
 def test_a_lock_is_held_once_and_can_be_taken_again_after_release(place: Place) -> None:
     path = place.path(".lock")
     lock = place.files.lock(path)
-    with pytest.raises(StorageError, match="in use by another broker") as caught:
+    with pytest.raises(LockHeldError, match="in use by another broker") as caught:
         place.files.lock(path)
     assert caught.value.path == path
     lock.release()

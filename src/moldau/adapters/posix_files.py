@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable, Sequence
 
 from moldau.model.errors import StorageError
-from moldau.ports.filesystem import Bytes
+from moldau.ports.filesystem import Bytes, LockHeldError
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 _BUFFERS_PER_WRITE = 1024
@@ -317,7 +317,7 @@ class PosixFiles:
         except OSError as error:
             os.close(descriptor)
             if error.errno in (errno.EACCES, errno.EAGAIN):
-                raise StorageError("in use by another broker, which holds this lock file", path=path) from error
+                raise LockHeldError(path) from error
             raise storage_error(error, path) from error
         return PosixLock(descriptor)
 

@@ -8,7 +8,16 @@ Every failure is a :class:`moldau.model.errors.StorageError` that names the path
 from collections.abc import Sequence
 from typing import Protocol
 
+from moldau.model.errors import StorageError
+
 Bytes = bytes | bytearray | memoryview
+
+
+class LockHeldError(StorageError):
+    """Another broker holds the lock file. Nothing is wrong with the disk."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("in use by another broker, which holds this lock file", path=path)
 
 
 class File(Protocol):
@@ -97,4 +106,4 @@ class FileSystem(Protocol):
         """Bytes of the file system that holds `path`: total, free."""
 
     def lock(self, path: str) -> FileLock:
-        """Take the lock file `path`; :class:`StorageError` when another process holds it."""
+        """Take the lock file `path`; :class:`LockHeldError` when another process, or this one, holds it."""

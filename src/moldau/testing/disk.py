@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from moldau.model.errors import StorageError
-from moldau.ports.filesystem import Bytes
+from moldau.ports.filesystem import Bytes, LockHeldError
 
 _PAGE = 512
 """Bytes that a crash keeps or loses together in the ``pages`` variant: a disk's sector."""
@@ -471,7 +471,7 @@ class ForgetfulDisk:
         self.enter("lock", path)
         key = _absolute(path)
         if key in self._locks:
-            raise StorageError("in use by another broker, which holds this lock file", path=path)
+            raise LockHeldError(path)
         self.open(path, create=True).release()
         self._locks.add(key)
         return ForgetfulLock(self._locks, key)

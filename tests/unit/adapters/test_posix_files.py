@@ -11,6 +11,7 @@ import pytest
 from moldau.adapters import posix_files
 from moldau.adapters.posix_files import PosixFiles
 from moldau.model.errors import StorageError
+from moldau.ports.filesystem import LockHeldError
 
 
 def test_linux_syncs_data_only() -> None:
@@ -64,7 +65,7 @@ def test_a_lock_of_another_process_is_seen_whichever_kind_it_is(tmp_path: Path, 
     with holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
-        with pytest.raises(StorageError, match="in use by another broker"):
+        with pytest.raises(LockHeldError):
             PosixFiles().lock(path)
     PosixFiles().lock(path).release()
 

@@ -30,7 +30,8 @@ def test_names_of_partitions(name: str, kind: FolderKind, topic: str, partition:
 @pytest.mark.parametrize(
     "name",
     ["", "-", "-0", "orders", "orders-", "orders-x", "orders--", "orders-2147483648", "orders-99999999999999999999", "orders-٣",
-     "lost+found", "meta.properties", "__cluster_metadata-0", "remote-log-index-cache", f"orders.{HEX}-delete", "orders-0-delete", "orders-0.-delete"],
+     "lost+found",
+     "meta.properties", "__cluster_metadata-0", "remote-log-index-cache", f"orders.{HEX}-delete", "orders-0-delete", "orders-0.-delete"],
 )  # fmt: skip
 def test_names_that_are_no_partitions(name: str) -> None:
     assert parse_folder(name) is None
