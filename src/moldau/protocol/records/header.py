@@ -142,6 +142,11 @@ def read_header(view: Bytes, position: int = 0) -> BatchHeader:
     return header
 
 
+def pack_header(header: BatchHeader) -> bytes:
+    """The 61 bytes of a header."""
+    return _HEADER.pack(*header)
+
+
 def verify_crc(view: Bytes) -> bool:
     """Whether the checksum of the one batch that `view` holds, no more and no less, is right."""
     checksum: int = _UINT32.unpack_from(view, CRC_OFFSET)[0]

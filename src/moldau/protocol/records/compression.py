@@ -1,0 +1,165 @@
+"""The four codecs of record batches, and how to undo them without trusting what they say.
+
+A few bytes can claim to stand for gigabytes. So the output is given a bound before the decoder runs, `max.decompressed.bytes` or the most
+that the codec can make of so many bytes if that is less, and every decoder writes into a buffer that never grows beyond it. Where the
+data does not say how long it becomes (lz4, zstd as Java writes it), it is first tried with eight times its size, then four times more
+each time.
+
+Snappy comes in two shapes: raw, and in the frame of the Java library (xerial): a magic, two versions, then blocks with a size before each.
+Both are read; the framed one is written, as Kafka's own clients do. `cramjam` is imported when a codec of it is first used.
+"""
+
+import zlib
+from collections.abc import Callable, Iterator
+from enum import IntEnum
+from struct import Struct
+
+from moldau.model.errors import CorruptBatchError
+from moldau.ports.filesystem import Bytes
+
+
+class Compression(IntEnum):
+    """Codecs by their number in a batch's attributes. The names in lower case are the values of `compression.type`."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+_GZIP_WINDOW = 31  # 32 KiB window, with a gzip header and trailer
+_RATIO_MAX = {Compression.SNAPPY: 64, Compression.LZ4: 256, Compression.ZSTD: 1 << 15}
+_FIRST_TRY_RATIO = 8
+_FIRST_TRY_BYTES = 64 * 1024
+_GROWTH = 4
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + b"\0\0\0\1\0\0\0\1"  # version, least version that can read it
+_XERIAL_BLOCK_BYTES = 32 * 1024
+_INT32 = Struct(">i")
+
+
+def compress(data: Bytes, codec: int, level: int | None = None) -> bytes:
+    """`data` as Kafka's clients expect it of this codec. `level` means what it means to the codec; None is the codec's own choice."""
+    match codec:
+        case Compression.NONE:
+            return bytes(data)
+        case Compression.GZIP:
+            encoder = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, _GZIP_WINDOW)
+            return encoder.compress(data) + encoder.flush()
+        case Compression.SNAPPY:
+            return _compress_xerial(memoryview(data))
+        case Compression.LZ4:
+            import cramjam
+
+            # Java's reader takes only frames whose blocks do not refer to each other.
+            lz4 = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+            lz4.compress(bytes(data))
+            return bytes(lz4.finish())
+        case Compression.ZSTD:
+            import cramjam
+
+            return bytes(cramjam.zstd.compress(data, level=3 if level is None else level))
+        case _:
+            raise AssertionError(f"codec {codec}")
+
+
+def decompress(data: Bytes, codec: int, max_bytes: int) -> bytes:
+    """What `data` stands for, at most `max_bytes` of it. CorruptBatchError if it is malformed, unfinished, or becomes more."""
+    match codec:
+        case Compression.NONE:
+            return bytes(data)
+        case Compression.GZIP:
+            return _decompress_gzip(data, max_bytes)
+        case Compression.SNAPPY:
+            return _decompress_snappy(memoryview(data), max_bytes)
+        case Compression.LZ4:
+            import cramjam
+
+            return _decompress_into(cramjam.lz4.decompress_into, data, Compression.LZ4, max_bytes)
+        case Compression.ZSTD:
+            import cramjam
+
+            return _decompress_into(cramjam.zstd.decompress_into, data, Compression.ZSTD, max_bytes)
+        case _:
+            raise CorruptBatchError(f"records are compressed with the unknown codec {codec}")
+
+
+def _decompress_into(decoder: Callable[[Bytes, Bytes], int], data: Bytes, codec: Compression, max_bytes: int) -> bytes:
+    """Try with ever larger buffers up to the bound. What fails at the bound is damaged or too long: the decoder's words tell which."""
+    from cramjam import DecompressionError
+
+    bound = min(max_bytes, len(data) * _RATIO_MAX[codec])
+    capacity = min(bound, max(_FIRST_TRY_BYTES, len(data) * _FIRST_TRY_RATIO))
+    while True:
+        output = bytearray(capacity)
+        try:
+            size = decoder(data, output)
+        except DecompressionError as error:
+            if capacity < bound:
+                capacity = min(bound, capacity * _GROWTH)
+                continue
+            raise _refused(codec, data, max_bytes, str(error)) from error
+        return bytes(memoryview(output)[:size])
+
+
+def _decompress_gzip(data: Bytes, max_bytes: int) -> bytes:
+    """One gzip member, as every client writes it. A second one is refused: a batch of empty ones would cost the square of its size."""
+    decoder = zlib.decompressobj(_GZIP_WINDOW)
+    try:
+        decompressed = decoder.decompress(data, max_bytes + 1)
+    except zlib.error as error:
+        raise _refused(Compression.GZIP, data, max_bytes, str(error)) from error
+    if len(decompressed) > max_bytes:
+        raise _refused(Compression.GZIP, data, max_bytes, "they become more")
+    if not decoder.eof or decoder.unused_data:
+        raise _refused(Compression.GZIP, data, max_bytes, "bytes follow the end" if decoder.eof else "they are cut off")
+    return decompressed
+
+
+def _compress_xerial(data: memoryview) -> bytes:
+    import cramjam
+
+    parts: list[Bytes] = [_XERIAL_HEADER]
+    for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK_BYTES]))
+        parts += (_INT32.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def _decompress_snappy(data: memoryview, max_bytes: int) -> bytes:
+    """The sizes that the blocks claim are added up and checked first; then there is one buffer for all."""
+    import cramjam
+
+    try:
+        blocks = list(_xerial_blocks(data)) if data[: len(_XERIAL_MAGIC)] == _XERIAL_MAGIC else [data]
+        sizes = [cramjam.snappy.decompress_raw_len(block) for block in blocks]
+        size = sum(sizes)
+        if size > max_bytes:
+            raise _refused(Compression.SNAPPY, data, max_bytes, f"they become {size}")
+        if size > len(data) * _RATIO_MAX[Compression.SNAPPY]:
+            raise _refused(Compression.SNAPPY, data, max_bytes, f"they claim to become {size}")
+        output = memoryview(bytearray(size))
+        position = 0
+        for block, block_size in zip(blocks, sizes, strict=True):
+            cramjam.snappy.decompress_raw_into(block, output[position : position + block_size])
+            position += block_size
+    except cramjam.DecompressionError as error:
+        raise _refused(Compression.SNAPPY, data, max_bytes, str(error)) from error
+    return bytes(output)
+
+
+def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
+    position = len(_XERIAL_HEADER)
+    while position < len(data):
+        start = position + _INT32.size
+        size = _INT32.unpack_from(data, position)[0] if start <= len(data) else -1
+        position = start + size
+        if size < 0 or position > len(data):
+            raise CorruptBatchError(f"snappy block of {size} bytes at byte {start} does not fit in records of {len(data)} bytes")
+        yield data[start:position]
+
+
+def _refused(codec: Compression, data: Bytes, max_bytes: int, reason: str) -> CorruptBatchError:
+    return CorruptBatchError(f"{len(data)} bytes of {codec.name.lower()} do not decompress within {max_bytes} bytes: {reason}")
