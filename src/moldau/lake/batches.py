@@ -1,0 +1,67 @@
+"""The rows that Spark sees: schema of the data source, and record columns as Arrow record batches of it."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from moldau.lake.columns import HEADERS_TYPE, RecordColumns
+
+ROWS_MAX = 10_000
+BYTES_TARGET = 4 << 20
+
+ARROW_TYPES = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestampType": pa.int32(),
+    "headers": HEADERS_TYPE,
+}
+"""Columns in the order of Spark's Kafka connector; `headers` only with includeHeaders."""
+
+SPARK_TYPES = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+    "headers": "array<struct<key:string,value:binary>>",
+}
+"""The same as Spark writes them."""
+
+
+def column_names(*, include_headers: bool) -> tuple[str, ...]:
+    """Columns of a read."""
+    return tuple(name for name in SPARK_TYPES if include_headers or name != "headers")
+
+
+def record_batches(columns: RecordColumns, topic: str, partition: int, names: Sequence[str]) -> Iterator[Any]:
+    """Arrow record batches with the columns `names`, of at most `ROWS_MAX` rows and about `BYTES_TARGET` bytes each."""
+    schema = pa.schema([(name, ARROW_TYPES[name]) for name in names])
+    weight = sum(column.nbytes for column in (columns.key, columns.value, columns.headers) if column is not None)
+    step = min(ROWS_MAX, max(1, BYTES_TARGET * len(columns) // max(1, weight)))
+    for start in range(0, len(columns), step):
+        part = columns.slice(start, min(start + step, len(columns)))
+        yield pa.record_batch([_column(part, name, topic, partition) for name in names], schema=schema)
+
+
+def _column(columns: RecordColumns, name: str, topic: str, partition: int) -> Any:
+    match name:
+        case "topic":
+            return pa.repeat(pa.scalar(topic), len(columns))
+        case "partition":
+            return pa.repeat(pa.scalar(partition, pa.int32()), len(columns))
+        case "offset":
+            return pa.array(columns.offset)
+        case "timestamp":
+            return pa.array(columns.timestamp_ms * 1000).cast(ARROW_TYPES["timestamp"])
+        case "timestampType":
+            return pa.array(columns.timestamp_type.astype(np.int32))
+        case _:
+            return getattr(columns, name)

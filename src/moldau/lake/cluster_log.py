@@ -1,0 +1,58 @@
+"""The brokers as reads and loads see them: topics, offsets, bytes. A thin dress over the blocking client."""
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from moldau.client.cluster import Cluster
+from moldau.client.errors import failure
+from moldau.client.partition_requests import EARLIEST, LATEST, Fetched, FetchLimits
+from moldau.model.errors import ErrorCode
+from moldau.model.identity import TopicPartition
+
+
+class ClusterLog:
+    """Asks the cluster that `bootstrap` belongs to. Raises the client's errors: WorldError, PeerError."""
+
+    def __init__(self, bootstrap: str, client_id: str, timeout_s: float = 30.0) -> None:
+        self._cluster = Cluster(bootstrap, client_id=client_id, timeout_s=timeout_s)
+
+    def partition_counts(self, topics: Sequence[str] | None) -> Mapping[str, int]:
+        """Number of partitions of each of these topics, or of all topics that are not internal; an unknown one is left out."""
+        counts = {}
+        for name, topic in self._cluster.metadata(topics).topics.items():
+            if topic.error in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION):
+                continue
+            if topic.error:
+                raise failure(topic.error, f"topic {name}")
+            if topics is not None or not topic.internal:
+                counts[name] = len(topic.partitions)
+        return counts
+
+    def topic_id(self, topic: str) -> str:
+        """The topic's id in hexadecimal digits; its name where the broker is older than topic ids."""
+        found = self._cluster.topic(topic)
+        return found.id.hex() if any(found.id) else found.name
+
+    def offsets(self, times: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """For each partition the offset at a time in ms (or LATEST, EARLIEST); -1 where no record is that young."""
+        return {partition: listed.offset for partition, listed in self._cluster.list_offsets(times).items()}
+
+    def bounds(self, partition: TopicPartition) -> tuple[int, int]:
+        """First offset of the log, and the one behind its last."""
+        return self.offsets({partition: EARLIEST})[partition], self.offsets({partition: LATEST})[partition]
+
+    def fetch(self, partition: TopicPartition, offset: int, bytes_max: int, wait_ms: int) -> Fetched:
+        """Batches from `offset` on, about `bytes_max` bytes, after at most `wait_ms` without any."""
+        limits = FetchLimits(max_wait_ms=wait_ms, max_bytes=bytes_max, partition_max_bytes=bytes_max)
+        return self._cluster.fetch(partition.topic, partition.partition, offset, limits)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._cluster.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()

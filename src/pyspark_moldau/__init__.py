@@ -1,0 +1,7 @@
+"""Makes the format ``moldau`` known to Spark, which imports every module named ``pyspark_*`` and takes its ``DefaultSource``."""
+
+from moldau.lake.source import MoldauDataSource
+
+DefaultSource = MoldauDataSource
+
+__all__ = ["DefaultSource"]
