@@ -1,0 +1,46 @@
+"""What can go wrong between us and a broker; every message names the broker's address."""
+
+from moldau.client.address import Address
+from moldau.model.errors import ErrorCode, PeerError, WorldError
+from moldau.model.identity import TopicPartition
+
+
+class UnreachableError(WorldError):
+    """No connection could be made."""
+
+    def __init__(self, address: Address, reason: str) -> None:
+        super().__init__(f"cannot connect to {address}: {reason}", retriable=True)
+        self.address = address
+
+
+class ConnectionLostError(WorldError):
+    """The connection ended, or the answer did not come in time. Whether the request was carried out is not known."""
+
+    def __init__(self, address: Address, reason: str) -> None:
+        super().__init__(f"{address}: {reason}", retriable=True)
+        self.address = address
+
+
+class RequestFailedError(PeerError):
+    """The broker answered with an error; `subject` is what it is about: a topic, a partition, a broker."""
+
+    def __init__(self, code: ErrorCode, message: str, subject: "str | TopicPartition | None" = None) -> None:
+        super().__init__(code, message)
+        self.subject = subject
+
+
+def failure(code: int, subject: str | TopicPartition, detail: str | None = None) -> RequestFailedError:
+    """The error for a code out of a response; a code that we do not know counts as UNKNOWN_SERVER_ERROR."""
+    known = known_error(code)
+    if known is ErrorCode.UNKNOWN_SERVER_ERROR and not detail:
+        detail = f"error code {code}"
+    what = f"partition {subject}" if isinstance(subject, TopicPartition) else subject
+    return RequestFailedError(known, f"{what}: {detail or known.name.lower().replace('_', ' ')}", subject)
+
+
+def known_error(code: int) -> ErrorCode:
+    """The error of that number; UNKNOWN_SERVER_ERROR for a number from the future."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -1,0 +1,159 @@
+"""Requests about many partitions of one leader, and their answers by partition: ListOffsets, Fetch, DeleteRecords. No I/O."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from moldau.client.errors import RequestFailedError, failure
+from moldau.model.errors import ProtocolError
+from moldau.model.identity import Offset, TimestampMs, TopicPartition
+from moldau.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+
+T = TypeVar("T")
+
+Answers = dict[TopicPartition, T | RequestFailedError]
+
+LATEST = -1
+"""Asks ListOffsets for the offset after the last record (that readers may see)."""
+EARLIEST = -2
+"""Asks ListOffsets for the first offset."""
+MAX_TIMESTAMP = -3
+"""Asks ListOffsets for the record with the highest timestamp."""
+
+READ_UNCOMMITTED = 0
+READ_COMMITTED = 1
+
+END_OF_LOG = Offset(-1)
+"""Asks DeleteRecords to delete everything that readers may see."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedOffset:
+    """What a look-up found. `offset` is -1 when no record is that young."""
+
+    offset: Offset
+    timestamp: TimestampMs
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Record batches as they lie in the log, not decoded; the first may begin before the offset asked for, the last may be cut off.
+
+    `records` is a view into the response, which lives as long as the view does.
+    """
+
+    records: memoryview
+    high_watermark: Offset
+    last_stable_offset: Offset
+    log_start_offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLimits:
+    """How much to fetch and how long the broker may wait for it: for `min_bytes` at most `max_wait_ms`."""
+
+    max_wait_ms: int = 500
+    min_bytes: int = 1
+    max_bytes: int = 50 * 1024 * 1024
+    partition_max_bytes: int = 1024 * 1024
+    isolation_level: int = READ_UNCOMMITTED
+
+
+def list_offsets_request(wanted: Mapping[TopicPartition, int], isolation_level: int, timeout_ms: int) -> ListOffsetsRequest:
+    """Ask for an offset per partition: by timestamp, or EARLIEST, LATEST, MAX_TIMESTAMP."""
+    topics = [
+        ListOffsetsTopic(name, [ListOffsetsPartition(tp.partition, timestamp=wanted[tp]) for tp in partitions])
+        for name, partitions in _by_topic(wanted).items()
+    ]
+    return ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=topics, timeout_ms=timeout_ms)
+
+
+def read_list_offsets(response: Any) -> Answers[ListedOffset]:
+    """Answers to a ListOffsetsRequest."""
+    answers: Answers[ListedOffset] = {}
+    for topic in response.topics:
+        for partition in topic.partitions:
+            where = TopicPartition(topic.name, partition.partition_index)
+            answers[where] = (
+                failure(partition.error_code, where)
+                if partition.error_code
+                else ListedOffset(Offset(partition.offset), TimestampMs(partition.timestamp), partition.leader_epoch)
+            )
+    return answers
+
+
+def fetch_request(positions: Mapping[TopicPartition, int], topic_ids: Mapping[str, bytes], limits: FetchLimits) -> FetchRequest:
+    """Ask for records from an offset per partition. Topics carry name and id; the version decides which of them travels."""
+    topics = [
+        FetchTopic(
+            name,
+            topic_ids[name],
+            [FetchPartition(tp.partition, fetch_offset=positions[tp], partition_max_bytes=limits.partition_max_bytes) for tp in partitions],
+        )
+        for name, partitions in _by_topic(positions).items()
+    ]
+    return FetchRequest(
+        max_wait_ms=limits.max_wait_ms,
+        min_bytes=limits.min_bytes,
+        max_bytes=limits.max_bytes,
+        isolation_level=limits.isolation_level,
+        topics=topics,
+    )
+
+
+def read_fetch(response: Any, positions: Mapping[TopicPartition, int], topic_ids: Mapping[str, bytes]) -> Answers[Fetched]:
+    """Answers to a FetchRequest. An error names the offset that was asked for. RequestFailedError when the whole request failed."""
+    if response.error_code:
+        raise failure(response.error_code, "fetch")
+    names = {topic_ids[name]: name for name in _by_topic(positions)}
+    answers: Answers[Fetched] = {}
+    for topic in response.responses:
+        name = topic.topic or names.get(topic.topic_id)
+        if name is None:
+            raise ProtocolError(f"fetch: an answer for topic id {topic.topic_id.hex()}, which was not asked for")
+        for partition in topic.partitions:
+            where = TopicPartition(name, partition.partition_index)
+            if partition.error_code:
+                answers[where] = _fetch_failure(partition.error_code, where, positions.get(where))
+                continue
+            answers[where] = Fetched(
+                memoryview(partition.records or b""),
+                Offset(partition.high_watermark),
+                Offset(partition.last_stable_offset),
+                Offset(partition.log_start_offset),
+            )
+    return answers
+
+
+def _fetch_failure(code: int, where: TopicPartition, offset: int | None) -> RequestFailedError:
+    error = failure(code, where)
+    return RequestFailedError(error.code, f"{error.message} (fetching from offset {offset})", where)
+
+
+def delete_records_request(before: Mapping[TopicPartition, int], timeout_ms: int) -> DeleteRecordsRequest:
+    """Ask to delete all records before an offset per partition, or before END_OF_LOG."""
+    topics = [
+        DeleteRecordsTopic(name, [DeleteRecordsPartition(tp.partition, before[tp]) for tp in partitions])
+        for name, partitions in _by_topic(before).items()
+    ]
+    return DeleteRecordsRequest(topics, timeout_ms)
+
+
+def read_delete_records(response: Any) -> Answers[Offset]:
+    """Answers to a DeleteRecordsRequest: the first offset left."""
+    answers: Answers[Offset] = {}
+    for topic in response.topics:
+        for partition in topic.partitions:
+            where = TopicPartition(topic.name, partition.partition_index)
+            answers[where] = failure(partition.error_code, where) if partition.error_code else Offset(partition.low_watermark)
+    return answers
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    topics: dict[str, list[TopicPartition]] = {}
+    for where in partitions:
+        topics.setdefault(where.topic, []).append(where)
+    return topics

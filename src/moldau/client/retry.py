@@ -1,0 +1,49 @@
+"""How long to try again: until a deadline, with pauses that double."""
+
+import time
+from collections.abc import Callable
+
+from moldau.model.errors import ErrorCode, MoldauError, PeerError, WorldError
+
+PAUSE_FIRST_S = 0.02
+PAUSE_MAX_S = 1.0
+UNKNOWN_TOPIC_GRACE_S = 1.0
+"""A topic just created may be unknown to some brokers for a moment; one that is still unknown then does not exist."""
+
+_UNKNOWN_TOPIC = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+class Retry:
+    """One operation that may be tried several times within `timeout_s` seconds."""
+
+    def __init__(
+        self, timeout_s: float, *, sleep: Callable[[float], object] = time.sleep, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._sleep = sleep
+        self._monotonic = monotonic
+        self._start = monotonic()
+        self._timeout_s = timeout_s
+        self._pause_s = PAUSE_FIRST_S
+
+    def pause(self, trouble: MoldauError) -> None:
+        """Wait before the next try; raises `trouble` when another try cannot help or there is no time for one."""
+        if not may_pass(trouble):
+            raise trouble
+        limit_s = self._timeout_s
+        if isinstance(trouble, PeerError) and trouble.code in _UNKNOWN_TOPIC:
+            limit_s = min(limit_s, UNKNOWN_TOPIC_GRACE_S)
+        if self._monotonic() - self._start + self._pause_s > limit_s:
+            raise trouble
+        self._sleep(self._pause_s)
+        self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
+
+
+def may_pass(trouble: MoldauError) -> bool:
+    """Whether the same thing may succeed later."""
+    match trouble:
+        case PeerError():
+            return trouble.code.retriable
+        case WorldError():
+            return trouble.retriable
+        case _:
+            return False
