@@ -105,8 +105,8 @@ def read_csv(
 ) -> Iterator[Input]:
     """One record per row, as a JSON object from column name to text; an empty file has none.
 
-    ``id,name\\n1,"a, b"\\n`` gives ``{"id":"1","name":"a, b"}``. A row with too few or too many fields is bad, and so is one whose quotes do
-    not match; reading goes on with the next line.
+    ``id,name\\n1,"a, b"\\n`` gives ``{"id":"1","name":"a, b"}``. A row with too few or too many fields is bad, and so is one whose quotes
+    do not match; reading goes on with the next line.
     """
     lines = _TextLines(source, line_bytes_max)
     rows = csv.reader(lines, delimiter=delimiter, strict=True)
