@@ -1,0 +1,244 @@
+"""Listening sockets and the connections that come of them.
+
+Bounds: `connections_max` in all, `connections_per_ip_max` for one address, the process's limit of open files. At a bound a new connection
+is accepted and closed at once, so that the peer is told rather than left waiting, and the log says so once a second. To be able to
+do that without a free descriptor one is kept in reserve: given up for the moment of the refusal, then taken again.
+
+A connection without a byte in either direction for `idle_max_ms` is closed. It is found by a walk over all connections a few times in that
+span; reading and writing only set a flag.
+"""
+
+import asyncio
+import errno
+import logging
+import os
+import socket
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from moldau.adapters.asyncio_transport import SocketTransport
+from moldau.adapters.log_limit import LogLimit
+from moldau.ports.transport import Receiver, Transport
+
+_LOG = logging.getLogger(__name__)
+
+BACKLOG = 1024
+ACCEPTS_PER_TURN = 64
+"""Connections accepted before those that are there get their turn."""
+PORT_TRIES = 20
+"""Tries to find a port that is free on every address of a name, when any port will do."""
+_OUT_OF_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+Accept = Callable[[Transport], Receiver]
+
+
+@dataclass(slots=True)
+class ServerLimits:
+    """Bounds of a server; may be changed while it runs."""
+
+    connections_max: int = 2**31 - 1
+    connections_per_ip_max: int = 2**31 - 1
+    idle_max_ms: int = 600_000
+    send_buffer_bytes: int = -1
+    """SO_SNDBUF of a connection; -1 leaves it to the system."""
+    receive_buffer_bytes: int = -1
+    """SO_RCVBUF of a connection; -1 leaves it to the system."""
+
+
+class Server:
+    """Accepts connections on the loop's thread and hands each to `accept`, which gives back its receiver."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, accept: Accept, limits: ServerLimits) -> None:
+        self.limits = limits
+        self.accepted = 0
+        self.refused = 0
+        self._loop = loop
+        self._accept = accept
+        self._listening: list[socket.socket] = []
+        self._transports: set[SocketTransport] = set()
+        self._per_ip: Counter[str] = Counter()
+        self._refusals = LogLimit(_LOG)
+        self._reserve = -1
+        self._idle_timer: asyncio.TimerHandle | None = None
+
+    def listen(self, host: str, port: int) -> list[tuple[str, int]]:
+        """Bind to every address of `host` (``localhost``: IPv4 and IPv6) and begin to accept; the addresses bound. OSError if it cannot."""
+        self._listening = bind(host, port)
+        self._reserve = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        for listening in self._listening:
+            self._loop.add_reader(listening.fileno(), self._acceptable, listening)
+        self._watch_idle()
+        return [listening.getsockname()[:2] for listening in self._listening]
+
+    @property
+    def connections(self) -> int:
+        """Connections open."""
+        return len(self._transports)
+
+    def stop_listening(self) -> None:
+        """Accept no more."""
+        for listening in self._listening:
+            self._loop.remove_reader(listening.fileno())
+            listening.close()
+        self._listening.clear()
+        if self._reserve >= 0:
+            os.close(self._reserve)
+            self._reserve = -1
+
+    def close(self) -> None:
+        """Accept no more and close every connection; what is queued is sent as far as the sockets take it."""
+        self.stop_listening()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+            self._idle_timer = None
+        for transport in list(self._transports):
+            transport.close()
+
+    def abort(self) -> None:
+        """As `close`, but what is queued is dropped."""
+        self.close()
+        for transport in list(self._transports):
+            transport.abort()
+
+    def _acceptable(self, listening: socket.socket) -> None:
+        for _ in range(ACCEPTS_PER_TURN):
+            try:
+                connected, address = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _OUT_OF_FILES:
+                    raise
+                if not self._refuse_without_files(listening, error):
+                    return
+                continue
+            self._admit(connected, address[:2])
+
+    def _admit(self, connected: socket.socket, peer: tuple[str, int]) -> None:
+        limits = self.limits
+        ip = peer[0]
+        if len(self._transports) >= limits.connections_max:
+            self._refuse(connected, ip, "max.connections", limits.connections_max)
+            return
+        if self._per_ip[ip] >= limits.connections_per_ip_max:
+            self._refuse(connected, ip, "max.connections.per.ip", limits.connections_per_ip_max)
+            return
+        connected.setblocking(False)
+        try:
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if limits.send_buffer_bytes > 0:
+                connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.send_buffer_bytes)
+            if limits.receive_buffer_bytes > 0:
+                connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.receive_buffer_bytes)
+            local = connected.getsockname()[:2]
+        except OSError:  # gone before it was ours
+            connected.close()
+            return
+        self.accepted += 1
+        transport = SocketTransport(self._loop, connected, peer, local, self._closed)
+        transport.idle_since = self._loop.time()
+        self._transports.add(transport)
+        self._per_ip[ip] += 1
+        transport.start(self._accept(transport))
+
+    def _refuse(self, connected: socket.socket, ip: str, bound: str, value: int) -> None:
+        connected.close()
+        self.refused += 1
+        self._refusals.warning(self._loop.time(), "connection refused: peer=%s bound=%s value=%d", ip, bound, value)
+
+    def _refuse_without_files(self, listening: socket.socket, error: OSError) -> bool:
+        """Accept one connection with the descriptor in reserve and close it; whether there was one."""
+        self.refused += 1
+        self._refusals.warning(self._loop.time(), "connection refused: bound=open files error=%s connections=%d", error, self.connections)
+        if self._reserve >= 0:
+            os.close(self._reserve)
+            self._reserve = -1
+        try:
+            listening.accept()[0].close()
+        except OSError:
+            return False
+        finally:
+            try:
+                self._reserve = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+            except OSError:  # taken by a file meanwhile: the next refusal tries without
+                self._reserve = -1
+        return True
+
+    def _closed(self, transport: SocketTransport) -> None:
+        self._transports.discard(transport)
+        ip = transport.peer[0]
+        self._per_ip[ip] -= 1
+        if self._per_ip[ip] <= 0:
+            del self._per_ip[ip]
+
+    def _watch_idle(self) -> None:
+        now = self._loop.time()
+        idle_max_s = self.limits.idle_max_ms / 1000
+        if self.limits.idle_max_ms >= 0:
+            for transport in list(self._transports):
+                if transport.active:
+                    transport.active = False
+                    transport.idle_since = now
+                elif now - transport.idle_since >= idle_max_s:
+                    _LOG.info("connection closed: peer=%s:%d reason=idle for %d ms", *transport.peer, self.limits.idle_max_ms)
+                    transport.abort()
+        self._idle_timer = self._loop.call_later(min(max(idle_max_s / 8, 0.05), 30.0), self._watch_idle)
+
+
+def bind(host: str, port: int) -> list[socket.socket]:
+    """Listening sockets on every address of `host`, all with the same port; 0 lets the system pick it. OSError."""
+    tries = PORT_TRIES if port == 0 else 1
+    while True:
+        tries -= 1
+        try:
+            return _bind_all(_addresses(host), port)
+        except OSError as error:
+            if tries <= 0 or error.errno != errno.EADDRINUSE:
+                raise
+
+
+def _addresses(host: str) -> list[tuple[socket.AddressFamily, str]]:
+    if host == "localhost":
+        return [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")]
+    if host in ("", "*"):
+        host = "0.0.0.0"
+    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    return list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
+
+
+def _bind_all(addresses: list[tuple[socket.AddressFamily, str]], port: int) -> list[socket.socket]:
+    """One socket per address. A family that the machine lacks is left out, unless none would remain."""
+    bound: list[socket.socket] = []
+    missing: OSError | None = None
+    for family, address in addresses:
+        try:
+            listening = _listen(family, address, port)
+        except OSError as error:
+            if error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+                missing = error
+                continue
+            for earlier in bound:
+                earlier.close()
+            raise
+        bound.append(listening)
+        port = listening.getsockname()[1]
+    if not bound:
+        raise missing or OSError(errno.EADDRNOTAVAIL, "no address to listen on")
+    return bound
+
+
+def _listen(family: socket.AddressFamily, address: str, port: int) -> socket.socket:
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if family == socket.AF_INET6:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.setblocking(False)
+        listening.bind((address, port))
+        listening.listen(BACKLOG)
+    except BaseException:
+        listening.close()
+        raise
+    return listening

@@ -1,0 +1,70 @@
+"""Threads for work that would hold up the broker: a few, started when first needed.
+
+Not `concurrent.futures`: nobody waits for a result here, so a queue and a callback on the loop are all there is to do.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import TypeVar
+
+T = TypeVar("T")
+_Job = Callable[[], Callable[[], object]]
+_LOG = logging.getLogger(__name__)
+
+
+class LoopBackground:
+    """A :class:`moldau.ports.background.Background`: `work` runs on one of `threads_max` threads, `done` on the thread of `loop`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, threads_max: int = 4) -> None:
+        self._loop = loop
+        self._threads_max = threads_max
+        self._threads: list[threading.Thread] = []
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._running = 0
+        """Jobs given and not yet answered; touched by the loop's thread only."""
+
+    def run(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], object]) -> None:
+        """Run `work` elsewhere, then `done` here with its result or its error."""
+
+        def job() -> Callable[[], object]:
+            try:
+                result = work()
+            except BaseException as error:
+                failure = error  # the name `error` is gone when the except clause ends
+                return lambda: done(None, failure)
+            return lambda: done(result, None)
+
+        self._running += 1
+        self._jobs.put(job)
+        if self._running > len(self._threads) < self._threads_max:
+            thread = threading.Thread(target=self._serve, name=f"moldau-background-{len(self._threads)}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    @property
+    def running(self) -> int:
+        """Jobs whose `done` has not been called yet."""
+        return self._running
+
+    def close(self) -> None:
+        """Let the threads end what they have, and wait for them. Answers that come after the loop has stopped are dropped."""
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
+
+    def _serve(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            answer = job()
+            try:
+                self._loop.call_soon_threadsafe(self._answer, answer)
+            except RuntimeError:  # the loop is closed: nobody is left to hear it
+                _LOG.debug("background answer dropped: loop closed")
+
+    def _answer(self, answer: Callable[[], object]) -> None:
+        self._running -= 1
+        answer()

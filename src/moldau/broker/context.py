@@ -1,0 +1,25 @@
+"""What a handler knows of a request besides its body."""
+
+
+class RequestContext:
+    """Where a request comes from and how its answer is encoded."""
+
+    __slots__ = ("advertised", "api_key", "api_version", "client_id", "correlation_id", "peer")
+
+    def __init__(
+        self,
+        api_key: int,
+        api_version: int,
+        correlation_id: int,
+        client_id: str | None,
+        peer: tuple[str, int],
+        advertised: tuple[str, int],
+    ) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.peer = peer
+        """Address of the client."""
+        self.advertised = advertised
+        """Host and port under which this client is told to find this broker."""

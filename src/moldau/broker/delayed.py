@@ -1,0 +1,151 @@
+"""Requests that wait for an append or for their time: Kafka's purgatory, for fetches.
+
+A waiting request is watched by every partition that it asks for. An append lowers what is `missing_bytes`; when nothing is missing the
+request is attempted. A partition that is deleted, goes offline or loses records has its requests attempted at once. When its time is
+over a request is finished with whatever there is.
+
+Cost: a push on a heap and one dictionary entry per partition. The clock's timer is set only when a deadline comes before the one it is
+set for, so a consumer that polls in a circle does not set one per request; those that are done leave the heap when their deadline comes
+up, or all together once they are the most of it.
+"""
+
+from collections.abc import Callable, Sequence
+from heapq import heapify, heappop, heappush
+from typing import Protocol
+
+from moldau.ports.clock import Clock, Timer
+
+SWEEP_MIN = 1024
+"""So many that are done may lie on the heap whatever else is there."""
+
+
+class Watched(Protocol):
+    """A partition, as far as waiting requests care."""
+
+    watchers: "dict[DelayedRequest, None]"
+
+
+class DelayedRequest:
+    """One request that waits.
+
+    `attempt(expired)` answers it if it can, and then gives True; when `expired` it must. It is not called again after True.
+    """
+
+    __slots__ = ("attempt", "deadline", "done", "missing_bytes", "partitions")
+
+    def __init__(self, attempt: Callable[[bool], bool], partitions: Sequence[Watched], missing_bytes: int) -> None:
+        self.attempt = attempt
+        self.partitions = partitions
+        self.missing_bytes = missing_bytes
+        self.deadline = 0.0
+        self.done = False
+
+
+class DelayedRequests:
+    """All requests of a broker that wait; at most `requests_max` at once."""
+
+    def __init__(self, clock: Clock, requests_max: int) -> None:
+        self.requests_max = requests_max
+        self._clock = clock
+        self._heap: list[tuple[float, int, DelayedRequest]] = []
+        self._sequence = 0
+        self._waiting = 0
+        self._timer: Timer | None = None
+        self._timer_due = float("inf")
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait."""
+        return self._waiting
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more may wait."""
+        return self._waiting >= self.requests_max
+
+    def wait(self, request: DelayedRequest, max_wait_ms: int) -> None:
+        """Let `request` wait for its partitions, `max_wait_ms` at most."""
+        deadline = self._clock.monotonic() + max_wait_ms / 1000
+        request.deadline = deadline
+        for partition in request.partitions:
+            partition.watchers[request] = None
+        self._sequence += 1
+        heappush(self._heap, (deadline, self._sequence, request))
+        self._waiting += 1
+        if deadline < self._timer_due:
+            self._set_timer(deadline)
+
+    def appended(self, partition: Watched, count: int) -> None:
+        """`count` more bytes of `partition` can be read."""
+        for request in list(partition.watchers):
+            if request.done:
+                continue
+            request.missing_bytes -= count
+            if request.missing_bytes <= 0:
+                self._attempt(request, expired=False)
+
+    def changed(self, partition: Watched) -> None:
+        """Something other than an append happened to `partition`: attempt whatever waits for it."""
+        for request in list(partition.watchers):
+            if not request.done:
+                self._attempt(request, expired=False)
+
+    def finish(self, request: DelayedRequest) -> None:
+        """Let it wait no longer: it is answered with what there is."""
+        if not request.done:
+            self._attempt(request, expired=True)
+
+    def cancel(self, request: DelayedRequest) -> None:
+        """Nobody waits for the answer any more."""
+        if not request.done:
+            self._finish(request)
+
+    def close(self) -> None:
+        """Finish every request with what there is."""
+        for _, _, request in sorted(self._heap):
+            if not request.done:
+                self._attempt(request, expired=True)
+        self._heap.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _attempt(self, request: DelayedRequest, *, expired: bool) -> None:
+        if request.attempt(expired):
+            self._finish(request)
+
+    def _finish(self, request: DelayedRequest) -> None:
+        if request.done:
+            return
+        request.done = True
+        self._waiting -= 1
+        for partition in request.partitions:
+            partition.watchers.pop(request, None)
+        request.partitions = ()
+        request.attempt = _nothing
+        if len(self._heap) > SWEEP_MIN + 2 * self._waiting:
+            self._heap = [entry for entry in self._heap if not entry[2].done]
+            heapify(self._heap)
+
+    def _set_timer(self, due: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_due = due
+        self._timer = self._clock.call_later(max(due - self._clock.monotonic(), 0.0), self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        self._timer_due = float("inf")
+        now = self._clock.monotonic()
+        while self._heap:
+            deadline, _, request = self._heap[0]
+            if not request.done and deadline > now:
+                self._set_timer(deadline)
+                return
+            heappop(self._heap)
+            if not request.done:
+                self._attempt(request, expired=True)
+
+
+def _nothing(expired: bool) -> bool:
+    """Stands where the attempt of a finished request was, so that what it held is freed before its deadline."""
+    return True

@@ -1,0 +1,128 @@
+"""From a request's frame to the handler of its API, and from the handler's response to a frame.
+
+An API is in service when it stands in `MODULES`; nothing else is listed by ApiVersions. The module of a handler and the messages of its
+API are imported at the first request, so that a start pays for none of them.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+from moldau.broker.context import RequestContext
+from moldau.model.errors import ErrorCode, ProtocolError
+from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.codec import decode, encode_into
+from moldau.protocol.headers import decode_request_header, response_header
+from moldau.protocol.messages import load
+from moldau.protocol.versions import CODEC, SERVED, VersionRange
+
+if TYPE_CHECKING:
+    from moldau.broker.broker import Broker
+
+Reply = Callable[[Any], object]
+Handler = Callable[["Broker", Any, RequestContext, Reply], object]
+
+_HANDLERS_PACKAGE = "moldau.broker.handlers"
+OWN_WAY = ""
+"""In place of a module: the connection knows the way."""
+
+MODULES: dict[ApiKey, str] = {
+    ApiKey.PRODUCE: OWN_WAY,
+    ApiKey.FETCH: OWN_WAY,
+    ApiKey.LIST_OFFSETS: "list_offsets",
+    ApiKey.METADATA: "metadata",
+    ApiKey.FIND_COORDINATOR: "coordinators",
+    ApiKey.API_VERSIONS: "api_versions",
+    ApiKey.CREATE_TOPICS: "topics",
+    ApiKey.DELETE_TOPICS: "topics",
+    ApiKey.DELETE_RECORDS: "delete_records",
+    ApiKey.INIT_PRODUCER_ID: "init_producer_id",
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: "leader_epochs",
+    ApiKey.DESCRIBE_CONFIGS: "configs",
+    ApiKey.ALTER_CONFIGS: "configs",
+    ApiKey.DESCRIBE_LOG_DIRS: "log_dirs",
+    ApiKey.CREATE_PARTITIONS: "topics",
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: "configs",
+    ApiKey.DESCRIBE_CLUSTER: "cluster",
+    ApiKey.DESCRIBE_PRODUCERS: "describe_producers",
+    ApiKey.LIST_CONFIG_RESOURCES: "configs",
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: "metadata",
+}
+"""The APIs in service, and the module in `handlers` that serves each."""
+
+unpack_head = Struct(">hhi").unpack_from
+"""API key, version and correlation id: what every request begins with."""
+HEAD_SIZE = 8
+
+_SIZE = Struct(">i")
+_handlers: dict[ApiKey, Handler] = {}
+
+
+class UnservedError(ProtocolError):
+    """A request of an API or a version that is not in service; there is no answer to it that the client could read."""
+
+    def __init__(self, api_key: int, version: int) -> None:
+        try:
+            name = ApiKey(api_key).name
+        except ValueError:
+            name = "unknown API"
+        served = served_versions().get(api_key)
+        which = f"served are versions {served}" if served is not None else "not in service"
+        super().__init__(f"{name} (key {api_key}) version {version}: {which}", ErrorCode.UNSUPPORTED_VERSION)
+
+
+def served_versions() -> dict[int, VersionRange]:
+    """The versions that ApiVersions lists, by API key."""
+    return {int(key): SERVED[key] for key in MODULES}
+
+
+def handler_of(api_key: ApiKey) -> Handler:
+    """The handler of an API in service that has no way of its own."""
+    handler = _handlers.get(api_key)
+    if handler is None:
+        module = import_module(f"{_HANDLERS_PACKAGE}.{MODULES[api_key]}")
+        _handlers.update(module.HANDLERS)
+        handler = _handlers[api_key]
+    return handler
+
+
+def dispatch(
+    broker: "Broker", frame: memoryview, peer: tuple[str, int], advertised: tuple[str, int], answer: Callable[[list[bytes]], object]
+) -> None:
+    """Decode the request in `frame` and hand it to its handler; `answer` takes the framed response, now or later.
+
+    ProtocolError (also `UnservedError`) if the request cannot be read.
+    """
+    key, version, correlation_id = unpack_head(frame)
+    if key not in MODULES:
+        raise UnservedError(key, version)
+    api_key = ApiKey(key)
+    if not CODEC[api_key].includes(version):
+        if api_key is ApiKey.API_VERSIONS:  # its header may be of a future version too: nothing more is read of it
+            answer(_unknown_api_versions(correlation_id))
+            return
+        raise UnservedError(key, version)
+
+    def reply(response: Any) -> None:
+        answer(encode_answer(response, api_key, version, correlation_id))
+
+    _, _, _, client_id, position = decode_request_header(frame)
+    context = RequestContext(key, version, correlation_id, client_id, peer, advertised)
+    request = decode(load(api_key).request, version, frame, position)
+    handler_of(api_key)(broker, request, context, reply)
+
+
+def encode_answer(response: Any, api_key: ApiKey, version: int, correlation_id: int) -> list[bytes]:
+    """A response as the parts of a frame."""
+    parts: list[Any] = [b"", response_header(api_key, version, correlation_id)]
+    encode_into(parts, response, version)
+    parts[0] = _SIZE.pack(sum(map(len, parts)))
+    return [b"".join(parts)]
+
+
+def _unknown_api_versions(correlation_id: int) -> list[bytes]:
+    """The answer to an ApiVersions request of a version that we do not know: version 0, error 35 (KIP-511)."""
+    from moldau.broker.handlers.api_versions import unsupported_version
+
+    return encode_answer(unsupported_version(), ApiKey.API_VERSIONS, 0, correlation_id)

@@ -1,0 +1,66 @@
+"""DeleteRecords: raises the first offset of a log (mission A11)."""
+
+from typing import TYPE_CHECKING
+
+from moldau.broker.context import RequestContext
+from moldau.broker.dispatch import Reply
+from moldau.broker.partition import Partition
+from moldau.model.errors import ErrorCode, PeerError, StorageError
+from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+if TYPE_CHECKING:
+    from moldau.broker.broker import Broker
+
+HIGH_WATERMARK = -1
+
+
+def handle(broker: "Broker", request: DeleteRecordsRequest, context: RequestContext, reply: Reply) -> None:
+    """Delete what lies before each offset.
+
+    Codes: UNKNOWN_TOPIC_OR_PARTITION; OFFSET_OUT_OF_RANGE beyond the high watermark; POLICY_VIOLATION where the topic is only compacted.
+    """
+    topics = []
+    for topic in request.topics:
+        name = topic.name.encode()
+        led = broker.partitions_of(name, by_id=False)
+        results = []
+        for wanted in topic.partitions:
+            index = wanted.partition_index
+            try:
+                partition = led.get(index)
+                if partition is None:
+                    raise broker.missing_partition(name, index, by_id=False)
+                results.append(DeleteRecordsPartitionResult(index, _delete(partition, wanted)))
+                broker.delayed.changed(partition)
+            except PeerError as error:
+                results.append(DeleteRecordsPartitionResult(index, -1, error.code))
+            except StorageError as error:
+                broker.storage_failed(error)
+                results.append(DeleteRecordsPartitionResult(index, -1, ErrorCode.KAFKA_STORAGE_ERROR))
+        topics.append(DeleteRecordsTopicResult(topic.name, results))
+    reply(DeleteRecordsResponse(topics=topics))
+
+
+def _delete(partition: Partition, wanted: DeleteRecordsPartition) -> int:
+    """Delete the records before the offset wanted; the first one left."""
+    log = partition.log
+    if not log.config.deletes and log.config.compacts:
+        raise PeerError(ErrorCode.POLICY_VIOLATION, f"{partition.topic_partition}: cleanup.policy is compact, records go by key")
+    offset = log.high_watermark if wanted.offset == HIGH_WATERMARK else wanted.offset
+    if not 0 <= offset <= log.high_watermark:
+        raise PeerError(
+            ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition.topic_partition}: offset {offset} is beyond the high watermark {log.high_watermark}"
+        )
+    if offset > log.start_offset:
+        log.delete_records(offset)
+    return log.start_offset
+
+
+HANDLERS = {ApiKey.DELETE_RECORDS: handle}

@@ -1,0 +1,46 @@
+"""DescribeProducers: which idempotent producers a partition knows (KIP-664)."""
+
+from typing import TYPE_CHECKING
+
+from moldau.broker.context import RequestContext
+from moldau.broker.dispatch import Reply
+from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+if TYPE_CHECKING:
+    from moldau.broker.broker import Broker
+
+
+def handle(broker: "Broker", request: DescribeProducersRequest, context: RequestContext, reply: Reply) -> None:
+    """List the producers of each partition."""
+    reply(
+        DescribeProducersResponse(
+            topics=[
+                TopicResponse(topic.name, [_describe(broker, topic.name.encode(), index) for index in topic.partition_indexes])
+                for topic in request.topics
+            ]
+        )
+    )
+
+
+def _describe(broker: "Broker", topic: bytes, index: int) -> PartitionResponse:
+    partition = broker.partitions_of(topic, by_id=False).get(index)
+    if partition is None:
+        error = broker.missing_partition(topic, index, by_id=False)
+        return PartitionResponse(index, error.code, error.message)
+    return PartitionResponse(
+        index,
+        active_producers=[
+            ProducerState(producer.producer_id, producer.epoch, producer.last_sequence, producer.last_timestamp_ms, -1, -1)
+            for producer in partition.log.active_producers()
+        ],
+    )
+
+
+HANDLERS = {ApiKey.DESCRIBE_PRODUCERS: handle}

@@ -1,0 +1,184 @@
+"""Fetch: ranges of log files, at once or when there is enough.
+
+Sessions are not kept: every answer has session id 0, and clients then send full requests (KIP-227 allows it). A request that goes on with a
+session is answered with FETCH_SESSION_ID_NOT_FOUND, on which clients start anew.
+
+A request waits when less than `min_bytes` can be read, none of its partitions has an error, and it asks for something. An error, an
+offset out of range, a log that diverges from the client's is told at once. The first partition with data gives at least one
+whole batch, however long, so that a client with small limits gets on; after that the limits hold. Transactions are not available yet, so
+the last stable offset is the high watermark and both isolation levels read the same.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from moldau.broker.delayed import DelayedRequest
+from moldau.broker.partition import Partition
+from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError, StorageError
+from moldau.ports.transport import FileRange, Part
+from moldau.protocol.fast.fetch import FetchFrame, FetchPartition, FetchPartitionResult, decode_fetch, encode_fetch_response
+
+if TYPE_CHECKING:
+    from moldau.broker.broker import Broker
+
+FIRST_WITH_TOPIC_IDS = 13
+FULL_SESSION_EPOCHS = (-1, 0)
+"""Session epochs of a request that lists all it wants."""
+
+Answer = Callable[[list[Part]], object]
+
+
+class _Fetch:
+    """One Fetch request while it is worked on."""
+
+    __slots__ = ("answer", "broker", "correlation_id", "frame", "led", "version")
+
+    def __init__(self, broker: "Broker", frame: FetchFrame, version: int, correlation_id: int) -> None:
+        self.broker = broker
+        self.frame = frame
+        self.version = version
+        self.correlation_id = correlation_id
+        self.led: list[Partition] = []
+        self.answer: Answer | None = None
+
+    def encode(self, topics: list[tuple[bytes, list[FetchPartitionResult]]]) -> list[Part]:
+        return encode_fetch_response(self.version, self.correlation_id, 0, 0, 0, topics)
+
+    def read(self) -> tuple[list[tuple[bytes, list[FetchPartitionResult]]], int, bool]:
+        """Results, the bytes of records in them, and whether they hold something that cannot wait."""
+        broker, frame = self.broker, self.frame
+        by_id = self.version >= FIRST_WITH_TOPIC_IDS
+        left = min(frame.max_bytes, broker.fetch_bytes_max)
+        found = 0
+        urgent = False
+        topics: list[tuple[bytes, list[FetchPartitionResult]]] = []
+        self.led.clear()
+        for topic, wanted in frame.topics:
+            partitions = broker.partitions_of(topic, by_id=by_id)
+            results: list[FetchPartitionResult] = []
+            for want in wanted:
+                partition = partitions.get(want.partition)
+                if partition is None:
+                    result = _refused(want.partition, broker.missing_partition(topic, want.partition, by_id=by_id).code)
+                    urgent = True
+                else:
+                    self.led.append(partition)
+                    result = self._read_partition(partition, want, left, at_least_one=found == 0)
+                    records = result.records
+                    if type(records) is FileRange:
+                        found += records.length
+                        left -= records.length
+                    urgent = urgent or result.error_code != 0 or result.diverging_epoch is not None
+                results.append(result)
+            topics.append((topic, results))
+        return topics, found, urgent
+
+    def _read_partition(self, partition: Partition, want: FetchPartition, left: int, *, at_least_one: bool) -> FetchPartitionResult:
+        log = partition.log
+        try:
+            if want.current_leader_epoch >= 0:
+                partition.check_leader_epoch(want.current_leader_epoch)
+            high_watermark = log.high_watermark
+            if want.last_fetched_epoch >= 0:
+                epoch, end_offset = log.end_offset_for_epoch(want.last_fetched_epoch)
+                if epoch < 0 or end_offset < 0:
+                    raise PeerError(
+                        ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition.topic_partition}: epoch {want.last_fetched_epoch} is not known"
+                    )
+                if epoch < want.last_fetched_epoch or end_offset < want.fetch_offset:
+                    return FetchPartitionResult(
+                        partition.index, 0, high_watermark, high_watermark, log.start_offset, b"", diverging_epoch=(epoch, end_offset)
+                    )
+            offset = want.fetch_offset
+            if not log.start_offset <= offset <= log.end_offset:
+                raise PeerError(
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                    f"{partition.topic_partition}: offset {offset} is not in {log.start_offset}..{log.end_offset}",
+                )
+            records: FileRange | bytes = b""
+            if offset < high_watermark and (left > 0 or at_least_one):
+                read = log.read(offset, max(min(want.max_bytes, left), 0), high_watermark, at_least_one=at_least_one)
+                records = read.records or b""
+            return FetchPartitionResult(partition.index, 0, high_watermark, high_watermark, log.start_offset, records)
+        except CorruptBatchError as error:
+            return _refused(partition.index, error.code, partition)
+        except PeerError as error:
+            return _refused(partition.index, error.code, partition)
+        except StorageError as error:
+            self.broker.storage_failed(error)
+            return _refused(partition.index, ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def attempt(self, expired: bool, request: DelayedRequest | None = None) -> bool:
+        """Answer if there is enough to send, or if the time is over."""
+        topics, found, urgent = self.read()
+        if not (expired or urgent or found >= self.frame.min_bytes):
+            if request is not None:
+                request.missing_bytes = self.frame.min_bytes - found
+            _release(topics)
+            return False
+        assert self.answer is not None
+        self.answer(self.encode(topics))
+        return True
+
+
+def handle_fetch(broker: "Broker", frame: memoryview, position: int, version: int, correlation_id: int) -> "list[Part] | WaitingFetch":
+    """The answer to the request whose body starts at `position`, or the request that has to wait for it. ProtocolError."""
+    request = decode_fetch(frame, position, version)
+    refusal = _request_refusal(request)
+    if refusal != ErrorCode.NONE:
+        return encode_fetch_response(version, correlation_id, 0, refusal, 0, [])
+    fetch = _Fetch(broker, request, version, correlation_id)
+    topics, found, urgent = fetch.read()
+    if urgent or found >= request.min_bytes or request.max_wait_ms <= 0 or not fetch.led or broker.delayed.is_full:
+        return fetch.encode(topics)
+    _release(topics)
+    return WaitingFetch(fetch, request.min_bytes - found)
+
+
+class WaitingFetch:
+    """A fetch that cannot be answered yet. `start` lets it wait; `cancel` gives it up."""
+
+    __slots__ = ("_fetch", "_request")
+
+    def __init__(self, fetch: _Fetch, missing_bytes: int) -> None:
+        self._fetch = fetch
+        self._request = DelayedRequest(self._attempt, tuple(fetch.led), missing_bytes)
+
+    def start(self, answer: Answer) -> None:
+        """Wait; `answer` is called once."""
+        self._fetch.answer = answer
+        self._fetch.broker.delayed.wait(self._request, self._fetch.frame.max_wait_ms)
+
+    def finish(self) -> None:
+        """Answer at once with what there is."""
+        self._fetch.broker.delayed.finish(self._request)
+
+    def cancel(self) -> None:
+        """Nobody waits for the answer any more."""
+        self._fetch.broker.delayed.cancel(self._request)
+
+    def _attempt(self, expired: bool) -> bool:
+        return self._fetch.attempt(expired, self._request)
+
+
+def _request_refusal(request: FetchFrame) -> ErrorCode:
+    if request.replica_id >= 0:  # a follower: replication is not in service
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if request.session_epoch not in FULL_SESSION_EPOCHS:
+        return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    return ErrorCode.NONE
+
+
+def _refused(index: int, code: ErrorCode, partition: Partition | None = None) -> FetchPartitionResult:
+    if partition is None or code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+        return FetchPartitionResult(index, code, -1, -1, -1, b"")
+    log = partition.log
+    return FetchPartitionResult(index, code, log.high_watermark, log.high_watermark, log.start_offset, b"")
+
+
+def _release(topics: list[tuple[bytes, list[FetchPartitionResult]]]) -> None:
+    """Give back the ranges of results that are not sent."""
+    for _, results in topics:
+        for result in results:
+            if isinstance(result.records, FileRange):
+                result.records.release()

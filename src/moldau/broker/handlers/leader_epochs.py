@@ -1,0 +1,45 @@
+"""OffsetForLeaderEpoch: where an epoch ends in the log, so that a client sees that what it has read was cut off (KIP-101, KIP-320)."""
+
+from typing import TYPE_CHECKING
+
+from moldau.broker.context import RequestContext
+from moldau.broker.dispatch import Reply
+from moldau.model.errors import PeerError
+from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+if TYPE_CHECKING:
+    from moldau.broker.broker import Broker
+
+
+def handle(broker: "Broker", request: OffsetForLeaderEpochRequest, context: RequestContext, reply: Reply) -> None:
+    """Look up each epoch's end. Codes: UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH."""
+    topics = []
+    for topic in request.topics:
+        answers = [_look_up(broker, topic.topic.encode(), wanted) for wanted in topic.partitions]
+        topics.append(OffsetForLeaderTopicResult(topic.topic, answers))
+    reply(OffsetForLeaderEpochResponse(topics=topics))
+
+
+def _look_up(broker: "Broker", topic: bytes, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+    index = wanted.partition
+    partition = broker.partitions_of(topic, by_id=False).get(index)
+    try:
+        if partition is None:
+            raise broker.missing_partition(topic, index, by_id=False)
+        partition.check_leader_epoch(wanted.current_leader_epoch)
+    except PeerError as error:
+        return EpochEndOffset(error.code, index)
+    if wanted.leader_epoch == partition.leader_epoch:
+        return EpochEndOffset(0, index, partition.leader_epoch, partition.log.high_watermark)
+    epoch, end_offset = partition.log.end_offset_for_epoch(wanted.leader_epoch)
+    return EpochEndOffset(0, index, epoch, min(end_offset, partition.log.high_watermark))
+
+
+HANDLERS = {ApiKey.OFFSET_FOR_LEADER_EPOCH: handle}

@@ -1,0 +1,106 @@
+"""A partition that this broker leads: its log, the rules for what is appended, and who waits for it."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.identity import LeaderEpoch, TopicPartition
+
+if TYPE_CHECKING:
+    from moldau.broker.delayed import DelayedRequest
+    from moldau.log.partition_log import PartitionLog
+
+UNLIMITED = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceRules:
+    """Configurations of a topic that the broker obeys on the way of a batch to the log; the log's own are in its `LogConfig`."""
+
+    compression_type: str = "producer"
+    compression_level: int | None = None
+    """For `compression_type`; None takes the codec's default."""
+    walk_records: bool = False
+    """``produce.validation=records``: every record is read, not only the header of its batch."""
+    min_insync_replicas: int = 1
+    decompressed_bytes_max: int = 100 * 1024 * 1024
+    """Most bytes of a batch after decompression, where it has to be looked into."""
+
+
+class Partition:
+    """Leader state of one partition.
+
+    Invariant: `staged_bytes` is above 0 exactly while the log holds batches that are not written.
+    """
+
+    __slots__ = (
+        "after_max_ms",
+        "index",
+        "is_open",
+        "is_plain",
+        "leader_epoch",
+        "log",
+        "max_message_bytes",
+        "max_plain_bytes",
+        "rules",
+        "staged_bytes",
+        "topic",
+        "topic_id",
+        "topic_partition",
+        "walks_records",
+        "watchers",
+    )
+
+    def __init__(self, log: "PartitionLog", topic_id: bytes, leader_epoch: LeaderEpoch, rules: ProduceRules) -> None:
+        self.log = log
+        self.topic_partition: TopicPartition = log.topic_partition
+        self.topic = log.topic_partition.topic.encode()
+        self.index = log.topic_partition.partition
+        self.topic_id = topic_id
+        self.leader_epoch = leader_epoch
+        self.staged_bytes = 0
+        self.watchers: dict[DelayedRequest, None] = {}
+        self.is_open = True
+        """Until the partition is deleted or goes offline."""
+        self.walks_records = False
+        """Whether the header of a batch is not all there is to look at."""
+        self.is_plain = False
+        """Whether it is, and an acknowledgement waits for nothing: what the shortest way needs (`repeated_produce`)."""
+        self.max_message_bytes = 0
+        self.max_plain_bytes = 0
+        """Longest batch that no rule about lengths refuses."""
+        self.after_max_ms = UNLIMITED
+        """How far a timestamp may lie ahead."""
+        self.rules = rules
+        self.configure(rules)
+
+    def configure(self, rules: ProduceRules) -> None:
+        """Obey `rules`, and take note of the log's configuration."""
+        self.rules = rules
+        config = self.log.config
+        self.max_message_bytes = config.max_message_bytes
+        self.max_plain_bytes = min(config.max_message_bytes, config.segment_bytes)
+        self.after_max_ms = UNLIMITED if config.append_time else config.message_timestamp_after_max_ms
+        self.walks_records = (
+            config.compacts
+            or rules.walk_records
+            or rules.compression_type != "producer"
+            or (not config.append_time and config.message_timestamp_before_max_ms != UNLIMITED)
+        )
+        self.is_plain = self.is_open and not self.walks_records and config.flush_messages == UNLIMITED and rules.min_insync_replicas <= 1
+
+    def close(self) -> None:
+        """Take nothing more: the partition is deleted or offline."""
+        self.is_open = self.is_plain = False
+
+    def check_leader_epoch(self, epoch: int) -> None:
+        """Compare the epoch that a client believes in, -1 for none. PeerError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH."""
+        if epoch < 0 or epoch == self.leader_epoch:
+            return
+        if epoch < self.leader_epoch:
+            raise PeerError(
+                ErrorCode.FENCED_LEADER_EPOCH, f"{self.topic_partition}: epoch {epoch} is over, {self.leader_epoch} is the leader's"
+            )
+        raise PeerError(
+            ErrorCode.UNKNOWN_LEADER_EPOCH, f"{self.topic_partition}: epoch {epoch} is not known, {self.leader_epoch} is the leader's"
+        )
