@@ -7,30 +7,17 @@ A missing key or value (a tombstone) is JSON's ``null``; the other formats write
 
 import base64
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
+
+from moldau.model.identity import TopicPartition
+from moldau.protocol.records.record import Record
 
 TIMESTAMP_TYPES = ("create", "append")
 
 MISSING = b"null"
 
-
-@dataclass(frozen=True, slots=True)
-class ConsumedRecord:
-    """A record with its place. `timestamp_type` 0 was set by the producer, 1 by the broker."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int
-    timestamp_type: int
-    key: bytes | None
-    value: bytes | None
-    headers: Sequence[tuple[str, bytes | None]]
-
-
-Formatter = Callable[[ConsumedRecord], bytes]
+Formatter = Callable[[TopicPartition, Record], bytes]
 
 
 class TemplateError(ValueError):
@@ -45,22 +32,22 @@ def make_formatter(format_: str, *, terminal: bool) -> Formatter:
     """
     shown = printable if terminal else _as_is
     if format_ == "value":
-        return lambda record: shown(record.value) + b"\n"
+        return lambda _, record: shown(record.value) + b"\n"
     if format_ == "json":
-        return lambda record: shown(json_line(record).encode()) + b"\n"
+        return lambda where, record: shown(json_line(where, record).encode()) + b"\n"
     if "%" not in format_:
         raise TemplateError(f"format {format_!r}: neither value nor json, nor a template with % codes such as '%t %p %o %k %s'")
     return _template(format_, shown)
 
 
-def json_line(record: ConsumedRecord) -> str:
+def json_line(where: TopicPartition, record: Record) -> str:
     """One line of JSON with everything that the record has."""
     return json.dumps(
         {
-            "topic": record.topic,
-            "partition": record.partition,
+            "topic": where.topic,
+            "partition": where.partition,
             "offset": record.offset,
-            "timestamp": record.timestamp_ms,
+            "timestamp": record.timestamp,
             "timestamp_type": TIMESTAMP_TYPES[record.timestamp_type],
             "key": json_bytes(record.key),
             "value": json_bytes(record.value),
@@ -95,25 +82,28 @@ def _as_is(data: bytes | None) -> bytes:
     return MISSING if data is None else data
 
 
-_CODES: dict[str, Callable[[ConsumedRecord, Callable[[bytes | None], bytes]], bytes]] = {
-    "t": lambda record, _: record.topic.encode(),
-    "p": lambda record, _: b"%d" % record.partition,
-    "o": lambda record, _: b"%d" % record.offset,
-    "T": lambda record, _: b"%d" % record.timestamp_ms,
-    "k": lambda record, shown: shown(record.key),
-    "s": lambda record, shown: shown(record.value),
-    "h": lambda record, shown: b",".join(shown(name.encode()) + b"=" + shown(value) for name, value in record.headers),
-    "K": lambda record, _: b"%d" % (-1 if record.key is None else len(record.key)),
-    "S": lambda record, _: b"%d" % (-1 if record.value is None else len(record.value)),
-    "%": lambda record, _: b"%",
+_Shown = Callable[[bytes | None], bytes]
+_Code = Callable[[TopicPartition, Record, _Shown], bytes]
+
+_CODES: dict[str, _Code] = {
+    "t": lambda where, record, shown: where.topic.encode(),
+    "p": lambda where, record, shown: b"%d" % where.partition,
+    "o": lambda where, record, shown: b"%d" % record.offset,
+    "T": lambda where, record, shown: b"%d" % record.timestamp,
+    "k": lambda where, record, shown: shown(record.key),
+    "s": lambda where, record, shown: shown(record.value),
+    "h": lambda where, record, shown: b",".join(shown(name.encode()) + b"=" + shown(value) for name, value in record.headers),
+    "K": lambda where, record, shown: b"%d" % (-1 if record.key is None else len(record.key)),
+    "S": lambda where, record, shown: b"%d" % (-1 if record.value is None else len(record.value)),
+    "%": lambda where, record, shown: b"%",
 }
 
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}
 
 
-def _template(template: str, shown: Callable[[bytes | None], bytes]) -> Formatter:
+def _template(template: str, shown: _Shown) -> Formatter:
     """Split once into literal bytes and codes; ``\\n`` and ``\\t`` in the text stand for the characters."""
-    pieces: list[bytes | Callable[[ConsumedRecord, Callable[[bytes | None], bytes]], bytes]] = []
+    pieces: list[bytes | _Code] = []
     characters = iter(template)
     for character in characters:
         if character == "\\":
@@ -127,7 +117,7 @@ def _template(template: str, shown: Callable[[bytes | None], bytes]) -> Formatte
         else:
             pieces.append(character.encode())
 
-    def write(record: ConsumedRecord) -> bytes:
-        return b"".join(piece if isinstance(piece, bytes) else piece(record, shown) for piece in pieces) + b"\n"
+    def write(where: TopicPartition, record: Record) -> bytes:
+        return b"".join(piece if isinstance(piece, bytes) else piece(where, record, shown) for piece in pieces) + b"\n"
 
     return write

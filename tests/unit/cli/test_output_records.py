@@ -4,11 +4,15 @@ import json
 
 import pytest
 
-from moldau.cli.output_records import ConsumedRecord, TemplateError, make_formatter
+from moldau.cli.output_records import TemplateError, make_formatter
+from moldau.model.identity import TopicPartition
+from moldau.protocol.records.record import Record
+
+WHERE = TopicPartition("flights", 2)
 
 
-def record(key: bytes | None = b"k", value: bytes | None = b"v", headers: tuple[tuple[str, bytes | None], ...] = ()) -> ConsumedRecord:
-    return ConsumedRecord("flights", 2, 41, 1_357_000_000_000, 0, key, value, headers)
+def record(key: bytes | None = b"k", value: bytes | None = b"v", headers: tuple[tuple[str, bytes | None], ...] = ()) -> Record:
+    return Record(41, 1_357_000_000_000, 0, key, value, list(headers))
 
 
 @pytest.mark.parametrize(
@@ -25,8 +29,8 @@ def record(key: bytes | None = b"k", value: bytes | None = b"v", headers: tuple[
         ("\u00fc%p", record(), "\u00fc2\n".encode()),
     ],
 )
-def test_values_and_templates(format_: str, given: ConsumedRecord, printed: bytes) -> None:
-    assert make_formatter(format_, terminal=False)(given) == printed
+def test_values_and_templates(format_: str, given: Record, printed: bytes) -> None:
+    assert make_formatter(format_, terminal=False)(WHERE, given) == printed
 
 
 @pytest.mark.parametrize(
@@ -40,12 +44,12 @@ def test_values_and_templates(format_: str, given: ConsumedRecord, printed: byte
     ],
 )
 def test_no_record_can_steer_the_terminal(value: bytes, printed: bytes) -> None:
-    assert make_formatter("value", terminal=True)(record(value=value)) == printed
-    assert make_formatter("%s", terminal=True)(record(value=value)) == printed
+    assert make_formatter("value", terminal=True)(WHERE, record(value=value)) == printed
+    assert make_formatter("%s", terminal=True)(WHERE, record(value=value)) == printed
 
 
 def test_json_carries_everything() -> None:
-    line = make_formatter("json", terminal=False)(record(headers=(("line", b"7"), ("raw", b"\xff"), ("none", None))))
+    line = make_formatter("json", terminal=False)(WHERE, record(headers=(("line", b"7"), ("raw", b"\xff"), ("none", None))))
     assert json.loads(line) == {
         "topic": "flights",
         "partition": 2,
@@ -62,7 +66,7 @@ def test_json_carries_everything() -> None:
     ("value", "shown"), [(None, None), (b"", ""), (b"\xff\xfe", {"base64": "//4="}), (b'{"base64":"x"}', '{"base64":"x"}')]
 )
 def test_json_tells_tombstones_bytes_and_text_apart(value: bytes | None, shown: object) -> None:
-    assert json.loads(make_formatter("json", terminal=False)(record(value=value)))["value"] == shown
+    assert json.loads(make_formatter("json", terminal=False)(WHERE, record(value=value)))["value"] == shown
 
 
 @pytest.mark.parametrize("format_", ["xml", "", "%x", "100%"])

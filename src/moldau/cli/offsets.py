@@ -1,0 +1,93 @@
+"""Points in a topic as people name them: ``beginning``, ``end``, an offset, the last N, a time."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from moldau.model.identity import Offset, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from moldau.client.cluster import Cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """The first offset of each partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The offset after the last record of each partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtOffset:
+    """The same offset in each partition."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class LastOffsets:
+    """So many offsets before the end of each partition, or its beginning if it is shorter."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """The first record of each partition that is not older; its end if there is none. Milliseconds since 1970."""
+
+    timestamp_ms: int
+
+
+StartPoint = Beginning | End | AtOffset | LastOffsets | AtTime
+
+
+def parse_start(text: str) -> StartPoint:
+    """``beginning``, ``end``, ``120``, ``-10``, ``2013-01-01T05:00:00Z``, ``@1357016400000``. ValueError.
+
+    A number is always an offset; milliseconds have the sign before them. A time without a zone is UTC.
+    """
+    word = text.strip()
+    match word.lower():
+        case "beginning":
+            return Beginning()
+        case "end":
+            return End()
+    sign, digits = (word[0], word[1:]) if word[:1] in ("-", "@") else ("", word)
+    if digits.isascii() and digits.isdigit() and len(digits) <= 18:
+        kinds: dict[str, Callable[[int], StartPoint]] = {"": AtOffset, "-": LastOffsets, "@": AtTime}
+        return kinds[sign](int(digits))
+    try:
+        moment = datetime.fromisoformat(word)
+    except ValueError:
+        expected = "beginning, end, an offset, -N for the last N, an ISO time, or @ and milliseconds since 1970"
+        raise ValueError(f"{text!r} is none of {expected}") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return AtTime(round(moment.timestamp() * 1000))
+
+
+def find_offsets(cluster: "Cluster", point: StartPoint, partitions: "Sequence[TopicPartition]") -> dict[TopicPartition, Offset]:
+    """Where the point is in each partition, asked of the leaders."""
+    from moldau.client.partition_requests import EARLIEST, LATEST
+
+    def look_up(timestamp: int) -> dict[TopicPartition, Offset]:
+        return {where: listed.offset for where, listed in cluster.list_offsets(dict.fromkeys(partitions, timestamp)).items()}
+
+    match point:
+        case Beginning():
+            return look_up(EARLIEST)
+        case End():
+            return look_up(LATEST)
+        case AtOffset(offset):
+            return dict.fromkeys(partitions, Offset(offset))
+        case LastOffsets(count):
+            first = look_up(EARLIEST)
+            return {where: Offset(max(first[where], end - count)) for where, end in look_up(LATEST).items()}
+        case AtTime(timestamp_ms):
+            end = look_up(LATEST)
+            return {where: offset if offset >= 0 else end[where] for where, offset in look_up(timestamp_ms).items()}

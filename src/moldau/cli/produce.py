@@ -1,0 +1,204 @@
+"""``moldau produce``: send the lines of a file to a topic, over librdkafka."""
+
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+import click
+
+from moldau.cli.input_records import BadLine, Input, read_csv, read_json, read_lines
+from moldau.cli.options import bootstrap_option, config_option, open_cluster
+from moldau.cli.output import counted
+from moldau.cli.progress import Progress
+from moldau.model.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from moldau.cli.sending import Sender
+    from moldau.client.cluster import Cluster
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+RECORDS_PER_LOOK = 256
+"""How often the progress line is looked at, in records."""
+
+
+@click.command("produce")
+@click.argument("topic")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True), default="-")
+@click.option(
+    "-f",
+    "--format",
+    "format_",
+    type=click.Choice(["lines", "json", "csv"]),
+    default="lines",
+    show_default=True,
+    help="lines: the value is the line. json: the line, checked to be JSON. csv: the row as a JSON object, names from the first row.",
+)
+@click.option("-k", "--key-field", metavar="NAME", help="json, csv: the field whose value is the key.")
+@click.option("-K", "--key-separator", metavar="TEXT", help=r"lines: the key is what stands before this; \t is a tab.")
+@click.option("--columns", metavar="A,B,...", help="csv: names of the columns, for a file without a row of names.")
+@click.option("--delimiter", metavar="CHAR", help="csv: what separates the fields.  [default: ,]")
+@config_option("-H", "--header", "headers", help_="A header for every record; may be repeated.")
+@click.option("-p", "--partition", type=click.IntRange(min=0), help="Send everything there.  [default: by key, like Kafka's own clients]")
+@click.option("-z", "--compression", type=click.Choice(CODECS), default="none", show_default=True, help="Codec of the batches.")
+@click.option("--acks", type=click.Choice(["0", "1", "all"]), help="Who has to have a record before it counts as sent.  [default: all]")
+@click.option("--idempotent/--no-idempotent", default=None, help="Let repeated sends leave one copy.  [default: on with --acks all]")
+@click.option(
+    "--on-error",
+    type=click.Choice(["stop", "skip"]),
+    default="stop",
+    show_default=True,
+    help="At a line that cannot be read: send nothing after it, or count it and go on.",
+)
+@click.option("--timeout", metavar="SECONDS", type=click.FloatRange(min=0.1), default=60.0, show_default=True, help="For one delivery.")
+@bootstrap_option
+def produce(
+    topic: str,
+    file: str,
+    format_: str,
+    key_field: str | None,
+    key_separator: str | None,
+    columns: str | None,
+    delimiter: str | None,
+    headers: dict[str, str],
+    partition: int | None,
+    compression: str,
+    acks: str | None,
+    idempotent: bool | None,
+    on_error: str,
+    timeout: float,
+    bootstrap: str,
+) -> None:
+    """Send FILE, or standard input, to TOPIC: one record per line.
+
+    Every line that cannot be read is told as FILE:LINE: reason. Exit code 0: everything read was delivered (with --on-error skip, lines
+    skipped do not count). Exit code 1: stopped at a bad line, or some deliveries failed; the last line says how many were sent.
+
+    \b
+    moldau produce flights flights.csv --format csv --key-field tailnum
+    journalctl -f -o json | moldau produce logs --format json --key-field _SYSTEMD_UNIT
+    printf 'a:1\\nb:2\\n' | moldau produce pairs --key-separator :
+    """
+    _check_combinations(format_, key_field, key_separator, columns, delimiter)
+    settings: dict[str, str | bool] = {
+        "compression.type": compression,
+        "acks": acks or "all",
+        "enable.idempotence": _idempotence(acks, idempotent),
+    }
+    with open_cluster(bootstrap, timeout) as cluster:
+        _check_topic(cluster, topic, partition)
+    from moldau.cli.sending import Sender
+
+    sender = Sender(bootstrap, topic, settings, headers=headers, partition=partition, timeout_s=timeout)
+    with click.open_file(file, "rb") as opened:
+        source = cast("BinaryIO", opened)
+        records = _reader(source, format_, key_field, key_separator, columns, delimiter)
+        _send_all(records, sender, source, "stdin" if file == "-" else file, skip=on_error == "skip")
+
+
+def _send_all(records: Iterator[Input], sender: "Sender", source: BinaryIO, name: str, *, skip: bool) -> None:
+    """Send until the end or the first bad line, then say what became of it all."""
+    progress = Progress("sent", _size(source))
+    bad = 0
+    stopped = interrupted = False
+    try:
+        for number, record in enumerate(records):
+            if isinstance(record, BadLine):
+                progress.clear()
+                click.echo(f"{name}:{record.line}: {record.reason}", err=True)
+                bad += 1
+                if not skip:
+                    stopped = True
+                    break
+                continue
+            sender.send(record)
+            if not number % RECORDS_PER_LOOK:
+                progress.update(sender.accepted, _position(source))
+    except KeyboardInterrupt:
+        interrupted = True
+    sender.finish()
+    progress.clear()
+    for failure in sender.failures():
+        click.echo(failure, err=True)
+    click.echo(_summary(sender, bad, stopped=stopped), err=True)
+    if interrupted:
+        raise KeyboardInterrupt
+    if stopped or sender.failed:
+        click.get_current_context().exit(1)
+
+
+def _summary(sender: "Sender", bad: int, *, stopped: bool) -> str:
+    parts = [f"{counted(sender.delivered, 'record')} sent"]
+    if sender.failed:
+        parts.append(f"{sender.failed:,} failed")
+    if stopped:
+        parts.append("stopped at the first bad line")
+    elif bad:
+        parts.append(f"{counted(bad, 'bad line')} skipped")
+    return ", ".join(parts)
+
+
+def _reader(
+    source: BinaryIO, format_: str, key_field: str | None, key_separator: str | None, columns: str | None, delimiter: str | None
+) -> Iterator[Input]:
+    match format_:
+        case "json":
+            return read_json(source, key_field=key_field)
+        case "csv":
+            names = None if columns is None else [name.strip() for name in columns.split(",")]
+            return read_csv(source, key_field=key_field, columns=names, delimiter=_unescape(delimiter or ","))
+        case _:
+            return read_lines(source, key_separator=None if key_separator is None else _unescape(key_separator).encode())
+
+
+def _check_combinations(format_: str, key_field: str | None, key_separator: str | None, columns: str | None, delimiter: str | None) -> None:
+    """Options that mean nothing with the format are slips, not wishes."""
+    if key_field is not None and format_ == "lines":
+        raise click.UsageError("--key-field needs --format json or csv; lines have --key-separator")
+    if key_separator is not None and format_ != "lines":
+        raise click.UsageError("--key-separator is for --format lines; json and csv have --key-field")
+    if key_separator == "":
+        raise click.BadParameter("must not be empty", param_hint="--key-separator")
+    if (columns is not None or delimiter is not None) and format_ != "csv":
+        raise click.UsageError("--columns and --delimiter are for --format csv")
+    if delimiter is not None and len(_unescape(delimiter)) != 1:
+        raise click.BadParameter("is one character", param_hint="--delimiter")
+    if columns is not None and key_field is not None and key_field not in [name.strip() for name in columns.split(",")]:
+        raise click.BadParameter(f"no column {key_field!r} among {columns}", param_hint="--key-field")
+
+
+def _idempotence(acks: str | None, idempotent: bool | None) -> bool:
+    if idempotent and acks in ("0", "1"):
+        raise click.UsageError(f"--idempotent needs --acks all, not {acks}")
+    return acks in (None, "all") if idempotent is None else idempotent
+
+
+def _check_topic(cluster: "Cluster", topic: str, partition: int | None) -> None:
+    """Ask for the topic, which creates it where brokers may; librdkafka would wait a long time before it gave up on one."""
+    from moldau.client.errors import failure
+
+    found = cluster.metadata([topic], create_missing=True).topics.get(topic)
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if found is None else found.error
+    if error not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
+        raise failure(error, f"topic {topic}")
+    if partition is not None and found is not None and 0 < len(found.partitions) <= partition:
+        known = f"topic {topic} has partitions 0 to {len(found.partitions) - 1}, not {partition}"
+        raise click.BadParameter(known, param_hint="--partition")
+
+
+def _unescape(text: str) -> str:
+    return text.replace("\\t", "\t")
+
+
+def _size(source: BinaryIO) -> int:
+    """Bytes of a regular file, 0 for a pipe or terminal."""
+    try:
+        status = os.fstat(source.fileno())
+    except (OSError, ValueError):
+        return 0
+    return status.st_size if stat.S_ISREG(status.st_mode) else 0
+
+
+def _position(source: BinaryIO) -> int:
+    return source.tell() if source.seekable() and sys.stderr.isatty() else 0

@@ -1,0 +1,123 @@
+"""The producer behind ``moldau produce``: confluent-kafka with bounded memory and an account of what failed.
+
+librdkafka queues up to `QUEUE_RECORDS_MAX` records or `QUEUE_KIB_MAX`; when it is full we wait for deliveries instead of reading on.
+Only failures are reported back (`delivery.report.only.error`), which saves a Python call for every record that went well; what was
+accepted, less what failed and what was left at the end, was delivered.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message
+
+    from moldau.cli.input_records import InputRecord
+
+QUEUE_RECORDS_MAX = 200_000
+QUEUE_KIB_MAX = 128 * 1024
+LINGER_MS = 20
+MESSAGE_BYTES_MAX = 64 * 1024 * 1024
+POLL_EVERY = 1024
+"""Records between looks for failures."""
+FAILURES_TOLD = 10
+ANY_PARTITION = -1
+FLUSH_SLICE_S = 0.2
+"""Ctrl-C is not heard while librdkafka waits, so it waits in slices."""
+
+MISSING = "producing needs confluent-kafka: pip install 'moldau[client]'"
+
+
+class Sender:
+    """Sends records to one topic. `accepted` were handed to librdkafka, `failed` of them came back."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        settings: Mapping[str, str | bool],
+        *,
+        headers: Mapping[str, str],
+        partition: int | None,
+        timeout_s: float,
+    ) -> None:
+        try:
+            from confluent_kafka import Producer
+        except ImportError as error:
+            raise click.ClickException(MISSING) from error
+        self.accepted = 0
+        self.failed = 0
+        self._failures: Counter[tuple[int, str]] = Counter()
+        self._topic = topic
+        self._timeout_s = timeout_s
+        self._partition = ANY_PARTITION if partition is None else partition
+        self._headers: list[tuple[str, str | bytes | None]] = [(name, value.encode()) for name, value in headers.items()]
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "client.id": "moldau-cli",
+                "partitioner": "murmur2_random",
+                "linger.ms": LINGER_MS,
+                "queue.buffering.max.messages": QUEUE_RECORDS_MAX,
+                "queue.buffering.max.kbytes": QUEUE_KIB_MAX,
+                "message.max.bytes": MESSAGE_BYTES_MAX,
+                "message.timeout.ms": int(timeout_s * 1000),
+                "delivery.report.only.error": True,
+                "log_level": 2,
+                "on_delivery": self._on_delivery,
+                **settings,
+            }
+        )
+
+    def send(self, record: "InputRecord") -> None:
+        """Queue one record, waiting for room where there is none. A record that librdkafka refuses counts as failed."""
+        from confluent_kafka import KafkaError, KafkaException
+
+        while True:
+            try:
+                self._producer.produce(self._topic, record.value, record.key, self._partition, headers=self._headers)
+                break
+            except BufferError:
+                self._producer.poll(0.1)
+            except KafkaException as error:
+                cause = error.args[0]
+                assert isinstance(cause, KafkaError)
+                self._count(self._partition, cause)
+                break
+        self.accepted += 1
+        if not self.accepted % POLL_EVERY:
+            self._producer.poll(0)
+
+    def finish(self) -> None:
+        """Wait for all deliveries; each has its time limit, so this ends. A second Ctrl-C gives the rest up."""
+        deadline = time.monotonic() + self._timeout_s + 5
+        while (left := self._producer.flush(FLUSH_SLICE_S)) and time.monotonic() < deadline:
+            pass
+        if left:
+            self.failed += left
+            self._failures[ANY_PARTITION, "no answer in time"] += left
+
+    @property
+    def delivered(self) -> int:
+        """Records that the broker has (with acks 0: that were sent)."""
+        return self.accepted - self.failed
+
+    def failures(self) -> Iterator[str]:
+        """A line for each kind of failure, the most frequent first."""
+        for (partition, reason), count in self._failures.most_common(FAILURES_TOLD):
+            where = self._topic if partition == ANY_PARTITION else f"{self._topic}-{partition}"
+            yield f"{where}: {count:,} not delivered: {reason}"
+        if len(self._failures) > FAILURES_TOLD:
+            yield f"and {len(self._failures) - FAILURES_TOLD} other kinds of failure"
+
+    def _on_delivery(self, error: "KafkaError | None", message: "Message") -> None:
+        if error is not None:
+            partition = message.partition()
+            self._count(ANY_PARTITION if partition is None else partition, error)
+
+    def _count(self, partition: int, error: "KafkaError") -> None:
+        self.failed += 1
+        self._failures[partition, f"{error.name().strip('_')}: {error.str()}"] += 1

@@ -1,0 +1,235 @@
+"""``moldau topic``: create, list, describe, alter, trim and delete topics."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from moldau.cli.offsets import StartPoint, find_offsets, parse_start
+from moldau.cli.options import bootstrap_option, config_option, json_option, open_cluster, timeout_option
+from moldau.cli.output import counted, human_bytes, print_json, print_table
+from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.identity import TopicPartition
+
+if TYPE_CHECKING:
+    from moldau.client.cluster import Cluster
+
+
+@click.group("topic")
+def topic() -> None:
+    """Create, list, describe, alter, trim and delete topics."""
+
+
+@topic.command("create")
+@click.argument("name")
+@click.option("-p", "--partitions", type=click.IntRange(min=1), help="How many partitions.  [default: the broker's num.partitions]")
+@click.option("-r", "--replication-factor", type=click.IntRange(min=1), help="How many brokers keep a copy.  [default: the broker's]")
+@config_option("-c", "--config", "configs", help_="A setting of the topic, such as retention.ms=-1; may be repeated.")
+@click.option("--if-not-exists", is_flag=True, help="Succeed if there is such a topic already; it is left as it is.")
+@bootstrap_option
+@timeout_option(10.0)
+def create(
+    name: str,
+    partitions: int | None,
+    replication_factor: int | None,
+    configs: dict[str, str],
+    if_not_exists: bool,
+    bootstrap: str,
+    timeout: float,
+) -> None:
+    """Create the topic NAME."""
+    from moldau.client.admin import BROKER_DEFAULT, Admin
+
+    with open_cluster(bootstrap, timeout) as cluster:
+        try:
+            made = Admin(cluster).create_topic(name, partitions or BROKER_DEFAULT, replication_factor or BROKER_DEFAULT, configs)
+        except PeerError as error:
+            if not (if_not_exists and error.code is ErrorCode.TOPIC_ALREADY_EXISTS):
+                raise
+            click.echo(f"topic {name} exists already")
+            return
+    size = f" with {counted(made.partitions, 'partition')}" if made.partitions > 0 else ""
+    click.echo(f"created topic {name}{size}")
+
+
+@topic.command("list")
+@click.option("--internal", is_flag=True, help="List the brokers' own topics too.")
+@json_option
+@bootstrap_option
+@timeout_option(10.0)
+def list_(internal: bool, as_json: bool, bootstrap: str, timeout: float) -> None:
+    """List all topics."""
+    with open_cluster(bootstrap, timeout) as cluster:
+        topics = cluster.topics(internal=internal)
+    replicas = {found.name: max((len(p.replicas) for p in found.partitions), default=0) for found in topics}
+    if as_json:
+        print_json(
+            [
+                {
+                    "name": found.name,
+                    "id": found.id.hex(),
+                    "partitions": len(found.partitions),
+                    "replication_factor": replicas[found.name],
+                    "internal": found.internal,
+                }
+                for found in topics
+            ]
+        )
+        return
+    rows = [(found.name, len(found.partitions), replicas[found.name]) for found in topics]
+    print_table(("topic", "partitions", "replicas"), rows, numeric=("partitions", "replicas"))
+
+
+@topic.command("describe")
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@json_option
+@bootstrap_option
+@timeout_option(10.0)
+def describe(names: tuple[str, ...], as_json: bool, bootstrap: str, timeout: float) -> None:
+    """Show the partitions of topics, with leader, in-sync replicas, offsets and size, and the settings that are not defaults."""
+    with open_cluster(bootstrap, timeout) as cluster:
+        described = [_describe(cluster, name) for name in dict.fromkeys(names)]
+    if as_json:
+        print_json(described)
+        return
+    for number, found in enumerate(described):
+        if number:
+            click.echo()
+        _print_description(found)
+
+
+@topic.command("alter")
+@click.argument("name")
+@click.option("-p", "--partitions", type=click.IntRange(min=1), help="Raise the number of partitions to this.")
+@config_option("-c", "--config", "configs", help_="A setting to change; may be repeated.")
+@click.option("--delete-config", "deleted", metavar="NAME", multiple=True, help="A setting to put back to its default; may be repeated.")
+@bootstrap_option
+@timeout_option(10.0)
+def alter(name: str, partitions: int | None, configs: dict[str, str], deleted: tuple[str, ...], bootstrap: str, timeout: float) -> None:
+    """Change the settings of the topic NAME, or raise its number of partitions."""
+    from moldau.client.admin import Admin, ConfigChanges, Resource, ResourceType
+
+    if partitions is None and not configs and not deleted:
+        raise click.UsageError("nothing to change: give --partitions, --config or --delete-config")
+    with open_cluster(bootstrap, timeout) as cluster:
+        cluster.topic(name)
+        admin, resource, changes = Admin(cluster), Resource(ResourceType.TOPIC, name), ConfigChanges(configs, deleted)
+        if configs or deleted:
+            admin.alter_configs(resource, changes)
+        if partitions is not None:
+            admin.create_partitions(name, partitions)
+    click.echo(f"altered topic {name}")
+
+
+@topic.command("trim")
+@click.argument("name")
+@click.option("--before", required=True, metavar="POINT", help="end, an offset, an ISO time, or @ and milliseconds since 1970.")
+@click.option("--partition", "partitions", type=click.IntRange(min=0), multiple=True, help="Only this partition; may be repeated.")
+@bootstrap_option
+@timeout_option(10.0)
+def trim(name: str, before: str, partitions: tuple[int, ...], bootstrap: str, timeout: float) -> None:
+    """Delete the oldest records of the topic NAME, those before POINT, in every partition."""
+    from moldau.client.admin import Admin
+
+    try:
+        point = parse_start(before)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--before") from error
+    with open_cluster(bootstrap, timeout) as cluster:
+        known = [TopicPartition(name, found.partition) for found in cluster.topic(name).partitions]
+        wanted = [where for where in known if not partitions or where.partition in partitions]
+        _check_partitions(name, partitions, len(known))
+        first = Admin(cluster).delete_records(_offsets_before(cluster, point, wanted))
+    for where, offset in sorted(first.items()):
+        click.echo(f"partition {where} begins at offset {offset}")
+
+
+@topic.command("delete")
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.option("--if-exists", is_flag=True, help="Succeed if there is no such topic.")
+@bootstrap_option
+@timeout_option(10.0)
+def delete(names: tuple[str, ...], if_exists: bool, bootstrap: str, timeout: float) -> None:
+    """Delete topics and all their records. There is no way back."""
+    from moldau.client.admin import Admin
+
+    with open_cluster(bootstrap, timeout) as cluster:
+        admin = Admin(cluster)
+        for name in dict.fromkeys(names):
+            try:
+                admin.delete_topic(name)
+            except PeerError as error:
+                if not (if_exists and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+                    raise
+                click.echo(f"there is no topic {name}")
+            else:
+                click.echo(f"deleted topic {name}")
+
+
+def _describe(cluster: "Cluster", name: str) -> dict[str, Any]:
+    """Everything about one topic, as JSON shows it. Offsets and sizes are null where a partition has no leader to tell them."""
+    from moldau.client.admin import Admin, Resource, ResourceType
+    from moldau.client.partition_requests import EARLIEST, LATEST
+    from moldau.model.config.definition import ConfigSource
+
+    found, admin = cluster.topic(name), Admin(cluster)
+    led = [TopicPartition(name, partition.partition) for partition in found.partitions if partition.leader >= 0]
+    start, end = (cluster.list_offsets(dict.fromkeys(led, which)) for which in (EARLIEST, LATEST))
+    sizes = admin.partition_sizes([name])
+    configs = admin.describe_configs(Resource(ResourceType.TOPIC, name))
+    partitions = []
+    for partition in found.partitions:
+        where = TopicPartition(name, partition.partition)
+        partitions.append(
+            {
+                "partition": partition.partition,
+                "leader": partition.leader if partition.leader >= 0 else None,
+                "leader_epoch": partition.leader_epoch,
+                "replicas": list(partition.replicas),
+                "isr": list(partition.isr),
+                "start_offset": start[where].offset if where in start else None,
+                "end_offset": end[where].offset if where in end else None,
+                "bytes": sizes.get(where),
+            }
+        )
+    return {
+        "name": name,
+        "id": found.id.hex(),
+        "internal": found.internal,
+        "partitions": partitions,
+        "configs": {entry.name: entry.value for entry in configs if entry.source not in (ConfigSource.DEFAULT, None)},
+    }
+
+
+def _print_description(found: dict[str, Any]) -> None:
+    partitions = found["partitions"]
+    known = [p["end_offset"] - p["start_offset"] for p in partitions if p["end_offset"] is not None]
+    size = human_bytes(sum(p["bytes"] or 0 for p in partitions))
+    click.echo(
+        f"topic {found['name']}, id {found['id']}: {counted(sum(known), 'offset')} in {counted(len(partitions), 'partition')}, {size}"
+    )
+    settings = " ".join(f"{name}={value}" for name, value in found["configs"].items())
+    click.echo(f"settings: {settings or 'all defaults'}")
+    rows = [
+        (
+            p["partition"],
+            "none" if p["leader"] is None else p["leader"],
+            ",".join(map(str, p["replicas"])),
+            ",".join(map(str, p["isr"])),
+            "-" if p["start_offset"] is None else p["start_offset"],
+            "-" if p["end_offset"] is None else p["end_offset"],
+            human_bytes(p["bytes"]),
+        )
+        for p in partitions
+    ]
+    columns = ("partition", "leader", "replicas", "isr", "start", "end", "size")
+    print_table(columns, rows, numeric=("partition", "leader", "start", "end", "size"))
+
+
+def _check_partitions(name: str, wanted: tuple[int, ...], count: int) -> None:
+    for partition in wanted:
+        if partition >= count:
+            raise click.BadParameter(f"topic {name} has partitions 0 to {count - 1}, not {partition}", param_hint="--partition")
+
+
+def _offsets_before(cluster: "Cluster", point: StartPoint, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+    return {where: int(offset) for where, offset in find_offsets(cluster, point, partitions).items()}
