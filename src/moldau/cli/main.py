@@ -10,7 +10,7 @@ import click
 
 from moldau import __version__
 from moldau.cli.lazy import LazyCommand, LazyGroup
-from moldau.model.errors import MoldauError, PeerError
+from moldau.model.errors import MoldauError, PeerError, ProtocolError
 
 INTERRUPTED = 130
 
@@ -32,6 +32,8 @@ class Application(LazyGroup):
         """Run a command; whatever is not our bug ends as a message."""
         try:
             return super().invoke(ctx)
+        except ProtocolError as error:
+            raise click.ClickException(error.message) from error
         except PeerError as error:
             raise click.ClickException(f"{error.code.name}: {error.message}") from error
         except MoldauError as error:

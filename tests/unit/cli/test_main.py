@@ -1,0 +1,160 @@
+"""Every command ends in one line and an exit code: 0 done, 1 failed, 2 wrong arguments. No traceback for what is not our bug."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from moldau import __version__
+from moldau.cli.main import COMMANDS, application
+from moldau.model.errors import ErrorCode, PeerError, ProtocolError, StorageError
+from moldau.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
+from moldau.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker, MetadataResponseTopic
+from support.scripted_broker import Request, ScriptedBroker
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(application, arguments)
+
+
+def test_version_and_help_import_no_command() -> None:
+    probe = (
+        "import sys; from moldau.cli.main import application\n"
+        "application(['--help'], standalone_mode=False)\n"
+        "heavy = {'asyncio', 'confluent_kafka', 'rich', 'moldau.cli.topic', 'moldau.client.cluster', 'socket'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert all(name in done.stdout for name in COMMANDS)
+    assert run("--version").output == f"moldau {__version__}\n"
+
+
+def test_topic_list_imports_only_what_it_needs() -> None:
+    probe = (
+        "import sys; from moldau.cli.main import application\n"
+        "application(['topic', 'list', '--bootstrap', '127.0.0.1:1'], standalone_mode=False)\n"
+    )
+    probe = f"try:\n  {probe.replace(chr(10), chr(10) + '  ')}\nexcept Exception: pass\n"
+    probe += "import sys\nheavy = {'asyncio', 'confluent_kafka', 'rich', 'moldau.cli.produce', 'cramjam', 'logging'} & set(sys.modules)\n"
+    probe += "assert 'moldau.client.cluster' in sys.modules\nassert not heavy, heavy\n"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (PeerError(ErrorCode.INVALID_CONFIG, "topic t: no"), "Error: INVALID_CONFIG: topic t: no\n"),
+        (ProtocolError("10.0.0.1:9092: not a frame"), "Error: 10.0.0.1:9092: not a frame\n"),
+        (StorageError("permission denied", path="/data"), "Error: /data: permission denied\n"),
+    ],
+)
+def test_an_error_that_is_not_our_bug_is_one_line(error: Exception, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    @click.command()
+    def failing() -> None:
+        raise error
+
+    monkeypatch.setattr(application, "get_command", lambda ctx, name: failing)
+    result = run("topic")
+    assert (result.exit_code, result.output) == (1, line)
+
+
+def test_our_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    @click.command()
+    def failing() -> None:
+        raise AssertionError("ours")
+
+    monkeypatch.setattr(application, "get_command", lambda ctx, name: failing)
+    assert isinstance(run("topic").exception, AssertionError)
+
+
+def test_an_interrupt_has_its_own_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    @click.command()
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(application, "get_command", lambda ctx, name: interrupted)
+    assert run("topic").exit_code == 130
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nonsense"], "No such command"),
+        (["topic", "create"], "Missing argument"),
+        (["topic", "list", "--bootstrap", "nowhere"], "'nowhere' has no port"),
+        (["topic", "create", "t", "--partitions", "0"], "0 is not in the range x>=1"),
+        (["topic", "create", "t", "--config", "retention.ms"], "'retention.ms' is not NAME=VALUE"),
+        (["topic", "create", "t", "-c", "a=1", "-c", "a=2"], "a is given twice"),
+        (["topic", "alter", "t"], "nothing to change"),
+        (["topic", "trim", "t", "--before", "soon"], "'soon' is none of"),
+        (["config", "describe"], "give either --topic or --broker"),
+        (["config", "describe", "--topic", "t", "--broker", "0"], "give either --topic or --broker"),
+        (["config", "alter", "--topic", "t"], "nothing to change"),
+        (["config", "describe", "--broker", "x"], "neither a broker's number nor 'default'"),
+        (["consume", "t", "--from", "start"], "'start' is none of"),
+        (["consume", "t", "--format", "xml"], "neither value nor json"),
+        (["produce", "t", "/no/such/file"], "does not exist"),
+        (["produce", "t", "--key-field", "k"], "--key-field needs --format json or csv"),
+        (["produce", "t", "--format", "json", "--key-separator", ":"], "--key-separator is for --format lines"),
+        (["produce", "t", "--key-separator", ""], "must not be empty"),
+        (["produce", "t", "--columns", "a"], "are for --format csv"),
+        (["produce", "t", "--format", "csv", "--delimiter", ";;"], "is one character"),
+        (["produce", "t", "--format", "csv", "--columns", "a,b", "--key-field", "c"], "no column 'c' among a,b"),
+        (["produce", "t", "--acks", "1", "--idempotent"], "--idempotent needs --acks all"),
+        (["log", "dump", "/no/such/file"], "does not exist"),
+        (["log", "verify", "/no/such/directory"], "does not exist"),
+    ],
+)
+def test_wrong_arguments_are_told_before_anything_happens(arguments: Sequence[str], said: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert said in result.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["topic", "list"],
+        ["topic", "create", "t"],
+        ["topic", "describe", "t"],
+        ["topic", "delete", "t"],
+        ["config", "describe", "--topic", "t"],
+        ["consume", "t"],
+        ["produce", "t"],
+    ],
+)
+def test_no_broker_is_told_at_once(arguments: Sequence[str]) -> None:
+    with ScriptedBroker() as gone:
+        pass
+    result = run(*arguments, "--bootstrap", gone.bootstrap)
+    assert (result.exit_code, result.output) == (1, f"Error: cannot connect to {gone.bootstrap}: connection refused\n")
+
+
+def test_the_broker_to_ask_may_come_from_the_environment() -> None:
+    with ScriptedBroker(lambda request: MetadataResponse()) as broker:
+        result = CliRunner(env={"MOLDAU_BOOTSTRAP": broker.bootstrap}).invoke(application, ["topic", "list", "--json"])
+    assert (result.exit_code, result.output) == (0, "[]\n")
+
+
+def test_a_refusal_is_the_code_and_the_brokers_words() -> None:
+    def script(request: Request) -> object:
+        if request.api_key == 3:
+            return MetadataResponse(brokers=[MetadataResponseBroker(0, "127.0.0.1", broker.port)], controller_id=0)
+        return CreateTopicsResponse(topics=[CreatableTopicResult("a b", error_code=17, error_message="a space is not allowed")])
+
+    with ScriptedBroker(script) as broker:
+        result = run("topic", "create", "a b", "--bootstrap", broker.bootstrap)
+    assert (result.exit_code, result.output) == (1, "Error: INVALID_TOPIC_EXCEPTION: topic a b: a space is not allowed\n")
+
+
+def test_without_confluent_kafka_produce_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    topic = MetadataResponseTopic(name="t")
+    with ScriptedBroker(lambda request: MetadataResponse(topics=[topic])) as broker:
+        result = run("produce", "t", "--bootstrap", broker.bootstrap)
+    assert (result.exit_code, result.output) == (1, "Error: producing needs confluent-kafka: pip install 'moldau[client]'\n")

@@ -1,0 +1,71 @@
+"""A point in a topic is read as people name it, and found in every partition."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from moldau.cli.offsets import AtOffset, AtTime, Beginning, End, LastOffsets, StartPoint, find_offsets, parse_start
+from moldau.client.partition_requests import EARLIEST, LATEST, ListedOffset
+from moldau.model.identity import Offset, TimestampMs, TopicPartition
+
+if TYPE_CHECKING:
+    from moldau.client.cluster import Cluster
+
+
+@pytest.mark.parametrize(
+    ("text", "point"),
+    [
+        ("beginning", Beginning()),
+        ("End", End()),
+        ("0", AtOffset(0)),
+        ("1357016400000", AtOffset(1357016400000)),
+        ("-10", LastOffsets(10)),
+        ("@1357016400000", AtTime(1357016400000)),
+        ("2013-01-01", AtTime(1356998400000)),
+        ("2013-01-01T05:00", AtTime(1357016400000)),
+        ("2013-01-01T05:00:00Z", AtTime(1357016400000)),
+        ("2013-01-01T00:00:00.250-05:00", AtTime(1357016400250)),
+    ],
+)
+def test_points_are_read(text: str, point: StartPoint) -> None:
+    assert parse_start(text) == point
+
+
+@pytest.mark.parametrize("text", ["", "start", "-", "@", "@-5", "1.5", "12:00", "2013-13-01", "٣", "9" * 19])
+def test_what_is_no_point_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is none of beginning, end"):
+        parse_start(text)
+
+
+class FakeCluster:
+    """Partition 0 has offsets 5 to 100, one of each millisecond from 1005 on; partition 1 is empty."""
+
+    def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, ListedOffset]:
+        return {where: ListedOffset(Offset(self._find(where.partition, time)), TimestampMs(-1), 0) for where, time in wanted.items()}
+
+    def _find(self, partition: int, timestamp: int) -> int:
+        first, end = (5, 100) if partition == 0 else (0, 0)
+        if timestamp == EARLIEST:
+            return first
+        if timestamp == LATEST:
+            return end
+        return max(first, timestamp - 1000) if timestamp - 1000 < end else -1
+
+
+@pytest.mark.parametrize(
+    ("point", "offsets"),
+    [
+        (Beginning(), [5, 0]),
+        (End(), [100, 0]),
+        (AtOffset(7), [7, 7]),
+        (LastOffsets(3), [97, 0]),
+        (LastOffsets(500), [5, 0]),
+        (AtTime(1042), [42, 0]),
+        (AtTime(9999), [100, 0]),
+    ],
+)
+def test_points_are_found_in_each_partition(point: StartPoint, offsets: list[int]) -> None:
+    partitions = [TopicPartition("t", 0), TopicPartition("t", 1)]
+    found = find_offsets(cast("Cluster", FakeCluster()), point, partitions)
+    assert [found[where] for where in partitions] == offsets
