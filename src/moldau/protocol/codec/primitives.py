@@ -54,12 +54,14 @@ def _repeat(code: str, count: int) -> str:
 
 
 def skip_tags(data: Bytes, position: int) -> int:
-    """Position after a section of tagged fields none of which is known here."""
+    """Position after a section of tagged fields none of which is known here. ProtocolError if it is cut off."""
     count, position = read_uvarint(data, position)
     for _ in range(count):
         _, position = read_uvarint(data, position)
         size, position = read_uvarint(data, position)
         position += size
+    if position > len(data):
+        raise ProtocolError(f"tagged fields end at byte {position} of {len(data)}")
     return position
 
 
