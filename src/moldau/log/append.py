@@ -1,0 +1,225 @@
+"""The growing end of a log: batches are staged in memory, written together, and indexed on the way.
+
+Where bytes are::
+
+    0 ............ segment.size ............ position
+    in the page cache        | staged: the caller's memory
+
+Staging keeps the caller's view, without a copy. `write` hands all views to one vectored write. If that fails the file is cut back
+and everything that staging changed is put back, so that the staged batches never happened. The indexes are memory at this point
+(:mod:`moldau.log.index_file`), so putting them back is cutting two byte arrays.
+
+What decides between two batches is kept as plain limits, compared once per batch: the position from which an index entry is due, the
+length that the segment may reach, the timestamp and the clock from which it is rolled.
+"""
+
+from typing import NamedTuple
+
+from moldau.log.config import LogConfig
+from moldau.log.index_file import STORE_BYTES
+from moldau.log.segment import Segment
+from moldau.model.errors import StorageError
+from moldau.ports.filesystem import Bytes, File, FileSystem
+from moldau.protocol.records.header import HEADER_SIZE, read_header
+
+_NEVER = 1 << 80
+_RELATIVE_MAX = 2**31 - 1
+
+
+class _Mark(NamedTuple):
+    """What staging changes, as it was before the first staged batch."""
+
+    max_timestamp: int
+    max_timestamp_offset: int
+    index_from: int
+    index_tail: int
+    time_index_tail: int
+    indexed_timestamp: int
+    segment_limit: int
+    roll_timestamp: int
+    roll_ms: int
+
+
+class Appender:
+    """Appends to one segment, from its creation or reopening until it is rolled.
+
+    Not `ready`, it has not looked at its files yet, and its limits are such that the first batch asks for `prepare`.
+    """
+
+    __slots__ = (
+        "_config",
+        "_created_ms",
+        "_files",
+        "_jitter_ms",
+        "_mark",
+        "_uncut",
+        "file",
+        "index_from",
+        "indexed_timestamp",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "offset_limit",
+        "position",
+        "ready",
+        "roll_ms",
+        "roll_timestamp",
+        "segment",
+        "segment_limit",
+        "staged",
+    )
+
+    def __init__(self, files: FileSystem, segment: Segment, config: LogConfig, now_ms: int, jitter: int) -> None:
+        self._files = files
+        self._config = config
+        self._created_ms = now_ms
+        self._jitter_ms = jitter % config.segment_jitter_ms if config.segment_jitter_ms > 0 else 0
+        self._mark: _Mark | None = None
+        self._uncut = False
+        self.segment = segment
+        self.file: File | None = None
+        self.staged: list[Bytes] = []
+        self.position = segment.size
+        self.ready = False
+        self.max_timestamp = -1
+        self.max_timestamp_offset = segment.base_offset
+        self.indexed_timestamp = -1
+        self.index_from = _NEVER
+        self.segment_limit = -1
+        self.offset_limit = segment.base_offset + _RELATIVE_MAX
+        self.roll_timestamp = _NEVER
+        self.roll_ms = _NEVER
+
+    def prepare(self) -> None:
+        """Open the file and find out where indexing and rolling stand. StorageError."""
+        segment = self.segment
+        if self.file is None:
+            self.file = self._files.open(segment.path, create=True)
+        if self.file.size() != segment.size:
+            raise StorageError(f"the file has {self.file.size()} bytes, the log knows of {segment.size}", path=segment.path)
+        self.max_timestamp, self.max_timestamp_offset = segment.largest_timestamp()
+        self.indexed_timestamp = segment.time_index.last_entry()[0]
+        self.segment_limit = self._config.segment_bytes
+        if segment.size:
+            last = segment.index.last()
+            self.index_from = (last[1] if last is not None else 0) + self._config.index_interval_bytes
+            self._set_roll_time(read_header(self.file.pread(HEADER_SIZE, 0)).max_timestamp)
+            self._limit_by_indexes()
+        else:
+            self.index_from = -1
+        self.ready = True
+
+    def reconfigure(self, config: LogConfig) -> None:
+        """Take over limits from another configuration; those of time hold from the next segment on."""
+        self._config = config
+        if self.ready:
+            self.segment_limit = config.segment_bytes
+            self._limit_by_indexes()
+
+    def must_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
+        """Whether a batch has to go to a new segment."""
+        return self.position > 0 and (
+            self.position + size > self.segment_limit
+            or max_timestamp > self.roll_timestamp
+            or now_ms > self.roll_ms
+            or last_offset > self.offset_limit
+        )
+
+    def begin(self) -> None:
+        """Remember how things are before the first batch is staged."""
+        segment = self.segment
+        self._mark = _Mark(
+            self.max_timestamp,
+            self.max_timestamp_offset,
+            self.index_from,
+            len(segment.index.tail),
+            len(segment.time_index.tail),
+            self.indexed_timestamp,
+            self.segment_limit,
+            self.roll_timestamp,
+            self.roll_ms,
+        )
+
+    def index(self, last_offset: int, timestamp: int) -> None:
+        """An index entry is due for the batch that is being staged; for the first of a segment, its times are."""
+        segment, position = self.segment, self.position
+        if position == 0:
+            self._set_roll_time(timestamp)
+        else:
+            segment.index.append(last_offset - segment.base_offset, position)
+            self.indexed_timestamp = segment.time_index.add(self.max_timestamp, self.max_timestamp_offset, self.indexed_timestamp)
+        self.index_from = position + self._config.index_interval_bytes
+        self._limit_by_indexes()
+
+    def write(self) -> None:
+        """Write everything staged (into the page cache). StorageError: nothing of it is in the log."""
+        file, segment = self.file, self.segment
+        assert file is not None
+        wanted = self.position - segment.size
+        try:
+            if self._uncut:
+                file.truncate(segment.size)
+                self._uncut = False
+            written = file.append(self.staged)
+            while written < wanted:
+                written += file.append([memoryview(b"".join(self.staged))[written:]])
+        except StorageError:
+            self.undo()
+            raise
+        segment.size = self.position
+        segment.set_largest_timestamp(self.max_timestamp, self.max_timestamp_offset)
+        self.staged = []
+        if len(segment.index.tail) >= STORE_BYTES:
+            self._store_indexes_if_possible()
+
+    def undo(self) -> None:
+        """Take back what is staged and cut off what may have been written of it."""
+        segment, mark = self.segment, self._mark
+        assert mark is not None
+        assert self.file is not None
+        self.staged = []
+        self.position = segment.size
+        self.max_timestamp, self.max_timestamp_offset = mark.max_timestamp, mark.max_timestamp_offset
+        self.index_from, self.indexed_timestamp = mark.index_from, mark.indexed_timestamp
+        self.segment_limit, self.roll_timestamp, self.roll_ms = mark.segment_limit, mark.roll_timestamp, mark.roll_ms
+        del segment.index.tail[mark.index_tail :]
+        del segment.time_index.tail[mark.time_index_tail :]
+        try:
+            self.file.truncate(segment.size)
+        except StorageError:
+            self._uncut = True
+
+    def seal(self) -> None:
+        """Finish the indexes, for the segment gets no more batches or the log is closed. StorageError; may be repeated."""
+        if self.ready:
+            segment = self.segment
+            self.indexed_timestamp = segment.time_index.add(self.max_timestamp, self.max_timestamp_offset, self.indexed_timestamp)
+            segment.store_indexes()
+
+    def close(self) -> None:
+        """Give the file back."""
+        if self.file is not None:
+            self.file.release()
+            self.file = None
+        self.ready = False
+        self.segment_limit = -1
+
+    def _set_roll_time(self, first_timestamp: int) -> None:
+        wait = self._config.segment_ms - self._jitter_ms
+        if first_timestamp >= 0:
+            self.roll_timestamp = first_timestamp + wait
+            self.roll_ms = _NEVER
+        else:
+            self.roll_timestamp = _NEVER
+            self.roll_ms = self._created_ms + wait
+
+    def _limit_by_indexes(self) -> None:
+        """Roll at the next batch when an index is full; the time index keeps one entry free for the end of the segment."""
+        segment, room = self.segment, self._config.segment_index_bytes
+        if len(segment.index) >= room // segment.index.entry.size or len(segment.time_index) >= room // segment.time_index.entry.size - 1:
+            self.segment_limit = 0
+
+    def _store_indexes_if_possible(self) -> None:
+        try:
+            self.segment.store_indexes()
+        except StorageError:
+            return  # The tails stay in memory, and rolling or closing will say what is wrong with the disk.

@@ -1,0 +1,133 @@
+"""What has to reach the disk before the recovery point may move, and the job that brings it there in another thread.
+
+The order within a job matters: first the bytes of the segments, then the names of new files, then the leader epochs. Only when all of it is
+done does the broker's thread move the recovery point, and only then may an acknowledgement that waits for the disk be sent.
+A crash before that leaves an older recovery point, from which the log is read batch by batch.
+
+A rolled segment is synced with its indexes and the producer snapshot taken at the roll, and never looked at again by recovery.
+The active segment is synced without its indexes: recovery rebuilds the last stretch of them.
+"""
+
+from moldau.log import names
+from moldau.log.leader_epochs import LeaderEpochs
+from moldau.log.segment import Segment
+from moldau.model.errors import StorageError
+from moldau.ports.filesystem import File, FileSystem
+
+
+class FlushJob:
+    """`run` in any thread, then `PartitionLog.flush_done` on the broker's: everything before `offset` is on disk."""
+
+    __slots__ = ("_epochs", "_files", "_sync", "directories", "failed", "generation", "offset", "paths", "place")
+
+    def __init__(
+        self, files: FileSystem, offset: int, generation: int, paths: list[str], active: File | None, directories: list[str]
+    ) -> None:
+        self._files = files
+        self.offset = offset
+        self.generation = generation
+        self.paths = paths
+        self.directories = directories
+        self.failed = False
+        self.place: tuple[Segment, int] | None = None
+        """Where the record at `offset` is going to be."""
+        self._epochs: tuple[str, bytes] | None = None
+        self._sync = [files.open(path) for path in paths if files.exists(path)]
+        if active is not None:
+            active.retain()
+            self._sync.append(active)
+
+    def add_epochs(self, path: str, data: bytes) -> None:
+        """Write the checkpoint of leader epochs too."""
+        self._epochs = (path, data)
+
+    def run(self) -> None:
+        """Bring everything to disk. StorageError: nobody knows what is on disk, and the recovery point stays for good."""
+        try:
+            for file in self._sync:
+                file.sync()
+            for directory in self.directories:
+                self._files.sync_directory(directory)
+            if self._epochs is not None:
+                self._files.write_atomically(*self._epochs)
+        except StorageError:
+            self.failed = True
+            raise
+
+    def wrote(self, epochs: bytes) -> bool:
+        """Whether these are the epochs that it wrote."""
+        return self._epochs is not None and self._epochs[1] == epochs
+
+    def release(self) -> None:
+        """Close what the job held open. On the broker's thread."""
+        files, self._sync = self._sync, []
+        for file in files:
+            file.release()
+
+
+class Unflushed:
+    """What of one log was written and not synced.
+
+    Invariant: each file with a record between the recovery point and the end is the active segment, in `_paths`, or in a job of `_jobs`.
+    """
+
+    __slots__ = ("_directories", "_directory", "_files", "_generation", "_jobs", "_paths")
+
+    def __init__(self, files: FileSystem, directory: str) -> None:
+        self._files = files
+        self._directory = directory
+        self._paths: list[str] = []
+        self._directories: list[str] = []
+        self._jobs: list[FlushJob] = []
+        self._generation = 0
+
+    @property
+    def has_files(self) -> bool:
+        """Whether files other than the active segment wait for a sync that is not under way."""
+        return bool(self._paths)
+
+    @property
+    def has_names(self) -> bool:
+        """Whether names of files do."""
+        return bool(self._directories)
+
+    def add(self, *paths: str) -> None:
+        """These files, and their names, have to be synced."""
+        self._paths += paths
+        self.add_directory(self._directory)
+
+    def add_directory(self, path: str) -> None:
+        """Names in this directory have to be synced."""
+        if path not in self._directories:
+            self._directories.append(path)
+
+    def truncated(self) -> None:
+        """Offsets were cut off: a job that runs now must not move the recovery point."""
+        self._generation += 1
+
+    def job(self, offset: int, active: File | None, epochs: LeaderEpochs) -> FlushJob:
+        """The job after which all before `offset` is on disk. It includes what jobs still running are at. StorageError."""
+        if any(job.failed for job in self._jobs):
+            raise StorageError("an earlier sync failed; the log has to be opened anew", path=self._directory)
+        paths = [path for job in self._jobs for path in job.paths] + self._paths
+        directories = list(dict.fromkeys([path for job in self._jobs for path in job.directories] + self._directories))
+        job = FlushJob(self._files, offset, self._generation, paths, active, directories)
+        if epochs.changed:
+            job.add_epochs(f"{self._directory}/{names.LEADER_EPOCHS}", epochs.encode())
+        self._jobs.append(job)
+        self._paths, self._directories = [], []
+        return job
+
+    def done(self, job: FlushJob, epochs: LeaderEpochs) -> bool:
+        """Take note that `job` has run; whether its offset still counts."""
+        self._jobs.remove(job)
+        job.release()
+        if epochs.changed and job.wrote(epochs.encode()):
+            epochs.changed = False
+        return job.generation == self._generation
+
+    def close(self) -> None:
+        """Give up what is left of jobs."""
+        for job in self._jobs:
+            job.release()
+        self._jobs.clear()

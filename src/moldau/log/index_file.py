@@ -1,0 +1,179 @@
+"""What offset index and time index share: entries of a fixed size in rising order, most of them in a file, the newest in memory.
+
+    stored ............ | tail
+    in the index file   | in memory
+
+Appending touches the tail only and costs no system call; `store` moves it to the file (a segment is rolled, the log is flushed or closed,
+or some KB have gathered). A tail lost in a crash is rebuilt from the log, so the file is never synced for its own sake, only before
+the recovery point passes the segment.
+
+Kafka allocates its index files in full and leaves zeros behind the last entry when it is killed: `stored` ends before them.
+"""
+
+from struct import Struct
+
+from moldau.log.cache import SegmentCache
+from moldau.ports.filesystem import FileSystem
+
+STORE_BYTES = 4096
+"""A tail of this size is moved to the file at the next write."""
+
+
+class IndexFile:
+    """Invariant: `_stored` is a multiple of the entry size, or -1 while the file has not been looked at.
+
+    `stale` says that the file is not there, or holds more than the stored entries, so that `store` has work even without a tail.
+    """
+
+    __slots__ = ("_cache", "_files", "_stored", "base_offset", "path", "stale", "tail")
+
+    entry = Struct(">ii")
+
+    def __init__(self, files: FileSystem, cache: SegmentCache, path: str, base_offset: int, *, new: bool = False) -> None:
+        self._files = files
+        self._cache = cache
+        self.path = path
+        self.base_offset = base_offset
+        self.tail = bytearray()
+        self.stale = new
+        self._stored = 0 if new else -1
+
+    @property
+    def stored(self) -> int:
+        """Bytes of valid entries in the file."""
+        if self._stored < 0:
+            self._stored = self._measure()
+        return self._stored
+
+    def __len__(self) -> int:
+        return (self.stored + len(self.tail)) // self.entry.size
+
+    def __getitem__(self, slot: int) -> tuple[int, int]:
+        """The two numbers of an entry as they are stored."""
+        at = slot * self.entry.size
+        stored = self.stored
+        first: int
+        second: int
+        if at >= stored:
+            first, second = self.entry.unpack_from(self.tail, at - stored)
+        else:
+            first, second = self.entry.unpack_from(self._cache.index(self.path, stored), at)
+        return first, second
+
+    def last(self) -> tuple[int, int] | None:
+        """The last entry; read alone, without the others, where it is in the file."""
+        size = self.entry.size
+        first: int
+        second: int
+        if self.tail:
+            first, second = self.entry.unpack_from(self.tail, len(self.tail) - size)
+        elif self.stored:
+            file = self._files.open(self.path)
+            try:
+                first, second = self.entry.unpack(file.pread(size, self.stored - size))
+            finally:
+                file.release()
+        else:
+            return None
+        return first, second
+
+    def search(self, value: int, field: int) -> int:
+        """How many entries have a number of at most `value` in `field` (0 or 1). Both fields rise."""
+        stored = self.stored
+        unpack, size = self.entry.unpack_from, self.entry.size
+        if self.tail and unpack(self.tail)[field] <= value:
+            data: bytes | bytearray = self.tail
+            before, low, high = stored // size, 1, len(self.tail) // size
+        elif stored:
+            data = self._cache.index(self.path, stored)
+            before, low, high = 0, 0, stored // size
+        else:
+            return 0
+        while low < high:
+            middle = (low + high) // 2
+            if unpack(data, middle * size)[field] <= value:
+                low = middle + 1
+            else:
+                high = middle
+        return before + low
+
+    def append(self, first: int, second: int) -> None:
+        """Add an entry to the tail."""
+        self.tail += self.entry.pack(first, second)
+
+    def keep(self, entries: int) -> None:
+        """Drop all but the first `entries`, in memory; the file is cut by the next `store`."""
+        stored = self.stored
+        size = entries * self.entry.size
+        if size < stored:
+            self._stored = size
+            self.stale = True
+            self._cache.forget(self.path)
+        del self.tail[max(0, size - stored) :]
+
+    def store(self) -> None:
+        """Bring the file to what it should hold (in the page cache): cut what is behind the stored entries, append the tail.
+
+        StorageError: the tail stays in memory, and the next `store` begins anew.
+        """
+        stored = self.stored
+        if not self.tail and not self.stale:
+            return
+        file = self._files.open(self.path, create=True)
+        try:
+            if file.size() != stored:
+                file.truncate(stored)
+            if self.tail:
+                written = file.append([self.tail])
+                if written < len(self.tail):
+                    file.append([memoryview(self.tail)[written:]])
+        finally:
+            file.release()
+        self._stored = stored + len(self.tail)
+        self.tail = bytearray()
+        self.stale = False
+
+    def rising_prefix(self) -> int:
+        """How many entries, from the first, rise in both numbers: what a crash left whole of a file that was not synced."""
+        entries = list(self.entry.iter_unpack(self._cache.index(self.path, self.stored)[: self.stored])) if self.stored else []
+        for slot in range(1, len(entries)):
+            if entries[slot][0] <= entries[slot - 1][0] or entries[slot][1] <= entries[slot - 1][1]:
+                return slot
+        return len(entries)
+
+    def clear(self) -> None:
+        """Drop every entry, in memory; the file is emptied by the next `store`."""
+        self._cache.forget(self.path)
+        self.tail = bytearray()
+        self._stored = 0
+        self.stale = True
+
+    def _measure(self) -> int:
+        try:
+            size = self._files.size(self.path)
+        except FileNotFoundError:
+            self.stale = True
+            return 0
+        width = self.entry.size
+        high = size // width
+        return self._before_padding(high)
+
+    def _before_padding(self, entries: int) -> int:
+        """Bytes before the first of the zero entries that the file ends with."""
+        width, low, high = self.entry.size, 0, entries
+        if not entries:
+            return 0
+        file = self._files.open(self.path)
+        try:
+            if any(file.pread(width, (entries - 1) * width)):
+                return entries * width
+            while low < high:
+                middle = (low + high) // 2
+                if any(file.pread(width, middle * width)):
+                    low = middle + 1
+                else:
+                    high = middle
+        finally:
+            file.release()
+        self.stale = True
+        return low * width

@@ -1,0 +1,100 @@
+"""Which leadership wrote which offsets of a partition (KIP-101, ``docs/formats/leader-epoch-checkpoint.md``).
+
+An entry says: the leader of this epoch wrote its first record at this offset. Followers and consumers ask where an epoch ends, to find
+out whether what they have read was lost in the meantime.
+
+A new epoch is noted in memory with its first record; the file gets it with the next flush, always before the recovery point passes that
+record. Entries that a crash takes are rebuilt from the batches after the recovery point, which carry their epoch.
+"""
+
+from bisect import bisect_right
+
+from moldau.log.checkpoints import format_lines, parse_lines
+from moldau.log.damage import DamagedFileError
+
+
+class LeaderEpochs:
+    """Invariant: in `entries` both epochs and start offsets rise. `changed` says that the file is behind."""
+
+    __slots__ = ("changed", "entries")
+
+    def __init__(self, entries: list[tuple[int, int]] | None = None) -> None:
+        self.entries: list[tuple[int, int]] = []
+        for epoch, start_offset in entries or ():
+            self.assign(epoch, start_offset)
+        self.changed = False
+
+    @property
+    def latest(self) -> int:
+        """The newest epoch with a record, -1 without any."""
+        return self.entries[-1][0] if self.entries else -1
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Note that `epoch` begins at `start_offset`; entries that contradict it go."""
+        entries = self.entries
+        if entries and entries[-1][0] == epoch and entries[-1][1] <= start_offset:
+            return
+        while entries and (entries[-1][0] >= epoch or entries[-1][1] >= start_offset):
+            entries.pop()
+        entries.append((epoch, start_offset))
+        self.changed = True
+
+    def end_offset_of(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """The newest epoch up to the asked one that has records, and the offset after its last one; ``(-1, -1)`` if unknown.
+
+        With entries (0, 0), (2, 10) and a log that ends at 15: epoch 2 gives (2, 15), 1 and 0 give (0, 10), 3 gives (-1, -1).
+        """
+        entries = self.entries
+        if epoch < 0 or not entries or epoch > entries[-1][0]:
+            return -1, -1
+        if epoch == entries[-1][0]:
+            return epoch, log_end_offset
+        above = bisect_right(entries, epoch, key=_epoch_of)
+        found = entries[above - 1][0] if above else epoch
+        return found, entries[above][1]
+
+    def epoch_of(self, offset: int) -> int:
+        """The epoch that wrote `offset`, -1 if that is unknown."""
+        below = bisect_right(self.entries, offset, key=_start_of)
+        return self.entries[below - 1][0] if below else -1
+
+    def truncate_end(self, end_offset: int) -> None:
+        """The log ends at `end_offset` now."""
+        while self.entries and self.entries[-1][1] >= end_offset:
+            self.entries.pop()
+            self.changed = True
+
+    def truncate_start(self, start_offset: int) -> None:
+        """The log starts at `start_offset` now: the epoch that wrote it starts there, older ones go."""
+        below = bisect_right(self.entries, start_offset, key=_start_of)
+        if below and (below > 1 or self.entries[0][1] != start_offset):
+            self.entries[:below] = [(self.entries[below - 1][0], start_offset)]
+            self.changed = True
+
+    def clear(self) -> None:
+        """Forget every epoch."""
+        self.changed = self.changed or bool(self.entries)
+        self.entries.clear()
+
+    def encode(self) -> bytes:
+        """The file's bytes."""
+        return format_lines(f"{epoch} {start}" for epoch, start in self.entries)
+
+
+def decode_leader_epochs(data: bytes, path: str) -> LeaderEpochs:
+    """The entries in a file's bytes. DamagedFileError names the line."""
+    entries: list[tuple[int, int]] = []
+    for number, line in enumerate(parse_lines(data, path), 3):
+        words = line.split()
+        if len(words) != 2 or not all(word.isascii() and word.isdigit() for word in words):
+            raise DamagedFileError(path, f"line {number}", f"{line!r} is not an epoch and an offset")
+        entries.append((int(words[0]), int(words[1])))
+    return LeaderEpochs(entries)
+
+
+def _epoch_of(entry: tuple[int, int]) -> int:
+    return entry[0]
+
+
+def _start_of(entry: tuple[int, int]) -> int:
+    return entry[1]

@@ -1,0 +1,36 @@
+"""Names of the files in a partition's folder. They are Kafka's: do not change.
+
+The part before the suffix is the offset, in twenty digits, of the first record that the file is about: for a segment its base offset,
+for a producer snapshot the offset up to which (exclusive) it describes producers.
+"""
+
+LOG = ".log"
+INDEX = ".index"
+TIME_INDEX = ".timeindex"
+TRANSACTION_INDEX = ".txnindex"
+SNAPSHOT = ".snapshot"
+
+DELETED = ".deleted"
+"""Added to a name when the file is out of use and waits to be unlinked."""
+CLEANED = ".cleaned"
+"""Added while compaction writes a file."""
+SWAP = ".swap"
+"""Added while a compacted file takes the place of older ones."""
+
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+SEGMENT_SUFFIXES = (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX)
+
+_DIGITS = 20
+
+
+def file_name(offset: int, suffix: str) -> str:
+    """``file_name(5, LOG)`` is ``00000000000000000005.log``."""
+    return f"{offset:0{_DIGITS}d}{suffix}"
+
+
+def offset_of(name: str, suffix: str) -> int | None:
+    """The offset in a file's name, or None if the name is not of this kind."""
+    stem = name[:_DIGITS]
+    if name[_DIGITS:] == suffix and len(stem) == _DIGITS and stem.isascii() and stem.isdigit():
+        return int(stem)
+    return None

@@ -1,0 +1,194 @@
+"""From the files in a partition's folder to a log that can be used.
+
+After a clean stop nothing is read but names, sizes, the last index entries with the few batches behind them, the newest producer snapshot
+and the leader epochs: the time it takes does not depend on how much data there is. Otherwise see :mod:`moldau.log.recovery`.
+"""
+
+from dataclasses import dataclass
+
+from moldau.log import names
+from moldau.log.batches import BadBatchError, walk
+from moldau.log.cache import SegmentCache
+from moldau.log.config import LogConfig
+from moldau.log.damage import DamagedFileError
+from moldau.log.flush import Unflushed
+from moldau.log.leader_epochs import LeaderEpochs, decode_leader_epochs
+from moldau.log.producer_state import Producers
+from moldau.log.recovery import Recovery, RecoveryReport, replay_producers
+from moldau.log.segment import Segment
+from moldau.log.segments import RemovedSegment, Segments
+from moldau.log.snapshots import Snapshots
+from moldau.model.errors import StorageError
+from moldau.ports.filesystem import FileSystem
+
+
+@dataclass(slots=True)
+class OpenedLog:
+    """What a log consists of once its files are understood."""
+
+    segments: Segments
+    producers: Producers
+    snapshots: Snapshots
+    epochs: LeaderEpochs
+    unflushed: Unflushed
+    start_offset: int
+    end_offset: int
+    flushed_offset: int
+    removed: list[RemovedSegment]
+    report: RecoveryReport | None
+
+
+class Opening:
+    """Opens one log. `adopted`: another system wrote it, and what was compacted there may have holes."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        cache: SegmentCache,
+        directory: str,
+        partition: str,
+        config: LogConfig,
+        *,
+        adopted: bool,
+        now_ms: int,
+    ) -> None:
+        self._files = files
+        self._cache = cache
+        self._directory = directory
+        self._partition = partition
+        self._config = config
+        self._adopted = adopted
+        self._now_ms = now_ms
+        self._segments = Segments(files)
+        self._producers = Producers(partition)
+        self._unflushed = Unflushed(files, directory)
+        self._removed: list[RemovedSegment] = []
+
+    def open(self, recovery_point: int, start_offset: int, *, clean: bool) -> OpenedLog:
+        """Open. StorageError, of that OldFormatError for batches that cannot be read."""
+        if not self._files.exists(self._directory):
+            self._files.make_directory(self._directory)
+            self._unflushed.add_directory(self._directory.rpartition("/")[0] or ".")
+        found = self._files.list(self._directory)
+        self._find_segments(found)
+        snapshot_offsets = [offset for name in found if (offset := names.offset_of(name, names.SNAPSHOT)) is not None]
+        snapshots = Snapshots(self._files, self._directory, snapshot_offsets)
+        epochs = self._load_epochs()
+        report = None
+        if not self._segments.items:
+            end_offset = flushed_offset = start_offset
+            self._create_segment(start_offset)
+        else:
+            clean_end = self._end_of_clean_log() if clean else None
+            if clean_end is not None:
+                end_offset = flushed_offset = clean_end
+                self._load_producers(snapshots, start_offset, end_offset, missing_is_empty=True)
+            else:
+                first = self._segments.active.base_offset if clean else recovery_point
+                report = self._recover(first, start_offset, snapshots, epochs)
+                end_offset, flushed_offset = report.end_offset, min(report.recovery_point, report.end_offset)
+        if end_offset < start_offset:
+            end_offset = flushed_offset = self._start_over(start_offset, snapshots, epochs)
+        start_offset = max(start_offset, self._segments.bases[0])
+        epochs.truncate_end(end_offset)
+        epochs.truncate_start(start_offset)
+        snapshots.remove_after(end_offset)
+        return OpenedLog(
+            self._segments,
+            self._producers,
+            snapshots,
+            epochs,
+            self._unflushed,
+            start_offset,
+            end_offset,
+            flushed_offset,
+            self._removed,
+            report,
+        )
+
+    def _find_segments(self, found: list[str]) -> None:
+        for name in found:
+            path = f"{self._directory}/{name}"
+            offset = names.offset_of(name, names.LOG)
+            if offset is not None:
+                segment = Segment(self._files, self._cache, self._directory, offset, self._files.size(path))
+                self._segments.add(segment)
+                if self._adopted:
+                    next(walk(segment.file(), 0, segment.size, offset), None)
+            elif name.endswith(names.DELETED):
+                self._removed.append(
+                    RemovedSegment(self._files, -1, self._files.size(path), "left from before", self._config.file_delete_delay_ms, [path])
+                )
+            elif name.endswith(names.SWAP):
+                raise StorageError("a compaction that was interrupted has to be finished by the system that began it", path=path)
+
+    def _create_segment(self, base_offset: int) -> None:
+        segment = Segment(self._files, self._cache, self._directory, base_offset, 0, new=True)
+        self._files.open(segment.path, create=True).release()
+        self._segments.add(segment)
+        self._unflushed.add_directory(self._directory)
+
+    def _load_epochs(self) -> LeaderEpochs:
+        path = f"{self._directory}/{names.LEADER_EPOCHS}"
+        try:
+            return decode_leader_epochs(self._files.read(path), path)
+        except (FileNotFoundError, DamagedFileError):
+            return LeaderEpochs()
+
+    def _end_of_clean_log(self) -> int | None:
+        """The offset after the last batch, or None if the active segment does not end with one."""
+        segment = self._segments.active
+        if not segment.size:
+            return segment.base_offset
+        try:
+            return segment.index_end(self._config.index_interval_bytes)
+        except BadBatchError:
+            return None
+        finally:
+            segment.forget()
+
+    def _load_producers(self, snapshots: Snapshots, start_offset: int, until: int, *, missing_is_empty: bool) -> int:
+        """Producers from the newest snapshot and what follows it; the offset of that snapshot."""
+        loaded = snapshots.load_newest(until, self._now_ms)
+        if loaded is None and missing_is_empty:
+            return until
+        first = max(start_offset, self._segments.bases[0])
+        if loaded is not None:
+            first, self._producers.entries = loaded
+        replay_producers(self._segments, self._producers, first, until, self._now_ms)
+        return first
+
+    def _recover(self, recovery_point: int, start_offset: int, snapshots: Snapshots, epochs: LeaderEpochs) -> RecoveryReport:
+        segments = self._segments
+        recovery_point = max(recovery_point, segments.bases[0])
+        report = RecoveryReport(self._partition, recovery_point)
+        snapshots.remove_after(recovery_point)
+        self._load_producers(snapshots, start_offset, recovery_point, missing_is_empty=False)
+        recovery = Recovery(
+            self._files,
+            segments,
+            self._producers,
+            recovery_point,
+            epochs,
+            report,
+            holes_allowed=self._adopted or self._config.compacts,
+            now_ms=self._now_ms,
+        )
+        for segment in recovery.run(self._config.index_interval_bytes, self._config.file_delete_delay_ms):
+            self._unflushed.add(segment.path, segment.index.path, segment.time_index.path)
+        for removed in report.removed:
+            snapshots.forget(removed.base_offset)
+        self._removed += report.removed
+        self._unflushed.add_directory(self._directory)
+        return report
+
+    def _start_over(self, start_offset: int, snapshots: Snapshots, epochs: LeaderEpochs) -> int:
+        """The log ends before the offset at which it is to start (its files are gone): begin there, empty."""
+        delay_ms = self._config.file_delete_delay_ms
+        self._removed += self._segments.remove(0, len(self._segments), f"ends before the start offset {start_offset}", delay_ms)
+        for offset in list(snapshots.offsets):
+            snapshots.remove(offset)
+        epochs.clear()
+        self._producers.clear()
+        self._create_segment(start_offset)
+        return start_offset

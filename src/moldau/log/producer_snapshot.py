@@ -1,0 +1,83 @@
+"""Producer state as a file, so that opening a log need not read it from the start (``docs/formats/producer-snapshot.md``).
+
+The file ``OFFSET.snapshot`` describes the producers as they were when the log ended at OFFSET. One is written when a segment is rolled
+(OFFSET is then the new segment's base), when a log is closed, and now and then between. It is only ever a shortcut: one that is
+missing or damaged is passed over for an older one and the batches after that.
+"""
+
+from struct import Struct
+from typing import NamedTuple
+
+from fastcrc.crc32 import iscsi as crc32c
+
+from moldau.log.producer_state import ProducerEntry, StoredBatch
+from moldau.model.errors import MoldauError
+
+VERSION = 1
+_HEAD = Struct(">hIi")
+_ENTRY = Struct(">qhiqiqiq")
+_CRC_START = 6
+_SEQUENCE_MASK = 2**31 - 1
+
+
+class BadSnapshotError(MoldauError):
+    """Bytes that are no producer snapshot."""
+
+
+class SnapshotEntry(NamedTuple):
+    """One producer as the file has it; -1 stands for none. `offset_delta` is last minus first offset of the last batch."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+    coordinator_epoch: int
+    transaction_start: int
+
+
+def encode_snapshot(entries: dict[int, ProducerEntry]) -> bytes:
+    """The file's bytes. Of a producer's batches it keeps the last."""
+    packed = bytearray(_HEAD.size)
+    for producer_id, entry in entries.items():
+        last_sequence, last_offset, delta = -1, -1, 0
+        if entry.batches:
+            batch = entry.batches[-1]
+            last_sequence, last_offset, delta = batch.last_sequence, batch.last_offset, batch.last_offset - batch.first_offset
+        packed += _ENTRY.pack(
+            producer_id, entry.epoch, last_sequence, last_offset, delta, entry.timestamp, entry.coordinator_epoch, entry.transaction_start
+        )
+    _HEAD.pack_into(packed, 0, VERSION, 0, len(entries))
+    _HEAD.pack_into(packed, 0, VERSION, crc32c(memoryview(packed)[_CRC_START:]), len(entries))
+    return bytes(packed)
+
+
+def decode_snapshot(data: bytes) -> list[SnapshotEntry]:
+    """The producers in a file's bytes. BadSnapshotError."""
+    if len(data) < _HEAD.size:
+        raise BadSnapshotError(f"{len(data)} bytes are no producer snapshot")
+    version, checksum, count = _HEAD.unpack_from(data)
+    if version != VERSION:
+        raise BadSnapshotError(f"producer snapshot of unknown version {version}")
+    if crc32c(memoryview(data)[_CRC_START:]) != checksum:
+        raise BadSnapshotError("checksum of the producer snapshot does not match")
+    if len(data) != _HEAD.size + count * _ENTRY.size:
+        raise BadSnapshotError(f"{len(data)} bytes for {count} producers")
+    return [SnapshotEntry(*fields) for fields in _ENTRY.iter_unpack(memoryview(data)[_HEAD.size :])]
+
+
+def producers_of(snapshot: list[SnapshotEntry], now_ms: int) -> dict[int, ProducerEntry]:
+    """Producer state as of a snapshot, each producer taken as seen at `now_ms`."""
+    entries: dict[int, ProducerEntry] = {}
+    for stored in snapshot:
+        entry = entries[stored.producer_id] = ProducerEntry(stored.epoch, now_ms)
+        entry.timestamp = stored.timestamp
+        entry.coordinator_epoch = stored.coordinator_epoch
+        entry.transaction_start = stored.transaction_start
+        if stored.last_offset >= 0:
+            first_sequence = (stored.last_sequence - stored.offset_delta) & _SEQUENCE_MASK
+            first_offset = stored.last_offset - stored.offset_delta
+            entry.batches = (StoredBatch(first_sequence, stored.last_sequence, first_offset, stored.last_offset, stored.timestamp),)
+            entry.next_sequence = (stored.last_sequence + 1) & _SEQUENCE_MASK
+    return entries

@@ -1,0 +1,159 @@
+"""Finding the bytes that answer a fetch: a range of one segment file, which then goes to the socket without passing through here.
+
+A batch is sent whole from the one that holds the asked offset, also where that is not its first: clients skip what they did not ask for.
+A range ends before the batch that holds the limit (the high watermark), at the end of the segment, or within the size asked for, and then
+if possible where a batch ends.
+
+Where a range ended, the next fetch usually begins, so that position is remembered and the next fetch needs neither index nor walk.
+"""
+
+from typing import NamedTuple
+
+from moldau.log.batches import BadBatchError
+from moldau.log.segment import Segment
+from moldau.log.segments import Segments
+from moldau.model.errors import ErrorCode, PeerError
+from moldau.ports.transport import FileRange
+from moldau.protocol.records.header import HEADER_SIZE, LOG_OVERHEAD, read_header
+
+POSITIONS_KEPT = 128
+
+Place = tuple[Segment, int]
+
+
+class ReadResult(NamedTuple):
+    """What a fetch gets: a range of a file, which whoever takes it over releases, and where it starts. No range: nothing to send."""
+
+    records: FileRange | None
+    position: int
+
+
+_NOTHING = ReadResult(None, -1)
+
+
+class Reader:
+    """Reads of one log.
+
+    Invariants: a remembered position is the start of the batch with that base offset, or the written end of the log.
+    `bad` maps the first offset of each batch known to be damaged to its last.
+    """
+
+    __slots__ = ("_positions", "_segments", "bad", "partition")
+
+    def __init__(self, partition: str, segments: Segments) -> None:
+        self.partition = partition
+        self._segments = segments
+        self._positions: dict[int, Place] = {}
+        self.bad: dict[int, int] = {}
+
+    def read(self, offset: int, max_bytes: int, limit_offset: int, written_offset: int, *, at_least_one: bool) -> ReadResult:
+        """The range from `offset` on; none where nothing lies before the limits. PeerError CORRUPT_MESSAGE at a damaged batch."""
+        limit = min(limit_offset, written_offset)
+        if self.bad:
+            limit = self._limit_before_bad(offset, limit)
+        if offset >= limit:
+            return _NOTHING
+        place = self._place_of(offset, written_offset)
+        if place is None:
+            return _NOTHING
+        segment, position = place
+        stop = self._stop(segment, limit, written_offset)
+        length = stop - position
+        if length > max_bytes:
+            length = min(length, self._cut(segment, position, offset, max_bytes, at_least_one=at_least_one))
+        if length <= 0:
+            return _NOTHING
+        return ReadResult(FileRange(segment.file(), position, length), position)
+
+    def readable_bytes(self, offset: int, limit_offset: int, max_bytes: int, written_offset: int) -> int:
+        """How many bytes reads from `offset` on would give, up to `max_bytes`, over all segments."""
+        limit = min(limit_offset, written_offset)
+        if offset >= limit:
+            return 0
+        place = self._place_of(offset, written_offset)
+        if place is None:
+            return 0
+        segment, position = place
+        total = self._stop(segment, limit, written_offset) - position
+        segments = self._segments
+        for slot in range(segments.slot_of(segment.base_offset) + 1, len(segments)):
+            if total >= max_bytes or segments.bases[slot] >= limit:
+                break
+            total += self._stop(segments.items[slot], limit, written_offset)
+        return max(0, min(total, max_bytes))
+
+    def remember(self, offset: int, segment: Segment, position: int) -> None:
+        """A batch with this base offset starts, or is going to start, at this position."""
+        if len(self._positions) >= POSITIONS_KEPT:
+            self._positions.clear()
+        self._positions[offset] = (segment, position)
+
+    def remember_bad(self, first_offset: int, last_offset: int) -> None:
+        """Readers must not get the batch with these offsets."""
+        self.bad[first_offset] = max(first_offset, last_offset)
+
+    def forget_positions(self) -> None:
+        """Segments were cut or removed."""
+        self._positions.clear()
+
+    def corrupt(self, offset: int, error: BadBatchError) -> PeerError:
+        """Remember that the batch due at `error.offset` is damaged; the error for who asked for `offset`."""
+        self.remember_bad(error.offset, offset)
+        return PeerError(ErrorCode.CORRUPT_MESSAGE, f"{self.partition}: {error.message}")
+
+    def _place_of(self, offset: int, written_offset: int) -> Place | None:
+        """Where the batch that holds `offset`, or the next one, starts."""
+        place = self._positions.get(offset)
+        if place is not None and place[1] < place[0].size:
+            return place
+        segments = self._segments
+        for slot in range(segments.slot_of(offset), len(segments)):
+            segment = segments.items[slot]
+            if segment.size and offset <= segment.base_offset:
+                return segment, 0
+            try:
+                found = segment.locate(offset)
+            except BadBatchError as error:
+                raise self.corrupt(offset, error) from error
+            if found is not None:
+                position, header = found
+                if header.base_offset == offset:
+                    self.remember(offset, segment, position)
+                return segment, position
+        return None
+
+    def _stop(self, segment: Segment, limit: int, written_offset: int) -> int:
+        """Where in `segment` the batch that holds `limit` starts; the segment's end if that is later."""
+        segments = self._segments
+        if limit >= segments.end_of(segments.slot_of(segment.base_offset), written_offset):
+            if limit == written_offset and segment is segments.active:
+                self.remember(written_offset, segment, segment.size)
+            return segment.size
+        place = self._place_of(limit, written_offset)
+        return place[1] if place is not None and place[0] is segment else segment.size
+
+    def _cut(self, segment: Segment, position: int, offset: int, max_bytes: int, *, at_least_one: bool) -> int:
+        """How much of `segment` from `position` on fits into `max_bytes`; the first batch anyway if `at_least_one`."""
+        file = segment.file()
+        indexed = min(segment.index.last_position_until(position + max_bytes), segment.size - LOG_OVERHEAD)
+        if indexed > position:
+            base_offset = int.from_bytes(file.pread(8, indexed), "big", signed=True)
+            if base_offset > offset:
+                self.remember(base_offset, segment, indexed)
+                return indexed - position
+        try:
+            first = read_header(file.pread(HEADER_SIZE, position))
+        except PeerError as error:
+            raise self.corrupt(offset, BadBatchError(file.path, position, offset, error.message)) from error
+        self.remember(first.last_offset + 1, segment, position + first.size)
+        if first.size > max_bytes:
+            return first.size if at_least_one else 0
+        return max_bytes
+
+    def _limit_before_bad(self, offset: int, limit: int) -> int:
+        for first, last in self.bad.items():
+            if first <= offset <= last:
+                raise PeerError(ErrorCode.CORRUPT_MESSAGE, f"{self.partition}: the batch at offset {first} is damaged")
+            if offset < first < limit:
+                limit = first
+        return limit

@@ -1,0 +1,179 @@
+"""Making a log whole again after a crash: everything from the recovery point on is read, and cut where it stops making sense.
+
+Before the recovery point all was synced, so there headers are enough. Behind it a crash may have left anything: bytes that never
+reached the disk, zeros, old contents of the blocks, a later segment whole and an earlier one short. So each batch must match its checksum
+and begin exactly where the one before it ended (the checksum does not cover the base offset); at the first that does not, the file
+is cut, and the segments after it go. A log that may have been compacted has holes, and there an offset may also be skipped.
+
+Indexes are sparse copies of the log and are rebuilt as the batches pass. They are not synced with every flush, so of the segment that
+holds the recovery point only those entries are believed that rise and lead to a batch.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from moldau.log.batches import BadBatchError, scan, walk
+from moldau.log.index_builder import IndexBuilder
+from moldau.log.leader_epochs import LeaderEpochs
+from moldau.log.producer_state import Producers
+from moldau.log.segment import Segment
+from moldau.log.segments import RemovedSegment, Segments
+from moldau.model.errors import CorruptBatchError
+from moldau.ports.filesystem import File, FileSystem
+from moldau.protocol.records.header import HEADER_SIZE, BatchHeader, read_header
+
+
+class Cut(NamedTuple):
+    """Bytes that were removed from the end of a file, and the offset that was due where they began."""
+
+    path: str
+    position: int
+    bytes: int
+    offset: int
+    reason: str
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What recovery did, for the log line and for tests. From `recovery_point` to before `end_offset` every batch was checked."""
+
+    partition: str
+    recovery_point: int
+    end_offset: int = -1
+    segments: int = 0
+    batches: int = 0
+    cuts: list[Cut] = field(default_factory=list)
+    removed: list[RemovedSegment] = field(default_factory=list)
+
+    @property
+    def bytes_cut(self) -> int:
+        """Bytes of batches that are gone, in cut files and in removed segments."""
+        return sum(cut.bytes for cut in self.cuts) + sum(removed.size_bytes for removed in self.removed)
+
+
+class Recovery:
+    """One recovery of one log. `producers` holds the state as of `producers_offset`; what comes from there on is replayed."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        segments: Segments,
+        producers: Producers,
+        producers_offset: int,
+        epochs: LeaderEpochs,
+        report: RecoveryReport,
+        *,
+        holes_allowed: bool,
+        now_ms: int,
+    ) -> None:
+        self._files = files
+        self._segments = segments
+        self._producers = producers
+        self._producers_offset = producers_offset
+        self._epochs = epochs
+        self._report = report
+        self._holes_allowed = holes_allowed
+        self._now_ms = now_ms
+
+    def run(self, index_interval: int, delete_delay_ms: int) -> list[Segment]:
+        """Recover; the segments that were read, whose files are to be synced. StorageError, also OldFormatError."""
+        segments, report = self._segments, self._report
+        slot = segments.slot_of(report.recovery_point)
+        due = segments.bases[slot]
+        read: list[Segment] = []
+        self._epochs.truncate_end(report.recovery_point)
+        while slot < len(segments):
+            segment = segments.items[slot]
+            if segment.base_offset != due and not (self._holes_allowed and segment.base_offset > due):
+                report.removed += segments.remove(slot, len(segments), f"begins where offset {due} is due", delete_delay_ms)
+                break
+            due = self._recover_segment(segment, index_interval)
+            read.append(segment)
+            slot += 1
+            if report.cuts and slot < len(segments):
+                report.removed += segments.remove(slot, len(segments), f"follows the cut at offset {due}", delete_delay_ms)
+        report.segments = len(read)
+        report.end_offset = due
+        return read
+
+    def _recover_segment(self, segment: Segment, index_interval: int) -> int:
+        """Check and index one segment, and cut it at the first bad batch. The offset after the last good one."""
+        file, due = segment.file(), segment.base_offset
+        position = believe_indexes(segment, file, self._report.recovery_point)
+        builder = IndexBuilder(segment.index, segment.time_index, index_interval)
+        try:
+            for at, header in walk(file, position, segment.size, due):
+                if header.last_offset >= self._report.recovery_point:
+                    break
+                self._note(builder, at, header)
+                position, due = at + header.size, header.last_offset + 1
+            for span, header, _ in scan(file, position, segment.size, due):
+                if header.base_offset != due and not self._holes_allowed:
+                    raise BadBatchError(file.path, span.position, due, f"base offset {header.base_offset} where {due} is due")
+                self._note(builder, span.position, header)
+                position, due = span.position + span.size, header.last_offset + 1
+        except BadBatchError as error:
+            self._cut(segment, position, due, error.reason)
+        builder.finish()
+        segment.set_largest_timestamp(builder.newest, builder.reached)
+        segment.store_indexes()
+        return due
+
+    def _note(self, builder: IndexBuilder, position: int, header: BatchHeader) -> None:
+        self._report.batches += 1
+        builder.add(position, header)
+        if header.partition_leader_epoch > self._epochs.latest:
+            self._epochs.assign(header.partition_leader_epoch, header.base_offset)
+        if header.producer_id >= 0 and header.base_offset >= self._producers_offset:
+            self._producers.replay(header, self._now_ms)
+
+    def _cut(self, segment: Segment, position: int, offset: int, reason: str) -> None:
+        self._report.cuts.append(Cut(segment.path, position, segment.size - position, offset, reason))
+        file = self._files.open(segment.path, writable=True)
+        try:
+            file.truncate(position)
+        finally:
+            file.release()
+        segment.size = position
+
+
+def believe_indexes(segment: Segment, file: File, recovery_point: int) -> int:
+    """Keep of the segment's indexes what speaks of synced batches and proves right; the position to walk from, that of the last entry."""
+    index, time_index = segment.index, segment.time_index
+    index.keep(index.rising_prefix())
+    index.keep(index.search(recovery_point - 1 - segment.base_offset, 0))
+    last = index.last()
+    if last is not None and not _leads_to_batch(file, last[1], segment.base_offset + last[0]):
+        index.clear()
+        last = None
+    if last is None:
+        time_index.clear()
+        return 0
+    time_index.keep(time_index.rising_prefix())
+    time_index.keep(time_index.search(last[0], 1))
+    return last[1]
+
+
+def replay_producers(segments: Segments, producers: Producers, first_offset: int, end_offset: int, now_ms: int) -> None:
+    """Bring the producers' state from `first_offset` to `end_offset` by the headers between. What lies behind damage is left out."""
+    for slot in range(segments.slot_of(first_offset), len(segments)):
+        segment = segments.items[slot]
+        if segment.base_offset >= end_offset:
+            return
+        try:
+            start = segment.index.position_before(first_offset) if segment.base_offset < first_offset else 0
+            for _, header in walk(segment.file(), start, segment.size, segment.base_offset):
+                if header.base_offset >= end_offset:
+                    return
+                if header.producer_id >= 0 and header.base_offset >= first_offset:
+                    producers.replay(header, now_ms)
+        except BadBatchError:
+            continue
+
+
+def _leads_to_batch(file: File, position: int, last_offset: int) -> bool:
+    try:
+        header = read_header(file.pread(HEADER_SIZE, position))
+    except CorruptBatchError:
+        return False
+    return header.base_offset <= last_offset and position + header.size <= file.size()

@@ -1,0 +1,119 @@
+"""One segment: a file of batches and its two indexes (``docs/formats/segment.md``).
+
+A segment opens nothing until someone reads it, and then through the shared :class:`moldau.log.cache.SegmentCache`.
+Only the newest segment of a log grows; :class:`moldau.log.append.Appender` does that.
+"""
+
+from moldau.log import names
+from moldau.log.batches import BadBatchError, find, walk
+from moldau.log.cache import SegmentCache
+from moldau.log.index_builder import IndexBuilder
+from moldau.log.offset_index import OffsetIndex
+from moldau.log.time_index import TimeIndex
+from moldau.ports.filesystem import File, FileSystem
+from moldau.protocol.records.header import BatchHeader
+
+_UNKNOWN = -2
+
+
+class Segment:
+    """Invariants: `size` bytes of the file are whole batches that readers may see; offsets in the file are at least `base_offset`."""
+
+    __slots__ = ("_cache", "_files", "_max_offset", "_max_timestamp", "base_offset", "index", "path", "size", "time_index")
+
+    def __init__(self, files: FileSystem, cache: SegmentCache, directory: str, base_offset: int, size: int, *, new: bool = False) -> None:
+        self._files = files
+        self._cache = cache
+        self.base_offset = base_offset
+        self.size = size
+        stem = f"{directory}/{names.file_name(base_offset, '')}"
+        self.path = stem + names.LOG
+        self.index = OffsetIndex(files, cache, stem + names.INDEX, base_offset, new=new)
+        self.time_index = TimeIndex(files, cache, stem + names.TIME_INDEX, base_offset, new=new)
+        self._max_timestamp = -1 if new else _UNKNOWN
+        self._max_offset = base_offset
+
+    def file(self) -> File:
+        """The file of batches, open for reading; the cache is its user."""
+        return self._cache.file(self.path)
+
+    def locate(self, offset: int) -> tuple[int, BatchHeader] | None:
+        """Position and header of the batch that holds `offset`, or of the next after it; None if the segment ends before. BadBatchError."""
+        if self.size > 0 and not self.index.stored and not self._files.exists(self.index.path):
+            self.rebuild_indexes()
+        start = self.index.position_before(offset)
+        try:
+            return self.locate_from(start, offset)
+        except BadBatchError:
+            if start == 0:
+                raise
+        return self.locate_from(0, offset)
+
+    def locate_from(self, position: int, offset: int) -> tuple[int, BatchHeader] | None:
+        """As `locate`, walking from a position that is known to be the start of a batch not behind the wanted one."""
+        return find(self.file(), position, self.size, self.base_offset, offset)
+
+    def largest_timestamp(self) -> tuple[int, int]:
+        """The largest timestamp and the last offset of the batch that reaches it first; -1 without any. From the index, once."""
+        if self._max_timestamp == _UNKNOWN:
+            if self.size > 0 and not self.time_index.stored and not self._files.exists(self.time_index.path):
+                self.rebuild_indexes()
+            else:
+                self.set_largest_timestamp(*self.time_index.last_entry())
+        return self._max_timestamp, self._max_offset
+
+    def set_largest_timestamp(self, timestamp: int, offset: int) -> None:
+        """Note what `largest_timestamp` is to answer."""
+        self._max_timestamp = timestamp
+        self._max_offset = offset
+
+    def retention_timestamp(self) -> int:
+        """When the newest record was written: its timestamp or, where no record has one, the file's."""
+        timestamp = self.largest_timestamp()[0]
+        return timestamp if timestamp >= 0 else self._files.modified_ms(self.path)
+
+    def rebuild_indexes(self, interval: int = 4096) -> None:
+        """Make both indexes anew, in memory, from the headers of the batches; what lies behind a bad batch stays unindexed."""
+        self.index.clear()
+        self.time_index.clear()
+        builder = IndexBuilder(self.index, self.time_index, interval)
+        try:
+            for position, header in walk(self.file(), 0, self.size, self.base_offset):
+                builder.add(position, header)
+        except BadBatchError:
+            pass
+        builder.finish()
+        self.set_largest_timestamp(builder.newest, builder.reached)
+
+    def index_end(self, interval: int) -> int:
+        """Walk from the last indexed batch to the end, and learn the largest timestamp. The offset after the last batch. BadBatchError.
+
+        Where an index is missing, both are made anew from all batches.
+        """
+        last = self.index.last()
+        if last is None or not self._files.exists(self.time_index.path):
+            self.index.clear()
+            self.time_index.clear()
+            last = None
+        builder = IndexBuilder(self.index, self.time_index, interval)
+        end = self.base_offset
+        for position, header in walk(self.file(), last[1] if last is not None else 0, self.size, self.base_offset):
+            builder.add(position, header)
+            end = header.last_offset + 1
+        self.set_largest_timestamp(builder.newest, builder.reached)
+        return end
+
+    def store_indexes(self) -> None:
+        """Bring both index files up to date, in the page cache. StorageError."""
+        self.index.store()
+        self.time_index.store()
+
+    def file_paths(self) -> list[str]:
+        """The files that make up the segment, the batches first; some may not exist."""
+        stem = self.path[: -len(names.LOG)]
+        return [stem + suffix for suffix in names.SEGMENT_SUFFIXES]
+
+    def forget(self) -> None:
+        """Close what the cache holds of it."""
+        for path in (self.path, self.index.path, self.time_index.path):
+            self._cache.forget(path)

@@ -1,0 +1,89 @@
+"""Finding records by time (mission A12): the first one that is not older than a timestamp, and the one with the largest.
+
+The segment is found by its largest timestamp, the batch by the time index and the batches' headers, the record by looking into that one
+batch, whose checksum is compared first. Timestamps need not rise with offsets: the answer is the first record in offset order.
+"""
+
+from typing import NamedTuple
+
+from moldau.log.batches import BadBatchError, walk
+from moldau.log.segment import Segment
+from moldau.log.segments import Segments
+from moldau.model.errors import PeerError
+from moldau.ports.filesystem import File
+from moldau.protocol.records.header import BatchHeader, verify_crc
+
+DECOMPRESSED_BYTES_MAX = 100 * 1024 * 1024
+"""A batch that unpacks to more is not looked into."""
+
+
+class TimestampOffset(NamedTuple):
+    """A record's timestamp and offset, and the epoch of the leader that wrote it (-1 if unknown)."""
+
+    timestamp_ms: int
+    offset: int
+    leader_epoch: int
+
+
+def first_not_older(segments: Segments, timestamp: int, start_offset: int, end_offset: int) -> TimestampOffset | None:
+    """The first record from `start_offset` to before `end_offset` whose timestamp is at least `timestamp`. BadBatchError."""
+    for slot in range(segments.slot_of(start_offset), len(segments)):
+        segment = segments.items[slot]
+        if segment.size and segment.largest_timestamp()[0] >= timestamp:
+            first_offset = max(start_offset, segment.time_index.offset_before(timestamp))
+            found = _first_in_segment(segment, timestamp, first_offset, start_offset, end_offset)
+            if found is not None:
+                return found
+    return None
+
+
+def largest(segments: Segments, start_offset: int, end_offset: int) -> TimestampOffset | None:
+    """The record with the largest timestamp, the first of several. None in a log without timestamps. BadBatchError."""
+    candidates = [segment for segment in segments.items[segments.slot_of(start_offset) :] if segment.size]
+    best = max(candidates, key=lambda segment: segment.largest_timestamp()[0], default=None)
+    if best is None:
+        return None
+    timestamp, reached = best.largest_timestamp()
+    if timestamp < 0:
+        return None
+    found = _first_in_segment(best, timestamp, max(reached, start_offset), start_offset, end_offset)
+    # The batch that reached it may lie before the start offset since DeleteRecords; then the rest has to be searched.
+    return found or first_not_older(segments, _largest_from(segments, start_offset, end_offset), start_offset, end_offset)
+
+
+def _largest_from(segments: Segments, start_offset: int, end_offset: int) -> int:
+    newest = -1
+    for segment in segments.items[segments.slot_of(start_offset) :]:
+        for _, header in walk(segment.file(), segment.index.position_before(start_offset), segment.size, segment.base_offset):
+            if header.last_offset >= start_offset and header.base_offset < end_offset:
+                newest = max(newest, header.max_timestamp)
+    return newest
+
+
+def _first_in_segment(segment: Segment, timestamp: int, first_offset: int, start_offset: int, end_offset: int) -> TimestampOffset | None:
+    file = segment.file()
+    for position, header in walk(file, segment.index.position_before(first_offset), segment.size, segment.base_offset):
+        if header.base_offset >= end_offset:
+            return None
+        if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
+            found = _first_in_batch(file, position, header, timestamp, start_offset)
+            if found is not None and found.offset < end_offset:
+                return found
+    return None
+
+
+def _first_in_batch(file: File, position: int, header: BatchHeader, timestamp: int, start_offset: int) -> TimestampOffset | None:
+    batch = memoryview(file.pread(header.size, position))
+    if not verify_crc(batch):
+        raise BadBatchError(file.path, position, header.base_offset, "checksum does not match")
+    if header.timestamp_type_is_log_append:
+        return TimestampOffset(header.max_timestamp, max(header.base_offset, start_offset), header.partition_leader_epoch)
+    from moldau.protocol.records.batch import iterate
+
+    try:
+        for record in iterate(batch, max_decompressed_bytes=DECOMPRESSED_BYTES_MAX):
+            if record.timestamp >= timestamp and record.offset >= start_offset:
+                return TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
+    except PeerError as error:
+        raise BadBatchError(file.path, position, header.base_offset, error.message) from error
+    return None
