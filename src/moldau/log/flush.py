@@ -8,11 +8,15 @@ A rolled segment is synced with its indexes and the producer snapshot taken at t
 The active segment is synced without its indexes: recovery rebuilds the last stretch of them.
 """
 
+from typing import TYPE_CHECKING
+
 from moldau.log import names
 from moldau.log.leader_epochs import LeaderEpochs
-from moldau.log.segment import Segment
 from moldau.model.errors import StorageError
 from moldau.ports.filesystem import File, FileSystem
+
+if TYPE_CHECKING:
+    from moldau.log.segment import Segment
 
 
 class FlushJob:

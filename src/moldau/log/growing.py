@@ -1,0 +1,270 @@
+"""The part of a log that takes batches: producers checked, offsets given, batches staged and written, segments rolled.
+
+If `append` or `write_staged` raise StorageError, nothing staged since the last `write_staged` may be acknowledged. A full disk passes:
+the log can be used as before, reads go on, and the next append tries again.
+"""
+
+from typing import NamedTuple
+from zlib import crc32
+
+from moldau.log.append import Appender
+from moldau.log.cache import SegmentCache
+from moldau.log.config import LogConfig
+from moldau.log.opening import OpenedLog
+from moldau.log.read import Reader
+from moldau.log.segment import Segment
+from moldau.model.errors import ErrorCode, PeerError, StorageError
+from moldau.model.identity import TopicPartition
+from moldau.ports.filesystem import FileSystem
+from moldau.protocol.records.header import LOG_OVERHEAD, BatchHeader, stamp, stamp_log_append_time
+
+SNAPSHOT_INTERVAL_BYTES = 64 * 1024 * 1024
+"""A flush also takes a producer snapshot when so much was written since the last one: it bounds what a start has to walk."""
+NEVER_MS = 1 << 80
+
+_result = tuple.__new__
+
+
+class AppendResult(NamedTuple):
+    """What became of a batch. `log_append_time_ms` is -1 unless the broker stamps it. A `duplicate` was stored before, at these offsets."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    duplicate: bool
+
+
+class GrowingLog:
+    """Invariants: start <= high watermark <= written <= end, flushed <= written. Nothing is staged while written equals end."""
+
+    __slots__ = (
+        "_after_ms",
+        "_append_time",
+        "_appender",
+        "_before_ms",
+        "_cache",
+        "_epoch_begins",
+        "_epochs",
+        "_files",
+        "_flush_due_ms",
+        "_lost",
+        "_now_ms",
+        "_producers",
+        "_reader",
+        "_removed",
+        "_segments",
+        "_snapshot_due",
+        "_snapshots",
+        "_unflushed",
+        "config",
+        "directory",
+        "end_offset",
+        "flushed_offset",
+        "high_watermark",
+        "leader_epoch",
+        "recovery",
+        "start_offset",
+        "topic_partition",
+        "written_offset",
+    )
+
+    def __init__(
+        self,
+        files: FileSystem,
+        cache: SegmentCache,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        opened: OpenedLog,
+        leader_epoch: int,
+        now_ms: int,
+    ) -> None:
+        self._files = files
+        self._cache = cache
+        self.directory = directory
+        self.topic_partition = topic_partition
+        self._segments = opened.segments
+        self._producers = opened.producers
+        self._snapshots = opened.snapshots
+        self._epochs = opened.epochs
+        self._unflushed = opened.unflushed
+        self._removed = opened.removed
+        self.recovery = opened.report
+        """What opening found to mend, None after a clean stop."""
+        self.start_offset = opened.start_offset
+        self.flushed_offset = opened.flushed_offset
+        self.written_offset = self.end_offset = opened.end_offset
+        self.high_watermark = opened.end_offset
+        self.leader_epoch = leader_epoch
+        self._epoch_begins = leader_epoch > opened.epochs.latest
+        self._reader = Reader(str(topic_partition), self._segments)
+        self._lost: StorageError | None = None
+        self._flush_due_ms = NEVER_MS
+        self._snapshot_due = SNAPSHOT_INTERVAL_BYTES + (0 if opened.report else self._segments.active.size)
+        self._now_ms = now_ms
+        self.config = config
+        self._appender = self._append_to(self._segments.active, now_ms)
+        self.reconfigure(config)
+
+    def reconfigure(self, config: LogConfig) -> None:
+        """Obey other settings from now on."""
+        self.config = config
+        self._append_time = config.append_time
+        self._after_ms = NEVER_MS if config.append_time else config.message_timestamp_after_max_ms
+        self._before_ms = NEVER_MS if config.append_time else config.message_timestamp_before_max_ms
+        self._appender.reconfigure(config)
+
+    def append(self, batch: memoryview, header: BatchHeader, now_ms: int) -> AppendResult:
+        """Stage a batch that `check_batch` took: give it offsets and epoch, in place. The memory must stay as it is until `write_staged`.
+
+        A batch that repeats one of its producer's last five is not staged; its answer holds like theirs.
+        PeerError: OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TIMESTAMP, RECORD_LIST_TOO_LARGE; nothing was staged.
+        StorageError: see the module.
+        """
+        _, length, _, _, _, _, delta, base_timestamp, timestamp, producer_id, producer_epoch, sequence, _ = header
+        if timestamp - now_ms > self._after_ms or now_ms - base_timestamp > self._before_ms:
+            self._check_timestamps(base_timestamp, timestamp, now_ms)
+        size = length + LOG_OVERHEAD
+        appender = self._appender
+        offset = self.end_offset
+        last_offset = offset + delta
+        append_time = -1
+        if self._append_time:
+            append_time = timestamp = now_ms
+        position = appender.position
+        if (
+            position + size > appender.segment_limit
+            or timestamp > appender.roll_timestamp
+            or now_ms > appender.roll_ms
+            or last_offset > appender.offset_limit
+        ):
+            appender = self._make_room(size, last_offset, timestamp, now_ms)
+            position = appender.position
+        if producer_id >= 0:
+            stored = self._producers.stage(producer_id, producer_epoch, sequence, delta, offset, timestamp, now_ms)
+            if stored is not None:
+                return AppendResult(stored.first_offset, stored.last_offset, stored.timestamp if self._append_time else -1, duplicate=True)
+        if append_time >= 0:
+            stamp_log_append_time(batch, now_ms)
+        stamp(batch, offset, self.leader_epoch)
+        staged = appender.staged
+        if not staged:
+            appender.begin()
+            self._now_ms = now_ms
+        staged.append(batch)
+        if timestamp > appender.max_timestamp:
+            appender.max_timestamp = timestamp
+            appender.max_timestamp_offset = last_offset
+        if position > appender.index_from:
+            appender.index(last_offset, timestamp)
+        appender.position = position + size
+        self.end_offset = last_offset + 1
+        result: AppendResult = _result(AppendResult, (offset, last_offset, append_time, False))
+        return result
+
+    @property
+    def has_staged(self) -> bool:
+        """Whether something is appended that is not written."""
+        return self.end_offset != self.written_offset
+
+    def write_staged(self) -> None:
+        """Write all staged batches (into the page cache) with one call. StorageError: none of them is in the log."""
+        lost = self._lost
+        if lost is not None:
+            self._lost = None
+            self._take_back_staged()
+            raise lost
+        if self.end_offset != self.written_offset:
+            self._write()
+
+    def assign_leader_epoch(self, epoch: int) -> None:
+        """Lead with `epoch` from now on. It is noted with the first batch appended under it."""
+        if self.has_staged:
+            self.write_staged()
+        self.leader_epoch = epoch
+        self._epoch_begins = epoch > self._epochs.latest
+
+    def _check_timestamps(self, base_timestamp: int, timestamp: int, now_ms: int) -> None:
+        config = self.config
+        for value in (base_timestamp, timestamp):
+            if value != -1 and not -config.message_timestamp_after_max_ms <= now_ms - value <= config.message_timestamp_before_max_ms:
+                raise PeerError(
+                    ErrorCode.INVALID_TIMESTAMP,
+                    f"{self.topic_partition}: timestamp {value} is not within {config.message_timestamp_before_max_ms} ms before"
+                    f" and {config.message_timestamp_after_max_ms} ms after the broker's {now_ms}",
+                )
+
+    def _make_room(self, size: int, last_offset: int, timestamp: int, now_ms: int) -> Appender:
+        """Get ready for a batch: look at the files, if that was not done yet, and roll if one of the limits says so."""
+        if size > self.config.segment_bytes:
+            raise PeerError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"{self.topic_partition}: batch of {size} bytes, segment.bytes is {self.config.segment_bytes}",
+            )
+        if not self._appender.ready:
+            self._appender.prepare()
+        if self._appender.must_roll(size, last_offset, timestamp, now_ms):
+            if self.has_staged:
+                try:
+                    self._write()
+                except StorageError as error:
+                    self._lost = error
+                    raise
+            self._roll(now_ms)
+        return self._appender
+
+    def _write(self) -> None:
+        first_offset = self.written_offset
+        try:
+            self._appender.write()
+        except StorageError:
+            self.end_offset = first_offset
+            self._producers.undo()
+            raise
+        self._producers.commit()
+        self.written_offset = self.end_offset
+        if self._epoch_begins:
+            self._epochs.assign(self.leader_epoch, first_offset)
+            self._epoch_begins = False
+        if self._flush_due_ms == NEVER_MS:
+            self._flush_due_ms = self._now_ms + self.config.flush_ms
+
+    def _take_back_staged(self) -> None:
+        if self.has_staged:
+            self._appender.undo()
+            self._producers.undo()
+            self.end_offset = self.written_offset
+
+    def _roll(self, now_ms: int) -> None:
+        """Seal the active segment and begin a new one at the end. Nothing is staged. StorageError: the old one stays."""
+        appender = self._appender
+        if not appender.ready:
+            appender.prepare()
+        appender.seal()
+        self._take_snapshot()
+        sealed = appender.segment
+        self._create_segment(self.end_offset)
+        appender.close()
+        self._unflushed.add(sealed.path, sealed.index.path, sealed.time_index.path)
+        self._appender = self._append_to(self._segments.active, now_ms)
+        self._appender.prepare()
+
+    def _create_segment(self, base_offset: int) -> None:
+        segment = Segment(self._files, self._cache, self.directory, base_offset, 0, new=True)
+        file = self._files.open(segment.path, create=True)
+        try:
+            file.truncate(0)
+        finally:
+            file.release()
+        self._segments.add(segment)
+        self._unflushed.add_directory(self.directory)
+        self._snapshot_due = SNAPSHOT_INTERVAL_BYTES
+
+    def _append_to(self, segment: Segment, now_ms: int) -> Appender:
+        spread = crc32(f"{self.topic_partition}:{segment.base_offset}".encode())
+        return Appender(self._files, segment, self.config, now_ms, spread)
+
+    def _take_snapshot(self) -> None:
+        self._unflushed.add(self._snapshots.write(self.end_offset, self._producers.entries))
+        self._snapshots.remove_between(self._segments.bases, self.end_offset)
+        self._snapshot_due = self._segments.active.size + SNAPSHOT_INTERVAL_BYTES

@@ -1,0 +1,141 @@
+"""The part of a log that loses records: retention and DeleteRecords at its start, truncation at its end.
+
+Files of removed segments are only renamed. Readers that are in the middle of one keep it open; the caller unlinks them later.
+"""
+
+from moldau.log.growing import GrowingLog
+from moldau.log.recovery import replay_producers
+from moldau.log.retention import Bounds, Expired, before_start, expired
+from moldau.log.segments import RemovedSegment
+from moldau.model.errors import ErrorCode, PeerError
+
+
+class ShorteningLog(GrowingLog):
+    """Invariant: the first segment holds the start offset, or is waiting for retention."""
+
+    __slots__ = ()
+
+    def delete_records(self, before_offset: int) -> int:
+        """Show nothing before `before_offset` any more (-1: the high watermark) and remove segments that have nothing else.
+
+        The new start offset. PeerError OFFSET_OUT_OF_RANGE beyond the high watermark. The removed files are in `take_removed`.
+        """
+        if before_offset == -1:
+            before_offset = self.high_watermark
+        if not 0 <= before_offset <= self.high_watermark:
+            raise PeerError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.topic_partition}: offset {before_offset} is beyond the high watermark {self.high_watermark}",
+            )
+        self._start_at(before_offset)
+        unseen = before_start(self._segments.items, self._bounds())
+        if unseen is not None:
+            self._remove_first(unseen)
+        return self.start_offset
+
+    def apply_retention(self, now_ms: int) -> list[RemovedSegment]:
+        """Remove what is too old, too much, or before the start offset. All that was removed since the last call: `unlink` it later."""
+        self.write_staged()
+        while (found := expired(self._segments.items, self.config, self._bounds(), now_ms)) is not None:
+            if found.segments == len(self._segments):
+                self._roll(now_ms)
+            self._remove_first(found)
+        return self.take_removed()
+
+    def take_removed(self) -> list[RemovedSegment]:
+        """Segments taken out of use since the last call, whose files wait to be unlinked after their `delay_ms`."""
+        removed, self._removed = self._removed, []
+        return removed
+
+    def truncate_to(self, offset: int) -> int:
+        """Cut off the batch that holds `offset` and all after it. The new end offset. StorageError.
+
+        What is cut off may have been flushed: the new recovery point has to be on disk before the next batch is flushed.
+        """
+        self._take_back_staged()
+        if offset >= self.end_offset:
+            self._epochs.truncate_end(self.end_offset)
+            return self.end_offset
+        if offset < self._segments.bases[0]:
+            self.truncate_fully_and_start_at(offset)
+            return offset
+        self._unflushed.truncated()
+        self._appender.close()
+        slot = self._segments.slot_of(offset)
+        self._remove_slots(slot + 1, len(self._segments), f"truncated to offset {offset}")
+        end_offset = self._cut_active(offset)
+        self._epochs.truncate_end(end_offset)
+        self._snapshots.remove_after(end_offset)
+        self._files.sync_directory(self.directory)
+        self._load_producers(end_offset)
+        self._end_at(end_offset)
+        return end_offset
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop everything and begin at `offset`. StorageError."""
+        self._take_back_staged()
+        self._unflushed.truncated()
+        self._appender.close()
+        self._remove_slots(0, len(self._segments), f"truncated, to start at offset {offset}")
+        for snapshot in list(self._snapshots.offsets):
+            self._snapshots.remove(snapshot)
+        self._epochs.clear()
+        self._producers.clear()
+        self._create_segment(offset)
+        self._files.sync_directory(self.directory)
+        self.start_offset = self.high_watermark = offset
+        self._end_at(offset)
+
+    def _bounds(self) -> Bounds:
+        return Bounds(self.start_offset, self.written_offset, self.high_watermark)
+
+    def _start_at(self, offset: int) -> None:
+        if offset > self.start_offset:
+            self.start_offset = offset
+            self._epochs.truncate_start(offset)
+
+    def _remove_first(self, found: Expired) -> None:
+        self._remove_slots(0, found.segments, found.reason)
+        self._start_at(self._segments.bases[0])
+
+    def _remove_slots(self, first: int, last: int, reason: str) -> None:
+        self._reader.forget_positions()
+        removed = self._segments.remove(first, last, reason, self.config.file_delete_delay_ms)
+        for segment in removed:
+            self._snapshots.forget(segment.base_offset)
+        self._removed += removed
+        self._unflushed.add_directory(self.directory)
+
+    def _cut_active(self, offset: int) -> int:
+        """Cut the active segment before the batch that holds `offset`; the offset at which it ends then."""
+        segment = self._segments.active
+        found = segment.locate(offset)
+        if found is not None:
+            segment.forget()
+            file = self._files.open(segment.path, writable=True)
+            try:
+                file.truncate(found[0])
+                file.sync()
+            finally:
+                file.release()
+            segment.size = found[0]
+            segment.index.truncate_to(segment.size)
+            segment.time_index.truncate_to(offset)
+        return segment.index_end(self.config.index_interval_bytes)
+
+    def _end_at(self, offset: int) -> None:
+        self._reader.forget_positions()
+        self.written_offset = self.end_offset = offset
+        self.start_offset = min(self.start_offset, offset)
+        self.flushed_offset = min(self.flushed_offset, offset)
+        self.high_watermark = min(self.high_watermark, offset)
+        self._epoch_begins = self.leader_epoch > self._epochs.latest
+        self._appender = self._append_to(self._segments.active, self._now_ms)
+
+    def _load_producers(self, until: int) -> None:
+        self._producers.clear()
+        first = self._segments.bases[0]
+        loaded = self._snapshots.load_newest(until, self._now_ms)
+        if loaded is not None:
+            first, self._producers.entries = loaded
+        replay_producers(self._segments, self._producers, first, until, self._now_ms)
