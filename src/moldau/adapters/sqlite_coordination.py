@@ -1,0 +1,320 @@
+"""The coordination tree in one SQLite file: the embedded store of a single broker (mission C1 without a ZooKeeper).
+
+One process holds the file, alone, for as long as it runs; a second one is refused. Every write is one transaction that is on disk when the
+call returns (write-ahead log, ``synchronous=FULL``), so a `multi` is seen whole or not at all, also after a crash. Ephemeral nodes of a
+session that ended in a crash go when the file is opened again, before anyone can see them.
+
+Layout, which does not change without a new ``user_version``: table ``node``, one row per path; ``sequence`` counts the sequential children
+made under it; ``ephemeral`` is 0 or 1. The path ":memory:" keeps the tree in memory and forgets it at `close`.
+"""
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from moldau.model.errors import CoordinationError
+from moldau.ports.coordination import (
+    BadVersionError,
+    Check,
+    Create,
+    Delete,
+    EventType,
+    NodeExistsError,
+    NodeStat,
+    NoNodeError,
+    NotEmptyError,
+    Operation,
+    SessionState,
+    SetData,
+    Watch,
+    WatchEvent,
+)
+
+MEMORY = ":memory:"
+APPLICATION_ID = 0x4D6F6C64
+"""Marks the file as ours ("Mold"). Do not change."""
+FORMAT = 1
+
+_SCHEMA = """
+CREATE TABLE node (
+    path TEXT PRIMARY KEY, parent TEXT NOT NULL, data BLOB NOT NULL, version INTEGER NOT NULL, sequence INTEGER NOT NULL,
+    ephemeral INTEGER NOT NULL, created_ms INTEGER NOT NULL, modified_ms INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX node_by_parent ON node (parent, path);
+"""
+
+
+class SqliteCoordination:
+    """One session with the tree of a file. Used by one thread."""
+
+    def __init__(self, path: str, time_ms: Callable[[], int]) -> None:
+        """Open or create the file. CoordinationError names it when it is held by another process, damaged, or not ours."""
+        self._path = path
+        self._time_ms = time_ms
+        self._data_watches: dict[str, list[Watch]] = {}
+        self._child_watches: dict[str, list[Watch]] = {}
+        self._listeners: list[Callable[[SessionState], object]] = []
+        self._closed = False
+        is_new = path == MEMORY or not os.path.exists(path)
+        with self._errors():
+            self._database = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+        try:
+            with self._errors():
+                self._prepare(is_new)
+        except BaseException:
+            self._database.close()
+            raise
+
+    def _prepare(self, is_new: bool) -> None:
+        run = self._database.execute
+        run("PRAGMA locking_mode=EXCLUSIVE")
+        run("PRAGMA synchronous=FULL")
+        run("PRAGMA journal_mode=WAL")
+        (tables,) = run("SELECT count(*) FROM sqlite_schema").fetchone()
+        if is_new or not tables:
+            self._create_schema()
+        else:
+            self._check_format()
+            with self._transaction():
+                run("DELETE FROM node WHERE ephemeral = 1")
+
+    def _create_schema(self) -> None:
+        now = self._time_ms()
+        with self._transaction():
+            for statement in _SCHEMA.split(";"):
+                self._database.execute(statement)
+            self._database.execute(f"PRAGMA application_id={APPLICATION_ID}")
+            self._database.execute(f"PRAGMA user_version={FORMAT}")
+            self._database.execute("INSERT INTO node VALUES ('/', '', x'', 0, 0, 0, ?, ?)", (now, now))
+        if self._path != MEMORY:
+            _sync_directory(self._path)
+
+    def _check_format(self) -> None:
+        (application_id,) = self._database.execute("PRAGMA application_id").fetchone()
+        (version,) = self._database.execute("PRAGMA user_version").fetchone()
+        if application_id != APPLICATION_ID:
+            raise CoordinationError(f"{self._path}: an SQLite file, but not one of Moldau's", retriable=False)
+        if version != FORMAT:
+            raise CoordinationError(f"{self._path}: format {version}, this version reads {FORMAT}", retriable=False)
+
+    def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False, parents: bool = False) -> str:
+        """Create a node; see the port."""
+        _check_path(path)
+        events: list[WatchEvent] = []
+        with self._transaction():
+            if parents:
+                self._create_parents(path, events)
+            if sequential:
+                path += self._next_number(_parent(path))
+            self._create(Create(path, data, ephemeral), events)
+        self._fire(events)
+        return path
+
+    def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, NodeStat]:
+        """Data of a node; see the port."""
+        with self._errors():
+            row = self._database.execute(
+                "SELECT data, version, created_ms, modified_ms, ephemeral, "
+                "(SELECT count(*) FROM node AS child WHERE child.parent = node.path) FROM node WHERE path = ?",
+                (path,),
+            ).fetchone()
+        if row is None:
+            raise NoNodeError(path)
+        if watch is not None:
+            self._data_watches.setdefault(path, []).append(watch)
+        data, version, created_ms, modified_ms, ephemeral, children = row
+        return data, NodeStat(version, created_ms, modified_ms, bool(ephemeral), children)
+
+    def set(self, path: str, data: bytes, version: int = -1) -> NodeStat:
+        """Replace data; see the port."""
+        self.multi([SetData(path, data, version)])
+        return self.get(path)[1]
+
+    def delete(self, path: str, version: int = -1, *, recursive: bool = False) -> None:
+        """Remove a node; see the port. With `recursive` the whole branch goes in one transaction."""
+        if not recursive:
+            self.multi([Delete(path, version)])
+            return
+        events: list[WatchEvent] = []
+        with self._transaction():
+            if self._version(path) is None:
+                raise NoNodeError(path)
+            below = self._database.execute("SELECT path FROM node WHERE path > ? AND path < ? ORDER BY path DESC", (path + "/", path + "0"))
+            for (each,) in below.fetchall():
+                self._delete(Delete(each), events)
+            self._delete(Delete(path, version), events)
+        self._fire(events)
+
+    def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        """Names of the children; see the port."""
+        with self._errors():
+            rows = self._database.execute("SELECT path FROM node WHERE parent = ? ORDER BY path", (path,)).fetchall()
+            if not rows and self._version(path) is None:
+                raise NoNodeError(path)
+        if watch is not None:
+            self._child_watches.setdefault(path, []).append(watch)
+        start = len(path) if path == "/" else len(path) + 1
+        return [each[start:] for (each,) in rows]
+
+    def exists(self, path: str, watch: Watch | None = None) -> NodeStat | None:
+        """The node's state, or None; see the port."""
+        try:
+            return self.get(path, watch)[1]
+        except NoNodeError:
+            if watch is not None:
+                self._data_watches.setdefault(path, []).append(watch)
+            return None
+
+    def multi(self, operations: Sequence[Operation]) -> None:
+        """All or nothing; see the port."""
+        events: list[WatchEvent] = []
+        with self._transaction():
+            for operation in operations:
+                match operation:
+                    case Create():
+                        self._create(operation, events)
+                    case SetData():
+                        self._set(operation, events)
+                    case Delete():
+                        self._delete(operation, events)
+                    case Check():
+                        self._check(operation.path, operation.version)
+        self._fire(events)
+
+    def on_session(self, listener: Callable[[SessionState], object]) -> None:
+        """Hear of the session's end; in a file it is never suspended."""
+        self._listeners.append(listener)
+
+    def close(self) -> None:
+        """End the session; its ephemeral nodes go. A second call does nothing."""
+        if self._closed:
+            return
+        try:
+            with self._transaction():
+                self._database.execute("DELETE FROM node WHERE ephemeral = 1")
+        finally:
+            self._closed = True
+            with self._errors():
+                self._database.close()
+        for listener in self._listeners:
+            listener(SessionState.EXPIRED)
+
+    def _create(self, operation: Create, events: list[WatchEvent]) -> None:
+        path = operation.path
+        _check_path(path)
+        parent = _parent(path)
+        if self._version(path) is not None:
+            raise NodeExistsError(path)
+        row = self._database.execute("SELECT ephemeral FROM node WHERE path = ?", (parent,)).fetchone()
+        if row is None:
+            raise NoNodeError(parent)
+        if row[0]:
+            raise CoordinationError(f"{parent}: an ephemeral node has no children", retriable=False)
+        now = self._time_ms()
+        values = (path, parent, operation.data, int(operation.ephemeral), now, now)
+        self._database.execute("INSERT INTO node VALUES (?, ?, ?, 0, 0, ?, ?, ?)", values)
+        events.append(WatchEvent(EventType.CREATED, path))
+        events.append(WatchEvent(EventType.CHILDREN, parent))
+
+    def _create_parents(self, path: str, events: list[WatchEvent]) -> None:
+        missing = []
+        parent = _parent(path)
+        while self._version(parent) is None:
+            missing.append(parent)
+            parent = _parent(parent)
+        for each in reversed(missing):
+            self._create(Create(each), events)
+
+    def _next_number(self, parent: str) -> str:
+        row = self._database.execute("UPDATE node SET sequence = sequence + 1 WHERE path = ? RETURNING sequence", (parent,)).fetchone()
+        if row is None:
+            raise NoNodeError(parent)
+        return f"{row[0] - 1:010d}"
+
+    def _set(self, operation: SetData, events: list[WatchEvent]) -> None:
+        self._check(operation.path, operation.version)
+        values = (operation.data, self._time_ms(), operation.path)
+        self._database.execute("UPDATE node SET data = ?, version = version + 1, modified_ms = ? WHERE path = ?", values)
+        events.append(WatchEvent(EventType.CHANGED, operation.path))
+
+    def _delete(self, operation: Delete, events: list[WatchEvent]) -> None:
+        path = operation.path
+        self._check(path, operation.version)
+        if path == "/":
+            raise CoordinationError("/: the root cannot be deleted", retriable=False)
+        if self._database.execute("SELECT 1 FROM node WHERE parent = ? LIMIT 1", (path,)).fetchone() is not None:
+            raise NotEmptyError(path)
+        self._database.execute("DELETE FROM node WHERE path = ?", (path,))
+        events.append(WatchEvent(EventType.DELETED, path))
+        events.append(WatchEvent(EventType.CHILDREN, _parent(path)))
+
+    def _check(self, path: str, version: int) -> None:
+        found = self._version(path)
+        if found is None:
+            raise NoNodeError(path)
+        if version not in (-1, found):
+            raise BadVersionError(path)
+
+    def _version(self, path: str) -> int | None:
+        row = self._database.execute("SELECT version FROM node WHERE path = ?", (path,)).fetchone()
+        return None if row is None else row[0]
+
+    def _fire(self, events: list[WatchEvent]) -> None:
+        """Call the watches that the events concern, each once, after the transaction: what they read is the new state."""
+        calls: list[tuple[Watch, WatchEvent]] = []
+        for event in events:
+            if event.type is not EventType.CHILDREN:
+                calls += ((watch, event) for watch in self._data_watches.pop(event.path, ()))
+            if event.type in (EventType.CHILDREN, EventType.DELETED):
+                calls += ((watch, event) for watch in self._child_watches.pop(event.path, ()))
+        for watch, event in calls:
+            watch(event)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._errors():
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._database.execute("COMMIT")
+            except BaseException:
+                if self._database.in_transaction:
+                    self._database.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Turn SQLite's errors into ours, with the file's path."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise _translate(self._path, error, self._closed) from error
+
+
+def _translate(path: str, error: sqlite3.Error, closed: bool) -> CoordinationError:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if closed:
+        return CoordinationError(f"{path}: the session is closed", retriable=False)
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return CoordinationError(f"{path}: in use by another process", retriable=False)
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return CoordinationError(f"{path}: damaged: {error}", retriable=False)
+    return CoordinationError(f"{path}: {error}", retriable=code == sqlite3.SQLITE_FULL)
+
+
+def _check_path(path: str) -> None:
+    if not path.startswith("/") or path.endswith("/") or "//" in path:
+        raise ValueError(f"not a path of the tree: {path!r}")
+
+
+def _parent(path: str) -> str:
+    return path[: path.rindex("/")] or "/"
+
+
+def _sync_directory(path: str) -> None:
+    descriptor = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
