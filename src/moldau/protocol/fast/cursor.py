@@ -10,6 +10,7 @@ from moldau.model.errors import ProtocolError
 from moldau.protocol.varint import read_uvarint
 
 UUID_BYTES = 16
+STRING_BYTES_MAX = 32767
 
 _int16 = Struct(">h").unpack_from
 _int32 = Struct(">i").unpack_from
@@ -44,11 +45,11 @@ class Cursor:
     def nullable_string(self) -> str | None:
         """A string or null."""
         length = self._length(_int16, 2)
-        return None if length == -1 else _text(self._take(length, "string"))
+        return None if length == -1 else _text(self._take_text(length))
 
     def string(self) -> str:
         """A string that may not be null."""
-        return _text(self._take(self._length(_int16, 2), "string"))
+        return _text(self._take_text(self._length(_int16, 2)))
 
     def uuid(self) -> bytes:
         """The 16 bytes of an id."""
@@ -58,7 +59,7 @@ class Cursor:
         """A topic's name as checked UTF-8 bytes, or its id."""
         if by_id:
             return self.uuid()
-        name = bytes(self._take(self._length(_int16, 2), "topic name"))
+        name = bytes(self._take_text(self._length(_int16, 2)))
         if not name.isascii():
             _text(name)
         return name
@@ -101,6 +102,11 @@ class Cursor:
         length = fixed(self.view, self.position)[0]
         self.position += fixed_size
         return length
+
+    def _take_text(self, length: int) -> memoryview:
+        if length > STRING_BYTES_MAX:
+            raise ProtocolError(f"string of {length} bytes at byte {self.position} is longer than {STRING_BYTES_MAX}")
+        return self._take(length, "string")
 
     def _take(self, length: int, what: str) -> memoryview:
         start = self.position

@@ -90,7 +90,7 @@ def _one_partition_flexible(view: memoryview, position: int, version: int) -> Pr
             if shift == 28:
                 return None
     stop = start + size - 1
-    if size == 0 or stop + 3 != len(view) or view[stop:] != _NO_TAGS:
+    if size == 0 or view[stop:] != _NO_TAGS:
         return None
     frame: ProduceFrame = _new_tuple(ProduceFrame, (None, acks, timeout_ms, [(topic, [(index, view[start:stop])])]))
     return frame
