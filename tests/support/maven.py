@@ -38,12 +38,10 @@ def jars(name: str, *coordinates: str) -> Path:
 
 def kafka_libraries(version: str) -> Path:
     """Apache Kafka's server, tools and clients of one version."""
-    return jars(
-        f"kafka-{version}",
-        f"org.apache.kafka:kafka_2.13:{version}",
-        f"org.apache.kafka:kafka-tools:{version}",
-        f"org.apache.logging.log4j:log4j-slf4j-impl:{_LOG4J}",
-    )
+    coordinates = [f"org.apache.kafka:kafka_2.13:{version}", f"org.apache.kafka:kafka-tools:{version}"]
+    if not version.startswith("3."):  # those bring a logger of their own
+        coordinates.append(f"org.apache.logging.log4j:log4j-slf4j-impl:{_LOG4J}")
+    return jars(f"kafka-{version}", *coordinates)
 
 
 def _fetch(directory: Path, coordinates: tuple[str, ...]) -> None:

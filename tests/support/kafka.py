@@ -1,0 +1,127 @@
+"""A real Apache Kafka of any version in a process of its own: one node, KRaft mode, on a free port of 127.0.0.1."""
+
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from support.maven import kafka_libraries
+
+START_LIMIT_S = 120.0
+STOP_LIMIT_S = 60.0
+CLUSTER_ID = "AAAAAAAAQACAAAAAAAAAAA"
+NODE_ID = 1
+_SETTINGS = {
+    "process.roles": "broker,controller",
+    "node.id": str(NODE_ID),
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+_LOG4J2 = """Configuration:
+  Appenders: {Console: {name: out, PatternLayout: {pattern: "[%d] %p %m (%c)%n"}}}
+  Loggers: {Root: {level: INFO, AppenderRef: {ref: out}}}
+"""
+_LOG4J1 = """log4j.rootLogger=INFO, out
+log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n
+"""
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listened on a moment ago."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    try:
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+class KafkaProcess:
+    """Use as a context manager; `logs` is its log directory."""
+
+    def __init__(self, version: str, directory: Path, settings: dict[str, str] | None = None) -> None:
+        self.logs = directory / "logs"
+        self.bootstrap = ""
+        self._directory = directory
+        self._settings = settings or {}
+        self._class_path = f"{kafka_libraries(version)}/*"
+        self._output = directory / "server.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Format the log directory, start, and wait until it serves."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        port, controller_port = free_ports(2)
+        self.bootstrap = f"127.0.0.1:{port}"
+        settings = {
+            **_SETTINGS,
+            "controller.quorum.voters": f"{NODE_ID}@127.0.0.1:{controller_port}",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "log.dirs": str(self.logs),
+            **self._settings,
+        }
+        config = self._directory / "server.properties"
+        config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        (self._directory / "log4j2.yaml").write_text(_LOG4J2)
+        (self._directory / "log4j1.properties").write_text(_LOG4J1)
+        if not (self.logs / "meta.properties").exists():
+            self._java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(config)).wait()
+        self._process = self._java("kafka.Kafka", str(config))
+        deadline = time.monotonic() + START_LIMIT_S
+        while "Kafka Server started" not in self._output.read_text():
+            assert self._process.poll() is None, self._output.read_text()[-4000:]
+            assert time.monotonic() < deadline, self._output.read_text()[-4000:]
+            time.sleep(0.05)
+
+    def _java(self, *arguments: str) -> subprocess.Popen[bytes]:
+        logging = [
+            f"-Dlog4j2.configurationFile={self._directory / 'log4j2.yaml'}",
+            f"-Dlog4j.configuration=file:{self._directory / 'log4j1.properties'}",
+        ]
+        command = ["java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *logging, "-cp", self._class_path, *arguments]
+        with self._output.open("ab") as output:
+            return subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+
+    def stop(self) -> None:
+        """Stop it cleanly."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Stop it as a crash does."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, number: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.send_signal(number)
+            process.wait(STOP_LIMIT_S)
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.kill()
+
+
+def java(version: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a main class of Kafka's jars; what it printed, errors too."""
+    command = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{kafka_libraries(version)}/*", *arguments]
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=STOP_LIMIT_S)
