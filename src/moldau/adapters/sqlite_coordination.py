@@ -8,10 +8,11 @@ Layout, which does not change without a new ``user_version``: table ``node``, on
 made under it; ``ephemeral`` is 0 or 1. The path ":memory:" keeps the tree in memory and forgets it at `close`.
 """
 
+import errno
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from moldau.model.errors import CoordinationError
 from moldau.ports.coordination import (
@@ -36,13 +37,11 @@ APPLICATION_ID = 0x4D6F6C64
 """Marks the file as ours ("Mold"). Do not change."""
 FORMAT = 1
 
-_SCHEMA = """
-CREATE TABLE node (
-    path TEXT PRIMARY KEY, parent TEXT NOT NULL, data BLOB NOT NULL, version INTEGER NOT NULL, sequence INTEGER NOT NULL,
-    ephemeral INTEGER NOT NULL, created_ms INTEGER NOT NULL, modified_ms INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX node_by_parent ON node (parent, path);
-"""
+_NODE_TABLE = (
+    "CREATE TABLE node (path TEXT PRIMARY KEY, parent TEXT NOT NULL, data BLOB NOT NULL, version INTEGER NOT NULL, "
+    "sequence INTEGER NOT NULL, ephemeral INTEGER NOT NULL, created_ms INTEGER NOT NULL, modified_ms INTEGER NOT NULL) WITHOUT ROWID"
+)
+_PARENT_INDEX = "CREATE INDEX node_by_parent ON node (parent, path)"
 
 
 class SqliteCoordination:
@@ -56,39 +55,26 @@ class SqliteCoordination:
         self._child_watches: dict[str, list[Watch]] = {}
         self._listeners: list[Callable[[SessionState], object]] = []
         self._closed = False
-        is_new = path == MEMORY or not os.path.exists(path)
         with self._errors():
+            if path != MEMORY and not os.path.exists(path):
+                _create_file(path, time_ms())
             self._database = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
         try:
             with self._errors():
-                self._prepare(is_new)
+                self._prepare()
         except BaseException:
             self._database.close()
             raise
 
-    def _prepare(self, is_new: bool) -> None:
-        run = self._database.execute
-        run("PRAGMA locking_mode=EXCLUSIVE")
-        run("PRAGMA synchronous=FULL")
-        run("PRAGMA journal_mode=WAL")
-        (tables,) = run("SELECT count(*) FROM sqlite_schema").fetchone()
-        if is_new or not tables:
-            self._create_schema()
-        else:
-            self._check_format()
-            with self._transaction():
-                run("DELETE FROM node WHERE ephemeral = 1")
-
-    def _create_schema(self) -> None:
-        now = self._time_ms()
+    def _prepare(self) -> None:
+        self._database.execute("PRAGMA locking_mode=EXCLUSIVE")
+        self._database.execute("PRAGMA synchronous=FULL")
+        if self._path == MEMORY:
+            _create_schema(self._database, self._time_ms())
+            return
+        self._check_format()
         with self._transaction():
-            for statement in _SCHEMA.split(";"):
-                self._database.execute(statement)
-            self._database.execute(f"PRAGMA application_id={APPLICATION_ID}")
-            self._database.execute(f"PRAGMA user_version={FORMAT}")
-            self._database.execute("INSERT INTO node VALUES ('/', '', x'', 0, 0, 0, ?, ?)", (now, now))
-        if self._path != MEMORY:
-            _sync_directory(self._path)
+            self._database.execute("DELETE FROM node WHERE ephemeral = 1")
 
     def _check_format(self) -> None:
         (application_id,) = self._database.execute("PRAGMA application_id").fetchone()
@@ -312,8 +298,38 @@ def _parent(path: str) -> str:
     return path[: path.rindex("/")] or "/"
 
 
-def _sync_directory(path: str) -> None:
-    descriptor = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
+def _create_file(path: str, now_ms: int) -> None:
+    """Make the file aside, sync it once, and give it its name: no half-made file under that name, and a third of the syncs."""
+    aside = f"{path}.{os.getpid()}"
+    try:
+        database = sqlite3.connect(aside, isolation_level=None)
+        try:
+            database.execute("PRAGMA synchronous=OFF")
+            _create_schema(database, now_ms)
+            database.execute("PRAGMA journal_mode=WAL")
+        finally:
+            database.close()
+        _sync(aside)
+        with suppress(FileExistsError):  # another process was faster: theirs is as good, and held by them
+            os.link(aside, path)
+        _sync(os.path.dirname(path) or ".")
+    except OSError as error:
+        raise CoordinationError(f"{path}: {error.strerror}", retriable=error.errno == errno.ENOSPC) from error
+    finally:
+        with suppress(OSError):
+            os.unlink(aside)
+
+
+def _create_schema(database: sqlite3.Connection, now_ms: int) -> None:
+    database.execute(_NODE_TABLE)
+    database.execute(_PARENT_INDEX)
+    database.execute(f"PRAGMA application_id={APPLICATION_ID}")
+    database.execute(f"PRAGMA user_version={FORMAT}")
+    database.execute("INSERT INTO node VALUES ('/', '', x'', 0, 0, 0, ?, ?)", (now_ms, now_ms))
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
