@@ -13,3 +13,4 @@ class DamagedFileError(WorldError):
         self.path = path
         self.where = where
         """Line or byte, as text."""
+        self.message = message

@@ -10,6 +10,10 @@ from moldau.log.damage import DamagedFileError
 from moldau.ports.filesystem import FileSystem
 
 FILE_NAME = "meta.properties"
+OURS = "made"
+"""Moldau made the directory."""
+ADOPTED = "adopted"
+"""Moldau took the directory over, so that other systems' ways may be found in the logs: holes left by compaction."""
 _LINE_START = 1
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
@@ -22,6 +26,8 @@ class MetaProperties:
     broker_id: int | None
     cluster_id: str | None
     directory_id: str | None = None
+    moldau: str | None = None
+    """`OURS` or `ADOPTED` where Moldau wrote the file; nobody else writes this property."""
 
 
 def format_meta_properties(properties: MetaProperties) -> bytes:
@@ -30,6 +36,7 @@ def format_meta_properties(properties: MetaProperties) -> bytes:
         "broker.id" if properties.version == 0 else "node.id": properties.broker_id,
         "cluster.id": properties.cluster_id,
         "directory.id": properties.directory_id,
+        "moldau": properties.moldau,
         "version": properties.version,
     }
     lines = [f"{name}={_escape(str(value))}" for name, value in pairs.items() if value is not None]
@@ -59,7 +66,9 @@ def parse_meta_properties(data: bytes, path: str) -> MetaProperties:
     version = integer("version") or 0
     if version not in (0, 1):
         raise DamagedFileError(path, f"line {found['version'][0]}", f"version {version} is neither 0 nor 1")
-    properties = MetaProperties(version, integer("node.id" if version else "broker.id"), text("cluster.id"), text("directory.id"))
+    properties = MetaProperties(
+        version, integer("node.id" if version else "broker.id"), text("cluster.id"), text("directory.id"), text("moldau")
+    )
     if version == 1 and (properties.broker_id is None or properties.cluster_id is None):
         raise DamagedFileError(path, "end of file", "version 1 without node.id or without cluster.id")
     return properties

@@ -26,7 +26,7 @@ def test_what_the_oldest_brokers_wrote() -> None:
 
 
 def test_what_we_write() -> None:
-    assert format_meta_properties(MetaProperties(0, 0, "abc")) == b"#\nbroker.id=0\ncluster.id=abc\nversion=0\n"
+    assert format_meta_properties(MetaProperties(0, 0, "abc", moldau="made")) == b"#\nbroker.id=0\ncluster.id=abc\nmoldau=made\nversion=0\n"
 
 
 def test_other_forms_of_javas_properties() -> None:

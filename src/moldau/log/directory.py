@@ -1,0 +1,157 @@
+"""One log directory as a whole: its lock, whose it is, its checkpoints, its mark of a clean stop.
+
+The order that matters. At start: lock, identity, checkpoints, remove the clean mark, then open logs; a crash while they are opened is
+thus seen as one. At stop: logs are flushed and closed, then the checkpoints are written, then the mark, each durable before the next.
+"""
+
+import logging
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from moldau.log.checkpoint_writer import CheckpointWriter
+from moldau.log.checkpoints import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, format_offsets, read_offsets
+from moldau.log.damage import DamagedFileError
+from moldau.log.folders import FolderKind, parse_folder
+from moldau.log.meta_properties import ADOPTED, OURS, MetaProperties, format_meta_properties, read_meta_properties
+from moldau.log.meta_properties import FILE_NAME as META_PROPERTIES
+from moldau.model.errors import StorageError, WorldError
+from moldau.model.identity import TopicPartition
+from moldau.ports.filesystem import FileLock, FileSystem
+
+_LOG = logging.getLogger(__name__)
+
+LOCK = ".lock"
+CLEAN_MARK = ".kafka_cleanshutdown"
+CLEAN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
+KEPT_PROPERTIES = f"{META_PROPERTIES}.adopted"
+"""Where the identity of an adopted directory is kept when ours takes its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose directories these are."""
+
+    broker_id: int
+    cluster_id: str
+
+
+class ForeignDirectoryError(WorldError):
+    """A log directory was written by another system, cluster or broker, and nobody said that it shall be adopted."""
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(f"{path} {message}", retriable=False)
+        self.path = path
+
+
+class LogDirectory:
+    """A directory in use. Whoever gets a StorageError from it other than a full disk takes it offline by setting `error`.
+
+    Invariant: `offsets` holds for each of the three checkpoint files a line for each partition that was ever seen in this directory and
+    not deleted, also for those whose logs are offline.
+    """
+
+    def __init__(self, files: FileSystem, path: str) -> None:
+        self.path = path
+        self.error: StorageError | DamagedFileError | None = None
+        """Why it is offline."""
+        self.clean = False
+        """Whether the last stop was clean: everything in the logs is on disk and whole."""
+        self.adopted = False
+        """Whether another system once wrote it."""
+        self.offsets: dict[str, dict[TopicPartition, int]] = {RECOVERY_POINTS: {}, LOG_STARTS: {}, HIGH_WATERMARKS: {}}
+        self.checkpoints = CheckpointWriter(files, path)
+        self._files = files
+        self._lock: FileLock | None = None
+
+    @property
+    def online(self) -> bool:
+        """Whether its logs can be served."""
+        return self.error is None
+
+    def open(self, identity: Identity, *, adopt: bool) -> None:
+        """Lock it, making it first if it is missing, and read what it says about itself and its logs.
+
+        LockHeldError, ForeignDirectoryError; DamagedFileError for a meta.properties that cannot be understood; StorageError.
+        """
+        self._make()
+        self._lock = self._files.lock(f"{self.path}/{LOCK}")
+        self._claim(identity, adopt)
+        for name in self.offsets:
+            try:
+                self.offsets[name] = read_offsets(self._files, f"{self.path}/{name}")
+            except DamagedFileError as error:
+                _LOG.warning("checkpoint not used: %s", error)
+        self.clean = self._files.exists(f"{self.path}/{CLEAN_MARK}")
+        if self.clean:
+            self._files.remove(f"{self.path}/{CLEAN_MARK}")
+            self._files.sync_directory(self.path)
+
+    def record(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Take over new offsets for one checkpoint file, in memory."""
+        self.offsets[name].update(offsets)
+
+    def forget(self, topic_partition: TopicPartition) -> None:
+        """Drop a deleted partition's lines, in memory. They must be on disk no more when a partition of that name is made again, or its
+        recovery would begin too late."""
+        for offsets in self.offsets.values():
+            offsets.pop(topic_partition, None)
+
+    def checkpoint_contents(self) -> dict[str, bytes]:
+        """The checkpoint files as they should be now. Log starts at 0 go without saying."""
+        starts = {topic_partition: offset for topic_partition, offset in self.offsets[LOG_STARTS].items() if offset > 0}
+        return {name: format_offsets(starts if name == LOG_STARTS else offsets) for name, offsets in self.offsets.items()}
+
+    def mark_clean(self) -> None:
+        """Say, durably, that all logs are closed and flushed and the checkpoints written."""
+        self._files.write_atomically(f"{self.path}/{CLEAN_MARK}", CLEAN_CONTENT)
+
+    def release(self) -> None:
+        """Give the lock back."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.release()
+
+    def _make(self) -> None:
+        """Create it and its missing parents, with names that survive a crash."""
+        made: list[str] = []
+        path = self.path
+        while path and not self._files.exists(path):
+            made.append(path)
+            path = posixpath.dirname(path)
+        if made:
+            self._files.make_directory(self.path)
+        for path in made:
+            self._files.sync_directory(posixpath.dirname(path) or ".")
+
+    def _claim(self, identity: Identity, adopt: bool) -> None:
+        """Check that the directory is this broker's, or make it so."""
+        found = read_meta_properties(self._files, self.path)
+        foreign = self._why_foreign(found, identity)
+        if foreign is not None and not adopt:
+            raise ForeignDirectoryError(self.path, f"{foreign}; start with --adopt to take it over")
+        self.adopted = foreign is not None or (found is not None and found.moldau == ADOPTED)
+        if found is not None and foreign is None:
+            return
+        kept = f"{self.path}/{KEPT_PROPERTIES}"
+        if found is not None and not self._files.exists(kept):
+            self._files.write_atomically(kept, self._files.read(f"{self.path}/{META_PROPERTIES}"))
+        ours = MetaProperties(0, identity.broker_id, identity.cluster_id, moldau=ADOPTED if self.adopted else OURS)
+        self._files.write_atomically(f"{self.path}/{META_PROPERTIES}", format_meta_properties(ours))
+
+    def _why_foreign(self, found: MetaProperties | None, identity: Identity) -> str | None:
+        """What speaks against the directory being this broker's; None if it is, or if it is nobody's."""
+        if found is None:
+            folders = self._partition_folders()
+            return f"holds {len(folders)} partition folders ({folders[0]}, ...) but no {META_PROPERTIES}" if folders else None
+        if found.moldau is None:
+            return f"was written by another system, for the cluster {found.cluster_id or 'without an id'}"
+        if found.cluster_id != identity.cluster_id:
+            return f"belongs to the cluster {found.cluster_id}, this broker to {identity.cluster_id}"
+        if found.broker_id != identity.broker_id:
+            return f"belongs to broker {found.broker_id}, this is broker {identity.broker_id}"
+        return None
+
+    def _partition_folders(self) -> list[str]:
+        folders = map(parse_folder, self._files.list(self.path))
+        return [folder.name for folder in folders if folder is not None and folder.kind is FolderKind.LOG]

@@ -1,0 +1,71 @@
+"""What a broker does to its logs from time to time: checkpoints, retention, forgetting old producers, removing what was deleted."""
+
+import logging
+from collections.abc import Callable
+
+from moldau.log.directory import LogDirectory
+from moldau.log.log_set import LogSet
+from moldau.log.removals import Removals
+from moldau.model.errors import StorageError
+from moldau.ports.background import Background
+
+_LOG = logging.getLogger(__name__)
+
+
+class Housekeeping:
+    """Without a background the work is done at once. An error of a disk concerns only the directory it came from."""
+
+    def __init__(self, logs: LogSet, removals: Removals, background: Background | None) -> None:
+        self._logs = logs
+        self._removals = removals
+        self._background = background
+
+    def checkpoint(self) -> None:
+        """Write recovery points, log starts and high watermarks of all directories, as they are now."""
+        for directory in self._logs.online():
+            self._logs.note_offsets(directory)
+            self._do(directory, directory.checkpoints.prepare(directory.checkpoint_contents()))
+
+    def apply_retention(self, now_ms: int) -> int:
+        """Take segments out of use that are too old or too many; how many. Their bytes go after `file.delete.delay.ms`."""
+        count = 0
+        for placement in self._logs.in_service():
+            assert placement.log is not None
+            try:
+                removed = placement.log.apply_retention(now_ms)
+            except StorageError as error:
+                self._logs.storage_failed(placement.directory, error)
+                continue
+            for segment in removed:
+                self._removals.add(now_ms + segment.delay_ms, placement.directory, segment.unlink, segment.paths[0])
+            count += len(removed)
+        return count
+
+    def expire_producers(self, now_ms: int) -> None:
+        """Forget producers that have not written for `producer.id.expiration.ms`."""
+        for placement in self._logs.in_service():
+            assert placement.log is not None
+            placement.log.expire_producers(now_ms)
+
+    def remove_due(self, now_ms: int) -> int:
+        """Give the space of what was deleted long enough ago back; how many removals were begun."""
+        due = self._removals.take_due(now_ms)
+        for removal in due:
+            _LOG.info("removing: path=%s", removal.what)
+            self._do(removal.directory, removal.work)
+        return len(due)
+
+    def _do(self, directory: LogDirectory, work: Callable[[], None]) -> None:
+        if self._background is not None:
+            self._background.run(work, lambda _result, error: self._done(directory, error))
+            return
+        try:
+            work()
+        except StorageError as error:
+            self._done(directory, error)
+
+    def _done(self, directory: LogDirectory, error: BaseException | None) -> None:
+        if isinstance(error, StorageError):
+            self._logs.storage_failed(directory, error)
+        elif error is not None:
+            raise error

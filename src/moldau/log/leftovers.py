@@ -1,0 +1,64 @@
+"""What a compaction, or the splitting of a segment, that was interrupted has left in a partition's folder. Kafka's rules, Kafka's order.
+
+A compaction writes ``.cleaned`` files; renames them to ``.swap`` once they are whole and synced; renames the segments that they replace to
+``.deleted``; and renames the ``.swap`` files to their final names. So after a crash:
+
+1. A ``.cleaned`` file was not finished: it goes. A ``.swap`` file at or behind the first ``.cleaned`` one belongs to a split that was
+   not finished: it goes too.
+2. Each other ``.swap`` segment is whole. Segments with a base offset in the range that the swapped ones cover are replaced: they go.
+3. The ``.swap`` files get their final names.
+
+``.deleted`` files are dealt with where the log is opened.
+"""
+
+import logging
+
+from moldau.log import names
+from moldau.log.batches import walk
+from moldau.ports.filesystem import FileSystem
+
+_LOG = logging.getLogger(__name__)
+
+
+def settle_leftovers(files: FileSystem, folder: str) -> None:
+    """Finish or undo what was interrupted. May be interrupted itself at any point, and begun again. StorageError; BadBatchError for a
+    ``.swap`` segment that is damaged: then nothing was changed that it would replace.
+    """
+    listing = files.list(folder)
+    if not any(name.endswith((names.CLEANED, names.SWAP)) for name in listing):
+        return
+    cleaned = [name for name in listing if name.endswith(names.CLEANED)]
+    unfinished_from = min((_base(name) for name in cleaned), default=None)
+    swapped = [name for name in listing if name.endswith(names.SWAP)]
+    unfinished = [name for name in swapped if unfinished_from is not None and _base(name) >= unfinished_from]
+    for name in (*unfinished, *cleaned):
+        _LOG.info("removing unfinished file: path=%s/%s", folder, name)
+        files.remove(f"{folder}/{name}")
+    whole = [name for name in swapped if name not in unfinished]
+    covered = [_covers(files, folder, name) for name in whole if name.endswith(names.LOG + names.SWAP)]
+    if covered:
+        first, end = min(start for start, _ in covered), max(end for _, end in covered)
+        for name in listing:
+            if name.endswith(names.SEGMENT_SUFFIXES) and first <= _base(name) < end:
+                _LOG.info("removing compacted file: path=%s/%s", folder, name)
+                files.remove(f"{folder}/{name}")
+    for name in whole:
+        files.rename(f"{folder}/{name}", f"{folder}/{name.removesuffix(names.SWAP)}")
+    files.sync_directory(folder)
+
+
+def _base(name: str) -> int:
+    stem = name.partition(".")[0]
+    return int(stem) if stem.isascii() and stem.isdigit() else -1
+
+
+def _covers(files: FileSystem, folder: str, name: str) -> tuple[int, int]:
+    """First offset of a swapped segment, and the offset after its last."""
+    base = end = _base(name)
+    file = files.open(f"{folder}/{name}")
+    try:
+        for _, header in walk(file, 0, file.size(), base):
+            end = header.last_offset + 1
+    finally:
+        file.release()
+    return base, end

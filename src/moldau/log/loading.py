@@ -1,0 +1,147 @@
+"""Opening the logs that are in a directory at start.
+
+A partition that cannot be opened stays offline with its reason, alone; only a failing disk takes its whole directory offline.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from moldau.log.batches import OldFormatError
+from moldau.log.cache import SegmentCache
+from moldau.log.checkpoints import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
+from moldau.log.config import LogConfig
+from moldau.log.damage import DamagedFileError
+from moldau.log.directory import LogDirectory
+from moldau.log.folders import Folder, FolderKind, parse_folder
+from moldau.log.leftovers import settle_leftovers
+from moldau.log.log_set import LogSet
+from moldau.log.partition_log import PartitionLog
+from moldau.log.partition_metadata import read_topic_id
+from moldau.log.placement import Placement
+from moldau.log.removals import Removals
+from moldau.model.errors import CorruptBatchError, MoldauError, StorageError, WorldError
+from moldau.model.identity import TopicPartition
+from moldau.ports.filesystem import FileSystem
+
+_LOG = logging.getLogger(__name__)
+
+TopicConfig = Callable[[str], LogConfig | None]
+"""The settings of a topic's logs; None for a topic that is not registered."""
+
+
+class DuplicateFolderError(WorldError):
+    """A partition has folders in two log directories, and nobody can say which is the right one."""
+
+    def __init__(self, topic_partition: TopicPartition, first: str, second: str) -> None:
+        message = f"partition {topic_partition} has two folders, {first} and {second}: move the wrong one away and start again"
+        super().__init__(message, retriable=False)
+
+
+class Loader:
+    """Opens logs into a set of them and hands folders that were marked for deletion to `removals`."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        cache: SegmentCache,
+        default_config: LogConfig,
+        topic_config: TopicConfig,
+        logs: LogSet,
+        removals: Removals,
+    ) -> None:
+        self._files = files
+        self._cache = cache
+        self._topic_config = topic_config
+        self._unregistered = replace(default_config, retention_ms=-1, retention_bytes=-1, cleanup_policy=frozenset({"delete"}))
+        self._logs = logs
+        self._removals = removals
+
+    def load(self, directory: LogDirectory, now_ms: int, *, finish_deletions: bool) -> None:
+        """Open every log of a directory. StorageError: the directory fails."""
+        for name in self._files.list(directory.path):
+            folder = parse_folder(name)
+            path = f"{directory.path}/{name}"
+            if folder is None or not self._files.is_directory(path):
+                continue
+            if folder.kind is FolderKind.LOG:
+                self._load_log(directory, folder, path, now_ms)
+            elif folder.kind is FolderKind.DELETE and finish_deletions:
+                self._removals.add(now_ms, directory, lambda path=path: self._files.remove_tree(path), path)  # type: ignore[misc]
+            else:
+                _LOG.warning("folder left alone: path=%s", path)
+        if not directory.clean:
+            self._lower_recovery_points(directory)
+
+    def _lower_recovery_points(self, directory: LogDirectory) -> None:
+        """A log may have been found to end before its recovery point. What is appended now must not be taken for synced after a crash."""
+        points = directory.offsets[RECOVERY_POINTS]
+        for placement in self._logs.held(directory):
+            log = placement.log
+            if log is not None and log.flushed_offset < points.get(placement.topic_partition, 0):
+                self._logs.settle(directory)
+                return
+
+    def open_log(self, placement: Placement, config: LogConfig, now_ms: int, *, clean: bool) -> PartitionLog:
+        """Open the log of a placement with what the checkpoints say. Raises what `PartitionLog.open` raises."""
+        offsets, key = placement.directory.offsets, placement.topic_partition
+        log = PartitionLog.open(
+            self._files,
+            placement.folder,
+            key,
+            config,
+            cache=self._cache,
+            recovery_point=offsets[RECOVERY_POINTS].get(key, 0),
+            start_offset=offsets[LOG_STARTS].get(key, 0),
+            high_watermark=offsets[HIGH_WATERMARKS].get(key, 0),
+            clean=clean,
+            now_ms=now_ms,
+            adopted=placement.directory.adopted,
+        )
+        placement.opened(log)
+        return log
+
+    def _load_log(self, directory: LogDirectory, folder: Folder, path: str, now_ms: int) -> None:
+        known = self._logs.placements.get(folder.topic_partition)
+        if known is not None:
+            duplicate = DuplicateFolderError(folder.topic_partition, known.folder, path)
+            _report(known, duplicate)
+            known.fail(duplicate)
+            return
+        placement = Placement(folder.topic_partition, directory, path)
+        self._logs.add(placement)
+        self.try_open(placement, now_ms)
+
+    def try_open(self, placement: Placement, now_ms: int) -> None:
+        """Open a log, or note why it cannot be. StorageError: the directory fails."""
+        config = self._topic_config(placement.topic_partition.topic) or self._unregistered
+        try:
+            settle_leftovers(self._files, placement.folder)
+            placement.topic_id = read_topic_id(self._files, placement.folder)
+            log = self.open_log(placement, config, now_ms, clean=placement.directory.clean)
+            _report_recovery(log)
+        except (OldFormatError, DamagedFileError, CorruptBatchError) as error:
+            placement.problem = error
+            _report(placement, error)
+        except StorageError as error:
+            placement.problem = error
+            if not error.no_space:
+                raise
+            _report(placement, error)
+
+
+def _report_recovery(log: PartitionLog) -> None:
+    report = log.recovery
+    if report is not None and (report.cuts or report.removed):
+        _LOG.warning(
+            "log cut by recovery: partition=%s recovery_point=%d end_offset=%d batches_checked=%d bytes_cut=%d",
+            report.partition, report.recovery_point, report.end_offset, report.batches, report.bytes_cut,
+        )  # fmt: skip
+        for cut in report.cuts:
+            _LOG.warning("file cut: path=%s position=%d bytes=%d offset=%d reason=%s", *cut)
+        for removed in report.removed:
+            _LOG.warning("segment removed: base_offset=%d bytes=%d reason=%s", removed.base_offset, removed.size_bytes, removed.reason)
+
+
+def _report(placement: Placement, error: MoldauError) -> None:
+    _LOG.error("partition offline: partition=%s reason=%s", placement.topic_partition, error)

@@ -1,0 +1,121 @@
+"""The log directories of a broker and the placements in them; what happens when a directory fails."""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+
+from moldau.log.checkpoints import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
+from moldau.log.damage import DamagedFileError
+from moldau.log.directory import LogDirectory
+from moldau.log.folders import FolderKind, marked_name
+from moldau.log.placement import Placement
+from moldau.log.topic_ids import ID_BYTES
+from moldau.model.errors import StorageError, WorldError
+from moldau.model.identity import TopicPartition
+from moldau.ports.filesystem import FileSystem
+
+_LOG = logging.getLogger(__name__)
+
+OfflineListener = Callable[[str, list[TopicPartition]], object]
+"""Told the path of a log directory that went offline, and the partitions that went with it."""
+
+
+class LogSet:
+    """Invariant: `placements` holds what the directories hold together; a partition is in at most one of them."""
+
+    def __init__(
+        self, files: FileSystem, directories: list[LogDirectory], random_bytes: Callable[[int], bytes], on_offline: OfflineListener
+    ) -> None:
+        self.files = files
+        self.directories = directories
+        self.placements: dict[TopicPartition, Placement] = {}
+        self._held: dict[str, dict[TopicPartition, Placement]] = {directory.path: {} for directory in directories}
+        self._random_bytes = random_bytes
+        self._on_offline = on_offline
+
+    def online(self) -> list[LogDirectory]:
+        """Directories in service."""
+        return [directory for directory in self.directories if directory.online]
+
+    def held(self, directory: LogDirectory) -> Iterable[Placement]:
+        """What a directory holds."""
+        return self._held[directory.path].values()
+
+    def emptiest_first(self) -> list[LogDirectory]:
+        """Directories in service, the one with the fewest partitions first."""
+        return sorted(self.online(), key=lambda directory: len(self._held[directory.path]))
+
+    def in_service(self) -> Iterator[Placement]:
+        """Placements whose log is open. The set may change between two steps."""
+        return (placement for placement in list(self.placements.values()) if placement.log is not None)
+
+    def add(self, placement: Placement) -> None:
+        """Take in a partition's folder."""
+        assert placement.topic_partition not in self.placements
+        self.placements[placement.topic_partition] = placement
+        self._held[placement.directory.path][placement.topic_partition] = placement
+
+    def mark(self, placement: Placement, kind: FolderKind) -> str:
+        """Close a partition's log, give its folder a name that says that it is out of service, and forget it; the new path.
+
+        Durable once `settle` was called for the directory. StorageError: it is as before, but offline.
+        """
+        directory, key = placement.directory, placement.topic_partition
+        path = f"{directory.path}/{marked_name(key, kind, self._random_bytes(ID_BYTES))}"
+        placement.close_unclean()
+        try:
+            self.files.rename(placement.folder, path)
+        except StorageError as error:
+            placement.problem = error
+            raise
+        del self.placements[key]
+        del self._held[directory.path][key]
+        directory.forget(key)
+        return path
+
+    def settle(self, directory: LogDirectory) -> None:
+        """Make names in a directory and its checkpoints durable, in this order. StorageError."""
+        self.files.sync_directory(directory.path)
+        self.note_offsets(directory)
+        directory.checkpoints.prepare(directory.checkpoint_contents())()
+
+    def note_offsets(self, directory: LogDirectory) -> None:
+        """Take the offsets of the directory's logs over into its checkpoints, in memory."""
+        for placement in self.held(directory):
+            if (log := placement.log) is not None:
+                key = placement.topic_partition
+                directory.offsets[RECOVERY_POINTS][key] = log.flushed_offset
+                directory.offsets[LOG_STARTS][key] = log.start_offset
+                directory.offsets[HIGH_WATERMARKS][key] = log.high_watermark
+
+    def storage_failed(self, directory: LogDirectory, error: StorageError) -> None:
+        """Take note of an error of the disk: a full one passes, any other takes the directory offline."""
+        if error.no_space:
+            _LOG.warning("disk full: path=%s", error.path)
+        else:
+            self.take_offline(directory, error)
+
+    def take_offline(self, directory: LogDirectory, error: StorageError | DamagedFileError) -> None:
+        """Close the directory's logs as they are and give its lock back. Harmless when it is offline already."""
+        if not directory.online:
+            return
+        directory.error = error
+        partitions = [placement.topic_partition for placement in self.held(directory)]
+        for placement in self.held(directory):
+            placement.fail(error)
+        directory.release()
+        _LOG.error("log directory offline: path=%s partitions=%d reason=%s", directory.path, len(partitions), error)
+        if self.all_failed:
+            _LOG.critical("all log directories offline: %s", AllDirectoriesFailedError(self.directories))
+        self._on_offline(directory.path, partitions)
+
+    @property
+    def all_failed(self) -> bool:
+        """Whether nothing is left to serve."""
+        return not self.online()
+
+
+class AllDirectoriesFailedError(WorldError):
+    """No log directory can be used."""
+
+    def __init__(self, directories: Iterable[LogDirectory]) -> None:
+        super().__init__("no log directory can be used: " + "; ".join(str(directory.error) for directory in directories), retriable=False)
