@@ -1,9 +1,9 @@
 """The four codecs of record batches, and how to undo them without trusting what they say.
 
-A few bytes can claim to stand for gigabytes. So the output is given a bound before the decoder runs, `max.decompressed.bytes` or the most
-that the codec can make of so many bytes if that is less, and every decoder writes into a buffer that never grows beyond it. Where the
-data does not say how long it becomes (lz4, zstd as Java writes it), it is first tried with eight times its size, then four times more
-each time.
+A few bytes can stand, or claim to stand, for gigabytes. So every decoder writes into a buffer that never grows beyond
+`max.decompressed.bytes`, and gets there only by filling it. Where the data does not say how long it becomes (lz4, zstd as Java writes
+it), it is first tried with eight times its size, then with four times more each time. A claim (snappy) is believed only as far as
+the codec can make so much of so few bytes.
 
 Snappy comes in two shapes: raw, and in the frame of the Java library (xerial): a magic, two versions, then blocks with a size before each.
 Both are read; the framed one is written, as Kafka's own clients do. `cramjam` is imported when a codec of it is first used.
@@ -29,10 +29,12 @@ class Compression(IntEnum):
 
 
 _GZIP_WINDOW = 31  # 32 KiB window, with a gzip header and trailer
-_RATIO_MAX = {Compression.SNAPPY: 64, Compression.LZ4: 256, Compression.ZSTD: 1 << 15}
+_SNAPPY_RATIO_MAX = 64
 _FIRST_TRY_RATIO = 8
 _FIRST_TRY_BYTES = 64 * 1024
 _GROWTH = 4
+_BUFFER_FULL = "whole buffer"
+"""In what cramjam says when the output does not fit: Rust's "failed to write whole buffer"."""
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + b"\0\0\0\1\0\0\0\1"  # version, least version that can read it
@@ -87,21 +89,22 @@ def decompress(data: Bytes, codec: int, max_bytes: int) -> bytes:
 
 
 def _decompress_into(decoder: Callable[[Bytes, Bytes], int], data: Bytes, codec: Compression, max_bytes: int) -> bytes:
-    """Try with ever larger buffers up to the bound. What fails at the bound is damaged or too long: the decoder's words tell which."""
+    """Try with ever larger buffers, as long as they are too small and not yet at the bound."""
     from cramjam import DecompressionError
 
-    bound = min(max_bytes, len(data) * _RATIO_MAX[codec])
-    capacity = min(bound, max(_FIRST_TRY_BYTES, len(data) * _FIRST_TRY_RATIO))
+    capacity = min(max_bytes, max(_FIRST_TRY_BYTES, len(data) * _FIRST_TRY_RATIO))
     while True:
         output = bytearray(capacity)
         try:
             size = decoder(data, output)
         except DecompressionError as error:
-            if capacity < bound:
-                capacity = min(bound, capacity * _GROWTH)
-                continue
-            raise _refused(codec, data, max_bytes, str(error)) from error
-        return bytes(memoryview(output)[:size])
+            reason = str(error)
+            if capacity == max_bytes or _BUFFER_FULL not in reason:
+                raise _refused(codec, data, max_bytes, reason) from error
+        else:
+            return bytes(memoryview(output)[:size])
+        del output
+        capacity = min(max_bytes, capacity * _GROWTH)
 
 
 def _decompress_gzip(data: Bytes, max_bytes: int) -> bytes:
@@ -132,13 +135,15 @@ def _decompress_snappy(data: memoryview, max_bytes: int) -> bytes:
     """The sizes that the blocks claim are added up and checked first; then there is one buffer for all."""
     import cramjam
 
+    if not data:
+        raise _refused(Compression.SNAPPY, data, max_bytes, "they are cut off")
     try:
         blocks = list(_xerial_blocks(data)) if data[: len(_XERIAL_MAGIC)] == _XERIAL_MAGIC else [data]
         sizes = [cramjam.snappy.decompress_raw_len(block) for block in blocks]
         size = sum(sizes)
         if size > max_bytes:
             raise _refused(Compression.SNAPPY, data, max_bytes, f"they become {size}")
-        if size > len(data) * _RATIO_MAX[Compression.SNAPPY]:
+        if size > len(data) * _SNAPPY_RATIO_MAX:
             raise _refused(Compression.SNAPPY, data, max_bytes, f"they claim to become {size}")
         output = memoryview(bytearray(size))
         position = 0
@@ -152,6 +157,8 @@ def _decompress_snappy(data: memoryview, max_bytes: int) -> bytes:
 
 def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
     position = len(_XERIAL_HEADER)
+    if position > len(data):
+        raise CorruptBatchError(f"snappy frame of {len(data)} bytes is shorter than its header")
     while position < len(data):
         start = position + _INT32.size
         size = _INT32.unpack_from(data, position)[0] if start <= len(data) else -1
