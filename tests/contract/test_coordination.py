@@ -156,6 +156,8 @@ def test_sequential_nodes_are_numbered_upward_and_never_twice(tree: Coordination
     tree.delete(second)
     third = tree.create("/q/n_", b"", sequential=True)
     assert third > second
+    tree.multi([Create("/q/n_", sequential=True), Create("/q/n_", sequential=True)])
+    assert len(tree.children("/q")) == 4
     with pytest.raises(NoNodeError):
         tree.create("/none/n_", sequential=True)
 

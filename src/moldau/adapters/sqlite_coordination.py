@@ -91,11 +91,9 @@ class SqliteCoordination:
         with self._transaction():
             if parents:
                 self._create_parents(path, events)
-            if sequential:
-                path += self._next_number(_parent(path))
-            self._create(Create(path, data, ephemeral), events)
+            made = self._create(Create(path, data, ephemeral, sequential), events)
         self._fire(events)
-        return path
+        return made
 
     def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, NodeStat]:
         """Data of a node; see the port."""
@@ -186,10 +184,12 @@ class SqliteCoordination:
         for listener in self._listeners:
             listener(SessionState.EXPIRED)
 
-    def _create(self, operation: Create, events: list[WatchEvent]) -> None:
+    def _create(self, operation: Create, events: list[WatchEvent]) -> str:
         path = operation.path
         _check_path(path)
         parent = _parent(path)
+        if operation.sequential:
+            path += self._next_number(parent)
         if self._version(path) is not None:
             raise NodeExistsError(path)
         row = self._database.execute("SELECT ephemeral FROM node WHERE path = ?", (parent,)).fetchone()
@@ -202,6 +202,7 @@ class SqliteCoordination:
         self._database.execute("INSERT INTO node VALUES (?, ?, ?, 0, 0, ?, ?, ?)", values)
         events.append(WatchEvent(EventType.CREATED, path))
         events.append(WatchEvent(EventType.CHILDREN, parent))
+        return path
 
     def _create_parents(self, path: str, events: list[WatchEvent]) -> None:
         missing = []

@@ -85,11 +85,12 @@ Watch = Callable[[WatchEvent], object]
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create a node (an operation of `multi`)."""
+    """Create a node (an operation of `multi`); `sequential` appends ten digits to the path."""
 
     path: str
     data: bytes = b""
     ephemeral: bool = False
+    sequential: bool = False
 
 
 @dataclass(frozen=True, slots=True)

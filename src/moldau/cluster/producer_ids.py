@@ -1,0 +1,44 @@
+"""Ids for idempotent producers, handed out from blocks that the coordination tree gives to brokers."""
+
+from moldau.cluster import paths
+from moldau.cluster.znodes import ProducerIdBlock, decode_block, encode_block
+from moldau.model.errors import CoordinationError
+from moldau.model.identity import ProducerId
+from moldau.ports.coordination import BadVersionError, Coordination
+
+BLOCK_SIZE = 1000
+_LAST = 2**63 - 1
+
+
+class ProducerIds:
+    """Each id is given out once in the life of a cluster; what a broker has not used of its block at its end is lost."""
+
+    def __init__(self, coordination: Coordination, broker_id: int) -> None:
+        self._coordination = coordination
+        self._broker_id = broker_id
+        self._next = 0
+        self._end = -1
+
+    def next(self) -> ProducerId:
+        """An id that nobody has had. CoordinationError when a new block is needed and cannot be had."""
+        if self._next > self._end:
+            block = self._take_block()
+            self._next, self._end = block.start, block.end
+        self._next += 1
+        return ProducerId(self._next - 1)
+
+    def _take_block(self) -> ProducerIdBlock:
+        """The block after the last one given out; again from the start when another broker was faster."""
+        path = paths.PRODUCER_ID_BLOCK
+        while True:
+            data, stat = self._coordination.get(path)
+            last = decode_block(path, data)
+            start = 0 if last is None else last.end + 1
+            if start > _LAST - BLOCK_SIZE:
+                raise CoordinationError(f"{path}: no producer ids are left after {start - 1}", retriable=False)
+            block = ProducerIdBlock(self._broker_id, start, start + BLOCK_SIZE - 1)
+            try:
+                self._coordination.set(path, encode_block(block), stat.version)
+            except BadVersionError:
+                continue
+            return block

@@ -1,0 +1,244 @@
+"""Reads and writes the cluster's metadata on the coordination tree, and keeps the snapshot of it.
+
+Rules that hold here:
+
+* A change is one `multi`: after a crash the tree has all of it or nothing. The snapshot is replaced after the tree, never before; when
+  the tree refuses (CoordinationError), nothing has changed.
+* Every write of a partition's state is conditional on the version read.
+* Each start raises every partition's leader epoch, so that a tail lost in a crash and offsets used again can be told apart (KIP-101).
+* A topic is deleted in three steps, each of which a crash may follow: it is marked (`mark_deleted`) and from then on unknown to requests;
+  its logs go; its nodes go (`finish_deletion`). `deleting` holds the topics between the first step and the last,
+  with the number of their partitions.
+
+Not here: the election of leaders among several brokers. The one broker of an embedded store leads what it has a replica of.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from moldau.cluster import paths, reading
+from moldau.cluster.snapshot import BrokerInfo, MetadataSnapshot, PartitionInfo, TopicInfo
+from moldau.cluster.znodes import (
+    BrokerNode,
+    PartitionState,
+    encode_broker,
+    encode_cluster_id,
+    encode_config,
+    encode_config_change,
+    encode_controller,
+    encode_state,
+    encode_topic,
+)
+from moldau.log.topic_ids import ID_BYTES, format_id
+from moldau.model.errors import CoordinationError
+from moldau.ports.coordination import Coordination, Create, Delete, NodeExistsError, Operation, SetData
+
+CHANGES_KEPT_MS = 15 * 60 * 1000
+"""Notifications of changed configurations are purged after this time."""
+_NO_ID = bytes(ID_BYTES)
+_METADATA_TOPIC_ID = bytes(ID_BYTES - 1) + b"\x01"
+_RESERVED_IDS = (_NO_ID, _METADATA_TOPIC_ID)
+
+
+class NewTopic(NamedTuple):
+    """A topic to be created: the replicas of each of its partitions, and what it sets itself."""
+
+    name: str
+    topic_id: bytes
+    replicas: Sequence[Sequence[int]]
+    configs: Mapping[str, str]
+
+
+class Registry:
+    """The metadata of a cluster, by way of one broker's session. Used by one thread."""
+
+    def __init__(
+        self, coordination: Coordination, *, broker_id: int, time_ms: Callable[[], int], random_bytes: Callable[[int], bytes]
+    ) -> None:
+        self.coordination = coordination
+        self.snapshot = MetadataSnapshot()
+        self.deleting: dict[str, int] = {}
+        self._broker_id = broker_id
+        self._time_ms = time_ms
+        self._random_bytes = random_bytes
+        self._controller_epoch = 0
+
+    # Start
+
+    def start(self, *, cluster_id: str | None = None, broker: BrokerInfo | None = None) -> None:
+        """Read everything; in one transaction make what is missing, become controller, raise the leader epochs and register `broker`.
+
+        A new store gets `cluster_id`, or a random one. CoordinationError when a store has another one, or when the broker's id is taken.
+        """
+        tree = self.coordination
+        operations: list[Operation] = [Create(root) for root in reading.missing_roots(tree)]
+        cluster_id = self._settle_cluster_id(cluster_id, operations)
+        self._become_controller(operations)
+        topics = [self._raise_epochs(topic, operations) for topic in reading.topics(tree)]
+        if broker is not None:
+            operations.append(self._registration(broker))
+        self._run(operations)
+        sizes = {topic.name: len(topic.partitions) for topic in topics}
+        self.deleting = {name: sizes.get(name, 0) for name in reading.topics_being_deleted(tree)}
+        self.snapshot = MetadataSnapshot(
+            cluster_id,
+            self._broker_id,
+            {each.broker_id: each for each in reading.brokers(tree)},
+            {topic.name: topic for topic in topics if topic.name not in self.deleting},
+            reading.topic_configs(tree),
+            reading.broker_configs(tree),
+        )
+
+    def register(self, broker: BrokerInfo) -> None:
+        """Announce this broker, if `start` did not: its address may be known only once it listens. CoordinationError if its id is taken."""
+        self._run([self._registration(broker)])
+        self.snapshot = self.snapshot.with_brokers([*self.snapshot.brokers.values(), broker], self._broker_id)
+
+    def _settle_cluster_id(self, wanted: str | None, operations: list[Operation]) -> str:
+        found = reading.cluster_id(self.coordination)
+        if found is None:
+            found = format_id(self._random_bytes(ID_BYTES)) if wanted is None else wanted
+            operations.append(Create(paths.CLUSTER_ID, encode_cluster_id(found)))
+        elif wanted not in (None, found):
+            raise CoordinationError(f"{paths.CLUSTER_ID}: the store belongs to cluster {found}, not to {wanted}", retriable=False)
+        return found
+
+    def _become_controller(self, operations: list[Operation]) -> None:
+        epoch = reading.controller_epoch(self.coordination)
+        self._controller_epoch = 1 if epoch is None else epoch + 1
+        data = str(self._controller_epoch).encode()
+        operations.append(Create(paths.CONTROLLER_EPOCH, data) if epoch is None else SetData(paths.CONTROLLER_EPOCH, data))
+        operations.append(Create(paths.CONTROLLER, encode_controller(self._broker_id, self._time_ms()), ephemeral=True))
+
+    def _registration(self, broker: BrokerInfo) -> Create:
+        node = BrokerNode(broker.host, broker.port, broker.rack, self._time_ms())
+        return Create(paths.broker(broker.broker_id), encode_broker(node), ephemeral=True)
+
+    def _run(self, operations: Sequence[Operation]) -> None:
+        try:
+            self.coordination.multi(operations)
+        except NodeExistsError as error:
+            if error.path.startswith(f"{paths.BROKER_IDS}/") or error.path == paths.CONTROLLER:
+                raise CoordinationError(f"{error.path}: a live broker has registered there", retriable=False) from error
+            raise
+
+    def _raise_epochs(self, topic: reading.FoundTopic, operations: list[Operation]) -> TopicInfo:
+        topic_id = topic.node.topic_id
+        if topic_id is None:
+            topic_id = self.new_topic_id()
+            operations.append(SetData(paths.topic(topic.name), encode_topic(topic_id, topic.node.replicas)))
+        partitions = []
+        for index, (replicas, found) in enumerate(zip(topic.node.replicas, topic.states, strict=True)):
+            state = found.state._replace(leader_epoch=found.state.leader_epoch + 1, controller_epoch=self._controller_epoch)
+            operations.append(SetData(paths.partition_state(topic.name, index), encode_state(state), found.version))
+            partitions.append(_info(index, replicas, state, found.version + 1))
+        return TopicInfo(topic.name, topic_id, tuple(partitions))
+
+    # Topics
+
+    def new_topic_id(self) -> bytes:
+        """An id that no topic has had."""
+        while (topic_id := self._random_bytes(ID_BYTES)) in _RESERVED_IDS:
+            pass
+        return topic_id
+
+    def create_topics(self, topics: Sequence[NewTopic]) -> None:
+        """Create topics, all of them or none. NodeExistsError if one is there."""
+        operations: list[Operation] = []
+        made = []
+        for topic in topics:
+            operations.append(Create(paths.topic_config(topic.name), encode_config(topic.configs)))
+            operations.append(Create(paths.topic(topic.name), encode_topic(topic.topic_id, topic.replicas)))
+            operations.append(Create(paths.partitions(topic.name)))
+            partitions = self._add_partitions(topic.name, 0, topic.replicas, operations)
+            made.append(TopicInfo(topic.name, topic.topic_id, tuple(partitions)))
+        self.coordination.multi(operations)
+        self.snapshot = self.snapshot.with_topics(made, {topic.name: dict(topic.configs) for topic in topics if topic.configs})
+
+    def create_partitions(self, name: str, replicas: Sequence[Sequence[int]]) -> None:
+        """Add partitions, one per element of `replicas`, to a topic that is there."""
+        topic = self.snapshot.topics[name]
+        everything = [*(partition.replicas for partition in topic.partitions), *replicas]
+        operations: list[Operation] = [SetData(paths.topic(name), encode_topic(topic.topic_id, everything))]
+        added = self._add_partitions(name, len(topic.partitions), replicas, operations)
+        self.coordination.multi(operations)
+        self.snapshot = self.snapshot.with_topics([TopicInfo(name, topic.topic_id, (*topic.partitions, *added))])
+
+    def _add_partitions(self, name: str, first: int, replicas: Sequence[Sequence[int]], operations: list[Operation]) -> list[PartitionInfo]:
+        added = []
+        for index, brokers in enumerate(replicas, first):
+            state = self._first_state(brokers)
+            operations.append(Create(paths.partition(name, index)))
+            operations.append(Create(paths.partition_state(name, index), encode_state(state)))
+            added.append(_info(index, brokers, state, 0))
+        return added
+
+    def _first_state(self, replicas: Sequence[int]) -> PartitionState:
+        return PartitionState(replicas[0], 0, tuple(replicas), self._controller_epoch)
+
+    def mark_deleted(self, names: Iterable[str]) -> None:
+        """First step of a deletion: from here on requests do not know the topics, and the next start goes on with it."""
+        names = list(names)
+        self.coordination.multi([Create(paths.delete_topic(name)) for name in names])
+        self.deleting.update((name, len(self.snapshot.topics[name].partitions)) for name in names)
+        self.snapshot = self.snapshot.without_topics(names)
+
+    def finish_deletion(self, names: Iterable[str]) -> None:
+        """Last step: the topics' logs are gone, and so are their nodes after this."""
+        names = list(names)
+        operations: list[Operation] = []
+        for name in names:
+            operations += self._delete_nodes(name)
+            operations.append(Delete(paths.delete_topic(name)))
+        self.coordination.multi(operations)
+        for name in names:
+            del self.deleting[name]
+
+    def _delete_nodes(self, name: str) -> list[Operation]:
+        """What removes a topic's branch, leaves first; nothing for a topic of which only the mark is left."""
+        if self.coordination.exists(paths.topic(name)) is None:
+            return []
+        operations: list[Operation] = []
+        for index in range(self.deleting[name]):
+            operations.append(Delete(paths.partition_state(name, index)))
+            operations.append(Delete(paths.partition(name, index)))
+        return [*operations, Delete(paths.partitions(name)), Delete(paths.topic(name)), Delete(paths.topic_config(name))]
+
+    # Configurations
+
+    def set_topic_config(self, name: str, values: Mapping[str, str]) -> None:
+        """Replace what a topic sets itself."""
+        self._set_config(paths.topic_config(name), f"topics/{name}", values)
+        self.snapshot = self.snapshot.with_topics([], {name: dict(values)})
+
+    def set_broker_config(self, broker_id: int | None, values: Mapping[str, str]) -> None:
+        """Replace the dynamic configuration of a broker, or of all (None)."""
+        entity = paths.DEFAULT_ENTITY if broker_id is None else str(broker_id)
+        self._set_config(paths.broker_config(broker_id), f"brokers/{entity}", values)
+        self.snapshot = self.snapshot.with_broker_config(broker_id, dict(values))
+
+    def _set_config(self, path: str, entity: str, values: Mapping[str, str]) -> None:
+        """Write the values together with the notification for other brokers, and drop notifications that they have had the time to see."""
+        exists = self.coordination.exists(path) is not None
+        data = encode_config(values)
+        self.coordination.multi(
+            [
+                SetData(path, data) if exists else Create(path, data),
+                Create(f"{paths.CONFIG_CHANGES}/config_change_", encode_config_change(entity), sequential=True),
+                *(Delete(old) for old in self._old_changes()),
+            ]
+        )
+
+    def _old_changes(self) -> Iterator[str]:
+        """Notifications past their time; their names are in the order in which they were made."""
+        oldest = self._time_ms() - CHANGES_KEPT_MS
+        for name in self.coordination.children(paths.CONFIG_CHANGES):
+            path = f"{paths.CONFIG_CHANGES}/{name}"
+            stat = self.coordination.exists(path)
+            if stat is None or stat.created_ms >= oldest:
+                return
+            yield path
+
+
+def _info(index: int, replicas: Sequence[int], state: PartitionState, version: int) -> PartitionInfo:
+    return PartitionInfo(index, state.leader, state.leader_epoch, state.isr, tuple(replicas), version)

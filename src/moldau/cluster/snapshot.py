@@ -1,0 +1,118 @@
+"""The cluster as requests see it: an immutable snapshot, replaced as a whole after each change.
+
+A request takes one snapshot and answers from it alone, so it never sees half of a change. Replacing it costs a copy of the dictionaries,
+not of the topics (2,000 topics: about a tenth of a millisecond).
+"""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+class BrokerInfo(NamedTuple):
+    """A live broker and where it is reached."""
+
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class PartitionInfo(NamedTuple):
+    """One partition: its leader (-1 where there is none), its in-sync replicas, all its replicas (the preferred leader first)."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+    state_version: int
+    """Version of the partition's state node, for conditional writes."""
+
+
+class TopicInfo:
+    """One topic. Invariant: ``partitions[i].partition == i``."""
+
+    __slots__ = ("built", "name", "partitions", "topic_id")
+
+    def __init__(self, name: str, topic_id: bytes, partitions: tuple[PartitionInfo, ...]) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.partitions = partitions
+        self.built: object = None
+        """What the Metadata handler made of this topic, kept for its next answer: it depends on nothing else."""
+
+    @property
+    def internal(self) -> bool:
+        """Whether the topic is one of the system's own."""
+        return self.name in INTERNAL_TOPICS
+
+    def __repr__(self) -> str:
+        return f"TopicInfo({self.name}, {len(self.partitions)} partitions)"
+
+
+class MetadataSnapshot:
+    """All that is known of the cluster at one moment."""
+
+    __slots__ = ("broker_configs", "brokers", "cluster_id", "controller_id", "topic_configs", "topics", "topics_by_id")
+
+    def __init__(
+        self,
+        cluster_id: str = "",
+        controller_id: int = -1,
+        brokers: Mapping[int, BrokerInfo] = MappingProxyType({}),
+        topics: Mapping[str, TopicInfo] = MappingProxyType({}),
+        topic_configs: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+        broker_configs: Mapping[int | None, Mapping[str, str]] = MappingProxyType({}),
+    ) -> None:
+        self.cluster_id = cluster_id
+        self.controller_id = controller_id
+        self.brokers = brokers
+        self.topics = topics
+        self.topics_by_id = {topic.topic_id: topic for topic in topics.values()}
+        self.topic_configs = topic_configs
+        """What topics set themselves; a topic without any may be missing."""
+        self.broker_configs = broker_configs
+        """Dynamic configurations by broker, those of all brokers under None."""
+
+    def topic_config(self, name: str) -> Mapping[str, str]:
+        """What a topic sets itself."""
+        return self.topic_configs.get(name, _NOTHING)
+
+    def broker_config(self, broker_id: int | None) -> Mapping[str, str]:
+        """What is set for a broker, or for all (None), while it runs."""
+        return self.broker_configs.get(broker_id, _NOTHING)
+
+    def partition_count(self) -> int:
+        """Partitions of all topics."""
+        return sum(len(topic.partitions) for topic in self.topics.values())
+
+    def with_brokers(self, brokers: Iterable[BrokerInfo], controller_id: int) -> "MetadataSnapshot":
+        """The same with other live brokers and another controller."""
+        by_id = {broker.broker_id: broker for broker in brokers}
+        return MetadataSnapshot(self.cluster_id, controller_id, by_id, self.topics, self.topic_configs, self.broker_configs)
+
+    def with_topics(
+        self, changed: Iterable[TopicInfo], configs: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+    ) -> "MetadataSnapshot":
+        """The same with topics added or replaced, and the configurations of some."""
+        topics = {**self.topics, **{topic.name: topic for topic in changed}}
+        return MetadataSnapshot(
+            self.cluster_id, self.controller_id, self.brokers, topics, {**self.topic_configs, **configs}, self.broker_configs
+        )
+
+    def without_topics(self, names: Iterable[str]) -> "MetadataSnapshot":
+        """The same without some topics."""
+        topics, configs = dict(self.topics), dict(self.topic_configs)
+        for name in names:
+            topics.pop(name, None)
+            configs.pop(name, None)
+        return MetadataSnapshot(self.cluster_id, self.controller_id, self.brokers, topics, configs, self.broker_configs)
+
+    def with_broker_config(self, broker_id: int | None, values: Mapping[str, str]) -> "MetadataSnapshot":
+        """The same with other dynamic configurations of a broker, or of all."""
+        configs = {**self.broker_configs, broker_id: values}
+        return MetadataSnapshot(self.cluster_id, self.controller_id, self.brokers, self.topics, self.topic_configs, configs)

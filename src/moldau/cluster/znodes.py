@@ -1,0 +1,188 @@
+"""What the nodes of the coordination tree hold: JSON, in the formats of Kafka's ZooKeeper time, older ones readable.
+
+Each kind has a function that encodes and one that decodes. Decoding takes the node's path, which a :class:`MalformedNodeError` names.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from moldau.log.topic_ids import format_id, parse_id
+from moldau.model.errors import CoordinationError
+
+T = TypeVar("T")
+
+
+class MalformedNodeError(CoordinationError):
+    """A node that does not hold what its path says."""
+
+    def __init__(self, path: str, data: bytes) -> None:
+        super().__init__(f"{path}: cannot read {data[:200]!r}", retriable=False)
+        self.path = path
+
+
+class BrokerNode(NamedTuple):
+    """A live broker and where it is reached."""
+
+    host: str
+    port: int
+    rack: str | None
+    timestamp_ms: int
+
+
+class TopicNode(NamedTuple):
+    """A topic's id (None in formats before 3) and, per partition, its replicas, the preferred leader first."""
+
+    topic_id: bytes | None
+    replicas: tuple[tuple[int, ...], ...]
+
+
+class PartitionState(NamedTuple):
+    """Who leads a partition; `leader` is -1 where nobody does."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    controller_epoch: int
+
+
+class ProducerIdBlock(NamedTuple):
+    """Producer ids from `start` to `end`, both included, for one broker."""
+
+    broker_id: int
+    start: int
+    end: int
+
+
+def _dump(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _load(path: str, data: bytes, build: Callable[[Any], T]) -> T:
+    try:
+        return build(json.loads(data))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise MalformedNodeError(path, data) from error
+
+
+def encode_broker(broker: BrokerNode) -> bytes:
+    """Format 5."""
+    host = f"[{broker.host}]" if ":" in broker.host else broker.host
+    value: dict[str, Any] = {
+        "version": 5,
+        "host": broker.host,
+        "port": broker.port,
+        "jmx_port": -1,
+        "timestamp": str(broker.timestamp_ms),
+        "endpoints": [f"PLAINTEXT://{host}:{broker.port}"],
+        "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
+        "features": {},
+    }
+    if broker.rack is not None:
+        value["rack"] = broker.rack
+    return _dump(value)
+
+
+def decode_broker(path: str, data: bytes) -> BrokerNode:
+    """Formats 1 to 5."""
+    return _load(
+        path, data, lambda node: BrokerNode(str(node["host"]), int(node["port"]), node.get("rack"), int(node.get("timestamp", -1)))
+    )
+
+
+def encode_topic(topic_id: bytes, replicas: Sequence[Sequence[int]]) -> bytes:
+    """Format 3."""
+    return _dump(
+        {
+            "version": 3,
+            "topic_id": format_id(topic_id),
+            "partitions": {str(index): list(brokers) for index, brokers in enumerate(replicas)},
+            "adding_replicas": {},
+            "removing_replicas": {},
+        }
+    )
+
+
+def decode_topic(path: str, data: bytes) -> TopicNode:
+    """Formats 1 to 3. Partitions are numbered from 0 without a gap, or the node is malformed."""
+
+    def build(node: Any) -> TopicNode:
+        text = node.get("topic_id")
+        by_index = {int(index): tuple(map(int, brokers)) for index, brokers in node["partitions"].items()}
+        return TopicNode(None if text is None else parse_id(text), tuple(by_index[index] for index in range(len(by_index))))
+
+    return _load(path, data, build)
+
+
+def encode_state(state: PartitionState) -> bytes:
+    """Format 1."""
+    return _dump(
+        {
+            "version": 1,
+            "leader": state.leader,
+            "leader_epoch": state.leader_epoch,
+            "controller_epoch": state.controller_epoch,
+            "isr": list(state.isr),
+        }
+    )
+
+
+def decode_state(path: str, data: bytes) -> PartitionState:
+    """Format 1."""
+
+    def build(node: Any) -> PartitionState:
+        return PartitionState(int(node["leader"]), int(node["leader_epoch"]), tuple(map(int, node["isr"])), int(node["controller_epoch"]))
+
+    return _load(path, data, build)
+
+
+def encode_config(values: Mapping[str, str]) -> bytes:
+    """Format 1."""
+    return _dump({"version": 1, "config": dict(values)})
+
+
+def decode_config(path: str, data: bytes) -> dict[str, str]:
+    """Format 1."""
+    return _load(path, data, lambda node: {str(name): str(text) for name, text in node["config"].items()})
+
+
+def encode_config_change(entity_path: str) -> bytes:
+    """Format 2: which entity changed, as ``topics/t`` or ``brokers/<default>``."""
+    return _dump({"version": 2, "entity_path": entity_path})
+
+
+def encode_block(block: ProducerIdBlock) -> bytes:
+    """Format 1; the numbers are texts."""
+    return _dump({"version": 1, "broker": block.broker_id, "block_start": str(block.start), "block_end": str(block.end)})
+
+
+def decode_block(path: str, data: bytes) -> ProducerIdBlock | None:
+    """Format 1; None for a node that nobody has written yet."""
+    if not data:
+        return None
+    return _load(path, data, lambda node: ProducerIdBlock(int(node["broker"]), int(node["block_start"]), int(node["block_end"])))
+
+
+def encode_cluster_id(cluster_id: str) -> bytes:
+    """Format 1; here the version is a text."""
+    return _dump({"version": "1", "id": cluster_id})
+
+
+def decode_cluster_id(path: str, data: bytes) -> str:
+    """Format 1."""
+    return _load(path, data, lambda node: str(node["id"]))
+
+
+def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:
+    """Format 1."""
+    return _dump({"version": 1, "brokerid": broker_id, "timestamp": str(timestamp_ms)})
+
+
+def decode_controller(path: str, data: bytes) -> int:
+    """Format 1, or the bare id of the first versions."""
+    return _load(path, data, lambda node: int(node["brokerid"]) if isinstance(node, dict) else int(node))
+
+
+def decode_epoch(path: str, data: bytes) -> int:
+    """A plain number."""
+    return _load(path, data, int)
