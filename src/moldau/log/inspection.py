@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from moldau.log.batches import BadBatchError, OldFormatError, Span, scan
 from moldau.model.errors import CorruptBatchError
 from moldau.ports.filesystem import File
-from moldau.protocol.records.compression import decompress
+from moldau.protocol.records.batch import Record, iterate
 from moldau.protocol.records.header import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, read_header
-from moldau.protocol.records.record import CREATE_TIME, LOG_APPEND_TIME, Columns, Record, read_records
 
 DECOMPRESSED_BYTES_MAX = 256 * 1024 * 1024
 """A batch that claims more is called damaged."""
@@ -74,15 +73,4 @@ def _measure(file: File, position: int, end: int, offset: int, error: BadBatchEr
 
 def records_of(batch: SoundBatch) -> list[Record]:
     """The records of a batch, also those of a control batch. PeerError for a malformed one, CorruptBatchError for damaged compression."""
-    header = batch.header
-    columns = Columns()
-    data = decompress(batch.data[HEADER_SIZE:], header.compression, DECOMPRESSED_BYTES_MAX)
-    end = read_records(data, header.record_count, header.base_offset, header.base_timestamp, columns)
-    if end != len(data):
-        raise CorruptBatchError(f"{len(data) - end} bytes follow the {header.record_count} records that the batch says it holds")
-    kind = LOG_APPEND_TIME if header.timestamp_type_is_log_append else CREATE_TIME
-    times = [header.max_timestamp] * len(columns) if kind == LOG_APPEND_TIME else columns.timestamps
-    return [
-        Record(offset, time, kind, key, value, headers)
-        for offset, time, key, value, headers in zip(columns.offsets, times, columns.keys, columns.values, columns.headers, strict=True)
-    ]
+    return list(iterate(batch.data, max_decompressed_bytes=DECOMPRESSED_BYTES_MAX))

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from moldau.log.batches import OldFormatError
 from moldau.log.cache import SegmentCache
-from moldau.log.checkpoints import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
+from moldau.log.checkpoints import LOG_STARTS, RECOVERY_POINTS
 from moldau.log.config import LogConfig
 from moldau.log.damage import DamagedFileError
 from moldau.log.directory import LogDirectory
@@ -83,7 +83,10 @@ class Loader:
                 return
 
     def open_log(self, placement: Placement, config: LogConfig, now_ms: int, *, clean: bool) -> PartitionLog:
-        """Open the log of a placement with what the checkpoints say. Raises what `PartitionLog.open` raises."""
+        """Open the log of a placement with what the checkpoints say. Raises what `PartitionLog.open` raises.
+
+        The checkpointed high watermark is not asked: without replication this log is its whole in-sync set, and all of it may be read.
+        """
         offsets, key = placement.directory.offsets, placement.topic_partition
         log = PartitionLog.open(
             self._files,
@@ -93,7 +96,6 @@ class Loader:
             cache=self._cache,
             recovery_point=offsets[RECOVERY_POINTS].get(key, 0),
             start_offset=offsets[LOG_STARTS].get(key, 0),
-            high_watermark=offsets[HIGH_WATERMARKS].get(key, 0),
             clean=clean,
             now_ms=now_ms,
             adopted=placement.directory.adopted,

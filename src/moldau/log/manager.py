@@ -9,6 +9,7 @@ has no partition's name is not looked at, and folders marked ``-stray`` and ``-f
 Times and random bytes are handed in; what takes long (checkpoints, removals) runs in the background where there is one.
 """
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -184,8 +185,10 @@ class LogManager:
                 self._files.sync_directory(directory.path)
                 log = self._loader.open_log(placement, config, now_ms, clean=True)
             except StorageError as error:
-                self._logs.storage_failed(directory, error)
                 failure = error
+                with contextlib.suppress(StorageError):
+                    self._files.remove_tree(placement.folder)
+                self._logs.storage_failed(directory, error)
                 continue
             placement.topic_id = topic_id
             self._logs.add(placement)

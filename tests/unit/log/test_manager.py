@@ -1,0 +1,519 @@
+"""Logs in directories: started, stopped, crashed, created, deleted, set aside; and one directory failing while the others go on."""
+
+import logging
+import struct
+from collections.abc import Callable
+from random import Random
+from zlib import crc32
+
+import pytest
+
+from moldau.log.checkpoints import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, parse_offsets
+from moldau.log.config import LogConfig
+from moldau.log.directory import ForeignDirectoryError
+from moldau.log.log_set import AllDirectoriesFailedError
+from moldau.log.manager import LogManager
+from moldau.model.errors import ErrorCode, PeerError, StorageError
+from moldau.model.identity import TopicPartition
+from moldau.ports.background import T
+from moldau.ports.filesystem import LockHeldError
+from moldau.testing.disk import ForgetfulDisk
+from support.logs import CLUSTER, NOW_MS, TOPIC_ID, append_values, create, flush, manager_over, values_of
+
+OTHER_ID = bytes(range(50, 66))
+T0 = TopicPartition("t", 0)
+
+
+def restart(disk: ForgetfulDisk, *directories: str, config: LogConfig | None = None) -> LogManager:
+    manager = manager_over(disk, *directories, config=config)
+    manager.start(NOW_MS)
+    return manager
+
+
+def test_an_empty_directory_becomes_ours_and_survives_a_crash_from_then_on() -> None:
+    disk = ForgetfulDisk()
+    restart(disk, "/srv/moldau/data")
+    disk.crash()
+    assert disk.read("/srv/moldau/data/meta.properties") == f"#\nbroker.id=0\ncluster.id={CLUSTER}\nmoldau=made\nversion=0\n".encode()
+    restart(disk, "/srv/moldau/data")
+
+
+def test_a_created_partition_survives_a_crash_with_its_id() -> None:
+    disk = ForgetfulDisk()
+    create(restart(disk), "t")
+    disk.crash()
+    manager = restart(disk)
+    assert manager.partitions() == [T0]
+    assert manager.topic_id(T0) == TOPIC_ID
+    log = manager.get(T0)
+    assert log is not None
+    assert (log.start_offset, log.end_offset) == (0, 0)
+
+
+def test_records_and_watermarks_survive_a_clean_stop() -> None:
+    disk = ForgetfulDisk()
+    manager = restart(disk)
+    append_values(create(manager, "t"), b"a", b"b")
+    append_values(create(manager, "t", 1), b"c")
+    manager.shutdown()
+    assert disk.read("/data/.kafka_cleanshutdown") == b'{"version":0,"brokerEpoch":-1}'
+    assert parse_offsets(disk.read(f"/data/{RECOVERY_POINTS}"), "") == {T0: 2, TopicPartition("t", 1): 1}
+    disk.crash()
+    manager = restart(disk)
+    assert [values_of(log) for _, log in manager.logs()] == [[b"a", b"b"], [b"c"]]
+    assert all(log.recovery is None for _, log in manager.logs())
+
+
+def test_the_clean_mark_is_gone_durably_before_logs_are_opened() -> None:
+    disk = ForgetfulDisk()
+    manager = restart(disk)
+    create(manager, "t")
+    manager.shutdown()
+    restart(disk)
+    disk.crash()
+    assert not disk.exists("/data/.kafka_cleanshutdown")
+    log = restart(disk).get(T0)
+    assert log is not None
+    assert log.recovery is not None
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_crash_takes_nothing_that_was_flushed(seed: int) -> None:
+    disk = ForgetfulDisk()
+    manager = restart(disk)
+    log = create(manager, "t")
+    append_values(log, b"a", b"b")
+    flush(log)
+    append_values(log, b"unsafe" * 50)
+    if seed % 3 == 0:
+        manager.checkpoint()
+    disk.crash(Random(seed))
+    manager = restart(disk)
+    left = manager.get(T0)
+    assert left is not None
+    assert values_of(left)[:2] == [b"a", b"b"]
+    assert values_of(left)[2:] in ([], [b"unsafe" * 50])
+
+
+def test_what_recovery_cut_is_logged_with_file_and_position(caplog: pytest.LogCaptureFixture) -> None:
+    disk = ForgetfulDisk()
+    log = create(restart(disk), "t")
+    append_values(log, b"a")
+    flush(log)
+    file = disk.open("/data/t-0/00000000000000000000.log", writable=True)
+    file.append([b"torn"])
+    file.sync()
+    disk.crash()
+    with caplog.at_level(logging.WARNING):
+        restart(disk)
+    assert "log cut by recovery: partition=t-0 recovery_point=0 end_offset=1 batches_checked=1 bytes_cut=4" in caplog.text
+    assert "file cut: path=/data/t-0/00000000000000000000.log position=" in caplog.text
+
+
+def test_a_recovery_point_beyond_the_log_is_lowered_on_disk_before_anything_is_appended() -> None:
+    """Else the records that take those offsets would be believed to be synced after the next crash."""
+    disk = ForgetfulDisk()
+    manager = restart(disk)
+    append_values(create(manager, "t"), b"a", b"b", b"c")
+    manager.shutdown()
+    disk.remove("/data/.kafka_cleanshutdown")
+    log_file = disk.open("/data/t-0/00000000000000000000.log", writable=True)
+    log_file.truncate(0)
+    log_file.sync()
+    disk.sync_directory("/data")
+    disk.crash()
+    restart(disk)
+    disk.crash()
+    assert parse_offsets(disk.read(f"/data/{RECOVERY_POINTS}"), "") == {T0: 0}
+
+
+def test_damaged_checkpoints_cost_time_but_no_records() -> None:
+    disk = ForgetfulDisk()
+    manager = restart(disk)
+    append_values(create(manager, "t"), b"a")
+    manager.shutdown()
+    disk.remove("/data/.kafka_cleanshutdown")
+    for name in (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS):
+        disk.write_atomically(f"/data/{name}", b"garbage")
+    log = restart(disk).get(T0)
+    assert log is not None
+    assert values_of(log) == [b"a"]
+
+
+def test_deleted_records_stay_deleted_over_a_crash_after_a_checkpoint() -> None:
+    disk = ForgetfulDisk()
+    manager = restart(disk)
+    log = create(manager, "t")
+    append_values(log, b"a", b"b", b"c")
+    flush(log)
+    log.delete_records(2)
+    manager.checkpoint()
+    disk.crash()
+    log_after = restart(disk).get(T0)
+    assert log_after is not None
+    assert (log_after.start_offset, log_after.end_offset) == (2, 3)
+
+
+# Whose directory
+
+
+def test_a_directory_is_used_by_one_broker_at_a_time() -> None:
+    disk = ForgetfulDisk()
+    first = restart(disk)
+    second = manager_over(disk)
+    with pytest.raises(LockHeldError, match=r"/data/\.lock"):
+        second.start(NOW_MS)
+    first.shutdown()
+    second.start(NOW_MS)
+
+
+def test_a_start_that_is_refused_gives_the_other_locks_back() -> None:
+    disk = ForgetfulDisk()
+    blocker = restart(disk, "/b")
+    with pytest.raises(LockHeldError):
+        restart(disk, "/a", "/b")
+    blocker.shutdown()
+    restart(disk, "/a", "/b")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"version=0\nbroker.id=0\ncluster.id=" + CLUSTER.encode(), "was written by another system"),
+        (b"version=1\nnode.id=0\ncluster.id=" + CLUSTER.encode(), "was written by another system"),
+        (b"version=0\nmoldau=made\nbroker.id=0\ncluster.id=x", "belongs to the cluster x, this broker to"),
+        (b"version=0\nmoldau=made\nbroker.id=7\ncluster.id=" + CLUSTER.encode(), "belongs to broker 7, this is broker 0"),
+    ],
+)
+def test_the_directory_of_somebody_else_is_refused_and_untouched(content: bytes, reason: str) -> None:
+    disk = ForgetfulDisk()
+    disk.make_directory("/data")
+    disk.write_atomically("/data/meta.properties", content)
+    with pytest.raises(ForeignDirectoryError, match=f"{reason}.*--adopt"):
+        restart(disk)
+    assert disk.list("/data") == [".lock", "meta.properties"]
+    assert disk.read("/data/meta.properties") == content
+
+
+def test_partition_folders_without_properties_are_somebody_elses() -> None:
+    disk = ForgetfulDisk()
+    disk.make_directory("/data/t-0")
+    with pytest.raises(ForeignDirectoryError, match=r"holds 1 partition folders \(t-0, \.\.\.\) but no meta.properties"):
+        restart(disk)
+
+
+def test_damaged_properties_take_the_directory_offline_and_not_the_others() -> None:
+    disk = ForgetfulDisk()
+    disk.make_directory("/a")
+    disk.write_atomically("/a/meta.properties", b"version=9")
+    manager = restart(disk, "/a", "/b")
+    assert [description.error is None for description in manager.describe()] == [False, True]
+    with pytest.raises(AllDirectoriesFailedError, match=r"/a/meta\.properties, line 1: version 9"):
+        restart(disk, "/a")
+
+
+# Partitions that cannot be opened
+
+
+def test_a_batch_of_an_old_format_keeps_its_partition_offline_and_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    disk = ForgetfulDisk()
+    manager = restart(disk)
+    for partition in (0, 1):
+        append_values(create(manager, "t", partition), b"a")
+    manager.shutdown()
+    body = struct.pack(">bbqii", 1, 0, NOW_MS, -1, 3) + b"old"
+    message = struct.pack(">qiI", 0, len(body) + 4, crc32(body)) + body
+    file = disk.open("/data/t-1/00000000000000000000.log", writable=True)
+    file.truncate(0)
+    file.append([message])
+    disk.remove("/data/.kafka_cleanshutdown")
+    with caplog.at_level(logging.ERROR):
+        manager = restart(disk)
+    assert manager.get(T0) is not None
+    assert manager.get(TopicPartition("t", 1)) is None
+    expected = "t-1/00000000000000000000.log: batch of message format 1 at byte 0, offset 0"
+    assert expected in caplog.text
+    assert expected in str(manager.problem(TopicPartition("t", 1)))
+    with pytest.raises(PeerError, match="t-1 is offline") as caught:
+        create(manager, "t", 1)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    manager.shutdown()
+    assert disk.read("/data/t-1/00000000000000000000.log") == message
+
+
+def test_a_damaged_topic_id_keeps_its_partition_offline() -> None:
+    disk = ForgetfulDisk()
+    manager = restart(disk)
+    create(manager, "t")
+    manager.shutdown()
+    disk.write_atomically("/data/t-0/partition.metadata", b"???")
+    manager = restart(disk)
+    assert manager.partitions() == [T0]
+    assert manager.get(T0) is None
+    assert "/data/t-0/partition.metadata, line 1" in str(manager.problem(T0))
+    manager.shutdown()
+    assert disk.exists("/data/.kafka_cleanshutdown"), "it was as clean before, and nobody wrote to it"
+
+
+def test_two_folders_of_one_partition_are_both_left_alone() -> None:
+    disk = ForgetfulDisk()
+    for path in ("/a", "/b"):
+        manager = restart(disk, path)
+        append_values(create(manager, "t"), path.encode())
+        manager.shutdown()
+    manager = restart(disk, "/a", "/b")
+    assert manager.get(T0) is None
+    assert "two folders, /a/t-0 and /b/t-0" in str(manager.problem(T0))
+
+
+def test_what_is_no_partition_is_left_alone() -> None:
+    disk = ForgetfulDisk()
+    restart(disk).shutdown()
+    for name in ("lost+found", "__cluster_metadata-0", "t-0.0123-future", "t-1.0123-stray"):
+        disk.make_directory(f"/data/{name}")
+    disk.write_atomically("/data/notes-1", b"a file, not a folder")
+    before = [name for name in disk.list("/data") if not name.startswith(".")]
+    manager = restart(disk)
+    manager.apply_retention(NOW_MS)
+    manager.remove_due(NOW_MS + 10**12)
+    manager.shutdown()
+    assert manager.partitions() == []
+    assert [name for name in disk.list("/data") if not name.startswith(".")] == before
+
+
+# Creating and deleting
+
+
+def test_partitions_spread_over_the_directories() -> None:
+    disk = ForgetfulDisk()
+    manager = restart(disk, "/a", "/b", "/c")
+    for partition in range(7):
+        create(manager, "t", partition)
+    assert [len(description.partitions) for description in manager.describe()] == [3, 2, 2]
+    manager.shutdown()
+    manager = restart(disk, "/a", "/b", "/c")
+    create(manager, "u")
+    assert [len(description.partitions) for description in manager.describe()] == [3, 3, 2]
+
+
+def test_creating_what_is_there_gives_the_log_with_the_new_settings() -> None:
+    disk = ForgetfulDisk()
+    manager = restart(disk)
+    log = create(manager, "t")
+    assert manager.create(T0, TOPIC_ID, LogConfig(retention_ms=5), NOW_MS) is log
+    assert log.config.retention_ms == 5
+
+
+def test_a_folder_without_an_id_gets_the_one_of_its_topic() -> None:
+    disk = ForgetfulDisk()
+    manager = restart(disk)
+    create(manager, "t")
+    manager.shutdown()
+    disk.remove("/data/t-0/partition.metadata")
+    manager = restart(disk)
+    assert manager.topic_id(T0) is None
+    create(manager, "t")
+    disk.crash()
+    assert restart(disk).topic_id(T0) == TOPIC_ID
+
+
+def test_the_folder_of_an_earlier_topic_of_that_name_is_set_aside_whole() -> None:
+    disk = ForgetfulDisk()
+    manager = restart(disk)
+    append_values(create(manager, "t"), b"old")
+    manager.shutdown()
+    manager = restart(disk)
+    log = manager.create(T0, OTHER_ID, LogConfig(), NOW_MS)
+    assert (log.start_offset, log.end_offset) == (0, 0)
+    [stray] = [name for name in disk.list("/data") if name.endswith("-stray")]
+    assert b"old" in disk.read(f"/data/{stray}/00000000000000000000.log")
+    disk.crash()
+    manager = restart(disk)
+    assert manager.topic_id(T0) == OTHER_ID
+    assert disk.exists(f"/data/{stray}")
+
+
+def test_a_deleted_partition_is_gone_at_once_and_its_bytes_after_the_delay() -> None:
+    disk = ForgetfulDisk()
+    manager = restart(disk)
+    append_values(create(manager, "t", config=LogConfig(file_delete_delay_ms=1000)), b"a")
+    create(manager, "kept")
+    assert manager.delete([T0, TopicPartition("unknown", 0)], NOW_MS) == []
+    assert manager.get(T0) is None
+    assert manager.partitions() == [TopicPartition("kept", 0)]
+    [marked] = [name for name in disk.list("/data") if name.endswith("-delete")]
+    assert manager.next_removal_ms() == NOW_MS + 1000
+    assert manager.remove_due(NOW_MS + 999) == 0
+    assert disk.exists(f"/data/{marked}")
+    assert manager.remove_due(NOW_MS + 1000) == 1
+    assert not disk.exists(f"/data/{marked}")
+
+
+def test_a_deletion_survives_a_crash_and_is_finished_by_the_next_start() -> None:
+    disk = ForgetfulDisk()
+    manager = restart(disk)
+    append_values(create(manager, "t"), b"a")
+    manager.checkpoint()
+    manager.delete([T0], NOW_MS)
+    disk.crash()
+    assert parse_offsets(disk.read(f"/data/{RECOVERY_POINTS}"), "") == {}, "a new t-0 must not inherit the recovery point"
+    manager = restart(disk)
+    assert manager.partitions() == []
+    assert manager.remove_due(NOW_MS) == 1
+    assert disk.list("/data") == [".lock", LOG_STARTS, "meta.properties", RECOVERY_POINTS, HIGH_WATERMARKS]
+
+
+def test_a_late_checkpoint_of_the_background_never_replaces_a_newer_one() -> None:
+    """Checkpoints written by a thread that was slow would bring back the recovery point of a deleted partition."""
+    disk = ForgetfulDisk()
+    waiting: list[Callable[[], object]] = []
+
+    class Slow:
+        def run(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], object]) -> None:
+            waiting.append(work)
+
+    manager = LogManager(disk, ["/data"], LogConfig(), broker_id=0, cluster_id=CLUSTER, random_bytes=bytes, background=Slow())
+    manager.start(NOW_MS)
+    log = create(manager, "t")
+    append_values(log, b"a")
+    flush(log)
+    manager.checkpoint()
+    manager.delete([T0], NOW_MS)
+    for work in waiting:
+        work()
+    assert parse_offsets(disk.read(f"/data/{RECOVERY_POINTS}"), "") == {}
+
+
+# Retention
+
+
+def test_retention_takes_segments_out_of_use_and_removes_them_after_the_delay() -> None:
+    disk = ForgetfulDisk()
+    manager = restart(disk)
+    log = create(manager, "t", config=LogConfig(segment_bytes=100, retention_bytes=100, file_delete_delay_ms=1000))
+    for _ in range(5):
+        append_values(log, b"x" * 20)
+    assert manager.apply_retention(NOW_MS) > 0
+    assert any(name.endswith(".deleted") for name in disk.list("/data/t-0"))
+    manager.remove_due(NOW_MS + 999)
+    assert any(name.endswith(".deleted") for name in disk.list("/data/t-0"))
+    manager.remove_due(NOW_MS + 1000)
+    assert not any(name.endswith(".deleted") for name in disk.list("/data/t-0"))
+    assert log.start_offset > 0
+
+
+def test_nothing_of_an_unregistered_topic_is_ever_removed() -> None:
+    disk = ForgetfulDisk()
+    config = LogConfig(segment_bytes=100, retention_bytes=0, retention_ms=0, file_delete_delay_ms=0)
+    manager = restart(disk, config=config)
+    log = create(manager, "t", config=config)
+    for _ in range(5):
+        append_values(log, b"x" * 20)
+    manager.shutdown()
+    manager = restart(disk, config=config)
+    assert manager.apply_retention(NOW_MS + 10**12) == 0
+    assert manager.get(T0) is not None
+
+
+# Disks
+
+
+def test_a_failing_directory_goes_offline_alone() -> None:
+    told: list[tuple[str, list[TopicPartition]]] = []
+    disk = ForgetfulDisk()
+    manager = LogManager(
+        disk,
+        ["/a", "/b"],
+        LogConfig(),
+        broker_id=0,
+        cluster_id=CLUSTER,
+        random_bytes=bytes,
+        on_offline=lambda path, partitions: told.append((path, partitions)),
+    )
+    manager.start(NOW_MS)
+    lost, good = create(manager, "t", 0), create(manager, "t", 1)
+    append_values(lost, b"a")
+    disk.fail = lambda _operation, path: path.startswith("/a")
+    with pytest.raises(StorageError) as caught:
+        append_values(lost, b"b")
+    manager.storage_failed(T0, caught.value)
+    assert told == [("/a", [T0])]
+    assert manager.get(T0) is None
+    assert "input/output error" in str(manager.problem(T0))
+    append_values(good, b"still")
+    assert values_of(good) == [b"still"]
+    assert not manager.all_failed
+    create(manager, "t", 2)
+    with pytest.raises(PeerError, match="t-9 may be in a log directory that is offline"):
+        manager.create(TopicPartition("t", 9), TOPIC_ID, LogConfig(), NOW_MS, is_new=False)
+    assert manager.delete([T0], NOW_MS) == [T0]
+    first, second = manager.describe()
+    assert (first.path, first.partitions) == ("/a", [])
+    assert first.error is not None
+    assert second.error is None
+    manager.checkpoint()
+    manager.shutdown()
+    disk.fail = None
+    assert not disk.exists("/a/.kafka_cleanshutdown")
+    assert disk.exists("/b/.kafka_cleanshutdown")
+    manager = restart(disk, "/a", "/b")
+    assert sorted(manager.partitions()) == [TopicPartition("t", number) for number in range(3)]
+    assert manager.statistics()["partitions"] == 3
+
+
+def test_the_last_directory_that_fails_is_told() -> None:
+    disk = ForgetfulDisk()
+    manager = restart(disk)
+    create(manager, "t")
+    manager.checkpoint()
+    disk.fail = lambda operation, _path: operation == "sync"
+    manager.checkpoint()
+    assert not manager.all_failed, "nothing had changed since the last one"
+    disk.fail = lambda _operation, _path: True
+    with pytest.raises(StorageError):
+        create(manager, "u")
+    assert manager.all_failed
+    with pytest.raises(AllDirectoriesFailedError):
+        create(manager, "u")
+
+
+def test_a_full_disk_takes_nothing_offline() -> None:
+    disk = ForgetfulDisk()
+    manager = restart(disk)
+    log = create(manager, "t")
+    append_values(log, b"a")
+    disk.capacity = disk.used()
+    with pytest.raises(StorageError) as caught:
+        append_values(log, b"b")
+    manager.storage_failed(T0, caught.value)
+    manager.checkpoint()
+    with pytest.raises(StorageError) as caught:
+        create(manager, "u")
+    assert caught.value.no_space
+    assert not disk.exists("/data/u-0")
+    assert not manager.all_failed
+    assert values_of(log) == [b"a"]
+    disk.capacity = None
+    append_values(log, b"b")
+    assert values_of(log) == [b"a", b"b"]
+    create(manager, "u")
+
+
+def test_a_directory_that_cannot_be_listed_at_start_goes_offline_alone() -> None:
+    disk = ForgetfulDisk()
+    restart(disk, "/a", "/b").shutdown()
+    disk.fail = lambda operation, path: operation == "list" and path == "/a"
+    manager = restart(disk, "/a", "/b")
+    assert [description.error is None for description in manager.describe()] == [False, True]
+
+
+def test_description_tells_sizes_and_space() -> None:
+    disk = ForgetfulDisk(capacity=1_000_000)
+    manager = restart(disk)
+    log = create(manager, "t")
+    append_values(log, b"a")
+    [description] = manager.describe()
+    [partition] = description.partitions
+    assert (partition.topic_partition, partition.size_bytes, partition.offset_lag) == (T0, log.size_bytes, 0)
+    assert description.total_bytes == 1_000_000
+    assert 0 < description.usable_bytes < 1_000_000
