@@ -1,0 +1,101 @@
+"""`moldau log` reads a stopped broker's files: it prints what is there, finds what is damaged, and changes nothing."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from support.console import Console
+from support.server import ServerProcess
+
+pytestmark = pytest.mark.system
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory with topic `events`, one partition, two batches, after a clean stop."""
+    data = tmp_path_factory.mktemp("data")
+    with ServerProcess(data) as server:
+        moldau = Console(server.bootstrap)
+        moldau.ok("topic", "create", "events", "--partitions", "1")
+        moldau.ok("produce", "events", "--key-separator", ":", "-H", "h=1", text="a:1\nb:2\n")
+        moldau.ok("produce", "events", "--compression", "zstd", text=b"c\n\xff\n")
+    return data
+
+
+def segment(data: Path) -> Path:
+    (found,) = data.rglob("events-0/*.log")
+    return found
+
+
+def fingerprint(data: Path) -> dict[str, str]:
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(data.rglob("*")) if path.is_file()}
+
+
+def test_a_segment_is_dumped_batch_by_batch(written: Path) -> None:
+    moldau = Console()
+    batches = moldau.ok("log", "dump", str(segment(written)), "--json").json_lines
+    assert [(b["row"], b["base_offset"], b["last_offset"], b["compression"], b["valid"]) for b in batches] == [
+        ("batch", 0, 1, "none", True),
+        ("batch", 2, 3, "zstd", True),
+    ]
+    rows = moldau.ok("log", "dump", str(segment(written)), "--json", "--records").json_lines
+    records = [row for row in rows if row["row"] == "record"]
+    assert [(r["offset"], r["key"], r["value"], r["headers"]) for r in records] == [
+        (0, "a", "1", [["h", "1"]]),
+        (1, "b", "2", [["h", "1"]]),
+        (2, None, "c", []),
+        (3, None, {"base64": "/w=="}, []),
+    ]
+    text = moldau.ok("log", "dump", str(segment(written)), "--records").lines
+    assert text[0].startswith("batch position=0 ")
+    assert text[1].startswith("  record offset=0 ")
+    assert "key=a value=1 headers=h:1" in text[1]
+
+
+def test_every_kind_of_file_is_dumped(written: Path) -> None:
+    moldau = Console()
+    for path in sorted(written.rglob("*")):
+        if path.suffix in (".log", ".index", ".timeindex", ".snapshot") or "checkpoint" in path.name or path.name == "partition.metadata":
+            assert moldau.ok("log", "dump", str(path), "--json").json_lines is not None, path
+
+
+def test_a_file_that_is_none_of_ours_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("hello")
+    done = Console()("log", "dump", str(file))
+    assert done.code == 1
+    assert done.err.startswith(f"Error: {file}: the name is not that of")
+
+
+def test_a_sound_directory_is_said_to_be_sound_and_left_as_it_is(written: Path) -> None:
+    before = fingerprint(written)
+    done = Console().ok("log", "verify", str(written), "--records")
+    assert done.lines[-1].endswith(": sound")
+    report = Console().ok("log", "verify", str(written), "--json").json
+    assert report["sound"] is True
+    assert report["checked"]["batches"] == 2
+    assert fingerprint(written) == before
+
+
+def test_damage_is_found_and_has_its_place(written: Path, tmp_path: Path) -> None:
+    data = tmp_path / "copy"
+    for path in written.rglob("*"):
+        if path.is_file():
+            target = data / path.relative_to(written)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(path.read_bytes())
+    damaged = segment(data)
+    content = bytearray(damaged.read_bytes())
+    second = json.loads(Console().ok("log", "dump", str(damaged), "--json").lines[1])["position"]
+    content[second + 61] ^= 0xFF
+    damaged.write_bytes(content)
+    done = Console()("log", "verify", str(data))
+    assert done.code == 1
+    assert any(line.startswith(f"damage: {damaged}, byte {second}: ") for line in done.lines), done.out
+    report = Console()("log", "verify", str(data), "--json")
+    assert (report.code, report.json["sound"]) == (1, False)
+    assert [finding["position"] for finding in report.json["findings"] if finding["severity"] == "damage"][:1] == [second]
+    dumped = Console()("log", "dump", str(damaged))
+    assert (dumped.code, "1 damaged place" in dumped.err) == (1, True)

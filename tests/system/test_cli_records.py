@@ -1,0 +1,228 @@
+"""What goes in by `produce` comes out by `consume`: keys, headers, order, formats; and what does not go in is accounted for."""
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.console import MOLDAU, Console, end
+from support.server import ServerProcess
+
+pytestmark = pytest.mark.system
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with ServerProcess(tmp_path_factory.mktemp("data")) as running:
+        yield running
+
+
+@pytest.fixture
+def moldau(server: ServerProcess) -> Console:
+    return Console(server.bootstrap)
+
+
+@pytest.fixture
+def topic(moldau: Console, request: pytest.FixtureRequest) -> str:
+    name = request.node.name.translate(str.maketrans("[]/ ", "----"))[:200]
+    moldau.ok("topic", "create", name, "--partitions", "1")
+    return str(name)
+
+
+def test_lines_come_back_in_order(moldau: Console, topic: str, tmp_path: Path) -> None:
+    lines = [f"line {number}" for number in range(5000)]
+    file = tmp_path / "lines.txt"
+    file.write_text("\n".join(lines))
+    sent = moldau.ok("produce", topic, str(file))
+    assert (sent.out, sent.err) == ("", "5,000 records sent\n")
+    assert moldau.ok("consume", topic, "--until-end").lines == lines
+    assert moldau.ok("consume", topic, "--max", "3", "--from", "4000").lines == lines[4000:4003]
+    assert moldau.ok("consume", topic, "--until-end", "--from", "-2").lines == lines[-2:]
+    assert moldau.ok("consume", topic, "--until-end", "--from", "end").lines == []
+    assert moldau.ok("consume", topic, "--max", "0").lines == []
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_every_codec(moldau: Console, topic: str, codec: str) -> None:
+    lines = [f"{codec} {number}" for number in range(500)]
+    moldau.ok("produce", topic, "--compression", codec, text="\n".join(lines))
+    assert moldau.ok("consume", topic, "--until-end").lines == lines
+
+
+@pytest.mark.parametrize("options", [["--acks", "0"], ["--acks", "1"], ["--acks", "all"], ["--idempotent"], ["--no-idempotent"]])
+def test_every_kind_of_acknowledgement(moldau: Console, topic: str, options: list[str]) -> None:
+    assert moldau.ok("produce", topic, *options, text="a\nb\n").err == "2 records sent\n"
+    assert moldau.ok("consume", topic, "--max", "2").lines == ["a", "b"]
+
+
+def test_keys_headers_and_everything_else_as_json(moldau: Console, topic: str) -> None:
+    moldau.ok("produce", topic, "--key-separator", r"\t", "-H", "source=test", "-H", "n=1", text="k\tv\n\tempty key\n")
+    first, second = moldau.ok("consume", topic, "--until-end", "--format", "json").json_lines
+    assert first.pop("timestamp") > 1_600_000_000_000
+    assert first == {
+        "topic": topic,
+        "partition": 0,
+        "offset": 0,
+        "timestamp_type": "create",
+        "key": "k",
+        "value": "v",
+        "headers": [["source", "test"], ["n", "1"]],
+    }
+    assert (second["offset"], second["key"], second["value"]) == (1, "", "empty key")
+    assert moldau.ok("consume", topic, "--until-end", "--format", "%o|%k|%s|%h").lines == [
+        "0|k|v|source=test,n=1",
+        "1||empty key|source=test,n=1",
+    ]
+
+
+def test_equal_keys_share_a_partition(moldau: Console) -> None:
+    moldau.ok("topic", "create", "keyed", "--partitions", "4")
+    lines = [json.dumps({"tail": f"N{number % 20}", "n": number}) for number in range(400)]
+    moldau.ok("produce", "keyed", "--format", "json", "--key-field", "tail", text="\n".join(lines))
+    records = moldau.ok("consume", "keyed", "--until-end", "--format", "json").json_lines
+    places: dict[str, set[int]] = {}
+    for record in records:
+        places.setdefault(record["key"], set()).add(record["partition"])
+    assert len(records) == 400
+    assert all(len(partitions) == 1 for partitions in places.values())
+    assert len(set.union(*places.values())) == 4
+    (one,) = places["N3"]
+    numbers = [json.loads(line)["n"] for line in moldau.ok("consume", "keyed", "--until-end", "--partition", str(one)).lines]
+    assert [number for number in numbers if number % 20 == 3] == list(range(3, 400, 20)), "order is kept within a key"
+
+
+def test_csv_rows_become_json(moldau: Console, topic: str) -> None:
+    rows = 'id,name\r\n1,"Müller, ""Ed"""\r\n2,"two\nlines"\r\n'
+    moldau.ok("produce", topic, "--format", "csv", "--key-field", "id", text=rows)
+    records = moldau.ok("consume", topic, "--until-end", "--format", "json").json_lines
+    assert [(r["key"], json.loads(r["value"])) for r in records] == [
+        ("1", {"id": "1", "name": 'Müller, "Ed"'}),
+        ("2", {"id": "2", "name": "two\nlines"}),
+    ]
+
+
+def test_a_bad_line_stops_and_nothing_after_it_is_sent(moldau: Console, topic: str, tmp_path: Path) -> None:
+    file = tmp_path / "events.jsonl"
+    file.write_text('{"n": 1}\n{"n": 2}\n{"n": \n{"n": 4}\n')
+    done = moldau("produce", topic, str(file), "--format", "json")
+    assert done.code == 1
+    assert done.err.splitlines() == [
+        f"{file}:3: not JSON: Expecting value at column 7",
+        "2 records sent, stopped at the first bad line",
+    ]
+    assert moldau.ok("consume", topic, "--until-end").lines == ['{"n": 1}', '{"n": 2}']
+
+
+def test_bad_lines_are_counted_when_asked(moldau: Console, topic: str) -> None:
+    done = moldau.ok("produce", topic, "--format", "json", "--on-error", "skip", text="1\nx\n2\n\ny\n3\n")
+    assert [line.split(":")[:2] for line in done.err.splitlines()[:-1]] == [["stdin", "2"], ["stdin", "5"]]
+    assert done.err.splitlines()[-1] == "3 records sent, 2 bad lines skipped"
+    assert moldau.ok("consume", topic, "--until-end").lines == ["1", "2", "3"]
+
+
+def test_failed_deliveries_are_told_by_partition_and_reason(moldau: Console) -> None:
+    moldau.ok("topic", "create", "small", "--partitions", "1", "--config", "max.message.bytes=1000")
+    done = moldau("produce", "small", "--no-idempotent", text=b"a\n" + b"x" * 5000 + b"\n")
+    assert done.code == 1
+    assert "small-0: " in done.err
+    assert "not delivered: MSG_SIZE_TOO_LARGE" in done.err
+    assert "failed" in done.err.splitlines()[-1]
+
+
+def test_partitions_that_are_not_there(moldau: Console, topic: str) -> None:
+    for command in (["produce", topic, "--partition", "1"], ["consume", topic, "--partition", "1"]):
+        done = moldau(*command)
+        assert (done.code, "has partitions 0 to 0, not 1" in done.err) == (2, True)
+
+
+def test_a_topic_comes_to_be_by_producing_to_it(moldau: Console) -> None:
+    moldau.ok("produce", "sudden", text="here\n")
+    assert moldau.ok("consume", "sudden", "--until-end").lines == ["here"]
+
+
+def test_bytes_go_through_a_pipe_unchanged(moldau: Console, topic: str) -> None:
+    value = bytes(number for number in range(256) if number not in b"\r\n")
+    moldau.ok("produce", topic, text=value + b"\n")
+    assert moldau.ok("consume", topic, "--until-end").raw == value + b"\n"
+    (record,) = moldau.ok("consume", topic, "--until-end", "--format", "json").json_lines
+    assert list(record["value"]) == ["base64"]
+
+
+def test_tombstones_and_times(moldau: Console, server: ServerProcess, topic: str) -> None:
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": server.bootstrap})
+    for day, value in enumerate([b"first", None, b"third"], 1):
+        producer.produce(topic, value, b"k", timestamp=1_356_998_400_000 + (day - 1) * 86_400_000)
+    assert producer.flush(30) == 0
+    assert moldau.ok("consume", topic, "--until-end").lines == ["first", "null", "third"]
+    shown = moldau.ok("consume", topic, "--until-end", "--format", "json", "--from", "2013-01-02").json_lines
+    assert [(record["value"], record["timestamp"]) for record in shown] == [(None, 1_357_084_800_000), ("third", 1_357_171_200_000)]
+    assert moldau.ok("consume", topic, "--until-end", "--from", "@1357084800001").lines == ["third"]
+    assert moldau.ok("consume", topic, "--until-end", "--from", "2013-06-01T00:00:00Z").lines == []
+
+
+def test_an_offset_that_never_was_is_told(moldau: Console, topic: str) -> None:
+    moldau.ok("produce", topic, text="a\n")
+    done = moldau("consume", topic, "--from", "7")
+    assert (done.code, done.err) == (1, f"Error: partition {topic}-0 has offsets 0 to 1, not 7\n")
+
+
+def test_offsets_that_are_gone_are_told_and_passed_over(moldau: Console, topic: str) -> None:
+    moldau.ok("produce", topic, text="a\nb\nc\n")
+    moldau.ok("topic", "trim", topic, "--before", "2")
+    done = moldau.ok("consume", topic, "--from", "0", "--until-end")
+    assert done.lines == ["c"]
+    assert "records before offset 2 are gone" in done.err
+
+
+def test_it_waits_for_more_until_it_is_interrupted(moldau: Console, topic: str) -> None:
+    consumer = moldau.start("consume", topic)
+    assert consumer.stdout is not None
+    moldau.ok("produce", topic, text="one\n")
+    assert consumer.stdout.readline() == "one\n"
+    moldau.ok("produce", topic, text="two\n")
+    assert consumer.stdout.readline() == "two\n"
+    assert end(consumer, signal.SIGINT) == (0, "", "")
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(moldau: Console, topic: str) -> None:
+    moldau.ok("produce", topic, text="\n".join(f"a line of some length, number {number}" for number in range(20_000)))
+    command = f"'{MOLDAU}' consume '{topic}' | head -2"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, env=moldau.environment, timeout=60, check=True)
+    assert (len(done.stdout.splitlines()), done.stderr) == (2, "")
+
+
+def test_an_interrupted_producer_sends_what_it_has_read(moldau: Console, topic: str) -> None:
+    producer = moldau.start("produce", topic)
+    assert producer.stdin is not None
+    producer.stdin.write("one\ntwo\n")
+    producer.stdin.flush()
+    deadline = time.monotonic() + 30
+    while moldau.ok("consume", topic, "--until-end").lines != ["one", "two"]:
+        assert time.monotonic() < deadline
+    producer.send_signal(signal.SIGINT)
+    assert producer.wait(30) == 130
+    assert producer.stderr is not None
+    assert producer.stderr.read().splitlines() == ["2 records sent", "interrupted"]
+    for stream in (producer.stdin, producer.stdout, producer.stderr):
+        assert stream is not None
+        stream.close()
+
+
+def test_a_broker_that_stops_under_the_consumer_is_told(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data") as server:
+        moldau = Console(server.bootstrap)
+        moldau.ok("topic", "create", "t", "--partitions", "1")
+        moldau.ok("produce", "t", text="one\n")
+        consumer = moldau.start("consume", "t", "--timeout", "1")
+        assert consumer.stdout is not None
+        assert consumer.stdout.readline() == "one\n"
+        server.kill()
+        out, err = consumer.communicate(timeout=60)
+    assert (consumer.returncode, out) == (1, "")
+    assert err.startswith(f"Error: cannot connect to {server.bootstrap}: ")

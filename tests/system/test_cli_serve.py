@@ -1,0 +1,163 @@
+"""`moldau serve` says when it listens, stops cleanly when asked, and refuses in one line what cannot work."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from moldau.client.cluster import Cluster
+from support.console import Console, end
+from support.server import ServerProcess
+
+pytestmark = pytest.mark.system
+
+LISTENING = "listening on "
+
+
+def start(*arguments: str) -> tuple["subprocess.Popen[str]", str]:
+    """A server that listens, and where."""
+    process = Console().start("serve", *arguments)
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line.startswith(LISTENING):
+        process.kill()
+        raise AssertionError((line, process.communicate()))
+    return process, line.removeprefix(LISTENING).strip()
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_it_cleanly(tmp_path: Path, how: signal.Signals) -> None:
+    process, where = start("--listen", "127.0.0.1:0", "--data", str(tmp_path / "data"))
+    Console(where).ok("produce", "t", text="kept\n")
+    code, out, err = end(process, how)
+    assert (code, out) == (0, "")
+    assert "Traceback" not in err
+    assert list((tmp_path / "data").rglob(".kafka_cleanshutdown"))
+    process, where = start("--listen", "127.0.0.1:0", "--data", str(tmp_path / "data"))
+    assert Console(where).ok("consume", "t", "--until-end").lines == ["kept"]
+    assert end(process, how)[0] == 0
+
+
+def test_port_0_is_advertised_as_the_port_it_became(tmp_path: Path) -> None:
+    process, where = start("--listen", "127.0.0.1:0", "--data", str(tmp_path / "data"))
+    with Cluster(where) as cluster:
+        addresses = [str(address) for address in cluster.metadata().brokers.values()]
+    assert addresses == [where]
+    assert not where.endswith(":0")
+    assert end(process, signal.SIGTERM)[0] == 0
+
+
+def test_another_address_may_be_advertised(tmp_path: Path) -> None:
+    process, where = start("--listen", "127.0.0.1:0", "--advertise", "broker.example:19092", "--data", str(tmp_path / "data"))
+    with Cluster(where) as cluster:
+        addresses = [str(address) for address in cluster.metadata().brokers.values()]
+    assert addresses == ["broker.example:19092"]
+    assert end(process, signal.SIGTERM)[0] == 0
+
+
+def test_settings_come_from_file_environment_and_options_the_later_winning(tmp_path: Path) -> None:
+    file = tmp_path / "moldau.toml"
+    file.write_text('num.partitions = 3\nlog.retention.ms = 5000\n"log.segment.bytes" = 1048576\n')
+    os.environ["MOLDAU_LOG_RETENTION_MS"] = "6000"
+    try:
+        arguments = ["--config", str(file), "--set", "log.segment.bytes=2097152", "--data", str(tmp_path / "data")]
+        process, where = start("--listen", "127.0.0.1:0", *arguments)
+    finally:
+        del os.environ["MOLDAU_LOG_RETENTION_MS"]
+    shown = {entry["name"]: entry["value"] for entry in Console(where).ok("config", "describe", "--broker", "0", "--json").json}
+    assert (shown["num.partitions"], shown["log.retention.ms"], shown["log.segment.bytes"]) == ("3", "6000", "2097152")
+    assert end(process, signal.SIGTERM)[0] == 0
+
+
+def refused(*arguments: str) -> tuple[int, str]:
+    """Exit code and the one line of a server that does not start."""
+    done = Console()("serve", *arguments)
+    assert done.out == ""
+    assert done.err.splitlines(), done
+    return done.code, done.err.splitlines()[-1]
+
+
+def test_a_port_in_use(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        code, line = refused("--listen", where, "--data", str(tmp_path / "data"))
+    assert code == 1
+    assert where in line
+    assert "in use" in line
+
+
+def test_a_directory_in_use(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data"):
+        code, line = refused("--listen", "127.0.0.1:0", "--data", str(tmp_path / "data"))
+    assert code == 1
+    assert str(tmp_path / "data") in line
+
+
+def test_a_directory_of_another_system(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    (data / "events-0").mkdir(parents=True)
+    (data / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=bW9sZGF1LWZvcmVpZ24tMQ\n")
+    code, line = refused("--listen", "127.0.0.1:0", "--data", str(data))
+    assert code == 1
+    assert str(data) in line
+    assert "--adopt" in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--set", "num.partitons=3"], "num.partitons"),
+        (["--set", "num.partitions=many"], "num.partitions"),
+        (["--set", "num.partitions"], "NAME=VALUE"),
+        (["--listen", "nowhere"], "nowhere"),
+        (["--advertise", "host:99999"], "99999"),
+        (["--config", "/no/such/file.toml"], "/no/such/file.toml"),
+        (["--log-level", "loud"], "loud"),
+    ],
+)
+def test_wrong_arguments(tmp_path: Path, arguments: list[str], said: str) -> None:
+    code, _ = refused("--listen", "127.0.0.1:0", "--data", str(tmp_path / "data"), *arguments)
+    assert code == 2
+    assert said in Console()("serve", "--data", str(tmp_path / "data"), *arguments).err
+    assert not (tmp_path / "data").exists(), "nothing was begun"
+
+
+def test_a_configuration_file_with_a_mistake_names_file_and_line(tmp_path: Path) -> None:
+    file = tmp_path / "moldau.toml"
+    file.write_text("num.partitions = 3\nlog.retention.msec = 5\n")
+    code, line = refused("--listen", "127.0.0.1:0", "--data", str(tmp_path / "data"), "--config", str(file))
+    assert code == 2
+    assert f"{file}:2" in line
+
+
+def test_a_data_directory_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    code, line = refused("--listen", "127.0.0.1:0", "--data", str(tmp_path / "file" / "data"))
+    assert code == 1
+    assert str(tmp_path / "file") in line
+
+
+def test_the_log_may_be_json(tmp_path: Path) -> None:
+    arguments = ["--log-format", "json", "--log-level", "debug"]
+    process, where = start("--listen", "127.0.0.1:0", "--data", str(tmp_path / "data"), *arguments)
+    host, port = where.rsplit(":", 1)
+    with socket.create_connection((host, int(port))) as stranger:
+        stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert stranger.recv(100) == b""
+    code, _, err = end(process, signal.SIGTERM)
+    assert code == 0
+    events = [json.loads(line) for line in err.splitlines()]
+    (cut,) = [event for event in events if event["event"] == "connection cut"]
+    assert cut["level"] == "warning"
+    assert "HTTP" in cut["reason"]
+
+
+def test_without_a_directory_it_uses_one_beside_you(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    process, _ = start("--listen", "127.0.0.1:0")
+    assert (tmp_path / "moldau-data").is_dir()
+    assert end(process, signal.SIGTERM)[0] == 0

@@ -1,0 +1,84 @@
+"""Tables are plain columns in a pipe and drawn at a terminal; JSON is one document either way; progress never reaches a pipe."""
+
+import io
+import json
+import sys
+import time
+
+import pytest
+
+from moldau.cli.output import counted, human_bytes, print_json, print_table
+from moldau.cli.progress import Progress
+
+ROWS = [("flights", 12), ("a", None)]
+
+
+class Terminal(io.StringIO):
+    """Says that it is one."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_pipe_gets_plain_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("topic", "partitions"), ROWS, numeric=("partitions",))
+    assert capsys.readouterr().out == "TOPIC    PARTITIONS\nflights          12\na\n"
+
+
+def test_a_table_without_rows_is_its_heading(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("topic", "partitions"), [])
+    assert capsys.readouterr().out == "TOPIC  PARTITIONS\n"
+
+
+def test_a_terminal_gets_a_drawn_table_and_markup_stays_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    print_table(("topic", "value"), [("t", "[bold]x[/bold]")])
+    assert "TOPIC" in terminal.getvalue()
+    assert "[bold]x[/bold]" in terminal.getvalue()
+    assert "─" in terminal.getvalue()
+
+
+def test_json_is_one_line_in_a_pipe_and_indented_at_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    print_json({"name": "ü", "list": [1]})
+    assert capsys.readouterr().out == '{"name": "ü", "list": [1]}\n'
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    print_json({"name": "ü", "list": [1]})
+    assert len(terminal.getvalue().splitlines()) > 1
+    assert json.loads(terminal.getvalue()) == {"name": "ü", "list": [1]}
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(None, "-"), (0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (1 << 20, "1.0 MiB"), (5 << 30, "5.0 GiB"), (3 << 40, "3.0 TiB")],
+)
+def test_sizes_for_people(count: int | None, text: str) -> None:
+    assert human_bytes(count) == text
+
+
+def test_counts_for_people() -> None:
+    assert [counted(n, "record") for n in (0, 1, 2, 336776)] == ["0 records", "1 record", "2 records", "336,776 records"]
+
+
+def test_progress_is_a_line_that_goes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal, now = Terminal(), [100.0]
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    shown = Progress("sent", 1000)
+    shown.update(10, 100)
+    assert terminal.getvalue() == "", "not before its time"
+    now[0] += 0.5
+    shown.update(1000, 400)
+    assert terminal.getvalue() == "\rsent 1,000  2,000/s  40 %\033[K"
+    shown.clear()
+    shown.clear()
+    assert terminal.getvalue().endswith("\033[K\r\033[K")
+
+
+def test_progress_is_silent_in_a_pipe(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "monotonic", lambda: 1e9)
+    shown = Progress("sent")
+    shown.update(1000)
+    shown.clear()
+    assert capsys.readouterr().err == ""
