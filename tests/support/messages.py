@@ -13,7 +13,7 @@ from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.codec.fields import Blob, Field, Fixed, ListOf, Nested, Text, WireType, fields_of, int8, int32, int64
 
 few = settings(
-    max_examples=200 if os.environ.get("MOLDAU_TORTURE") == "1" else 3,
+    max_examples=100 if os.environ.get("MOLDAU_TORTURE") == "1" else 3,
     deadline=None,
     database=None,
     phases=(Phase.generate, Phase.shrink),

@@ -1,12 +1,10 @@
-"""Encoders and decoders by (message class, version), made on first use."""
+"""Encoders and decoders by (message class, version), made on first use; what makes them is imported then, to keep the start short."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from moldau.model.errors import ErrorCode, ProtocolError
 from moldau.ports.filesystem import Bytes
-from moldau.protocol.codec.decoding import decoder_source
-from moldau.protocol.codec.encoding import encoder_source
 from moldau.protocol.codec.errors import UnencodableError
 from moldau.protocol.versions import CODEC, FLEXIBLE_FROM
 
@@ -41,6 +39,8 @@ def decoder(cls: type[M], version: int) -> Decoder[M]:
         pass
     if not CODEC[cls.API].includes(version):  # type: ignore[attr-defined]
         raise ProtocolError(f"{cls.__name__} has no version {version}", ErrorCode.UNSUPPORTED_VERSION)
+    from moldau.protocol.codec.decoding import decoder_source
+
     source = decoder_source(cls, version, flexible=_is_flexible(cls, version))
     made: Decoder[M] = source.compile("decode", f"<decoder of {cls.__name__} v{version}>")
     _decoders[cls, version] = made
@@ -79,6 +79,8 @@ def writer(cls: type[Any], version: int) -> Writer:
         pass
     if not CODEC[cls.API].includes(version):
         raise UnencodableError(f"{cls.__name__} has no version {version}")
+    from moldau.protocol.codec.encoding import encoder_source
+
     source = encoder_source(cls, version, flexible=_is_flexible(cls, version))
     made: Writer = source.compile("encode", f"<encoder of {cls.__name__} v{version}>")
     _writers[cls, version] = made

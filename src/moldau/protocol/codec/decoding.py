@@ -19,6 +19,7 @@ from moldau.model.errors import ProtocolError
 from moldau.protocol.codec import primitives
 from moldau.protocol.codec.fields import Blob, Field, Fixed, ListOf, Nested, Text, WireType, fields_of
 from moldau.protocol.codec.source import Source
+from moldau.protocol.tags import skip_tags
 from moldau.protocol.varint import read_uvarint
 
 MALFORMED = (struct_error, IndexError, UnicodeDecodeError, ProtocolError)
@@ -38,7 +39,7 @@ def malformed(title: str, error: Exception, position: int, end: int) -> Protocol
 def decoder_source(cls: type[Any], version: int, *, flexible: bool) -> Source:
     """Source of `decode(view, p) -> (message, position after it)`."""
     source = Source(
-        new=object.__new__, uvarint=read_uvarint, skip_tags=primitives.skip_tags, bad_length=primitives.bad_length,
+        new=object.__new__, uvarint=read_uvarint, skip_tags=skip_tags, bad_length=primitives.bad_length,
         bad_count=primitives.bad_count, bad_tag=primitives.bad_tag, MALFORMED=MALFORMED, malformed=malformed,
     )  # fmt: skip
     title = f"{cls.__name__} v{version}"

@@ -1,4 +1,4 @@
-"""What generated functions call: arrays of numbers, tagged fields to skip, and the errors."""
+"""What generated functions call: arrays of numbers, tagged fields, and the errors."""
 
 from collections.abc import Callable
 from struct import Struct
@@ -7,7 +7,7 @@ from typing import Any, Never
 from moldau.model.errors import ProtocolError
 from moldau.ports.filesystem import Bytes
 from moldau.protocol.codec.errors import UnencodableError
-from moldau.protocol.varint import read_uvarint, uvarint
+from moldau.protocol.varint import uvarint
 
 STRING_BYTES_MAX = 32767
 _CACHED_COUNT_MAX = 64
@@ -51,18 +51,6 @@ class Packers(dict[int, Callable[..., bytes]]):
 
 def _repeat(code: str, count: int) -> str:
     return f"{count}{code}" if len(code) == 1 else code * count
-
-
-def skip_tags(data: Bytes, position: int) -> int:
-    """Position after a section of tagged fields none of which is known here. ProtocolError if it is cut off."""
-    count, position = read_uvarint(data, position)
-    for _ in range(count):
-        _, position = read_uvarint(data, position)
-        size, position = read_uvarint(data, position)
-        position += size
-    if position > len(data):
-        raise ProtocolError(f"tagged fields end at byte {position} of {len(data)}")
-    return position
 
 
 def tagged(tag: int, parts: list[Bytes]) -> bytes:
