@@ -179,6 +179,8 @@ class LogManager:
         failure: WorldError = AllDirectoriesFailedError(self._logs.directories)
         for directory in self._logs.emptiest_first():
             placement = Placement(topic_partition, directory, f"{directory.path}/{topic_partition}")
+            if self._files.exists(placement.folder):
+                raise PeerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{placement.folder} is there, but is none of the logs that were opened")
             try:
                 self._files.make_directory(placement.folder)
                 write_topic_id(self._files, placement.folder, topic_id)

@@ -284,6 +284,16 @@ def test_what_is_no_partition_is_left_alone() -> None:
 # Creating and deleting
 
 
+def test_a_folder_that_is_no_log_of_ours_is_not_written_into() -> None:
+    """Kafka's own log of cluster metadata stays as it is even if somebody asks for a topic of that name."""
+    disk = ForgetfulDisk()
+    manager = restart(disk)
+    disk.make_directory("/data/__cluster_metadata-0")
+    with pytest.raises(PeerError, match="__cluster_metadata-0 is there"):
+        create(manager, "__cluster_metadata")
+    assert disk.list("/data/__cluster_metadata-0") == []
+
+
 def test_partitions_spread_over_the_directories() -> None:
     disk = ForgetfulDisk()
     manager = restart(disk, "/a", "/b", "/c")
