@@ -2,14 +2,15 @@
 
 A task keeps the rows of a day together until it ends, so that it leaves one file for each day; only when it holds more than
 `BUFFERED_BYTES_MAX` does it write its fullest day earlier. Files get names that nobody else has. They are synced, names included, before
-the task reports them: after a power failure a table never knows a file that the disk does not. Until a commit names a file it is nobody's.
+the task reports them: after a power failure a table never knows a file that the disk does not. They are synced together, from several
+threads, because a file system then settles many in one go. Until a commit names a file it is nobody's.
 """
 
 import json
 import math
 import os
 import uuid
-from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
@@ -21,9 +22,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 BUFFERED_BYTES_MAX = 256 << 20
-DAY = "day"
+DAY = "event_day"
 """The partition column: the UTC day of the record's timestamp."""
 _MS_PER_DAY = 86_400_000
+_SYNC_THREADS = 16
 _STRING_STATISTICS_MAX = 32
 
 
@@ -48,10 +50,10 @@ class DayWriter:
         self._prefix = prefix
         self._tables: dict[int, list[Any]] = {}
         self._bytes: dict[int, int] = {}
-        self._created: set[str] = set()
+        self._files: list[DataFile] = []
 
-    def add(self, table: Any, timestamps_ms: Any) -> Iterator[DataFile]:
-        """Take rows and the time of each; files that had to be written meanwhile."""
+    def add(self, table: Any, timestamps_ms: Any) -> None:
+        """Take rows, and the time of each."""
         if table.num_rows == 0:
             return
         days = np.floor_divide(timestamps_ms, _MS_PER_DAY)
@@ -65,34 +67,34 @@ class DayWriter:
             self._tables.setdefault(day, []).append(table.slice(start, stop - start))
             self._bytes[day] = self._bytes.get(day, 0) + math.ceil(weight * (stop - start))
         while sum(self._bytes.values()) > BUFFERED_BYTES_MAX:
-            yield self._write(max(self._bytes, key=lambda day: self._bytes[day]))
+            self._write(max(self._bytes, key=lambda day: self._bytes[day]))
 
-    def finish(self) -> Iterator[DataFile]:
-        """Write what is left."""
+    def finish(self) -> list[DataFile]:
+        """Write what is left; all files of this writer, on disk."""
         for day in sorted(self._tables):
-            yield self._write(day)
-        for name in sorted(self._created):
-            _sync_directory(os.path.join(self._directory, name))
-        if self._created:
-            _sync_directory(self._directory)
+            self._write(day)
+        if self._files:
+            folders = sorted({os.path.dirname(file.path) for file in self._files})
+            with ThreadPoolExecutor(_SYNC_THREADS) as pool:
+                for names in ([file.path for file in self._files], folders, [""]):
+                    for _ in pool.map(_sync, [os.path.join(self._directory, name) for name in names]):
+                        pass
+        return self._files
 
-    def _write(self, number: int) -> DataFile:
+    def _write(self, number: int) -> None:
         table = pa.concat_tables(self._tables.pop(number)).combine_chunks()
         del self._bytes[number]
         day = (date(1970, 1, 1) + timedelta(days=number)).isoformat()
         folder = f"{DAY}={day}"
         os.makedirs(os.path.join(self._directory, folder), exist_ok=True)
-        self._created.add(folder)
         path = f"{folder}/{self._prefix}-{uuid.uuid4().hex}.parquet"
         with open(os.path.join(self._directory, path), "xb") as file:
             pq.write_table(table, file, compression="zstd")
-            file.flush()
-            os.fsync(file.fileno())
             size = file.tell()
-        return DataFile(path, day, size, table.num_rows, json.dumps(statistics(table)))
+        self._files.append(DataFile(path, day, size, table.num_rows, json.dumps(statistics(table))))
 
 
-def _sync_directory(path: str) -> None:
+def _sync(path: str) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.json
 
-_MORE_BEHIND_AN_OBJECT = re.compile(rb"\}[ \t\r]*[^ \t\r\n,\]}]")
-"""Matches wherever a value may hold more than one object; also inside strings, which costs time only."""
+_SUSPECT = re.compile(rb"\}[ \t\r]*[^ \t\r\n,\]}]|NaN|Infinity")
+"""Matches where a value may hold more than one object, and numbers that JSON does not have; inside strings too, which only costs time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def _surely_one_object_each(values: Sequence[bytes | None]) -> bool:
     if not all(value and value[0] == 0x7B and value[-1] == 0x7D for value in values):
         return False
     block = b"\n".join(values)  # type: ignore[arg-type]  # none is None, as just checked
-    if block.count(b"\n") != len(values) - 1 or _MORE_BEHIND_AN_OBJECT.search(block):
+    if block.count(b"\n") != len(values) - 1 or _SUSPECT.search(block):
         return False
     try:
         block.decode()
@@ -80,7 +80,7 @@ def _one_object(value: bytes | None) -> bytes:
     if value is None:
         raise ValueError("the value is null")
     try:
-        event = json.loads(value.decode())
+        event = json.loads(value.decode(), parse_constant=_no_constant)
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8: {error.reason} at byte {error.start}") from None
     except RecursionError:
@@ -90,6 +90,10 @@ def _one_object(value: bytes | None) -> bytes:
     if not isinstance(event, dict):
         raise ValueError(f"a JSON {_kind(event)}, not an object")
     return value.replace(b"\n", b" ").strip()  # a line feed in valid JSON stands between tokens, never inside one
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a number in JSON")
 
 
 def _kind(value: Any) -> str:

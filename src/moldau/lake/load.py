@@ -1,0 +1,219 @@
+"""A load: what a topic holds beyond what the table holds, into the table, once.
+
+The order is everything. 1. Read from the table how far each partition has been loaded, and from the brokers how far it reaches: the
+range is fixed. 2. Tasks read it through our data source, parse the events and write Parquet files; they report the files, nothing else
+comes to the driver. 3. One commit of the dead-letter table. 4. One commit of the table: its files and the new offsets.
+
+A load that dies before 4 has changed nothing that a reader of the table can see; the next one starts from the same offsets. If it died
+between 3 and 4, the next one meets the same dead letters again and leaves out those that the dead-letter table has the offsets of.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from moldau.lake.cluster_log import ClusterLog
+from moldau.lake.data_files import DAY, DataFile
+from moldau.lake.offsets import EARLIEST, LATEST, OffsetRange, format_offsets, plan_ranges
+from moldau.lake.table import LoadConflictError, Progress, application_id, commit, open_or_create, open_table, progress
+from moldau.model.identity import TopicPartition
+
+RECORD_COLUMNS = [("_partition", pa.int32()), ("_offset", pa.int64()), ("_timestamp", pa.timestamp("us", tz="UTC"))]
+"""What a table keeps of the record beside the event: where it stood, and its time."""
+DEAD_LETTER_COLUMNS = [("key", pa.binary()), ("value", pa.binary()), ("error", pa.string()), ("topic", pa.string()), *RECORD_COLUMNS]
+ACTIONS = "target string, path string, day string, size bigint, rows bigint, statistics string"
+"""What a task reports of each file; `target` is EVENTS or DEAD_LETTERS."""
+EVENTS, DEAD_LETTERS = "events", "dead letters"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadJob:
+    """What goes where. Two jobs with different names load the same topic independently, also into the same table."""
+
+    name: str
+    bootstrap: str
+    topic: str
+    table: str
+    """Path of the Delta table; made if it is missing."""
+    dead_letters: str
+    """Path of the Delta table of what could not be parsed."""
+    columns: Any
+    """Arrow schema of the events' fields."""
+    headers: Mapping[str, Any] = field(default_factory=dict)
+    """Headers that are kept, each in a column named ``_NAME``, with the Arrow types their text is read as."""
+    refuse_unknown: bool = True
+    """Whether an event with a field that has no column is a dead letter; otherwise such fields are dropped."""
+    reject_header: str | None = None
+    """A header by which a producer says that a record is no event, and why: such a record is a dead letter, and the text its error."""
+    writers: int | None = None
+    """Tasks that write, each at least one file a day; None: as many as Spark runs at once."""
+
+    def __post_init__(self) -> None:
+        reserved = {DAY, *(name for name, _ in RECORD_COLUMNS), *(f"_{name}" for name in self.headers)}
+        clashing = sorted(reserved & set(self.columns.names))
+        if clashing:
+            raise ValueError(f"load {self.name}: events have a field {clashing[0]!r}, which is the name of a column of the table itself")
+
+    @property
+    def needs_headers(self) -> bool:
+        """Whether the records' headers are read at all."""
+        return bool(self.headers) or self.reject_header is not None
+
+    @property
+    def file_schema(self) -> Any:
+        """Columns of the data files."""
+        kept = [(f"_{name}", kind) for name, kind in self.headers.items()]
+        return pa.schema([*self.columns, *RECORD_COLUMNS, *kept])
+
+    @property
+    def table_schema(self) -> Any:
+        """Columns of the table: those of its files, and the day."""
+        return self.file_schema.append(pa.field(DAY, pa.date32()))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one load will do: fixed ranges, and what the tables say before it."""
+
+    ranges: tuple[OffsetRange, ...]
+    topic_id: str
+    before: tuple[Progress, ...]
+    dead_before: tuple[Progress, ...]
+    after: Mapping[str, int]
+    version: int
+    """Of the table before the load."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Files that tasks have written and nobody knows yet."""
+
+    events: tuple[DataFile, ...]
+    dead_letters: tuple[DataFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadResult:
+    """What one load did; `version` is the table's, whether or not it changed."""
+
+    rows: int
+    dead_letters: int
+    files: int
+    bytes: int
+    version: int
+    ranges: tuple[OffsetRange, ...]
+    seconds: float
+
+
+def load(spark: Any, job: LoadJob, *, fail_on_data_loss: bool = True) -> LoadResult:
+    """Bring the table up to the end of the topic. LoadConflictError if another load of the job was faster; nothing is changed then.
+
+    DataLossError if records between the table and the topic's first offset are gone; `fail_on_data_loss` off goes on without them.
+    """
+    begun = time.monotonic()
+    planned = plan_load(job, fail_on_data_loss=fail_on_data_loss)
+    if not planned.ranges:
+        return LoadResult(0, 0, 0, 0, planned.version, (), time.monotonic() - begun)
+    written = write_files(spark, job, planned)
+    commit_dead_letters(job, planned, written)
+    version = commit_events(job, planned, written)
+    return LoadResult(
+        rows=sum(file.rows for file in written.events),
+        dead_letters=sum(file.rows for file in written.dead_letters),
+        files=len(written.events),
+        bytes=sum(file.size for file in written.events),
+        version=version,
+        ranges=planned.ranges,
+        seconds=time.monotonic() - begun,
+    )
+
+
+def plan_load(job: LoadJob, *, fail_on_data_loss: bool = True) -> Plan:
+    """Step 1. Makes the table if it is missing."""
+    table = open_or_create(job.table, job.table_schema, f"events of topic {job.topic}")
+    with ClusterLog(job.bootstrap, f"moldau-load-{job.name}") as log:
+        topic_id = log.topic_id(job.topic)
+        partitions = [TopicPartition(job.topic, number) for number in range(log.partition_counts([job.topic])[job.topic])]
+        firsts = log.offsets(dict.fromkeys(partitions, EARLIEST))
+        lasts = log.offsets(dict.fromkeys(partitions, LATEST))
+    ids = {partition: application_id(job.name, topic_id, partition.partition) for partition in partitions}
+    before = progress(table, list(ids.values()))
+    starts = {
+        partition: firsts[partition] if known.offset is None else known.offset for partition, known in zip(partitions, before, strict=True)
+    }
+    ranges = plan_ranges(starts, lasts, firsts, lasts, fail_on_data_loss=fail_on_data_loss)
+    return Plan(
+        ranges=tuple(ranges),
+        topic_id=topic_id,
+        before=tuple(before),
+        dead_before=tuple(progress(open_table(job.dead_letters), list(ids.values()))),
+        after={ids[TopicPartition(job.topic, r.partition)]: r.end for r in ranges},
+        version=table.version(),
+    )
+
+
+def write_files(spark: Any, job: LoadJob, planned: Plan) -> Written:
+    """Step 2: Spark tasks write the files; their names come back."""
+    from moldau.lake.load_task import write_batches
+
+    ends = {TopicPartition(r.topic, r.partition): r.end for r in planned.ranges}
+    options = {
+        "kafka.bootstrap.servers": job.bootstrap,
+        "kafka.client.id": f"moldau-load-{job.name}",
+        "assign": _assignment(planned.ranges),
+        "startingOffsets": format_offsets({TopicPartition(r.topic, r.partition): r.start for r in planned.ranges}),
+        "endingOffsets": format_offsets(ends),
+        "includeHeaders": str(job.needs_headers).lower(),
+    }
+    columns = "key binary, value binary, partition int, offset bigint, timestamp timestamp"
+    if job.needs_headers:
+        columns += ", headers array<struct<key:string,value:binary>>"
+    dead_from = {r.partition: known.offset or 0 for r in planned.ranges for known in planned.dead_before if _is_of(known, r.partition)}
+    task: Callable[[Iterator[Any]], Iterator[Any]] = partial(write_batches, job=job, dead_from=dead_from)
+    records = spark.read.format("moldau").schema(columns).options(**options).load()
+    writers = job.writers or spark.sparkContext.defaultParallelism
+    rows = records.coalesce(writers).mapInArrow(task, ACTIONS).collect()
+    by_target: dict[str, list[DataFile]] = {EVENTS: [], DEAD_LETTERS: []}
+    for row in rows:
+        by_target[row.target].append(DataFile(row.path, row.day, row.size, row.rows, row.statistics))
+    return Written(tuple(by_target[EVENTS]), tuple(by_target[DEAD_LETTERS]))
+
+
+def _assignment(ranges: Sequence[OffsetRange]) -> str:
+    import json
+
+    return json.dumps({ranges[0].topic: [r.partition for r in ranges]})
+
+
+def _is_of(known: Progress, partition: int) -> bool:
+    return known.application_id.endswith(f":{partition}")
+
+
+def commit_dead_letters(job: LoadJob, planned: Plan, written: Written) -> int | None:
+    """Step 3; the version of the dead-letter table, or None if there was nothing to commit."""
+    if not written.dead_letters:
+        return None
+    schema = pa.schema([*DEAD_LETTER_COLUMNS, (DAY, pa.date32())])
+    open_or_create(job.dead_letters, schema, f"records of topic {job.topic} that could not be parsed")
+    _check_topic(job, planned)
+    metadata = {"moldau.job": job.name, "moldau.topic": job.topic}
+    return commit(job.dead_letters, written.dead_letters, planned.dead_before, planned.after, metadata)
+
+
+def commit_events(job: LoadJob, planned: Plan, written: Written) -> int:
+    """Step 4; the version of the table that holds the files and the offsets."""
+    _check_topic(job, planned)
+    ranges = {str(r.partition): [r.start, r.end] for r in planned.ranges}
+    metadata = {"moldau.job": job.name, "moldau.topic": job.topic, "moldau.topic.id": planned.topic_id, "moldau.ranges": ranges}
+    return commit(job.table, written.events, planned.before, planned.after, metadata)
+
+
+def _check_topic(job: LoadJob, planned: Plan) -> None:
+    """The topic that was read is still the one that was planned for: its id belongs to the offsets that are committed."""
+    with ClusterLog(job.bootstrap, f"moldau-load-{job.name}") as log:
+        if log.topic_id(job.topic) != planned.topic_id:
+            raise LoadConflictError(f"{job.table}: topic {job.topic} was deleted and made anew while it was loaded")
