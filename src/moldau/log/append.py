@@ -13,6 +13,7 @@ What decides between two batches is kept as plain limits, compared once per batc
 length that the segment may reach, the timestamp and the clock from which it is rolled.
 """
 
+from contextlib import suppress
 from typing import NamedTuple
 
 from moldau.log.config import LogConfig
@@ -157,8 +158,7 @@ class Appender:
         wanted = self.position - segment.size
         try:
             if self._uncut:
-                file.truncate(segment.size)
-                self._uncut = False
+                self._cut()
             written = file.append(self.staged)
             while written < wanted:
                 written += file.append([memoryview(b"".join(self.staged))[written:]])
@@ -175,7 +175,6 @@ class Appender:
         """Take back what is staged and cut off what may have been written of it."""
         segment, mark = self.segment, self._mark
         assert mark is not None
-        assert self.file is not None
         self.staged = []
         self.position = segment.size
         self.max_timestamp, self.max_timestamp_offset = mark.max_timestamp, mark.max_timestamp_offset
@@ -183,17 +182,18 @@ class Appender:
         self.segment_limit, self.roll_timestamp, self.roll_ms = mark.segment_limit, mark.roll_timestamp, mark.roll_ms
         del segment.index.tail[mark.index_tail :]
         del segment.time_index.tail[mark.time_index_tail :]
-        try:
-            self.file.truncate(segment.size)
-        except StorageError:
-            self._uncut = True
+        self._uncut = True
+        with suppress(StorageError):
+            self._cut()
 
     def seal(self) -> None:
         """Finish the indexes, for the segment gets no more batches or the log is closed. StorageError; may be repeated."""
+        segment = self.segment
+        if self._uncut:
+            self._cut()
         if self.ready:
-            segment = self.segment
             self.indexed_timestamp = segment.time_index.add(self.max_timestamp, self.max_timestamp_offset, self.indexed_timestamp)
-            segment.store_indexes()
+        segment.store_indexes()
 
     def close(self) -> None:
         """Give the file back."""
@@ -202,6 +202,12 @@ class Appender:
             self.file = None
         self.ready = False
         self.segment_limit = -1
+
+    def _cut(self) -> None:
+        """Remove from the file what a failed write has left there."""
+        assert self.file is not None
+        self.file.truncate(self.segment.size)
+        self._uncut = False
 
     def _set_roll_time(self, first_timestamp: int) -> None:
         wait = self._config.segment_ms - self._jitter_ms
@@ -219,7 +225,5 @@ class Appender:
             self.segment_limit = 0
 
     def _store_indexes_if_possible(self) -> None:
-        try:
+        with suppress(StorageError):  # The tails stay in memory, and rolling or closing will say what is wrong with the disk.
             self.segment.store_indexes()
-        except StorageError:
-            return  # The tails stay in memory, and rolling or closing will say what is wrong with the disk.

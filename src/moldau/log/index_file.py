@@ -116,9 +116,9 @@ class IndexFile:
 
         StorageError: the tail stays in memory, and the next `store` begins anew.
         """
-        stored = self.stored
         if not self.tail and not self.stale:
             return
+        stored = self.stored
         file = self._files.open(self.path, create=True)
         try:
             if file.size() != stored:
@@ -159,10 +159,10 @@ class IndexFile:
         return self._before_padding(high)
 
     def _before_padding(self, entries: int) -> int:
-        """Bytes before the first of the zero entries that the file ends with."""
+        """Bytes before the first of the zero entries that the file ends with. A single entry may be zero: the first offset at time 0."""
         width, low, high = self.entry.size, 0, entries
-        if not entries:
-            return 0
+        if entries <= 1:
+            return entries * width
         file = self._files.open(self.path)
         try:
             if any(file.pread(width, (entries - 1) * width)):

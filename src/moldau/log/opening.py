@@ -13,8 +13,9 @@ from moldau.log.config import LogConfig
 from moldau.log.damage import DamagedFileError
 from moldau.log.flush import Unflushed
 from moldau.log.leader_epochs import LeaderEpochs, decode_leader_epochs
+from moldau.log.producer_replay import producers_before, replay_producers
 from moldau.log.producer_state import Producers
-from moldau.log.recovery import Recovery, RecoveryReport, replay_producers
+from moldau.log.recovery import Recovery, RecoveryReport
 from moldau.log.segment import Segment
 from moldau.log.segments import RemovedSegment, Segments
 from moldau.log.snapshots import Snapshots
@@ -155,6 +156,7 @@ class Opening:
         first = max(start_offset, self._segments.bases[0])
         if loaded is not None:
             first, self._producers.entries = loaded
+            self._producers.look_back = lambda: producers_before(self._segments, first, self._now_ms)
         replay_producers(self._segments, self._producers, first, until, self._now_ms)
         return first
 

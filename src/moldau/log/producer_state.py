@@ -11,10 +11,13 @@ A producer numbers its records per partition. Of each producer the last five bat
     older epoch                          INVALID_PRODUCER_EPOCH
 
 After sequence 2^31 - 1 follows 0. Batches are noted when they are staged; `undo` takes back those whose write failed.
+A snapshot holds only each producer's last batch (the file is Kafka's), yet a producer may send up to five again after a restart. So when
+a batch would be refused, the batches before the snapshot are looked up in the log, once (`look_back`).
 Expiry goes by the time of the append, not by the records' timestamps as in Kafka: else a producer that writes events of years ago
 would lose its state at the next check.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from moldau.model.errors import ErrorCode, PeerError
@@ -61,11 +64,13 @@ _stored = tuple.__new__
 class Producers:
     """All producers of one partition, by id."""
 
-    __slots__ = ("_undo", "entries", "partition")
+    __slots__ = ("_undo", "entries", "look_back", "partition")
 
     def __init__(self, partition: str) -> None:
         self.partition = partition
         self.entries: dict[int, ProducerEntry] = {}
+        self.look_back: Callable[[], dict[int, ProducerEntry]] | None = None
+        """Finds the state before the snapshot that `entries` come from."""
         self._undo: list[_Before] = []
 
     def stage(
@@ -134,6 +139,7 @@ class Producers:
     def clear(self) -> None:
         """Forget every producer."""
         self.entries.clear()
+        self.look_back = None
         self._undo.clear()
 
     def _note(self, entry: ProducerEntry, sequence: int, delta: int, offset: int, timestamp: int) -> None:
@@ -142,6 +148,19 @@ class Producers:
         entry.batches = (*entry.batches[1 - BATCHES_KEPT :], batch)
         entry.next_sequence = (last_sequence + 1) & _SEQUENCE_MASK
         entry.timestamp = timestamp
+
+    def _prepend(self, earlier: dict[int, ProducerEntry]) -> None:
+        """Complete the last five of each producer with batches that come directly before those known."""
+        for producer_id, entry in self.entries.items():
+            found = earlier.get(producer_id)
+            if found is None or found.epoch != entry.epoch:
+                continue
+            batches = entry.batches
+            for batch in reversed(found.batches):
+                follows = bool(batches) and (batch.last_sequence + 1) & _SEQUENCE_MASK == batches[0].first_sequence
+                if follows and batch.last_offset < batches[0].first_offset:
+                    batches = (batch, *batches)
+            entry.batches = batches[-BATCHES_KEPT:]
 
     def _repeated_or_refused(self, producer_id: int, entry: ProducerEntry, epoch: int, sequence: int, delta: int) -> StoredBatch | None:
         if epoch < entry.epoch:
@@ -160,6 +179,10 @@ class Producers:
         for batch in entry.batches:
             if batch.first_sequence == sequence and batch.last_sequence == last_sequence:
                 return batch
+        if self.look_back is not None:
+            look_back, self.look_back = self.look_back, None
+            self._prepend(look_back())
+            return self._repeated_or_refused(producer_id, entry, epoch, sequence, delta)
         raise PeerError(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
             f"{self.partition}: producer {producer_id} sent sequence {sequence}, next is {entry.next_sequence}",

@@ -4,6 +4,7 @@ Before the recovery point all was synced, so there headers are enough. Behind it
 reached the disk, zeros, old contents of the blocks, a later segment whole and an earlier one short. So each batch must match its checksum
 and begin exactly where the one before it ended (the checksum does not cover the base offset); at the first that does not, the file
 is cut, and the segments after it go. A log that may have been compacted has holes, and there an offset may also be skipped.
+Leader epochs must not fall: behind an earlier cut, blocks may still hold whole batches of an earlier leadership, with offsets that fit.
 
 Indexes are sparse copies of the log and are rebuilt as the batches pass. They are not synced with every flush, so of the segment that
 holds the recovery point only those entries are believed that rise and lead to a batch.
@@ -110,6 +111,9 @@ class Recovery:
             for span, header, _ in scan(file, position, segment.size, due):
                 if header.base_offset != due and not self._holes_allowed:
                     raise BadBatchError(file.path, span.position, due, f"base offset {header.base_offset} where {due} is due")
+                if 0 <= header.partition_leader_epoch < self._epochs.latest:
+                    reason = f"leader epoch {header.partition_leader_epoch} after {self._epochs.latest}"
+                    raise BadBatchError(file.path, span.position, due, reason)
                 self._note(builder, span.position, header)
                 position, due = span.position + span.size, header.last_offset + 1
         except BadBatchError as error:
@@ -152,23 +156,6 @@ def believe_indexes(segment: Segment, file: File, recovery_point: int) -> int:
     time_index.keep(time_index.rising_prefix())
     time_index.keep(time_index.search(last[0], 1))
     return last[1]
-
-
-def replay_producers(segments: Segments, producers: Producers, first_offset: int, end_offset: int, now_ms: int) -> None:
-    """Bring the producers' state from `first_offset` to `end_offset` by the headers between. What lies behind damage is left out."""
-    for slot in range(segments.slot_of(first_offset), len(segments)):
-        segment = segments.items[slot]
-        if segment.base_offset >= end_offset:
-            return
-        try:
-            start = segment.index.position_before(first_offset) if segment.base_offset < first_offset else 0
-            for _, header in walk(segment.file(), start, segment.size, segment.base_offset):
-                if header.base_offset >= end_offset:
-                    return
-                if header.producer_id >= 0 and header.base_offset >= first_offset:
-                    producers.replay(header, now_ms)
-        except BadBatchError:
-            continue
 
 
 def _leads_to_batch(file: File, position: int, last_offset: int) -> bool:

@@ -95,9 +95,12 @@ class Segment:
             self.index.clear()
             self.time_index.clear()
             last = None
+        start = last[1] if last is not None else 0
+        if start and start >= self.size:
+            raise BadBatchError(self.path, start, self.base_offset, f"indexed, but the file has {self.size} bytes")
         builder = IndexBuilder(self.index, self.time_index, interval)
         end = self.base_offset
-        for position, header in walk(self.file(), last[1] if last is not None else 0, self.size, self.base_offset):
+        for position, header in walk(self.file(), start, self.size, self.base_offset):
             builder.add(position, header)
             end = header.last_offset + 1
         self.set_largest_timestamp(builder.newest, builder.reached)

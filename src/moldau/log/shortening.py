@@ -4,7 +4,7 @@ Files of removed segments are only renamed. Readers that are in the middle of on
 """
 
 from moldau.log.growing import GrowingLog
-from moldau.log.recovery import replay_producers
+from moldau.log.producer_replay import producers_before, replay_producers
 from moldau.log.retention import Bounds, Expired, before_start, expired
 from moldau.log.segments import RemovedSegment
 from moldau.model.errors import ErrorCode, PeerError
@@ -121,7 +121,9 @@ class ShorteningLog(GrowingLog):
             segment.size = found[0]
             segment.index.truncate_to(segment.size)
             segment.time_index.truncate_to(offset)
-        return segment.index_end(self.config.index_interval_bytes)
+        end_offset = segment.index_end(self.config.index_interval_bytes)
+        segment.store_indexes()
+        return end_offset
 
     def _end_at(self, offset: int) -> None:
         self._reader.forget_positions()
@@ -138,4 +140,5 @@ class ShorteningLog(GrowingLog):
         loaded = self._snapshots.load_newest(until, self._now_ms)
         if loaded is not None:
             first, self._producers.entries = loaded
+            self._producers.look_back = lambda: producers_before(self._segments, first, self._now_ms)
         replay_producers(self._segments, self._producers, first, until, self._now_ms)

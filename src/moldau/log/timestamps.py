@@ -4,6 +4,7 @@ The segment is found by its largest timestamp, the batch by the time index and t
 batch, whose checksum is compared first. Timestamps need not rise with offsets: the answer is the first record in offset order.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from moldau.log.batches import BadBatchError, walk
@@ -47,16 +48,23 @@ def largest(segments: Segments, start_offset: int, end_offset: int) -> Timestamp
     if timestamp < 0:
         return None
     found = _first_in_segment(best, timestamp, max(reached, start_offset), start_offset, end_offset)
-    # The batch that reached it may lie before the start offset since DeleteRecords; then the rest has to be searched.
-    return found or first_not_older(segments, _largest_from(segments, start_offset, end_offset), start_offset, end_offset)
+    if found is None:  # the record lies before the start offset since DeleteRecords, so the rest has to be searched
+        timestamp = _largest_from(segments, start_offset, end_offset)
+        found = first_not_older(segments, timestamp, start_offset, end_offset) if timestamp >= 0 else None
+    return found
 
 
 def _largest_from(segments: Segments, start_offset: int, end_offset: int) -> int:
     newest = -1
     for segment in segments.items[segments.slot_of(start_offset) :]:
-        for _, header in walk(segment.file(), segment.index.position_before(start_offset), segment.size, segment.base_offset):
-            if header.last_offset >= start_offset and header.base_offset < end_offset:
+        file = segment.file()
+        for position, header in walk(file, segment.index.position_before(start_offset), segment.size, segment.base_offset):
+            if header.base_offset >= end_offset:
+                return newest
+            if header.base_offset >= start_offset:
                 newest = max(newest, header.max_timestamp)
+            elif header.last_offset >= start_offset:
+                newest = max([newest, *(at for at, offset in _records(file, position, header) if offset >= start_offset)])
     return newest
 
 
@@ -73,17 +81,21 @@ def _first_in_segment(segment: Segment, timestamp: int, first_offset: int, start
 
 
 def _first_in_batch(file: File, position: int, header: BatchHeader, timestamp: int, start_offset: int) -> TimestampOffset | None:
+    for found, offset in _records(file, position, header):
+        if found >= timestamp and offset >= start_offset:
+            return TimestampOffset(found, offset, header.partition_leader_epoch)
+    return None
+
+
+def _records(file: File, position: int, header: BatchHeader) -> Iterator[tuple[int, int]]:
+    """Timestamp and offset of each record in a batch."""
     batch = memoryview(file.pread(header.size, position))
     if not verify_crc(batch):
         raise BadBatchError(file.path, position, header.base_offset, "checksum does not match")
-    if header.timestamp_type_is_log_append:
-        return TimestampOffset(header.max_timestamp, max(header.base_offset, start_offset), header.partition_leader_epoch)
     from moldau.protocol.records.batch import iterate
 
     try:
         for record in iterate(batch, max_decompressed_bytes=DECOMPRESSED_BYTES_MAX):
-            if record.timestamp >= timestamp and record.offset >= start_offset:
-                return TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
+            yield record.timestamp, record.offset
     except PeerError as error:
         raise BadBatchError(file.path, position, header.base_offset, error.message) from error
-    return None

@@ -1,0 +1,46 @@
+"""Producer state from the headers of batches that are in the log: what came after a snapshot, and what came just before it."""
+
+from moldau.log.batches import BadBatchError, walk
+from moldau.log.producer_state import ProducerEntry, Producers
+from moldau.log.segments import Segments
+
+LOOK_BACK_BYTES = 8 * 1024 * 1024
+"""How much of the log is searched for the batches before a snapshot: five of the usual longest, and some of other producers between."""
+
+
+def replay_producers(segments: Segments, producers: Producers, first_offset: int, end_offset: int, now_ms: int) -> None:
+    """Bring the producers' state from `first_offset` to `end_offset` by the headers between. What lies behind damage is left out."""
+    for slot in range(segments.slot_of(first_offset), len(segments)):
+        segment = segments.items[slot]
+        if segment.base_offset >= end_offset:
+            return
+        try:
+            start = segment.index.position_before(first_offset) if segment.base_offset < first_offset else 0
+            for _, header in walk(segment.file(), start, segment.size, segment.base_offset):
+                if header.base_offset >= end_offset:
+                    return
+                if header.producer_id >= 0 and header.base_offset >= first_offset:
+                    producers.replay(header, now_ms)
+        except BadBatchError:
+            continue
+
+
+def producers_before(segments: Segments, offset: int, now_ms: int) -> dict[int, ProducerEntry]:
+    """Producers as the last :data:`LOOK_BACK_BYTES` of log before `offset` show them."""
+    slot, wanted = segments.slot_of(max(offset - 1, 0)), LOOK_BACK_BYTES
+    while slot > 0 and wanted > segments.items[slot].size:
+        wanted -= segments.items[slot].size
+        slot -= 1
+    first = segments.items[slot]
+    position = first.index.last_position_until(max(0, first.size - wanted))
+    found = Producers("")
+    for segment in segments.items[slot:]:
+        try:
+            for _, header in walk(segment.file(), position if segment is first else 0, segment.size, segment.base_offset):
+                if header.base_offset >= offset:
+                    return found.entries
+                if header.producer_id >= 0:
+                    found.replay(header, now_ms)
+        except BadBatchError:
+            continue
+    return found.entries
