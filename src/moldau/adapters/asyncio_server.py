@@ -14,8 +14,8 @@ import logging
 import os
 import socket
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
 from moldau.adapters.asyncio_transport import SocketTransport
 from moldau.adapters.log_limit import LogLimit
@@ -39,7 +39,10 @@ class ServerLimits:
 
     connections_max: int = 2**31 - 1
     connections_per_ip_max: int = 2**31 - 1
+    per_ip_overrides: dict[str, int] = field(default_factory=dict)
+    """In place of `connections_per_ip_max` for some addresses."""
     idle_max_ms: int = 600_000
+    """Negative: idle connections stay."""
     send_buffer_bytes: int = -1
     """SO_SNDBUF of a connection; -1 leaves it to the system."""
     receive_buffer_bytes: int = -1
@@ -62,14 +65,13 @@ class Server:
         self._reserve = -1
         self._idle_timer: asyncio.TimerHandle | None = None
 
-    def listen(self, host: str, port: int) -> list[tuple[str, int]]:
-        """Bind to every address of `host` (``localhost``: IPv4 and IPv6) and begin to accept; the addresses bound. OSError if it cannot."""
-        self._listening = bind(host, port)
+    def serve(self, listening: Iterable[socket.socket]) -> None:
+        """Begin to accept on bound sockets (see `bind`), which belong to the server from now on."""
+        self._listening = list(listening)
         self._reserve = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        for listening in self._listening:
-            self._loop.add_reader(listening.fileno(), self._acceptable, listening)
+        for bound in self._listening:
+            self._loop.add_reader(bound.fileno(), self._acceptable, bound)
         self._watch_idle()
-        return [listening.getsockname()[:2] for listening in self._listening]
 
     @property
     def connections(self) -> int:
@@ -121,8 +123,9 @@ class Server:
         if len(self._transports) >= limits.connections_max:
             self._refuse(connected, ip, "max.connections", limits.connections_max)
             return
-        if self._per_ip[ip] >= limits.connections_per_ip_max:
-            self._refuse(connected, ip, "max.connections.per.ip", limits.connections_per_ip_max)
+        of_one_ip = limits.per_ip_overrides.get(ip, limits.connections_per_ip_max)
+        if self._per_ip.get(ip, 0) >= of_one_ip:
+            self._refuse(connected, ip, "max.connections.per.ip", of_one_ip)
             return
         connected.setblocking(False)
         try:
@@ -169,8 +172,9 @@ class Server:
     def _closed(self, transport: SocketTransport) -> None:
         self._transports.discard(transport)
         ip = transport.peer[0]
-        self._per_ip[ip] -= 1
-        if self._per_ip[ip] <= 0:
+        if self._per_ip[ip] > 1:
+            self._per_ip[ip] -= 1
+        else:
             del self._per_ip[ip]
 
     def _watch_idle(self) -> None:
@@ -187,13 +191,16 @@ class Server:
         self._idle_timer = self._loop.call_later(min(max(idle_max_s / 8, 0.05), 30.0), self._watch_idle)
 
 
-def bind(host: str, port: int) -> list[socket.socket]:
-    """Listening sockets on every address of `host`, all with the same port; 0 lets the system pick it. OSError."""
+def bind(host: str, port: int, backlog: int = BACKLOG) -> list[socket.socket]:
+    """Listening sockets on every address of `host` (``localhost``: IPv4 and IPv6), all with the same port; 0 lets the system pick it.
+
+    OSError if it cannot be.
+    """
     tries = PORT_TRIES if port == 0 else 1
     while True:
         tries -= 1
         try:
-            return _bind_all(_addresses(host), port)
+            return _bind_all(_addresses(host), port, backlog)
         except OSError as error:
             if tries <= 0 or error.errno != errno.EADDRINUSE:
                 raise
@@ -208,13 +215,13 @@ def _addresses(host: str) -> list[tuple[socket.AddressFamily, str]]:
     return list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
 
 
-def _bind_all(addresses: list[tuple[socket.AddressFamily, str]], port: int) -> list[socket.socket]:
+def _bind_all(addresses: list[tuple[socket.AddressFamily, str]], port: int, backlog: int) -> list[socket.socket]:
     """One socket per address. A family that the machine lacks is left out, unless none would remain."""
     bound: list[socket.socket] = []
     missing: OSError | None = None
     for family, address in addresses:
         try:
-            listening = _listen(family, address, port)
+            listening = _listen(family, address, port, backlog)
         except OSError as error:
             if error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
                 missing = error
@@ -229,7 +236,7 @@ def _bind_all(addresses: list[tuple[socket.AddressFamily, str]], port: int) -> l
     return bound
 
 
-def _listen(family: socket.AddressFamily, address: str, port: int) -> socket.socket:
+def _listen(family: socket.AddressFamily, address: str, port: int, backlog: int) -> socket.socket:
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
         if family == socket.AF_INET6:
@@ -237,7 +244,7 @@ def _listen(family: socket.AddressFamily, address: str, port: int) -> socket.soc
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.setblocking(False)
         listening.bind((address, port))
-        listening.listen(BACKLOG)
+        listening.listen(backlog)
     except BaseException:
         listening.close()
         raise

@@ -47,7 +47,7 @@ MODULES: dict[ApiKey, str] = {
     ApiKey.DESCRIBE_CLUSTER: "cluster",
     ApiKey.DESCRIBE_PRODUCERS: "describe_producers",
     ApiKey.LIST_CONFIG_RESOURCES: "configs",
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: "metadata",
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: "describe_topic_partitions",
 }
 """The APIs in service, and the module in `handlers` that serves each."""
 

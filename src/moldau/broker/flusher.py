@@ -41,7 +41,7 @@ class Flusher:
     """Runs the syncs of all logs. `flushed` is called with each partition whose flushed offset has moved."""
 
     def __init__(
-        self, background: Background, flushed: Callable[[Partition], object], storage_failed: Callable[[StorageError], object]
+        self, background: Background, flushed: Callable[[Partition], object], storage_failed: Callable[[Partition, StorageError], object]
     ) -> None:
         self._background = background
         self._flushed = flushed
@@ -96,7 +96,7 @@ class Flusher:
             self._flushed(partition)
             self._finished(partition, waiting, None)
         elif isinstance(error, StorageError):
-            self._storage_failed(error)
+            self._storage_failed(partition, error)
             self._finished(partition, waiting, error)
         else:
             raise error

@@ -43,6 +43,7 @@ class Partition:
         "max_message_bytes",
         "max_plain_bytes",
         "rules",
+        "shows_flushed",
         "staged_bytes",
         "topic",
         "topic_id",
@@ -71,6 +72,7 @@ class Partition:
         """Longest batch that no rule about lengths refuses."""
         self.after_max_ms = UNLIMITED
         """How far a timestamp may lie ahead."""
+        self.shows_flushed = False
         self.rules = rules
         self.configure(rules)
 
@@ -78,6 +80,7 @@ class Partition:
         """Obey `rules`, and take note of the log's configuration."""
         self.rules = rules
         config = self.log.config
+        self.shows_flushed = config.visibility == "flushed"
         self.max_message_bytes = config.max_message_bytes
         self.max_plain_bytes = min(config.max_message_bytes, config.segment_bytes)
         self.after_max_ms = UNLIMITED if config.append_time else config.message_timestamp_after_max_ms
@@ -88,6 +91,18 @@ class Partition:
             or (not config.append_time and config.message_timestamp_before_max_ms != UNLIMITED)
         )
         self.is_plain = self.is_open and not self.walks_records and config.flush_messages == UNLIMITED and rules.min_insync_replicas <= 1
+
+    def advance(self) -> bool:
+        """Move the high watermark up to what every in-sync replica (this one) has; with ``visibility=flushed`` to what is on disk.
+
+        Whether it has moved.
+        """
+        log = self.log
+        offset = min(log.flushed_offset, log.written_offset) if self.shows_flushed else log.written_offset
+        if offset <= log.high_watermark:
+            return False
+        log.high_watermark = offset
+        return True
 
     def close(self) -> None:
         """Take nothing more: the partition is deleted or offline."""

@@ -1,6 +1,7 @@
 """An acknowledgement that waits for the disk: with `flush.messages` reached, for the sync that covers its batches."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from moldau.broker.handlers.produce import ProduceOutcome
@@ -31,7 +32,7 @@ class PendingProduce:
         if not waiting:
             self._finish()
         for partition, last_offset in waiting:
-            flusher.wait(partition, last_offset, lambda error, partition=partition: self._done(partition, error))
+            flusher.wait(partition, last_offset, partial(self._done, partition))
 
     def _done(self, partition: Partition, error: StorageError | None) -> None:
         if error is not None:

@@ -18,7 +18,7 @@ class StagedWrites:
 
     __slots__ = ("_delayed", "_storage_failed", "_written", "dirty")
 
-    def __init__(self, delayed: DelayedRequests, storage_failed: Callable[[StorageError], object]) -> None:
+    def __init__(self, delayed: DelayedRequests, storage_failed: Callable[[Partition, StorageError], object]) -> None:
         self._delayed = delayed
         self._storage_failed = storage_failed
         self.dirty: list[Partition] = []
@@ -38,14 +38,16 @@ class StagedWrites:
         for partition in dirty:
             count, partition.staged_bytes = partition.staged_bytes, 0
             try:
+                if not partition.is_open:
+                    raise StorageError("the partition went offline", path=str(partition.topic_partition))
                 partition.log.write_staged()
             except StorageError as error:
                 failures[partition] = error
             else:
-                if partition.watchers:
+                if partition.advance() and partition.watchers:
                     self._written.append((partition, count))
-        for error in failures.values():
-            self._storage_failed(error)
+        for partition, failure in failures.items():
+            self._storage_failed(partition, failure)
         return failures
 
     def notify(self) -> None:

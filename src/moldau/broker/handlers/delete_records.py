@@ -42,7 +42,8 @@ def handle(broker: "Broker", request: DeleteRecordsRequest, context: RequestCont
             except PeerError as error:
                 results.append(DeleteRecordsPartitionResult(index, -1, error.code))
             except StorageError as error:
-                broker.storage_failed(error)
+                assert partition is not None, "only a log raises it"
+                broker.storage_failed(partition, error)
                 results.append(DeleteRecordsPartitionResult(index, -1, ErrorCode.KAFKA_STORAGE_ERROR))
         topics.append(DeleteRecordsTopicResult(topic.name, results))
     reply(DeleteRecordsResponse(topics=topics))

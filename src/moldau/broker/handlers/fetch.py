@@ -105,7 +105,7 @@ class _Fetch:
         except PeerError as error:
             return _refused(partition.index, error.code, partition)
         except StorageError as error:
-            self.broker.storage_failed(error)
+            self.broker.storage_failed(partition, error)
             return _refused(partition.index, ErrorCode.KAFKA_STORAGE_ERROR)
 
     def attempt(self, expired: bool, request: DelayedRequest | None = None) -> bool:

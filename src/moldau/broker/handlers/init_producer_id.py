@@ -1,5 +1,6 @@
 """InitProducerId: an id for an idempotent producer. With a transactional id: COORDINATOR_NOT_AVAILABLE, for there is none yet."""
 
+import logging
 from typing import TYPE_CHECKING
 
 from moldau.broker.context import RequestContext
@@ -11,6 +12,8 @@ from moldau.protocol.messages.init_producer_id import InitProducerIdRequest, Ini
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
 
+_LOG = logging.getLogger(__name__)
+
 
 def handle(broker: "Broker", request: InitProducerIdRequest, context: RequestContext, reply: Reply) -> None:
     """A new id with epoch 0, also for a producer that had one: an id without a transactional id has nothing to carry on."""
@@ -21,7 +24,7 @@ def handle(broker: "Broker", request: InitProducerIdRequest, context: RequestCon
     try:
         producer_id = broker.producer_ids.next()
     except CoordinationError as error:
-        broker.coordination_failed(error)
+        _LOG.error("no producer id: error=%s", error)
         reply(InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return
     reply(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))

@@ -50,7 +50,8 @@ def handle(broker: "Broker", request: ListOffsetsRequest, context: RequestContex
             except PeerError as error:
                 answers.append(ListOffsetsPartitionResponse(index, error.code))
             except StorageError as error:
-                broker.storage_failed(error)
+                assert partition is not None, "only a log raises it"
+                broker.storage_failed(partition, error)
                 answers.append(ListOffsetsPartitionResponse(index, ErrorCode.KAFKA_STORAGE_ERROR))
         topics.append(ListOffsetsTopicResponse(topic.name, answers))
     reply(ListOffsetsResponse(topics=topics))

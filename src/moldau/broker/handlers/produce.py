@@ -90,7 +90,8 @@ def handle_produce(broker: "Broker", frame: memoryview, position: int, version: 
                 result = _refused(index, error.code, error.message)
                 outcome.first_error = outcome.first_error or f"{_name(topic)}-{index}: {error.message}"
             except StorageError as error:
-                broker.storage_failed(error)
+                assert partition is not None, "only a log raises it"
+                broker.storage_failed(partition, error)
                 result = _refused(index, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
                 outcome.first_error = outcome.first_error or str(error)
             results.append(result)
@@ -114,7 +115,7 @@ def _append(
     batch, header = prepare(partition, records, version, now_ms)
     appended = log.append(batch, header, now_ms)
     if not appended.duplicate:
-        broker.staged(partition, len(batch))
+        broker.staged_writes.add(partition, len(batch))
     if appended.last_offset >= log.flushed_offset and log.end_offset - log.flushed_offset >= log.config.flush_messages:
         outcome.unflushed.append((partition, appended.last_offset))
     return ProducePartitionResult(partition.index, 0, appended.base_offset, appended.log_append_time_ms, log.start_offset)

@@ -1,0 +1,62 @@
+"""A broker in a process of its own: until SIGTERM or Ctrl-C."""
+
+import asyncio
+import logging
+import resource
+import signal
+from collections.abc import Callable
+
+from moldau.adapters.event_loop import new_event_loop
+from moldau.assembly.running import RunningBroker
+from moldau.model.config.store import BrokerConfig
+
+_LOG = logging.getLogger(__name__)
+
+
+def serve(
+    config: BrokerConfig,
+    *,
+    adopt: bool = False,
+    loop_name: str = "",
+    on_listening: Callable[[list[tuple[str, int]]], object] = lambda _addresses: None,
+) -> None:
+    """Run a broker until a signal asks to stop; a second signal does not wait for connections.
+
+    `on_listening` gets the addresses, with real ports, once requests are taken. Everything else comes from `config`: ``listeners``,
+    ``advertised.listeners``, ``log.dirs``. OSError for a port that cannot be had, WorldError for a data directory that cannot be used.
+    """
+    raise_open_files_limit()
+    loop = new_event_loop(loop_name)
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_until_complete(_serve(loop, config, adopt, on_listening))
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+
+
+async def _serve(
+    loop: asyncio.AbstractEventLoop, config: BrokerConfig, adopt: bool, on_listening: Callable[[list[tuple[str, int]]], object]
+) -> None:
+    asked: asyncio.Event = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, asked.set)
+    running = RunningBroker(loop, config)
+    running.start(adopt=adopt)
+    on_listening(running.addresses)
+    await asked.wait()
+    _LOG.info("stopping")
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, running.hurry)
+    await running.stop()
+    _LOG.info("stopped")
+
+
+def raise_open_files_limit() -> None:
+    """Take as many open files as the system allows (RLIMIT_NOFILE, soft to hard)."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (OSError, ValueError) as error:  # macOS refuses "infinity"
+            _LOG.warning("open files limit not raised: soft=%d hard=%d error=%s", soft, hard, error)

@@ -1,0 +1,175 @@
+"""A broker on an event loop: sockets, threads, store, started and stopped in order.
+
+Start: bind (a taken port is told before anything is opened), open the store and the logs, announce the broker, accept. Stop: accept no
+more, let what is in flight finish within `shutdown.timeout.ms`, close the logs, end the session with the store.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+
+from moldau.adapters.asyncio_server import Server, ServerLimits, bind
+from moldau.adapters.posix_files import PosixFiles
+from moldau.adapters.sqlite_coordination import SqliteCoordination
+from moldau.adapters.system_clock import LoopClock
+from moldau.adapters.threads import LoopBackground
+from moldau.broker.broker import Broker
+from moldau.cluster.snapshot import BrokerInfo
+from moldau.log.directory import ForeignDirectoryError
+from moldau.model.config.listeners import parse_listener
+from moldau.model.config.store import BrokerConfig
+
+_LOG = logging.getLogger(__name__)
+
+STORE = "moldau-metadata.sqlite"
+"""File of the embedded metadata store, in the first log directory."""
+EVERY_INTERFACE = ("", "0.0.0.0", "::", "*")
+POLL_S = 0.005
+
+
+class RunningBroker:
+    """One broker with everything around it. All methods run on the loop's thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, config: BrokerConfig) -> None:
+        self.config = config
+        self.broker: Broker
+        self.addresses: list[tuple[str, int]] = []
+        """Where it listens: as asked for, with the real port."""
+        self._loop = loop
+        self._background: LoopBackground
+        self._coordination: SqliteCoordination
+        self._server: Server
+        self._deadline = 0.0
+
+    def start(self, *, adopt: bool = False) -> None:
+        """Listen and serve. OSError for the sockets, WorldError for the rest; then nothing is left open."""
+        sockets = self._bind()
+        try:
+            self._open(adopt=adopt)
+        except BaseException:
+            for bound in sockets:
+                bound.close()
+            raise
+        self._server.serve(sockets)
+
+    async def stop(self) -> None:
+        """Stop in order; waits for requests in flight."""
+        self._deadline = self._loop.time() + self.config.int("shutdown.timeout.ms") / 1000
+        self._server.stop_listening()
+        self.broker.finish_connections()
+        while (self.broker.connections or self._server.connections) and self._loop.time() < self._deadline:
+            await asyncio.sleep(POLL_S)
+        if self._server.connections:
+            _LOG.warning("connections cut at shutdown: number=%d", self._server.connections)
+        self._server.abort()
+        self.broker.housekeeping.stop()
+        while self._background.running:  # a sync ends, whatever the disk says
+            await asyncio.sleep(POLL_S)
+        self.broker.stop()
+        self._background.close()
+        self._coordination.close()
+        await asyncio.sleep(0)  # connections that were cut are told
+
+    def hurry(self) -> None:
+        """Cut the connections that a stop is still waiting for."""
+        self._deadline = 0.0
+
+    def _bind(self) -> list[socket.socket]:
+        backlog = self.config.int("socket.listen.backlog.size")
+        sockets: list[socket.socket] = []
+        try:
+            for text in self.config.list("listeners"):
+                _, host, port = parse_listener(text)
+                bound = bind(host, port, backlog)
+                sockets += bound
+                self.addresses.append((host, bound[0].getsockname()[1]))
+        except BaseException:
+            for bound_socket in sockets:
+                bound_socket.close()
+            raise
+        return sockets
+
+    def _open(self, *, adopt: bool) -> None:
+        directories = [os.path.abspath(path) for path in self.config.list("log.dirs")]
+        store = f"{directories[0]}/{STORE}"
+        is_new = not os.path.exists(store)
+        files = PosixFiles()
+        files.make_directory(directories[0])
+        clock = LoopClock(self._loop)
+        self._background = LoopBackground(self._loop)
+        self._coordination = SqliteCoordination(store, clock.time_ms)
+        try:
+            self.broker = Broker(
+                self.config,
+                directories=directories,
+                files=files,
+                clock=clock,
+                background=self._background,
+                coordination=self._coordination,
+                random_bytes=os.urandom,
+            )
+            self.broker.advertised = self._advertised()
+            self.broker.start(adopt=adopt)
+            self._announce()
+        except BaseException as error:
+            self._coordination.close()
+            self._background.close()
+            if is_new and isinstance(error, ForeignDirectoryError):
+                _remove_store(store)
+            raise
+        self._server = Server(self._loop, self.broker.accept, self._limits())
+        self.broker.on_reconfigured.append(self._reconfigured)
+
+    def _advertised(self) -> tuple[str, int] | None:
+        """What clients are told; None: the address that each has connected to."""
+        given = self.config.value("advertised.listeners")
+        if isinstance(given, tuple) and given:
+            _, host, port = parse_listener(given[0])
+            return host, port or self.addresses[0][1]
+        host, port = self.addresses[0]
+        if host in EVERY_INTERFACE:
+            _LOG.info("advertised address: each client is told the one that it connected to; --advertise sets another")
+            return None
+        return None if host == "localhost" else (host, port)
+
+    def _announce(self) -> None:
+        """Register in the store under the advertised address, or the best that is known of it."""
+        host, port = self.broker.advertised or self.addresses[0]
+        if host in EVERY_INTERFACE:
+            host = socket.gethostname()
+        self.broker.registry.register(BrokerInfo(self.broker.broker_id, host, port, self._rack()))
+
+    def _rack(self) -> str | None:
+        rack = self.config.value("broker.rack")
+        return rack if isinstance(rack, str) else None
+
+    def _limits(self) -> ServerLimits:
+        config = self.config
+        return ServerLimits(
+            connections_max=config.int("max.connections"),
+            connections_per_ip_max=config.int("max.connections.per.ip"),
+            per_ip_overrides=_overrides(config.string("max.connections.per.ip.overrides")),
+            idle_max_ms=config.int("connections.max.idle.ms"),
+            send_buffer_bytes=config.int("socket.send.buffer.bytes"),
+            receive_buffer_bytes=config.int("socket.receive.buffer.bytes"),
+        )
+
+    def _reconfigured(self) -> None:
+        self._server.limits = self._limits()
+
+
+def _overrides(text: str) -> dict[str, int]:
+    """From ``address:number,...``; addresses of version 6 have colons of their own."""
+    overrides = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        address, _, number = item.rpartition(":")
+        overrides[address.strip("[]")] = int(number)
+    return overrides
+
+
+def _remove_store(store: str) -> None:
+    """Take back the file that a start made in a directory that turned out to be somebody else's."""
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        if os.path.exists(store + suffix):
+            os.remove(store + suffix)

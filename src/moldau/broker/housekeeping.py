@@ -1,0 +1,89 @@
+"""What a broker does from time to time: retention, flushes by time, checkpoints, expiry of producers, removal of what was deleted.
+
+Each task has its interval; a task that raises is logged and comes again, for nothing here may end the process. The look at flushes is as
+often as the shortest `flush.ms` of a log asks for, and once a second otherwise.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from moldau.broker.partition import UNLIMITED
+
+if TYPE_CHECKING:
+    from moldau.broker.broker import Broker
+    from moldau.ports.clock import Timer
+
+_LOG = logging.getLogger(__name__)
+
+TICK_MS = 1000
+"""Flushes and removals are looked at this often, unless a log asks for more."""
+TICK_MS_MIN = 10
+RETRY_FULL_MS = 5000
+"""How often a log that a full disk kept closed is tried again."""
+EXPIRY_MS = 600_000
+"""How often idle producers are forgotten (Kafka's `producer.id.expiration.check.interval.ms`)."""
+
+
+class Housekeeping:
+    """The timers of one broker."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._timers: dict[str, Timer] = {}
+        self._stopped = True
+
+    def start(self) -> None:
+        """Begin."""
+        config = self._broker.config
+        self._stopped = False
+        self._every(self._tick_ms, self._tick)
+        self._every(lambda: config.int("log.retention.check.interval.ms"), self._apply_retention)
+        self._every(lambda: max(config.int("log.flush.offset.checkpoint.interval.ms"), TICK_MS), self._checkpoint)
+        self._every(lambda: EXPIRY_MS, self._expire_producers)
+        self._every(lambda: RETRY_FULL_MS, self._broker.retry_full)
+
+    def stop(self) -> None:
+        """End, for good."""
+        self._stopped = True
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def hurry(self) -> None:
+        """A log's `flush.ms` has become shorter: look again how often to look."""
+        if not self._stopped:
+            self._timers[self._tick.__name__].cancel()
+            self._every(self._tick_ms, self._tick)
+
+    def _every(self, interval_ms: Callable[[], int], task: Callable[[], object]) -> None:
+        def run() -> None:
+            try:
+                task()
+            except Exception:
+                _LOG.exception("housekeeping failed: task=%s", task.__name__)
+            if not self._stopped:
+                self._every(interval_ms, task)
+
+        self._timers[task.__name__] = self._broker.clock.call_later(interval_ms() / 1000, run)
+
+    def _tick_ms(self) -> int:
+        shortest = min((partition.log.config.flush_ms for partition in self._broker.partitions), default=UNLIMITED)
+        return max(TICK_MS_MIN, min(TICK_MS, shortest))
+
+    def _tick(self) -> None:
+        broker = self._broker
+        now_ms = broker.clock.time_ms()
+        for partition in broker.partitions:
+            if partition.log.flush_wanted(now_ms):
+                broker.flusher.request(partition)
+        broker.logs.remove_due(now_ms)
+
+    def _apply_retention(self) -> None:
+        self._broker.logs.apply_retention(self._broker.clock.time_ms())
+
+    def _checkpoint(self) -> None:
+        self._broker.logs.checkpoint()
+
+    def _expire_producers(self) -> None:
+        self._broker.logs.expire_producers(self._broker.clock.time_ms())

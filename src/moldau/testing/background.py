@@ -1,0 +1,33 @@
+"""Background work that happens when the test says so."""
+
+from collections.abc import Callable
+from typing import Any
+
+
+class FakeBackground:
+    """A :class:`moldau.ports.background.Background` whose jobs wait for `run_next` or `run_all`; `immediate` runs each at once."""
+
+    def __init__(self, *, immediate: bool = False) -> None:
+        self.immediate = immediate
+        self.jobs: list[tuple[Callable[[], Any], Callable[[Any, BaseException | None], object]]] = []
+
+    def run(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], object]) -> None:
+        """Keep the job, or run it."""
+        self.jobs.append((work, done))
+        if self.immediate:
+            self.run_all()
+
+    def run_next(self) -> None:
+        """Do the oldest job and answer it."""
+        work, done = self.jobs.pop(0)
+        try:
+            result = work()
+        except Exception as error:
+            done(None, error)
+        else:
+            done(result, None)
+
+    def run_all(self) -> None:
+        """Do every job, those that follow from answers too."""
+        while self.jobs:
+            self.run_next()
