@@ -1,0 +1,98 @@
+"""``moldau serve``: run a broker. Options become settings, the broker does the rest."""
+
+import os
+from pathlib import Path
+
+import click
+
+from moldau.model.config.definition import InvalidConfigError
+from moldau.model.config.listeners import parse_host_port
+from moldau.model.config.static import read_static
+from moldau.model.config.store import BrokerConfig
+
+
+def host_port(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """``HOST:PORT``, checked; port 0 stands for any free one, an empty host for every interface."""
+    if value is not None:
+        try:
+            parse_host_port(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error), ctx, parameter) from error
+    return value
+
+
+@click.command("serve")
+@click.option(
+    "-l", "--listen", metavar="HOST:PORT", callback=host_port, help="Where to listen; port 0 picks a free one.  [default: localhost:9092]"
+)
+@click.option(
+    "--advertise", metavar="HOST:PORT", callback=host_port, help="Address that clients are told to connect to, when it is another one."
+)
+@click.option("--data", "directories", metavar="DIR", multiple=True, help="Data directory; may be repeated.  [default: ./moldau-data]")
+@click.option("--config", "file", metavar="FILE", type=click.Path(path_type=Path), help="Settings: TOML with dotted names.")
+@click.option("-s", "--set", "settings", metavar="NAME=VALUE", multiple=True, help="A setting, such as num.partitions=3; may be repeated.")
+@click.option("--adopt", is_flag=True, help="Take over a data directory that another system, such as Apache Kafka, wrote.")
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True)
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def serve(
+    listen: str | None,
+    advertise: str | None,
+    directories: tuple[str, ...],
+    file: Path | None,
+    settings: tuple[str, ...],
+    adopt: bool,
+    log_level: str,
+    log_format: str,
+) -> None:
+    """Run a broker until SIGTERM or Ctrl-C.
+
+    It prints "listening on HOST:PORT" when it takes requests; its log goes to standard error. Settings have Kafka's names. They come from
+    --config, then from variables such as MOLDAU_NUM_PARTITIONS=3, then from --set, then from the options here; the later wins.
+
+    Exit code 1 for a port or a directory that cannot be had, 2 for a setting that is not allowed.
+    """
+    try:
+        config = _config(listen, advertise, directories, file, settings)
+    except InvalidConfigError as error:
+        raise click.UsageError(error.message) from error
+    from moldau.assembly.process import serve as run
+    from moldau.cli.server_log import set_up_logging
+
+    set_up_logging(log_level, log_format)
+    try:
+        run(config, adopt=adopt, on_listening=_announce)
+    except OSError as error:
+        raise click.ClickException(f"cannot listen on {', '.join(config.list('listeners'))}: {_reason(error)}") from error
+
+
+def _config(
+    listen: str | None, advertise: str | None, directories: tuple[str, ...], file: Path | None, settings: tuple[str, ...]
+) -> BrokerConfig:
+    """All layers of the configuration. InvalidConfigError says where a mistake stands."""
+    options = list(settings)
+    if listen is not None:
+        options.append(f"listeners=PLAINTEXT://{listen}")
+    if advertise is not None:
+        options.append(f"advertised.listeners=PLAINTEXT://{advertise}")
+    if directories:
+        if any("," in directory for directory in directories):
+            raise InvalidConfigError("--data: a comma separates directories in log.dirs, so none can have one in its name")
+        options.append(f"log.dirs={','.join(directories)}")
+    text = None
+    if file is not None:
+        try:
+            text = file.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidConfigError(f"--config {file}: {_reason(error) if isinstance(error, OSError) else 'not UTF-8'}") from error
+    return BrokerConfig(read_static(file_text=text, file_name=str(file), environment=os.environ, settings=options))
+
+
+def _announce(addresses: list[tuple[str, int]]) -> None:
+    """The lines that whoever started us waits for."""
+    for host, port in addresses:
+        shown = f"[{host}]" if ":" in host else host or "0.0.0.0"
+        print(f"listening on {shown}:{port}", flush=True)
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

@@ -1,0 +1,131 @@
+"""A broker inside the process, for tests and scripts: on a free port, with a data directory of its own that goes with it.
+
+    with Broker() as broker:
+        broker.create_topic("orders", partitions=3)
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+
+It is the real broker, in a thread: files, sockets and all. A process forked while it runs (by multiprocessing, by a test runner) does not
+own it: there `stop` and the end of the ``with`` do nothing.
+"""
+
+import itertools
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from moldau.adapters.event_loop import new_event_loop
+from moldau.assembly.thread import BrokerThread
+from moldau.client.admin import Admin
+from moldau.client.cluster import Cluster
+from moldau.model.config.static import read_static
+from moldau.model.config.store import BrokerConfig
+from moldau.model.errors import ErrorCode, PeerError
+
+TOPIC_NAME_MAX = 249
+"""Kafka's limit for the name of a topic."""
+
+new_event_loop().close()  # imports the loop's library now, so that starting a broker does not pay for it
+
+
+class Broker:
+    """A broker to test against; starts at ``with``, or by `start`.
+
+    `settings` are Kafka's: ``Broker(settings={"num.partitions": 3})``. `directory` keeps the data in a directory of the caller's, which is
+    not removed. InvalidConfigError for a setting that is not allowed.
+    """
+
+    def __init__(self, *, settings: Mapping[str, object] | None = None, directory: str | Path | None = None, port: int = 0) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="moldau-test-") if directory is None else directory)
+        self._owns_directory = directory is None
+        self._settings = [f"{name}={_text(value)}" for name, value in (settings or {}).items()]
+        self._port = port
+        self._thread: BrokerThread | None = None
+        self._pid = os.getpid()
+        self._names = itertools.count(1)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``127.0.0.1:PORT``, for a client's ``bootstrap.servers``. The same after `restart`."""
+        if not self._port:
+            raise RuntimeError("the broker has not been started")
+        return f"127.0.0.1:{self._port}"
+
+    @property
+    def running(self) -> bool:
+        """Whether it serves."""
+        return self._thread is not None
+
+    def start(self) -> None:
+        """Start it, and wait until it takes requests. OSError for a port that cannot be had, WorldError for the directory."""
+        if self._thread is not None:
+            return
+        own = [f"listeners=PLAINTEXT://127.0.0.1:{self._port}", f"log.dirs={self.directory}"]
+        thread = BrokerThread(BrokerConfig(read_static(settings=[*self._settings, *own])))
+        thread.start()
+        self._port = thread.address[1]
+        self._thread = thread
+
+    def stop(self) -> None:
+        """Stop it cleanly; the data stays until `close`."""
+        if self._thread is not None and os.getpid() == self._pid:
+            self._thread.stop()
+            self._thread = None
+
+    def restart(self) -> None:
+        """Stop it, and start it on the same port with the same data."""
+        self.stop()
+        self.start()
+
+    def close(self) -> None:
+        """Stop it and remove the data, unless the directory is the caller's."""
+        self.stop()
+        if self._owns_directory and os.getpid() == self._pid:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, object] | None = None) -> str:
+        """Create a topic; its name. RequestFailedError says why it cannot be."""
+        with Cluster(self.bootstrap_servers) as cluster:
+            configs = {key: _text(value) for key, value in (config or {}).items()}
+            return Admin(cluster).create_topic(name, partitions, configs=configs).name
+
+    def delete_topic(self, name: str, *, missing_ok: bool = False) -> None:
+        """Delete a topic and its records."""
+        with Cluster(self.bootstrap_servers) as cluster:
+            try:
+                Admin(cluster).delete_topic(name)
+            except PeerError as error:
+                if not (missing_ok and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+                    raise
+
+    def topics(self) -> list[str]:
+        """Names of all topics."""
+        with Cluster(self.bootstrap_servers) as cluster:
+            return [topic.name for topic in cluster.topics()]
+
+    def unique_topic(self, hint: str = "topic") -> str:
+        """A topic name that this broker has not given before, made from `hint`; the topic is not created."""
+        number = f"-{next(self._names)}"
+        legal = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "._-") else "-" for letter in hint)
+        return legal[: TOPIC_NAME_MAX - len(number)] + number
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def _text(value: object) -> str:
+    """A setting as a file would have it: ``True`` is ``true``, a list is joined by commas."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case list() | tuple():
+            return ",".join(map(_text, value))
+        case _:
+            return str(value)
