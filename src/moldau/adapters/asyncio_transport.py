@@ -20,6 +20,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from moldau.model.errors import StorageError
 from moldau.ports.transport import FileRange, Part, Receiver
@@ -128,28 +129,25 @@ class SocketTransport:
 
     def send(self, parts: Sequence[Part]) -> None:
         """Queue the parts, and send at once what the socket takes."""
-        queue = self._queue
-        if queue or self._closing:
+        if self._queue or self._closing:
             self._enqueue(parts)
             return
-        if len(parts) == 1:
-            part = parts[0]
-            if type(part) is bytes:  # an answer without file ranges, the usual case
-                try:
-                    sent = self._socket.send(part)
-                except (BlockingIOError, InterruptedError):
-                    sent = 0
-                except OSError as error:
-                    self._lost(error)
-                    return
-                if sent == len(part):
-                    return
-                queue.append(memoryview(part)[sent:])
-                self._queued += len(part) - sent
+        if FileRange in map(type, parts):
+            self._enqueue(parts)
+            if self._flush():
                 self._loop.add_writer(self._descriptor, self._writable)
-                return
-        self._enqueue(parts)
-        if self._flush():
+            return
+        data = b"".join(cast("Sequence[_Chunk]", parts))  # answers without file ranges, the usual case: one send, nothing queued
+        try:
+            sent = self._socket.send(data)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError as error:
+            self._lost(error)
+            return
+        if sent < len(data):
+            self._queue.append(memoryview(data)[sent:])
+            self._queued += len(data) - sent
             self._loop.add_writer(self._descriptor, self._writable)
 
     def queued_bytes(self) -> int:

@@ -28,6 +28,8 @@ from moldau.model.identity import LeaderEpoch, TopicPartition
 from moldau.protocol.framing import ReceiveBuffer
 
 if TYPE_CHECKING:
+    from moldau.broker.configs import Configs
+    from moldau.broker.topics import Topics
     from moldau.cluster.snapshot import MetadataSnapshot
     from moldau.ports.background import Background
     from moldau.ports.clock import Clock
@@ -82,6 +84,8 @@ class Broker:
         self.on_reconfigured: list[Callable[[], object]] = []
         """Called after the broker's configuration has changed."""
         self._files = files
+        self._topics: Topics | None = None
+        self._configs: Configs | None = None
         self._take_limits()
 
     # Start and stop
@@ -91,8 +95,9 @@ class Broker:
         now_ms = self.clock.time_ms()
         self.registry.start(cluster_id=cluster_id_of(self._files, self.directories) if adopt else None)
         snapshot = self.metadata
-        self.config.set_dynamic(own=snapshot.broker_config(self.broker_id), cluster=snapshot.broker_config(None))
-        self._take_limits()
+        if snapshot.broker_configs:
+            self.configs.load()
+            self._take_limits()
         self.logs = LogManager(
             self._files,
             self.directories,
@@ -130,6 +135,24 @@ class Broker:
             "requests_delayed": self.delayed.waiting,
             **self.logs.statistics(),
         }
+
+    @property
+    def topics(self) -> "Topics":
+        """The life of topics; loaded when first asked for."""
+        if self._topics is None:
+            from moldau.broker.topics import Topics
+
+            self._topics = Topics(self.registry, self.config, self)
+        return self._topics
+
+    @property
+    def configs(self) -> "Configs":
+        """Configurations that change at run time; loaded when first asked for."""
+        if self._configs is None:
+            from moldau.broker.configs import Configs
+
+            self._configs = Configs(self.registry, self.config, self, self.broker_id)
+        return self._configs
 
     # Connections
 

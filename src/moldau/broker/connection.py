@@ -191,6 +191,9 @@ class Connection:
                 if repeated is not None and repeated.version == version:
                     answer = repeated.take(staged, frame, correlation_id, now_ms)
                     if answer is not None:
+                        if not answer:  # acks 0
+                            unwritten.append((-1, correlation_id, repeated))
+                            continue
                         if not self._slots:
                             unwritten.append((len(self._out), correlation_id, repeated))
                             self._out.append(answer)
