@@ -57,7 +57,7 @@ class TopicInfo:
 class MetadataSnapshot:
     """All that is known of the cluster at one moment."""
 
-    __slots__ = ("broker_configs", "brokers", "cluster_id", "controller_id", "topic_configs", "topics", "topics_by_id")
+    __slots__ = ("broker_configs", "brokers", "cluster_id", "controller_id", "partition_count", "topic_configs", "topics", "topics_by_id")
 
     def __init__(
         self,
@@ -73,6 +73,7 @@ class MetadataSnapshot:
         self.brokers = brokers
         self.topics = topics
         self.topics_by_id = {topic.topic_id: topic for topic in topics.values()}
+        self.partition_count = sum(len(topic.partitions) for topic in topics.values())
         self.topic_configs = topic_configs
         """What topics set themselves; a topic without any may be missing."""
         self.broker_configs = broker_configs
@@ -85,10 +86,6 @@ class MetadataSnapshot:
     def broker_config(self, broker_id: int | None) -> Mapping[str, str]:
         """What is set for a broker, or for all (None), while it runs."""
         return self.broker_configs.get(broker_id, _NOTHING)
-
-    def partition_count(self) -> int:
-        """Partitions of all topics."""
-        return sum(len(topic.partitions) for topic in self.topics.values())
 
     def with_brokers(self, brokers: Iterable[BrokerInfo], controller_id: int) -> "MetadataSnapshot":
         """The same with other live brokers and another controller."""

@@ -5,14 +5,16 @@ this broker's dynamic value, the cluster's dynamic default, the static value, th
 topic's own value, then the same over its synonyms among the broker's.
 """
 
+import logging
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
-from moldau.model.config.definition import ConfigSource, ConfigValue, Synonym, format_value, parse_value
+from moldau.model.config.definition import ConfigSource, ConfigValue, InvalidConfigError, Synonym, format_value, parse_value
 from moldau.model.config.static import StaticConfig
 from moldau.model.config.tables.broker import BROKER
 from moldau.model.config.tables.topic import TOPIC
 
+_LOG = logging.getLogger(__name__)
 V = TypeVar("V", bool, int, float, str, tuple[str, ...])
 
 
@@ -59,6 +61,10 @@ class Configured:
         """Text."""
         return _typed(name, self.value(name), str)
 
+    def optional_string(self, name: str) -> str | None:
+        """Text, or None when none is set."""
+        return None if self.value(name) is None else self.string(name)
+
     def list(self, name: str) -> tuple[str, ...]:
         """The items of a list."""
         return _typed(name, self.value(name), tuple)
@@ -83,9 +89,12 @@ class BrokerConfig(Configured):
         self._cluster: Mapping[str, str] = {}
 
     def set_dynamic(self, *, own: Mapping[str, str], cluster: Mapping[str, str]) -> set[str]:
-        """Replace the dynamic layers, of this broker and of the whole cluster; the names whose value has changed by it."""
+        """Replace the dynamic layers, of this broker and of the whole cluster; the names whose value has changed by it.
+
+        What another version stored and this one does not take is left out, with a line in the log.
+        """
         before = {name: self.value(name) for name in BROKER}
-        self._own, self._cluster = dict(own), dict(cluster)
+        self._own, self._cluster = _usable(own), _usable(cluster)
         self._values.clear()
         self.version += 1
         return {name for name, value in before.items() if self.value(name) != value}
@@ -126,6 +135,18 @@ class BrokerConfig(Configured):
     def _resolve(self, name: str) -> ConfigValue:
         definition = BROKER[name]
         return _first(self._settings(name, definition.synonyms), definition.synonyms)
+
+
+def _usable(texts: Mapping[str, str]) -> dict[str, str]:
+    usable = {}
+    for name, text in texts.items():
+        try:
+            parse_value(BROKER[name], text)
+        except (KeyError, InvalidConfigError) as error:
+            _LOG.warning("stored configuration not taken: name=%s reason=%s", name, error)
+        else:
+            usable[name] = text
+    return usable
 
 
 class TopicConfig(Configured):

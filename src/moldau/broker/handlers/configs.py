@@ -1,0 +1,132 @@
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, TypeVar
+
+from moldau.broker.config_views import Described
+from moldau.broker.configs import Edit, Resource, ResourceType
+from moldau.broker.context import RequestContext
+from moldau.model.errors import ErrorCode, PeerError
+from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
+from moldau.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from moldau.protocol.messages.incremental_alter_configs import AlterConfigsResourceResponse as IncrementalResourceResponse
+from moldau.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+from moldau.protocol.messages.list_config_resources import ConfigResource, ListConfigResourcesRequest, ListConfigResourcesResponse
+
+if TYPE_CHECKING:
+    from moldau.broker.broker import Broker
+    from moldau.broker.dispatch import Reply
+
+FIRST_WITH_TYPES = 1
+"""ListConfigResources lists other types than client metrics from this version on."""
+NOT_IN_EFFECT = " (Without effect in this version.)"
+
+T = TypeVar("T")
+Outcome = tuple[Resource, PeerError | None]
+
+
+def describe_configs(broker: "Broker", request: DescribeConfigsRequest, context: RequestContext, reply: "Reply") -> None:
+    """All configurations of each resource, or those asked for, with defaults, and with synonyms and documentation if wanted.
+
+    Codes by resource: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, INVALID_REQUEST for another broker or an unknown type.
+    """
+    reply(DescribeConfigsResponse(results=[_described(broker, request, resource) for resource in request.resources]))
+
+
+def _described(broker: "Broker", request: DescribeConfigsRequest, wanted: DescribeConfigsResource) -> DescribeConfigsResult:
+    result = DescribeConfigsResult(resource_type=wanted.resource_type, resource_name=wanted.resource_name)
+    try:
+        views = broker.configs.describe(Resource(wanted.resource_type, wanted.resource_name), wanted.configuration_keys or None)
+    except PeerError as error:
+        result.error_code, result.error_message = error.code, error.message
+        return result
+    result.configs = [_entry(view, request) for view in views]
+    return result
+
+
+def _entry(view: Described, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    definition = view.definition
+    synonyms = view.synonyms if request.include_synonyms else ()
+    return DescribeConfigsResourceResult(
+        name=definition.name,
+        value=view.text,
+        read_only=view.read_only,
+        config_source=view.source,
+        is_sensitive=definition.sensitive,
+        synonyms=[DescribeConfigsSynonym(each.name, each.text, each.source) for each in synonyms],
+        config_type=definition.type,
+        documentation=definition.doc + ("" if definition.in_effect else NOT_IN_EFFECT) if request.include_documentation else None,
+    )
+
+
+def alter_configs(broker: "Broker", request: AlterConfigsRequest, context: RequestContext, reply: "Reply") -> None:
+    """Replace all configurations of each resource; codes as `Configs.replace`, INVALID_REQUEST for a resource named twice."""
+    wanted = [
+        (Resource(each.resource_type, each.resource_name), [(item.name, item.value) for item in each.configs]) for each in request.resources
+    ]
+    outcomes = _each_once(wanted, lambda resource, values: broker.configs.replace(resource, values, validate_only=request.validate_only))
+    reply(AlterConfigsResponse(responses=[AlterConfigsResourceResponse(*_code(error), *resource) for resource, error in outcomes]))
+
+
+def incremental_alter_configs(broker: "Broker", request: IncrementalAlterConfigsRequest, context: RequestContext, reply: "Reply") -> None:
+    """Change single configurations of each resource; codes as `Configs.edit`, INVALID_REQUEST for a resource named twice."""
+    wanted = [
+        (Resource(each.resource_type, each.resource_name), [Edit(item.name, item.config_operation, item.value) for item in each.configs])
+        for each in request.resources
+    ]
+    outcomes = _each_once(wanted, lambda resource, edits: broker.configs.edit(resource, edits, validate_only=request.validate_only))
+    reply(
+        IncrementalAlterConfigsResponse(responses=[IncrementalResourceResponse(*_code(error), *resource) for resource, error in outcomes])
+    )
+
+
+def _each_once(wanted: list[tuple[Resource, list[T]]], change: Callable[[Resource, list[T]], None]) -> list[Outcome]:
+    times = Counter(resource for resource, _ in wanted)
+    outcomes: list[Outcome] = []
+    for resource, values in wanted:
+        error = None
+        try:
+            if times[resource] > 1:
+                raise PeerError(ErrorCode.INVALID_REQUEST, f"resource '{resource.name}' is named {times[resource]} times in one request")
+            change(resource, values)
+        except PeerError as raised:
+            error = raised
+        outcomes.append((resource, error))
+    return outcomes
+
+
+def _code(error: PeerError | None) -> tuple[ErrorCode, str | None]:
+    return (ErrorCode.NONE, None) if error is None else (error.code, error.message)
+
+
+def list_config_resources(broker: "Broker", request: ListConfigResourcesRequest, context: RequestContext, reply: "Reply") -> None:
+    """Names of what has configurations, by type; without a type, of all. UNSUPPORTED_VERSION for a type that does not exist."""
+    if context.api_version < FIRST_WITH_TYPES:
+        types: Iterable[int] = [ResourceType.CLIENT_METRICS]
+    else:
+        types = dict.fromkeys(request.resource_types or list(ResourceType))
+    if any(each not in list(ResourceType) for each in types):
+        reply(ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
+        return
+    reply(
+        ListConfigResourcesResponse(
+            config_resources=[ConfigResource(name, each) for each in types for name in broker.configs.resources(each)]
+        )
+    )
+
+
+HANDLERS = {
+    ApiKey.DESCRIBE_CONFIGS: describe_configs,
+    ApiKey.ALTER_CONFIGS: alter_configs,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
+    ApiKey.LIST_CONFIG_RESOURCES: list_config_resources,
+}

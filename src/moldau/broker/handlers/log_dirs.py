@@ -1,0 +1,48 @@
+"""DescribeLogDirs: what lies in the log directories, and how full their disks are."""
+
+from typing import TYPE_CHECKING
+
+from moldau.broker.context import RequestContext
+from moldau.log.description import DirectoryDescription
+from moldau.model.errors import ErrorCode
+from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+if TYPE_CHECKING:
+    from moldau.broker.broker import Broker
+    from moldau.broker.dispatch import Reply
+
+Wanted = dict[str, set[int]] | None
+
+
+def handle(broker: "Broker", request: DescribeLogDirsRequest, context: RequestContext, reply: "Reply") -> None:
+    """Every log directory, with all partitions (null) or some; KAFKA_STORAGE_ERROR for one that is offline."""
+    wanted: Wanted = None
+    if request.topics is not None:
+        wanted = {}
+        for topic in request.topics:
+            wanted.setdefault(topic.topic, set()).update(topic.partitions)
+    reply(DescribeLogDirsResponse(results=[_described(directory, wanted) for directory in broker.logs.describe()]))
+
+
+def _described(directory: DirectoryDescription, wanted: Wanted) -> DescribeLogDirsResult:
+    if directory.error is not None:
+        return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path)
+    topics: dict[str, DescribeLogDirsTopic] = {}
+    for partition in directory.partitions:
+        name, index = partition.topic_partition
+        if wanted is None or index in wanted.get(name, ()):
+            told = DescribeLogDirsPartition(index, partition.size_bytes, partition.offset_lag)
+            topics.setdefault(name, DescribeLogDirsTopic(name)).partitions.append(told)
+    return DescribeLogDirsResult(
+        log_dir=directory.path, topics=list(topics.values()), total_bytes=directory.total_bytes, usable_bytes=directory.usable_bytes
+    )
+
+
+HANDLERS = {ApiKey.DESCRIBE_LOG_DIRS: handle}

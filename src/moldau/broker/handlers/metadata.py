@@ -1,0 +1,174 @@
+"""Metadata: brokers, topics, leaders. A topic that a client asks about by name may be created for it (mission A1)."""
+
+from typing import TYPE_CHECKING
+
+from moldau.broker.context import RequestContext
+from moldau.broker.handlers.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from moldau.broker.topic_names import check_name
+from moldau.broker.topics import unknown_topic
+from moldau.cluster.snapshot import INTERNAL_TOPICS, BrokerInfo, TopicInfo
+from moldau.model.errors import ErrorCode, PeerError
+from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from moldau.broker.broker import Broker
+    from moldau.broker.dispatch import Reply
+
+FIRST_BY_ID = 12
+"""From this version on a topic may be asked for by its id."""
+NO_ID = bytes(16)
+NO_LEADER = -1
+
+
+def handle(broker: "Broker", request: MetadataRequest, context: RequestContext, reply: "Reply") -> None:
+    """Tell of all topics (null, or an empty list in version 0), or of some.
+
+    Codes by topic: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION, INVALID_REQUEST for an id in a version that
+    knows none and for neither name nor id, and those of creating a topic.
+    """
+    if request.topics is None or (not request.topics and context.api_version == 0):
+        topics = [describe(broker, topic) for topic in broker.registry.snapshot.topics.values()]
+    else:
+        topics = _some(broker, request.topics, context.api_version, may_create=request.allow_auto_topic_creation)
+    if request.include_topic_authorized_operations:
+        topics = [_with_operations(topic) for topic in topics]
+    snapshot = broker.registry.snapshot
+    reply(
+        MetadataResponse(
+            brokers=[MetadataResponseBroker(*each) for each in broker_addresses(broker, context)],
+            cluster_id=snapshot.cluster_id,
+            controller_id=snapshot.controller_id,
+            topics=topics,
+            cluster_authorized_operations=CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED,
+        )
+    )
+
+
+def broker_addresses(broker: "Broker", context: RequestContext) -> list[tuple[int, str, int, str | None]]:
+    """Number, host, port and rack of every live broker; this one under the address that suits the client."""
+    addresses: dict[int, tuple[int, str, int, str | None]] = {each.broker_id: each for each in broker.registry.snapshot.brokers.values()}
+    addresses[broker.broker_id] = BrokerInfo(broker.broker_id, *context.advertised, broker.config.optional_string("broker.rack"))
+    return list(addresses.values())
+
+
+def describe(broker: "Broker", topic: TopicInfo) -> MetadataResponseTopic:
+    """What is told of a topic that is there.
+
+    It depends on nothing but the topic's entry in the snapshot, and is kept with that entry; only where a partition is not served, its disk
+    having failed, a copy says so.
+    """
+    built = topic.built
+    if built is None:
+        built = topic.built = _build(topic)
+    assert isinstance(built, MetadataResponseTopic)
+    if len(broker.partitions) < broker.registry.snapshot.partition_count:
+        return _with_offline(broker, built)
+    return built
+
+
+def _build(topic: TopicInfo) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.internal,
+        partitions=[
+            MetadataResponsePartition(
+                partition_index=info.partition,
+                leader_id=info.leader,
+                leader_epoch=info.leader_epoch,
+                replica_nodes=list(info.replicas),
+                isr_nodes=list(info.isr),
+            )
+            for info in topic.partitions
+        ],
+    )
+
+
+def _with_offline(broker: "Broker", built: MetadataResponseTopic) -> MetadataResponseTopic:
+    assert built.name is not None
+    served = broker.partitions_of(built.name.encode(), by_id=False)
+    if len(served) == len(built.partitions):
+        return built
+    partitions = [
+        each if each.partition_index in served or each.leader_id != broker.broker_id else _offline(each, broker.broker_id)
+        for each in built.partitions
+    ]
+    return MetadataResponseTopic(name=built.name, topic_id=built.topic_id, is_internal=built.is_internal, partitions=partitions)
+
+
+def _offline(partition: MetadataResponsePartition, broker_id: int) -> MetadataResponsePartition:
+    return MetadataResponsePartition(
+        error_code=ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=partition.partition_index,
+        leader_id=NO_LEADER,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=partition.replica_nodes,
+        isr_nodes=partition.isr_nodes,
+        offline_replicas=[broker_id],
+    )
+
+
+def _with_operations(topic: MetadataResponseTopic) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=topic.error_code,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=topic.partitions,
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _some(broker: "Broker", wanted: list[MetadataRequestTopic], version: int, *, may_create: bool) -> list[MetadataResponseTopic]:
+    names: dict[str, None] = {}
+    by_id: list[MetadataResponseTopic] = []
+    snapshot = broker.registry.snapshot
+    for each in wanted:
+        asks_by_id = each.topic_id != NO_ID
+        if version < FIRST_BY_ID and (asks_by_id or each.name is None):
+            by_id.append(_failed(each.name or "", ErrorCode.INVALID_REQUEST, each.topic_id))
+        elif asks_by_id:
+            topic = snapshot.topics_by_id.get(each.topic_id)
+            by_id.append(_failed(None, ErrorCode.UNKNOWN_TOPIC_ID, each.topic_id) if topic is None else describe(broker, topic))
+        elif each.name is None:
+            by_id.append(_failed(None, ErrorCode.INVALID_REQUEST))
+        else:
+            names[each.name] = None
+    return by_id + _by_name(broker, list(names), may_create=may_create)
+
+
+def _by_name(broker: "Broker", names: list[str], *, may_create: bool) -> list[MetadataResponseTopic]:
+    missing = [name for name in names if name not in broker.registry.snapshot.topics]
+    errors: dict[str, PeerError | None] = {}
+    if missing:
+        errors = broker.topics.create_for_client(missing) if may_create else {name: why_missing(name) for name in missing}
+    topics = broker.registry.snapshot.topics
+    told = []
+    for name in names:
+        error = errors.get(name)
+        told.append(describe(broker, topics[name]) if error is None else _failed(name, error.code))
+    return told
+
+
+def why_missing(name: str) -> PeerError:
+    """The error for a topic that is not there: its name cannot be one, or it just is not."""
+    try:
+        check_name(name)
+    except PeerError as error:
+        return error
+    return unknown_topic(name)
+
+
+def _failed(name: str | None, code: ErrorCode, topic_id: bytes = NO_ID) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id, is_internal=name in INTERNAL_TOPICS)
+
+
+HANDLERS = {ApiKey.METADATA: handle}

@@ -1,0 +1,21 @@
+"""What changes of metadata ask of the broker that carries them out."""
+
+from typing import Protocol
+
+from moldau.model.identity import TopicPartition
+
+
+class PartitionHost(Protocol):
+    """The broker's side of a topic's life; called after the change is durable."""
+
+    def open_partition(self, topic_partition: TopicPartition) -> object:
+        """Serve a partition that the metadata has now. MoldauError when its log cannot be opened; the partition is offline then."""
+
+    def remove_partition(self, topic_partition: TopicPartition) -> object:
+        """Stop serving a partition and mark its log for removal."""
+
+    def reconfigure_topic(self, topic: str) -> object:
+        """Take up what the topic sets now."""
+
+    def reconfigure_broker(self, changed: set[str]) -> object:
+        """Take up the broker's configurations that have changed, for itself and for the topics that take theirs from it."""

@@ -1,0 +1,37 @@
+"""Which names a topic may have."""
+
+from collections.abc import Iterable
+
+from moldau.model.errors import ErrorCode, PeerError
+
+LENGTH_MAX = 249
+_ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+
+
+def check_name(name: str) -> None:
+    """INVALID_TOPIC_EXCEPTION unless the name has 1 to 249 ASCII letters, digits, dots, underscores and dashes, and is not "." or ".."."""
+    if not name:
+        raise _invalid("a topic's name is empty")
+    if len(name) > LENGTH_MAX:
+        raise _invalid(f"the topic's name '{name[:20]}...' has {len(name)} characters, at most {LENGTH_MAX} are allowed")
+    if name in (".", ".."):
+        raise _invalid(f"a topic cannot be named '{name}'")
+    if not _ALLOWED.issuperset(name):
+        raise _invalid(f"the topic's name '{name}' has characters other than ASCII letters, digits, '.', '_' and '-'")
+
+
+class Collisions:
+    """Names that are taken, folded so that those that differ only by '.' and '_' meet: metrics cannot tell them apart."""
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self._by_folded = {name.replace(".", "_"): name for name in taken}
+
+    def take(self, name: str) -> None:
+        """Add a name. INVALID_TOPIC_EXCEPTION if it collides with another one."""
+        other = self._by_folded.setdefault(name.replace(".", "_"), name)
+        if other != name:
+            raise _invalid(f"the topic's name '{name}' collides with that of '{other}': '.' and '_' are not told apart in metrics")
+
+
+def _invalid(message: str) -> PeerError:
+    return PeerError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
