@@ -20,7 +20,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
         moldau = Console(server.bootstrap)
         moldau.ok("topic", "create", "events", "--partitions", "1")
         moldau.ok("produce", "events", "--key-separator", ":", "-H", "h=1", text="a:1\nb:2\n")
-        moldau.ok("produce", "events", "--compression", "zstd", text=b"c\n\xff\n")
+        moldau.ok("produce", "events", "--compression", "zstd", text=b"c" * 500 + b"\n\xff\n")
     return data
 
 
@@ -45,7 +45,7 @@ def test_a_segment_is_dumped_batch_by_batch(written: Path) -> None:
     assert [(r["offset"], r["key"], r["value"], r["headers"]) for r in records] == [
         (0, "a", "1", [["h", "1"]]),
         (1, "b", "2", [["h", "1"]]),
-        (2, None, "c", []),
+        (2, None, "c" * 500, []),
         (3, None, {"base64": "/w=="}, []),
     ]
     text = moldau.ok("log", "dump", str(segment(written)), "--records").lines

@@ -111,7 +111,7 @@ def test_a_bad_line_stops_and_nothing_after_it_is_sent(moldau: Console, topic: s
     done = moldau("produce", topic, str(file), "--format", "json")
     assert done.code == 1
     assert done.err.splitlines() == [
-        f"{file}:3: not JSON: Expecting value at column 7",
+        f"{file}:3: not JSON: Expecting value at column 6",
         "2 records sent, stopped at the first bad line",
     ]
     assert moldau.ok("consume", topic, "--until-end").lines == ['{"n": 1}', '{"n": 2}']

@@ -88,7 +88,8 @@ def read_json(source: BinaryIO, *, key_field: str | None = None, line_bytes_max:
         except _NoKeyError as error:
             yield BadLine(number, str(error))
         except json.JSONDecodeError as error:
-            yield BadLine(number, f"not JSON: {error.msg} at column {error.colno}")
+            indent = len(line) - len(line.lstrip())
+            yield BadLine(number, f"not JSON: {error.msg} at column {indent + error.colno}")
         except UnicodeDecodeError as error:
             yield BadLine(number, f"not UTF-8: byte 0x{error.object[error.start]:02x} at column {error.start + 1}")
         except (ValueError, RecursionError) as error:

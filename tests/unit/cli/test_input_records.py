@@ -57,6 +57,7 @@ def test_json_lines_are_checked_and_sent_byte_for_byte() -> None:
     [
         (b'{"a": }', "not JSON: Expecting value at column 7"),
         (b'{"a": 1} x', "not JSON: Extra data at column 10"),
+        (b'  {"a": }', "not JSON: Expecting value at column 9"),
         (b'"\xff"', "not UTF-8: byte 0xff at column 2"),
         (b"NaN", "not JSON: NaN is not a JSON value"),
         (b"[" * 100_000, "not JSON: "),
