@@ -130,6 +130,8 @@ class RangeRead:
             if header.last_offset < next_position:
                 continue
             if not verify_crc(batch):
+                if next_position > self._position:
+                    break  # what came before it is good
                 raise CorruptBatchError(f"batch at offset {header.base_offset} does not match its checksum")
             if not header.is_control and header.record_count and header.base_offset < self._range.end:
                 records: bytes | memoryview = batch[HEADER_SIZE:]

@@ -98,16 +98,17 @@ def commit(path: str, files: Sequence[DataFile], before: Sequence[Progress], aft
     for tries_left in reversed(range(COMMIT_TRIES)):
         table = DeltaTable(path)
         _check_unmoved(path, table, before)
+        failure = None
         try:
             table.create_write_transaction(actions, "append", table.schema(), [DAY], commit_properties=properties)
         except DeltaError as error:
-            committed = _version_of(DeltaTable(path), load_id)
-            if committed is not None:
-                return committed
-            if not tries_left or not isinstance(error, CommitFailedError):
-                raise
-        else:
-            return table.version()
+            failure = error
+        committed = _version_of(DeltaTable(path), load_id)
+        if committed is not None:
+            return committed
+        assert failure is not None, f"{path}: a commit that was made cannot be found"
+        if not tries_left or not isinstance(failure, CommitFailedError):
+            raise failure
     raise AssertionError("unreachable")
 
 

@@ -1,0 +1,92 @@
+"""What a task of a load makes of record batches: rows with their place and headers, dead letters with their reason."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from moldau.lake.batches import ARROW_TYPES
+from moldau.lake.load import DEAD_LETTERS, EVENTS, LoadJob
+from moldau.lake.load_task import write_batches
+
+NAMES = ("key", "value", "partition", "offset", "timestamp", "headers")
+Row = tuple[bytes | None, bytes | None, int, int, int, list[dict[str, Any]] | None]
+
+
+def job(directory: Path, **changes: Any) -> LoadJob:
+    return LoadJob(
+        name="job",
+        bootstrap="nowhere:1",
+        topic="t",
+        table=str(directory / "table"),
+        dead_letters=str(directory / "dead"),
+        columns=pa.schema([("a", pa.int64())]),
+        **changes,
+    )
+
+
+def header(name: str, value: bytes | None) -> dict[str, Any]:
+    return {"key": name, "value": value}
+
+
+def run(task: LoadJob, rows: list[Row], dead_from: dict[int, int] | None = None) -> dict[str, list[dict[str, Any]]]:
+    """Rows of the files that the task reports, by target."""
+    columns = [pa.array(column, ARROW_TYPES[name]) for name, column in zip(NAMES, zip(*rows, strict=True), strict=True)]
+    batch = pa.record_batch(columns, names=list(NAMES))
+    found: dict[str, list[dict[str, Any]]] = {EVENTS: [], DEAD_LETTERS: []}
+    roots = {EVENTS: task.table, DEAD_LETTERS: task.dead_letters}
+    for action in write_batches(iter([batch]), job=task, dead_from=dead_from or {0: 0, 1: 0}):
+        for row in action.to_pylist():
+            table = pq.read_table(Path(roots[row["target"]], row["path"]), partitioning=None)
+            assert table.num_rows == row["rows"]
+            found[row["target"]] += table.to_pylist()
+    return found
+
+
+def test_rows_keep_their_place_and_chosen_headers(tmp_path: Path) -> None:
+    rows: list[Row] = [
+        (b"k", b'{"a":1}', 0, 7, 1_000_000, [header("line", b"1"), header("line", b"2"), header("x", b"y")]),
+        (None, b'{"a":null}', 1, 8, 2_000_000, None),
+        (None, b'{"a":3}', 1, 9, 3_000_000, [header("line", None)]),
+    ]
+    found = run(job(tmp_path, headers={"line": pa.int64()}), rows)
+    assert [(row["a"], row["_partition"], row["_offset"], row["_line"]) for row in found[EVENTS]] == [
+        (1, 0, 7, 2),
+        (None, 1, 8, None),
+        (3, 1, 9, None),
+    ], "the last header of a name counts"
+    assert found[DEAD_LETTERS] == []
+
+
+def test_dead_letters_say_what_and_why(tmp_path: Path) -> None:
+    rows: list[Row] = [
+        (b"k", b"no json", 0, 1, 0, None),
+        (None, None, 0, 2, 0, None),
+        (None, b'{"a":1}', 0, 3, 0, [header("line", b"x")]),
+        (None, b'{"a":2}', 0, 4, 0, [header("bad", b"line 9: torn")]),
+        (None, b'{"a":3}', 0, 5, 0, [header("line", b"5")]),
+    ]
+    found = run(job(tmp_path, headers={"line": pa.int64()}, reject_header="bad"), rows)
+    assert [row["a"] for row in found[EVENTS]] == [3]
+    letters = [(row["key"], row["value"], row["_offset"], row["topic"]) for row in found[DEAD_LETTERS]]
+    assert letters == [(b"k", b"no json", 1, "t"), (None, None, 2, "t"), (None, b'{"a":1}', 3, "t"), (None, b'{"a":2}', 4, "t")]
+    errors = [row["error"] for row in found[DEAD_LETTERS]]
+    assert errors[0].startswith("not JSON: ")
+    assert errors[1] == "the value is null"
+    assert errors[2].startswith("header 'line': Failed to parse string: 'x'")
+    assert errors[3] == "line 9: torn"
+
+
+def test_dead_letters_that_were_committed_are_left_out(tmp_path: Path) -> None:
+    """The load before died between its two commits: the dead-letter table is ahead of the table."""
+    rows: list[Row] = [(None, b"bad", partition, offset, 0, None) for partition in (0, 1) for offset in range(4)]
+    found = run(job(tmp_path), rows, dead_from={0: 2, 1: 4})
+    assert [(row["_partition"], row["_offset"]) for row in found[DEAD_LETTERS]] == [(0, 2), (0, 3)]
+
+
+@pytest.mark.parametrize("name", ["event_day", "_offset", "_line"])
+def test_events_may_not_use_the_names_of_the_table_itself(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match=f"events have a field '{name}'"):
+        LoadJob("j", "b", "t", "x", "y", pa.schema([(name, pa.int64())]), headers={"line": pa.int64()})
