@@ -124,7 +124,10 @@ _BITS = {ConfigType.SHORT: 15, ConfigType.INT: 31, ConfigType.LONG: 63}
 
 
 def parse_value(definition: ConfigDefinition, text: str) -> ConfigValue:
-    """The value that `text` stands for. InvalidConfigError names the configuration, the text and what is allowed."""
+    """The value that `text` stands for; an item that a list has twice counts once.
+
+    InvalidConfigError names the configuration, the text and what is allowed.
+    """
     stripped = text.strip()
     value: ConfigValue
     match definition.type:
@@ -135,7 +138,7 @@ def parse_value(definition: ConfigDefinition, text: str) -> ConfigValue:
         case ConfigType.DOUBLE:
             value = _real_number(stripped)
         case ConfigType.LIST:
-            value = tuple(item.strip() for item in stripped.split(",")) if stripped else ()
+            value = tuple(dict.fromkeys(item.strip() for item in stripped.split(","))) if stripped else ()
         case ConfigType.PASSWORD:
             value = text
         case ConfigType.STRING | ConfigType.CLASS:

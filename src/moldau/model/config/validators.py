@@ -46,7 +46,7 @@ class OneOf(Validator):
 
 
 class SomeOf(Validator):
-    """Lists whose items come from `choices`, each at most once; perhaps none (KIP-1161)."""
+    """Lists whose items come from `choices`; perhaps none (KIP-1161)."""
 
     __slots__ = ("choices",)
 
@@ -54,8 +54,8 @@ class SomeOf(Validator):
         self.choices = choices
 
     def allows(self, value: ConfigValue) -> bool:
-        """Whether every item is a choice and none comes twice."""
-        return isinstance(value, tuple) and len(set(value)) == len(value) and all(item in self.choices for item in value)
+        """Whether every item is a choice."""
+        return isinstance(value, tuple) and all(item in self.choices for item in value)
 
     def __str__(self) -> str:
         return f"of [{', '.join(self.choices)}]"
@@ -84,7 +84,7 @@ class ThrottledReplicas(Validator):
         return isinstance(value, tuple) and (value == ("*",) or all(_is_pair(item) for item in value))
 
     def __str__(self) -> str:
-        return "* or [partitionId]:[brokerId],[partitionId]:[brokerId],..."
+        return "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
 
 
 def _is_pair(text: str) -> bool:
