@@ -1,6 +1,6 @@
 """Configurations that are changed and described while the broker runs: those of topics, of this broker, and of all brokers.
 
-A change is checked as a whole, written in one transaction, and then taken up at once.
+A change is checked as a whole, written in one transaction, and then taken up at once. After a restart `load` finds it again.
 """
 
 from collections import Counter
@@ -72,6 +72,11 @@ class Configs:
         self._config = config
         self._host = host
         self._broker_id = broker_id
+
+    def load(self) -> set[str]:
+        """Take up what is stored, from earlier runs too; the broker's configurations that have changed by it."""
+        snapshot = self._registry.snapshot
+        return self._config.set_dynamic(own=snapshot.broker_config(self._broker_id), cluster=snapshot.broker_config(None))
 
     def replace(self, resource: Resource, values: Sequence[tuple[str, str | None]], *, validate_only: bool = False) -> None:
         """Give a resource exactly these configurations (AlterConfigs); those left out go back to their defaults.
@@ -172,8 +177,7 @@ class Configs:
             return
         with reported(f"configure broker {resource.name or 'all'}"):
             self._registry.set_broker_config(self._broker_id if resource.name else None, values)
-        snapshot = self._registry.snapshot
-        changed = self._config.set_dynamic(own=snapshot.broker_config(self._broker_id), cluster=snapshot.broker_config(None))
+        changed = self.load()
         if changed:
             self._host.reconfigure_broker(changed)
 
