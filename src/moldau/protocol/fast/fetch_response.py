@@ -50,7 +50,8 @@ TopicResults = tuple[bytes, Sequence[FetchPartitionResult]]
 
 _MERGED_BYTES_MAX = 16 * 1024
 """Longer records stay a part of their own rather than be copied."""
-_NOT_TAGGED = [None, None, None]
+_NULL = b"\xff\xff\xff\xff"
+_NULL_FLEXIBLE = b"\0"
 
 _FRAME = Struct(">ii")  # size, correlation id
 _INT32 = Struct(">i")
@@ -65,6 +66,7 @@ _ONE_HEAD = Struct(">iiBihiB")
 _ONE_PARTITION = Struct(">BihqqqBi")
 _PARTITION_4 = Struct(">ihqq")  # index, error, high watermark, last stable offset
 _PARTITION_5 = Struct(">ihqqq")  # and log start offset
+_PARTITION_12 = Struct(">ihqqqBi")  # and no list of aborted (0), read replica
 
 
 def encode_fetch_response(
@@ -136,28 +138,36 @@ def _encode(
 
 def _write_partition(answer: "_Parts", result: FetchPartitionResult, version: int) -> None:
     flexible = version >= FIRST_FLEXIBLE
-    index, error_code, high_watermark, last_stable_offset, log_start_offset, records, aborted, read_replica, *tagged = result
-    if version >= _FIRST_WITH_LOG_START_OFFSET:
-        answer.write(_PARTITION_5.pack(index, error_code, high_watermark, last_stable_offset, log_start_offset))
+    partition, error, high_watermark, last_stable, log_start, records, aborted, read_replica, diverging, leader, snapshot = result
+    if flexible and aborted is None:
+        answer.write(_PARTITION_12.pack(partition, error, high_watermark, last_stable, log_start, 0, read_replica))
     else:
-        answer.write(_PARTITION_4.pack(index, error_code, high_watermark, last_stable_offset))
-    if aborted is None:
-        answer.write(b"\0" if flexible else b"\xff\xff\xff\xff")
-    else:
-        answer.write(writing.count(len(aborted), flexible=flexible))
-        no_tags = writing.NO_TAGS if flexible else b""
-        for transaction in aborted:
-            answer.write(_INT64_PAIR.pack(*transaction) + no_tags)
-    if version >= _FIRST_WITH_READ_REPLICA:
-        answer.write(_INT32.pack(read_replica))
+        if version >= _FIRST_WITH_LOG_START_OFFSET:
+            answer.write(_PARTITION_5.pack(partition, error, high_watermark, last_stable, log_start))
+        else:
+            answer.write(_PARTITION_4.pack(partition, error, high_watermark, last_stable))
+        answer.write(_aborted(aborted, flexible=flexible))
+        if version >= _FIRST_WITH_READ_REPLICA:
+            answer.write(_INT32.pack(read_replica))
     _write_records(answer, records, flexible=flexible)
     if flexible:
-        answer.write(writing.NO_TAGS if tagged == _NOT_TAGGED else _tags(result))
+        answer.write(writing.NO_TAGS if diverging is leader is snapshot is None else _tags(result))
+
+
+def _aborted(transactions: Sequence[tuple[int, int]] | None, *, flexible: bool) -> bytes:
+    if transactions is None:
+        return _NULL_FLEXIBLE if flexible else _NULL
+    no_tags = writing.NO_TAGS if flexible else b""
+    return writing.count(len(transactions), flexible=flexible) + b"".join([_INT64_PAIR.pack(*each) + no_tags for each in transactions])
 
 
 def _write_records(answer: "_Parts", records: Records, *, flexible: bool) -> None:
     if records is None:
-        answer.write(b"\0" if flexible else b"\xff\xff\xff\xff")
+        answer.write(_NULL_FLEXIBLE if flexible else _NULL)
+        return
+    if isinstance(records, FileRange):
+        answer.write(uvarint(records.length + 1) if flexible else _INT32.pack(records.length))
+        answer.place(records, records.length)
         return
     parts = records if isinstance(records, (list, tuple)) else (records,)
     size = 0

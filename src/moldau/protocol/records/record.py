@@ -169,17 +169,24 @@ def _read_headers(data: bytes, position: int) -> tuple[list[Header], int]:
         raise IndexError
     headers: list[Header] = []
     for _ in range(n >> 1):
-        n, p = long_varint(data, p)
+        n = data[p]
+        p += 1
+        if n >= 0x80:
+            n, p = long_varint(data, p - 1)
         if n & 1:
             raise IndexError
-        start, p = p, p + (n >> 1)
-        name = data[start:p].decode("utf-8", "replace")
-        n, p = long_varint(data, p)
-        if n & 1:
-            if n != 1:
-                raise IndexError
+        end = p + (n >> 1)
+        name = str(data[p:end], "utf-8", "replace")
+        n = data[end]
+        p = end + 1
+        if n == 1:
             headers.append((name, None))
-        else:
-            start, p = p, p + (n >> 1)
-            headers.append((name, data[start:p]))
+            continue
+        if n >= 0x80:
+            n, p = long_varint(data, end)
+        if n & 1:
+            raise IndexError
+        end = p + (n >> 1)
+        headers.append((name, data[p:end]))
+        p = end
     return headers, p

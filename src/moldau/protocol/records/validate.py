@@ -140,14 +140,20 @@ def _skip_headers(data: bytes, position: int) -> int:
     if n & 1:
         raise IndexError
     for _ in range(n >> 1):
-        n, p = long_varint(data, p)
+        n = data[p]
+        p += 1
+        if n >= 0x80:
+            n, p = long_varint(data, p - 1)
         if n & 1:
             raise IndexError
         p += n >> 1
-        n, p = long_varint(data, p)
+        n = data[p]
+        p += 1
+        if n == 1:
+            continue
+        if n >= 0x80:
+            n, p = long_varint(data, p - 1)
         if n & 1:
-            if n != 1:
-                raise IndexError
-        else:
-            p += n >> 1
+            raise IndexError
+        p += n >> 1
     return p
