@@ -186,14 +186,17 @@ class Appender:
         with suppress(StorageError):
             self._cut()
 
-    def seal(self) -> None:
-        """Finish the indexes, for the segment gets no more batches or the log is closed. StorageError; may be repeated."""
+    def seal(self) -> bool:
+        """Finish the indexes, for the segment gets no more batches or the log is closed. Whether their files may be unsynced.
+
+        StorageError; may be repeated.
+        """
         segment = self.segment
         if self._uncut:
             self._cut()
         if self.ready:
             self.indexed_timestamp = segment.time_index.add(self.max_timestamp, self.max_timestamp_offset, self.indexed_timestamp)
-        segment.store_indexes()
+        return segment.store_indexes() or self.ready
 
     def close(self) -> None:
         """Give the file back."""

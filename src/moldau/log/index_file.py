@@ -111,13 +111,15 @@ class IndexFile:
             self._cache.forget(self.path)
         del self.tail[max(0, size - stored) :]
 
-    def store(self) -> None:
+    def store(self) -> bool:
         """Bring the file to what it should hold (in the page cache): cut what is behind the stored entries, append the tail.
+
+        Whether there was anything to do.
 
         StorageError: the tail stays in memory, and the next `store` begins anew.
         """
         if not self.tail and not self.stale:
-            return
+            return False
         stored = self.stored
         file = self._files.open(self.path, create=True)
         try:
@@ -132,6 +134,7 @@ class IndexFile:
         self._stored = stored + len(self.tail)
         self.tail = bytearray()
         self.stale = False
+        return True
 
     def rising_prefix(self) -> int:
         """How many entries, from the first, rise in both numbers: what a crash left whole of a file that was not synced."""

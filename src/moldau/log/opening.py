@@ -4,6 +4,7 @@ After a clean stop nothing is read but names, sizes, the last index entries with
 and the leader epochs: the time it takes does not depend on how much data there is. Otherwise see :mod:`moldau.log.recovery`.
 """
 
+import logging
 from dataclasses import dataclass
 
 from moldau.log import names
@@ -21,6 +22,8 @@ from moldau.log.segments import RemovedSegment, Segments
 from moldau.log.snapshots import Snapshots
 from moldau.model.errors import StorageError
 from moldau.ports.filesystem import FileSystem
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -133,7 +136,10 @@ class Opening:
         path = f"{self._directory}/{names.LEADER_EPOCHS}"
         try:
             return decode_leader_epochs(self._files.read(path), path)
-        except (FileNotFoundError, DamagedFileError):
+        except FileNotFoundError:
+            return LeaderEpochs()
+        except DamagedFileError as error:
+            _LOG.warning("leader epochs not used: %s", error)
             return LeaderEpochs()
 
     def _end_of_clean_log(self) -> int | None:
@@ -182,6 +188,7 @@ class Opening:
             snapshots.forget(removed.base_offset)
         self._removed += report.removed
         self._unflushed.add_directory(self._directory)
+        _say(report)
         return report
 
     def _start_over(self, start_offset: int, snapshots: Snapshots, epochs: LeaderEpochs) -> int:
@@ -194,3 +201,19 @@ class Opening:
         self._producers.clear()
         self._create_segment(start_offset)
         return start_offset
+
+
+def _say(report: RecoveryReport) -> None:
+    for cut in report.cuts:
+        _LOG.warning("log cut: path=%s position=%d bytes=%d offset=%d reason=%s", cut.path, cut.position, cut.bytes, cut.offset, cut.reason)
+    for removed in report.removed:
+        _LOG.warning("segment removed: paths=%s bytes=%d reason=%s", removed.paths, removed.size_bytes, removed.reason)
+    _LOG.info(
+        "log recovered: partition=%s from=%d end=%d segments=%d batches=%d bytes_cut=%d",
+        report.partition,
+        report.recovery_point,
+        report.end_offset,
+        report.segments,
+        report.batches,
+        report.bytes_cut,
+    )

@@ -164,8 +164,10 @@ class PartitionLog(ShorteningLog):
         try:
             if clean:
                 self.write_staged()
-                self._appender.seal()
-                if self.end_offset > self._segments.active.base_offset and self.end_offset not in self._snapshots.offsets:
+                active = self._segments.active
+                if self._appender.seal():
+                    self._unflushed.add(active.index.path, active.time_index.path)
+                if self.end_offset > active.base_offset and self.end_offset not in self._snapshots.offsets:
                     self._take_snapshot()
                 job = self.flush_job()
                 if job is not None:

@@ -12,7 +12,7 @@ def replay_producers(segments: Segments, producers: Producers, first_offset: int
     """Bring the producers' state from `first_offset` to `end_offset` by the headers between. What lies behind damage is left out."""
     for slot in range(segments.slot_of(first_offset), len(segments)):
         segment = segments.items[slot]
-        if segment.base_offset >= end_offset:
+        if max(first_offset, segment.base_offset) >= end_offset:
             return
         try:
             start = segment.index.position_before(first_offset) if segment.base_offset < first_offset else 0

@@ -53,7 +53,7 @@ class Reader:
             limit = self._limit_before_bad(offset, limit)
         if offset >= limit:
             return _NOTHING
-        place = self._place_of(offset, written_offset)
+        place = self._place_of(offset)
         if place is None:
             return _NOTHING
         segment, position = place
@@ -70,7 +70,7 @@ class Reader:
         limit = min(limit_offset, written_offset)
         if offset >= limit:
             return 0
-        place = self._place_of(offset, written_offset)
+        place = self._place_of(offset)
         if place is None:
             return 0
         segment, position = place
@@ -101,8 +101,14 @@ class Reader:
         self.remember_bad(error.offset, offset)
         return PeerError(ErrorCode.CORRUPT_MESSAGE, f"{self.partition}: {error.message}")
 
-    def _place_of(self, offset: int, written_offset: int) -> Place | None:
+    def _place_of(self, offset: int) -> Place | None:
         """Where the batch that holds `offset`, or the next one, starts."""
+        try:
+            return self._find(offset)
+        except BadBatchError as error:
+            raise self.corrupt(offset, error) from error
+
+    def _find(self, offset: int) -> Place | None:
         place = self._positions.get(offset)
         if place is not None and place[1] < place[0].size:
             return place
@@ -111,10 +117,7 @@ class Reader:
             segment = segments.items[slot]
             if segment.size and offset <= segment.base_offset:
                 return segment, 0
-            try:
-                found = segment.locate(offset)
-            except BadBatchError as error:
-                raise self.corrupt(offset, error) from error
+            found = segment.locate(offset)
             if found is not None:
                 position, header = found
                 if header.base_offset == offset:
@@ -129,7 +132,11 @@ class Reader:
             if limit == written_offset and segment is segments.active:
                 self.remember(written_offset, segment, segment.size)
             return segment.size
-        place = self._place_of(limit, written_offset)
+        try:
+            place = self._find(limit)
+        except BadBatchError as error:
+            self.remember_bad(error.offset, error.offset)
+            return error.position if error.path == segment.path else segment.size
         return place[1] if place is not None and place[0] is segment else segment.size
 
     def _cut(self, segment: Segment, position: int, offset: int, max_bytes: int, *, at_least_one: bool) -> int:

@@ -14,12 +14,14 @@ from moldau.ports.filesystem import File, FileSystem
 from moldau.protocol.records.header import BatchHeader
 
 _UNKNOWN = -2
+INDEX_INTERVAL = 4096
+"""Bytes between the entries of an index that is made anew because it was missing."""
 
 
 class Segment:
     """Invariants: `size` bytes of the file are whole batches that readers may see; offsets in the file are at least `base_offset`."""
 
-    __slots__ = ("_cache", "_files", "_max_offset", "_max_timestamp", "base_offset", "index", "path", "size", "time_index")
+    __slots__ = ("_cache", "_files", "_has_indexes", "_max_offset", "_max_timestamp", "base_offset", "index", "path", "size", "time_index")
 
     def __init__(self, files: FileSystem, cache: SegmentCache, directory: str, base_offset: int, size: int, *, new: bool = False) -> None:
         self._files = files
@@ -30,6 +32,7 @@ class Segment:
         self.path = stem + names.LOG
         self.index = OffsetIndex(files, cache, stem + names.INDEX, base_offset, new=new)
         self.time_index = TimeIndex(files, cache, stem + names.TIME_INDEX, base_offset, new=new)
+        self._has_indexes = new
         self._max_timestamp = -1 if new else _UNKNOWN
         self._max_offset = base_offset
 
@@ -39,27 +42,20 @@ class Segment:
 
     def locate(self, offset: int) -> tuple[int, BatchHeader] | None:
         """Position and header of the batch that holds `offset`, or of the next after it; None if the segment ends before. BadBatchError."""
-        if self.size > 0 and not self.index.stored and not self._files.exists(self.index.path):
-            self.rebuild_indexes()
+        self._find_indexes()
         start = self.index.position_before(offset)
         try:
-            return self.locate_from(start, offset)
+            return find(self.file(), start, self.size, self.base_offset, offset)
         except BadBatchError:
             if start == 0:
                 raise
-        return self.locate_from(0, offset)
-
-    def locate_from(self, position: int, offset: int) -> tuple[int, BatchHeader] | None:
-        """As `locate`, walking from a position that is known to be the start of a batch not behind the wanted one."""
-        return find(self.file(), position, self.size, self.base_offset, offset)
+        return find(self.file(), 0, self.size, self.base_offset, offset)
 
     def largest_timestamp(self) -> tuple[int, int]:
         """The largest timestamp and the last offset of the batch that reaches it first; -1 without any. From the index, once."""
         if self._max_timestamp == _UNKNOWN:
-            if self.size > 0 and not self.time_index.stored and not self._files.exists(self.time_index.path):
-                self.rebuild_indexes()
-            else:
-                self.set_largest_timestamp(*self.time_index.last_entry())
+            self._find_indexes()
+            self.set_largest_timestamp(*self.time_index.last_entry())
         return self._max_timestamp, self._max_offset
 
     def set_largest_timestamp(self, timestamp: int, offset: int) -> None:
@@ -72,29 +68,33 @@ class Segment:
         timestamp = self.largest_timestamp()[0]
         return timestamp if timestamp >= 0 else self._files.modified_ms(self.path)
 
-    def rebuild_indexes(self, interval: int = 4096) -> None:
-        """Make both indexes anew, in memory, from the headers of the batches; what lies behind a bad batch stays unindexed."""
+    def _find_indexes(self) -> None:
+        """Once: where an index file is missing, make both anew, in memory, from the headers as far as they can be read."""
+        if self._has_indexes:
+            return
+        self._has_indexes = True
+        if self._files.exists(self.index.path) and self._files.exists(self.time_index.path):
+            return
         self.index.clear()
         self.time_index.clear()
-        builder = IndexBuilder(self.index, self.time_index, interval)
+        builder = IndexBuilder(self.index, self.time_index, INDEX_INTERVAL)
         try:
             for position, header in walk(self.file(), 0, self.size, self.base_offset):
                 builder.add(position, header)
         except BadBatchError:
             pass
         builder.finish()
-        self.set_largest_timestamp(builder.newest, builder.reached)
 
     def index_end(self, interval: int) -> int:
         """Walk from the last indexed batch to the end, and learn the largest timestamp. The offset after the last batch. BadBatchError.
 
         Where an index is missing, both are made anew from all batches.
         """
-        last = self.index.last()
-        if last is None or not self._files.exists(self.time_index.path):
+        self._has_indexes = True
+        if not (self._files.exists(self.index.path) and self._files.exists(self.time_index.path)):
             self.index.clear()
             self.time_index.clear()
-            last = None
+        last = self.index.last()
         start = last[1] if last is not None else 0
         if start and start >= self.size:
             raise BadBatchError(self.path, start, self.base_offset, f"indexed, but the file has {self.size} bytes")
@@ -106,10 +106,9 @@ class Segment:
         self.set_largest_timestamp(builder.newest, builder.reached)
         return end
 
-    def store_indexes(self) -> None:
-        """Bring both index files up to date, in the page cache. StorageError."""
-        self.index.store()
-        self.time_index.store()
+    def store_indexes(self) -> bool:
+        """Bring both index files up to date, in the page cache; whether they were not. StorageError."""
+        return any([self.index.store(), self.time_index.store()])
 
     def file_paths(self) -> list[str]:
         """The files that make up the segment, the batches first; some may not exist."""

@@ -1,0 +1,79 @@
+"""Where each leader epoch begins and ends, as followers and consumers ask for it (KIP-101)."""
+
+import pytest
+
+from moldau.log.damage import DamagedFileError
+from moldau.log.leader_epochs import LeaderEpochs, decode_leader_epochs
+
+ENTRIES = [(0, 0), (2, 10), (5, 20)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [(-1, (-1, -1)), (0, (0, 10)), (1, (0, 10)), (2, (2, 20)), (4, (2, 20)), (5, (5, 33)), (6, (-1, -1))],
+)
+def test_an_epoch_ends_where_the_next_one_begins_and_the_newest_with_the_log(asked: int, answer: tuple[int, int]) -> None:
+    assert LeaderEpochs(ENTRIES).end_offset_of(asked, 33) == answer
+
+
+def test_an_epoch_before_the_first_ends_where_that_begins() -> None:
+    assert LeaderEpochs([(3, 7)]).end_offset_of(1, 33) == (1, 7)
+    assert LeaderEpochs().end_offset_of(0, 0) == (-1, -1)
+
+
+@pytest.mark.parametrize(("offset", "epoch"), [(0, 0), (9, 0), (10, 2), (19, 2), (20, 5), (1000, 5)])
+def test_the_epoch_of_an_offset(offset: int, epoch: int) -> None:
+    assert LeaderEpochs(ENTRIES).epoch_of(offset) == epoch
+
+
+def test_the_epoch_of_an_offset_before_all_is_unknown() -> None:
+    assert LeaderEpochs([(3, 7)]).epoch_of(6) == -1
+
+
+@pytest.mark.parametrize(
+    ("epoch", "start", "left"),
+    [
+        (6, 30, [*ENTRIES, (6, 30)]),
+        (5, 25, ENTRIES),
+        (6, 20, [(0, 0), (2, 10), (6, 20)]),
+        (6, 5, [(0, 0), (6, 5)]),
+        (1, 30, [(0, 0), (1, 30)]),
+    ],
+)
+def test_a_new_entry_drops_those_that_contradict_it(epoch: int, start: int, left: list[tuple[int, int]]) -> None:
+    epochs = LeaderEpochs(ENTRIES)
+    epochs.assign(epoch, start)
+    assert epochs.entries == left
+    assert epochs.changed == (left != ENTRIES)
+
+
+@pytest.mark.parametrize(("end", "left"), [(21, ENTRIES), (20, ENTRIES[:2]), (11, ENTRIES[:2]), (10, ENTRIES[:1]), (0, [])])
+def test_truncating_the_end_drops_epochs_without_records(end: int, left: list[tuple[int, int]]) -> None:
+    epochs = LeaderEpochs(ENTRIES)
+    epochs.truncate_end(end)
+    assert epochs.entries == left
+    assert epochs.changed == (left != ENTRIES)
+
+
+@pytest.mark.parametrize(
+    ("start", "left"), [(0, ENTRIES), (4, [(0, 4), (2, 10), (5, 20)]), (10, [(2, 10), (5, 20)]), (15, [(2, 15), (5, 20)]), (40, [(5, 40)])]
+)
+def test_truncating_the_start_keeps_the_epoch_that_wrote_it(start: int, left: list[tuple[int, int]]) -> None:
+    epochs = LeaderEpochs(ENTRIES)
+    epochs.truncate_start(start)
+    assert epochs.entries == left
+    assert epochs.changed == (left != ENTRIES)
+
+
+def test_the_file_is_kafkas() -> None:
+    data = LeaderEpochs(ENTRIES).encode()
+    assert data == b"0\n3\n0 0\n2 10\n5 20\n"
+    assert decode_leader_epochs(data, "x").entries == ENTRIES
+    assert decode_leader_epochs(b"", "x").entries == []
+    assert not decode_leader_epochs(data, "x").changed
+
+
+@pytest.mark.parametrize("data", [b"1\n0\n", b"0\n2\n0 0\n", b"0\n1\n0 0 0\n", b"0\n1\n0 x\n", b"0\n1\n-1 5\n", b"x\n"])
+def test_other_bytes_are_refused_with_file_and_line(data: bytes) -> None:
+    with pytest.raises(DamagedFileError, match="some/file"):
+        decode_leader_epochs(data, "some/file")

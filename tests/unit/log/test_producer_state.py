@@ -1,0 +1,128 @@
+"""Which batches of an idempotent producer are taken, repeated or refused: the table of the module, row by row, and its undoing."""
+
+import pytest
+
+from moldau.log.producer_state import ProducerEntry, Producers, StoredBatch
+from moldau.model.errors import ErrorCode, PeerError
+from moldau.protocol.records.header import read_header
+from support.one_log import make_batch
+
+LAST_SEQUENCE = 2**31 - 1
+
+
+def stage(producers: Producers, epoch: int, sequence: int, *, count: int = 1, offset: int = 0, now_ms: int = 0) -> StoredBatch | None:
+    return producers.stage(7, epoch, sequence, count - 1, offset, 1000, now_ms)
+
+
+def refusal(producers: Producers, epoch: int, sequence: int, *, count: int = 1) -> ErrorCode:
+    with pytest.raises(PeerError) as caught:
+        stage(producers, epoch, sequence, count=count)
+    return caught.value.code
+
+
+@pytest.mark.parametrize("sequence", [0, 1, 500, LAST_SEQUENCE])
+def test_a_producer_without_state_may_start_anywhere(sequence: int) -> None:
+    assert stage(Producers("t-0"), 3, sequence) is None
+
+
+def test_each_of_the_last_five_batches_is_recognised_and_older_ones_are_out_of_order() -> None:
+    producers = Producers("t-0")
+    for number in range(7):
+        assert stage(producers, 0, number * 10, count=10, offset=100 + number * 10) is None
+    for number in (2, 3, 4, 5, 6):
+        stored = stage(producers, 0, number * 10, count=10)
+        assert stored is not None
+        assert (stored.first_offset, stored.last_offset) == (100 + number * 10, 109 + number * 10)
+    assert refusal(producers, 0, 10, count=10) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_repeated_batch_has_the_same_first_and_last_sequence() -> None:
+    producers = Producers("t-0")
+    stage(producers, 0, 0, count=10)
+    assert refusal(producers, 0, 0, count=9) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert refusal(producers, 0, 1, count=9) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+@pytest.mark.parametrize("sequence", [0, 9, 11, LAST_SEQUENCE])
+def test_any_other_gap_is_out_of_order(sequence: int) -> None:
+    producers = Producers("t-0")
+    stage(producers, 0, 5, count=5)
+    assert refusal(producers, 0, sequence) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_an_older_epoch_is_fenced_and_a_newer_one_starts_at_0() -> None:
+    producers = Producers("t-0")
+    stage(producers, 4, 0)
+    assert refusal(producers, 3, 1) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert refusal(producers, 3, 0) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert refusal(producers, 5, 1) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert stage(producers, 5, 0) is None
+    assert producers.entries[7].epoch == 5
+    assert len(producers.entries[7].batches) == 1
+    assert refusal(producers, 4, 1) == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_after_the_largest_sequence_follows_0_within_a_batch_and_between_two() -> None:
+    producers = Producers("t-0")
+    assert stage(producers, 0, LAST_SEQUENCE - 1, count=2) is None
+    assert stage(producers, 0, 0, count=1, offset=2) is None
+    producers = Producers("t-0")
+    assert stage(producers, 0, LAST_SEQUENCE, count=3) is None
+    assert producers.entries[7].last_sequence == 1
+    assert stage(producers, 0, 2, offset=3) is None
+    stored = stage(producers, 0, LAST_SEQUENCE, count=3)
+    assert stored is not None
+    assert stored.first_offset == 0
+
+
+def test_undo_goes_back_to_what_was_written() -> None:
+    producers = Producers("t-0")
+    stage(producers, 0, 0)
+    producers.commit()
+    stage(producers, 0, 1, offset=1)
+    stage(producers, 1, 0, offset=2)
+    producers.stage(8, 0, 0, 0, 3, 1000, 0)
+    producers.undo()
+    assert list(producers.entries) == [7]
+    assert refusal(producers, 1, 1) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert stage(producers, 0, 1, offset=1) is None
+
+
+def test_producers_expire_by_the_time_of_their_last_append_not_by_their_records_time() -> None:
+    producers = Producers("t-0")
+    stage(producers, 0, 0, now_ms=5_000_000)
+    producers.stage(8, 0, 0, 0, 1, 1000, 4_000_000)
+    assert producers.expire(5_000_999, 1000) == 1
+    assert list(producers.entries) == [7]
+    producers.entries[7].transaction_start = 5
+    assert producers.expire(9_000_000, 1000) == 0
+
+
+def test_replaying_takes_what_is_in_the_log_as_it_is() -> None:
+    producers = Producers("t-0")
+    producers.replay(read_header(make_batch(b"a", b"b", producer=(7, 2, 40))), 0)
+    producers.replay(read_header(make_batch(b"c", producer=(7, 3, 0))), 0)
+    entry = producers.entries[7]
+    assert (entry.epoch, entry.last_sequence, entry.next_sequence, len(entry.batches)) == (3, 0, 1, 1)
+
+
+def test_before_a_batch_is_refused_the_log_before_the_snapshot_is_asked_once() -> None:
+    producers = Producers("t-0")
+    entry = producers.entries[7] = ProducerEntry(0, 0)
+    entry.batches = (StoredBatch(20, 29, 120, 129, 1000),)
+    entry.next_sequence = 30
+    earlier = ProducerEntry(0, 0)
+    earlier.batches = (StoredBatch(0, 9, 100, 109, 1000), StoredBatch(10, 19, 110, 119, 1000), StoredBatch(20, 29, 120, 129, 1000))
+    asked: list[int] = []
+
+    def look_back() -> dict[int, ProducerEntry]:
+        asked.append(1)
+        return {7: earlier}
+
+    producers.look_back = look_back
+    stored = stage(producers, 0, 0, count=10)
+    assert stored is not None
+    assert stored.first_offset == 100
+    assert refusal(producers, 0, 50) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert asked == [1]
+    assert [batch.first_sequence for batch in producers.entries[7].batches] == [0, 10, 20]
