@@ -77,7 +77,8 @@ class ConfluentClient:
         from confluent_kafka.admin import AdminClient
         from confluent_kafka.cimpl import NewTopic
 
-        for future in AdminClient(self.settings).create_topics([NewTopic(topic, partitions, 1)]).values():
+        admin = AdminClient(self.settings)
+        for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
             future.result(READ_LIMIT_S)
 
     def write(self, topic: str, writes: Sequence[Write]) -> None:

@@ -12,6 +12,7 @@ from moldau.broker.context import RequestContext
 from moldau.broker.dispatch import Reply
 from moldau.broker.partition import Partition
 from moldau.model.errors import ErrorCode, PeerError, StorageError
+from moldau.model.identity import UNKNOWN_EPOCH
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -24,12 +25,7 @@ from moldau.protocol.messages.list_offsets import (
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
 
-LATEST = -1
-EARLIEST = -2
-MAX_TIMESTAMP = -3
-EARLIEST_LOCAL = -4
-LATEST_TIERED = -5
-EARLIEST_PENDING_UPLOAD = -6
+FIRST_WITH_LEADER_EPOCH = 4
 
 
 def handle(broker: "Broker", request: ListOffsetsRequest, context: RequestContext, reply: Reply) -> None:
@@ -53,6 +49,9 @@ def handle(broker: "Broker", request: ListOffsetsRequest, context: RequestContex
                 assert partition is not None, "only a log raises it"
                 broker.storage_failed(partition, error)
                 answers.append(ListOffsetsPartitionResponse(index, ErrorCode.KAFKA_STORAGE_ERROR))
+        if context.api_version < FIRST_WITH_LEADER_EPOCH:
+            for answer in answers:
+                answer.leader_epoch = UNKNOWN_EPOCH
         topics.append(ListOffsetsTopicResponse(topic.name, answers))
     reply(ListOffsetsResponse(topics=topics))
 
