@@ -145,6 +145,11 @@ def test_the_last_of_two_equal_tags_counts() -> None:
     assert decode(Tagged, FLEXIBLE, data) == Tagged(first="b", plain=9)
 
 
+def test_unknown_tags_of_an_inner_struct_are_skipped() -> None:
+    data = bytes.fromhex("01 02 00 01 aa 63 00 ff 01 07 00")  # of the inner struct two, of the outer one
+    assert decode(Structs, FLEXIBLE, data) == Structs(Inner(1), None)
+
+
 @message
 class Versioned:
     API: ClassVar = ApiKey.FETCH
