@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from moldau.model.config.definition import InvalidConfigError
-from moldau.model.config.listeners import parse_host_port
+from moldau.model.host_port import parse_host_port
 from moldau.model.config.static import read_static
 from moldau.model.config.store import BrokerConfig
 

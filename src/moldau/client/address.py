@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from moldau.model.config.listeners import parse_host_port
+from moldau.model.host_port import parse_host_port
 
 
 class Address(NamedTuple):

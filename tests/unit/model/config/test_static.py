@@ -3,7 +3,8 @@
 import pytest
 
 from moldau.model.config import BrokerConfig, ConfigSource, InvalidConfigError, Setting, read_static
-from moldau.model.config.listeners import Listener, parse_host_port, parse_listener
+from moldau.model.config.listeners import Listener, parse_listener
+from moldau.model.host_port import parse_host_port
 
 
 def test_the_command_line_wins_over_the_environment_and_that_over_the_file() -> None:

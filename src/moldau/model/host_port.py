@@ -1,0 +1,17 @@
+"""``HOST:PORT``, as listeners and clients write it."""
+
+
+def parse_host_port(text: str) -> tuple[str, int]:
+    """``host:port``, ``[v6]:port`` or ``:port``. ValueError says what is wrong with it."""
+    host, colon, port_text = text.rpartition(":")
+    if not colon:
+        raise ValueError(f"'{text}' has no port (HOST:PORT)")
+    if host.startswith("["):
+        if not host.endswith("]"):
+            raise ValueError(f"'{text}' has an unclosed bracket")
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError(f"'{text}': an IPv6 address needs brackets, as in [::1]:9092")
+    if not (port_text.isascii() and port_text.isdigit()) or int(port_text) > 65535:
+        raise ValueError(f"'{text}': port '{port_text}' is not a number from 0 to 65535")
+    return host, int(port_text)
