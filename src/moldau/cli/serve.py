@@ -6,9 +6,9 @@ from pathlib import Path
 import click
 
 from moldau.model.config.definition import InvalidConfigError
-from moldau.model.host_port import parse_host_port
 from moldau.model.config.static import read_static
 from moldau.model.config.store import BrokerConfig
+from moldau.model.host_port import parse_host_port
 
 
 def host_port(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from moldau.model.config.definition import ConfigValue, Validator
+from moldau.model.host_port import parse_host_port
 
 
 class Listener(NamedTuple):
