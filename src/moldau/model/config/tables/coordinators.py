@@ -49,7 +49,12 @@ COORDINATORS = table(
             allowed=at_least(1),
             mode=CLUSTER,
         ),
-        long("replica.high.watermark.checkpoint.interval.ms", 5000, "How often the high watermarks are written down."),
+        long(
+            "replica.high.watermark.checkpoint.interval.ms",
+            5000,
+            "How often the high watermarks are written down; here together with the recovery points.",
+            in_effect=False,
+        ),
         *later(
             boolean(
                 "unclean.leader.election.enable",

@@ -113,8 +113,9 @@ LOGS = table(
         integer(
             "log.flush.start.offset.checkpoint.interval.ms",
             60_000,
-            "How often the logs' start offsets are written down, so that deleted records stay deleted.",
+            "How often the logs' start offsets are written down; here together with the recovery points.",
             allowed=at_least(0),
+            in_effect=False,
         ),
         long("log.segment.delete.delay.ms", 60_000, default_of("file.delete.delay.ms"), allowed=at_least(0), mode=CLUSTER),
         boolean("log.preallocate", False, default_of("preallocate"), mode=CLUSTER, in_effect=False),

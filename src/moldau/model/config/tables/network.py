@@ -31,7 +31,8 @@ NETWORK = table(
             ("PLAINTEXT://localhost:9092",),
             "Addresses to listen on. An empty host is every interface, `localhost` its IPv4 and IPv6 address, port 0 picks a free one.",
             allowed=PlaintextListeners(),
-            deviation="Loopback instead of every interface: nothing is open to the network until someone says so. PLAINTEXT only.",
+            deviation="Loopback instead of every interface: nothing is open to the network until someone says so. PLAINTEXT only, "
+            "and read at the start only.",
         ),
         items(
             "advertised.listeners",
@@ -149,7 +150,7 @@ NETWORK = table(
             "Which security protocol a listener of a given name speaks.",
             allowed=OneOf("PLAINTEXT:PLAINTEXT"),
             in_effect=False,
-            deviation="PLAINTEXT only.",
+            deviation="PLAINTEXT only, and read at the start only.",
         ),
         boolean("controlled.shutdown.enable", True, "Hand leaderships over before stopping.", in_effect=False),
         integer("quota.window.num", 11, "Samples kept for client quotas.", allowed=at_least(1), in_effect=False),

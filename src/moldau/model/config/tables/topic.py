@@ -13,7 +13,8 @@ TOPIC = table(
             "cleanup.policy",
             ("delete",),
             "What happens to old segments: `delete` drops those past `retention.ms` or `retention.bytes`, `compact` keeps the newest "
-            "record of each key. Both may be given; with neither, records stay for ever.",
+            "record of each key. Both may be given; with neither, records stay for ever. Compaction does not run in this "
+            "version: what it would drop stays.",
             allowed=SomeOf("compact", "delete"),
             synonyms=from_broker("log.cleanup.policy"),
         ),
@@ -52,6 +53,7 @@ TOPIC = table(
             "How long a tombstone stays in a compacted topic, so that a reader who starts at the beginning has that much time to see it.",
             allowed=at_least(0),
             synonyms=from_broker("log.cleaner.delete.retention.ms"),
+            in_effect=False,
         ),
         long(
             "file.delete.delay.ms",
@@ -118,6 +120,7 @@ TOPIC = table(
             "A record of a compacted topic becomes due for compaction at the latest after this time.",
             allowed=at_least(1),
             synonyms=from_broker("log.cleaner.max.compaction.lag.ms"),
+            in_effect=False,
         ),
         integer(
             "max.message.bytes",
@@ -155,6 +158,7 @@ TOPIC = table(
             "Share of a log that is not compacted yet from which on compacting it is worth while.",
             allowed=Between(0, 1),
             synonyms=from_broker("log.cleaner.min.cleanable.ratio"),
+            in_effect=False,
         ),
         long(
             "min.compaction.lag.ms",
@@ -162,6 +166,7 @@ TOPIC = table(
             "A record of a compacted topic stays untouched for at least this time. Not larger than `max.compaction.lag.ms`.",
             allowed=at_least(0),
             synonyms=from_broker("log.cleaner.min.compaction.lag.ms"),
+            in_effect=False,
         ),
         integer(
             "min.insync.replicas",

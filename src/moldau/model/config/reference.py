@@ -1,0 +1,114 @@
+"""The reference page of all configurations, written from the table of definitions.
+
+``python -m moldau.model.config.reference docs/configuration.md`` writes it; a test compares it with the table.
+"""
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from moldau.model.config.definition import ConfigDefinition, describe_allowed, format_value
+from moldau.model.config.tables.broker import BROKER
+from moldau.model.config.tables.coordinators import COORDINATORS
+from moldau.model.config.tables.logs import LOGS
+from moldau.model.config.tables.network import NETWORK
+from moldau.model.config.tables.topic import TOPIC
+
+_INTRODUCTION = """\
+# Configuration
+
+This page is written from the table of definitions (`python -m moldau.model.config.reference docs/configuration.md`).
+
+Names, types, ranges and defaults are those of Apache Kafka 4.3; [where they differ](#where-we-differ) says where not, and why.
+
+## How to set
+
+A broker takes its configuration from three places; the later wins:
+
+1. a file, `moldau serve --config broker.toml`: TOML with bare dotted keys, `num.partitions = 3`. Tables (`[log]`) and quoted keys work too;
+2. the environment: `MOLDAU_NUM_PARTITIONS=3`, the name in capitals with underscores for dots;
+3. the command line: `moldau serve --set num.partitions=3`, as often as needed.
+
+A name that is not known, or a value that is not allowed, stops the start with a line that says where it stands and what is allowed.
+
+While a broker runs, `moldau config` and every Kafka tool (AlterConfigs, IncrementalAlterConfigs) change what is not read-only: for this
+broker, or for all brokers. Such a change holds at once and is kept over a restart. A topic's own configurations are given when it is
+created, or changed later in the same way.
+
+Which value holds, first match wins:
+
+| for a topic | for a broker |
+|---|---|
+| the topic's own value | this broker's dynamic value |
+| the four on the right, for the topic configuration's synonyms | the dynamic value of all brokers |
+| | file, environment, command line |
+| | the default |
+
+Within each of these places a configuration comes before its synonyms, these in the order given below.
+
+† marks what is known, so that tools which read it work and files may carry it, but has no effect in this version.
+"""
+
+
+def render() -> str:
+    """The page."""
+    everything = [*TOPIC.values(), *BROKER.values()]
+    return "\n".join(
+        [
+            _INTRODUCTION,
+            "## Where we differ",
+            "",
+            "Names that Kafka has too:",
+            "",
+            *_deviations(each for each in everything if each.deviation and not each.own),
+            "Names of our own:",
+            "",
+            *_deviations(each for each in everything if each.own),
+            "## Topics",
+            "",
+            *_table(TOPIC.values(), of_topics=True),
+            "## Brokers: identity, connections, requests",
+            "",
+            *_table(NETWORK.values()),
+            "## Brokers: logs",
+            "",
+            *_table(LOGS.values()),
+            "## Brokers: replication, producers, groups, transactions",
+            "",
+            *_table(COORDINATORS.values()),
+        ]
+    )
+
+
+def _deviations(definitions: Iterable[ConfigDefinition]) -> list[str]:
+    rows = [f"| `{each.name}` | {_default(each)} | {each.deviation} |" for each in definitions]
+    return ["| name | default | why |", "|---|---|---|", *rows, ""]
+
+
+def _table(definitions: Iterable[ConfigDefinition], *, of_topics: bool = False) -> list[str]:
+    rows = [_row(each, of_topics) for each in sorted(definitions, key=lambda each: each.name)]
+    last = "the broker's synonyms" if of_topics else "while it runs"
+    return [f"| name | type and range | default | {last} | meaning |", "|---|---|---|---|---|", *rows, ""]
+
+
+def _row(definition: ConfigDefinition, of_topics: bool) -> str:
+    mark = "" if definition.in_effect else " †"
+    meaning = definition.doc
+    names = ", ".join(f"`{synonym.name}`" for synonym in definition.synonyms)
+    if of_topics:
+        changing = names
+    else:
+        changing = definition.mode.value
+        meaning += f" Synonyms: {names}." if names else ""
+    return f"| `{definition.name}`{mark} | {describe_allowed(definition)} | {_default(definition)} | {changing} | {meaning} |"
+
+
+def _default(definition: ConfigDefinition) -> str:
+    text = format_value(definition, definition.default)
+    if text is None:
+        return "none"
+    return f"`{text}`" if text else "empty"
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(render(), encoding="utf-8")

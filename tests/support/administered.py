@@ -1,0 +1,123 @@
+"""A broker for the administrative handlers: real metadata on a tree in memory, and a host that writes down what it is asked to do."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from moldau.adapters.sqlite_coordination import MEMORY, SqliteCoordination
+from moldau.broker.configs import Configs
+from moldau.broker.context import RequestContext
+from moldau.broker.dispatch import handler_of
+from moldau.broker.topics import Topics
+from moldau.cluster.registry import Registry
+from moldau.cluster.snapshot import BrokerInfo
+from moldau.model.config import BrokerConfig, read_static
+from moldau.model.errors import ErrorCode, StorageError
+from moldau.model.identity import TopicPartition
+from moldau.ports.coordination import Create, Operation
+from moldau.protocol.codec import decode, encode
+from moldau.protocol.messages import load
+from moldau.testing.clock import FakeClock
+
+if TYPE_CHECKING:
+    from moldau.broker.broker import Broker
+    from moldau.log.description import DirectoryDescription
+
+ME = 0
+ADVERTISED = ("broker.example", 9999)
+R = TypeVar("R")
+
+
+class FailingTree(SqliteCoordination):
+    """A tree whose next write fails as on a full disk, when told to."""
+
+    full = False
+
+    def multi(self, operations: Sequence[Operation]) -> None:
+        super().multi([*operations, Create("/no/such/parent")] if self.full else operations)
+
+
+@dataclass
+class Host:
+    """A :class:`moldau.broker.host.PartitionHost`."""
+
+    calls: list[str] = field(default_factory=list)
+    served: set[TopicPartition] = field(default_factory=set)
+    broken: set[TopicPartition] = field(default_factory=set)
+
+    def open_partition(self, topic_partition: TopicPartition) -> None:
+        self.calls.append(f"open {topic_partition}")
+        if topic_partition in self.broken:
+            raise StorageError("no space left", path=f"/data/{topic_partition}", no_space=True)
+        self.served.add(topic_partition)
+
+    def remove_partition(self, topic_partition: TopicPartition) -> None:
+        self.calls.append(f"remove {topic_partition}")
+        self.served.discard(topic_partition)
+
+    def reconfigure_topic(self, topic: str) -> None:
+        self.calls.append(f"reconfigure {topic}")
+
+    def reconfigure_broker(self, changed: set[str]) -> None:
+        self.calls.append(f"reconfigure broker {' '.join(sorted(changed))}")
+
+    def take(self) -> list[str]:
+        taken = self.calls[:]
+        self.calls.clear()
+        return taken
+
+
+class Administered:
+    """What handlers need of a broker, and a way to ask it. `restart` begins again on the same tree."""
+
+    def __init__(self, *settings: str) -> None:
+        self.clock = FakeClock()
+        self.tree = FailingTree(MEMORY, self.clock.time_ms)
+        self.settings = settings
+        self.host = Host()
+        self.directories: list[DirectoryDescription] = []
+        numbers = itertools.count(1)
+        self._random_bytes = lambda size: next(numbers).to_bytes(size, "big")
+        self.start()
+
+    def start(self) -> None:
+        self.broker_id = ME
+        self.config = BrokerConfig(read_static(settings=self.settings))
+        self.registry = Registry(self.tree, broker_id=ME, time_ms=self.clock.time_ms, random_bytes=self._random_bytes)
+        self.registry.start(broker=BrokerInfo(ME, "10.0.0.1", 9092))
+        self.topics = Topics(self.registry, self.config, self.host)
+        self.configs = Configs(self.registry, self.config, self.host, ME)
+        self.configs.load()
+        self.logs = SimpleNamespace(describe=lambda: self.directories)
+
+    def restart(self) -> None:
+        for path in ("/controller", f"/brokers/ids/{ME}"):
+            self.tree.delete(path)
+        self.start()
+
+    @property
+    def partitions(self) -> set[TopicPartition]:
+        return self.host.served
+
+    def partitions_of(self, topic: bytes, *, by_id: bool) -> Mapping[int, object]:
+        assert not by_id
+        return {each.partition: each for each in self.host.served if each.topic == topic.decode()}
+
+    def ask(self, request: Any, version: int, answer: type[R]) -> R:
+        """Hand a request to its handler as it arrives in `version`; the answer as the client of that version reads it."""
+        api_key = type(request).API
+        messages = load(api_key)
+        assert messages.response is answer
+        arrived = decode(messages.request, version, memoryview(bytes(encode(request, version))))
+        answers: list[Any] = []
+        context = RequestContext(api_key, version, 1, "test", ("127.0.0.1", 1), ADVERTISED)
+        handler_of(api_key)(cast("Broker", self), arrived, context, answers.append)
+        (response,) = answers
+        return decode(answer, version, memoryview(bytes(encode(response, version))))
+
+
+def code(number: int) -> str:
+    """The name of an error code."""
+    return ErrorCode(number).name
