@@ -95,7 +95,9 @@ class ConfluentClient:
     def read(self, topic: str, reads: Sequence[Read]) -> list[list[Seen]]:
         import confluent_kafka
 
-        consumer = confluent_kafka.Consumer({**self.settings, "group.id": "unused", "enable.auto.commit": False, "check.crcs": True})
+        consumer = confluent_kafka.Consumer(
+            {**self.settings, "group.id": "unused", "enable.auto.commit": False, "check.crcs": True, "fetch.wait.max.ms": 20}
+        )
         found = []
         try:
             for read in reads:

@@ -20,6 +20,7 @@ public class Dialogue {
     static Properties settings(String bootstrap) {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", bootstrap);
+        settings.put("fetch.max.wait.ms", "20"); // else each new assignment waits for the last one's long poll
         settings.put("key.serializer", "org.apache.kafka.common.serialization.StringSerializer");
         settings.put("value.serializer", "org.apache.kafka.common.serialization.StringSerializer");
         settings.put("key.deserializer", "org.apache.kafka.common.serialization.StringDeserializer");
