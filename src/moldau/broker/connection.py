@@ -152,6 +152,11 @@ class Connection:
         if not self._serving:
             self._flush()
 
+    @property
+    def held_bytes(self) -> int:
+        """Memory that requests received in part, or not yet handled, take."""
+        return self._reader.held_bytes
+
     # Frames
 
     def _serve(self) -> None:
@@ -167,7 +172,7 @@ class Connection:
             _LOG.exception("connection cut by a bug: peer=%s:%d", *self._transport.peer)
             self._transport.abort()
         self._reader.stash()
-        if self._broker.staged_writes.dirty:
+        if self._unwritten or self._broker.staged_writes.dirty:
             self._write()
         self._serving = False
         self._flush()
@@ -205,7 +210,7 @@ class Connection:
                 self._produce(frame, version, correlation_id, now_ms)
                 repeated = self._repeated
             else:
-                if staged.dirty:
+                if unwritten:
                     self._write()
                 if api_key == _FETCH and _FETCH_VERSIONS.includes(version):
                     self._fetch(frame, version, correlation_id)
@@ -217,14 +222,14 @@ class Connection:
 
     def _produce(self, frame: memoryview, version: int, correlation_id: int, now_ms: int) -> None:
         """A Produce request by the general way."""
+        if not 0 <= version <= PRODUCE_LAST:
+            raise UnservedError(_PRODUCE, version)
         body = decode_request_header(frame).body_position
         if version < PRODUCE_FIRST:
             answer = refuse_old_produce(frame, body, version, correlation_id)
             if answer is not None:
                 self._place([answer])
             return
-        if version > PRODUCE_LAST:
-            raise UnservedError(_PRODUCE, version)
         outcome = handle_produce(self._broker, frame, body, version, correlation_id, now_ms)
         self._repeated = RepeatedProduce.of(frame, body, outcome)
         if outcome.acks == ACKS_NONE:

@@ -1,0 +1,206 @@
+"""A whole broker on fakes: a disk that forgets, a clock that stands still, threads that run when told, connections in memory.
+
+world = BrokerWorld()
+world.create_topic("t")
+client = world.connect()
+client.send(ProduceRequest(...), 9); (answer,) = client.answers()
+"""
+
+import hashlib
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from moldau.adapters.sqlite_coordination import MEMORY, SqliteCoordination
+from moldau.broker.broker import Broker
+from moldau.broker.partition import Partition
+from moldau.cluster.registry import NewTopic
+from moldau.cluster.snapshot import BrokerInfo
+from moldau.model.config.static import read_static
+from moldau.model.config.store import BrokerConfig
+from moldau.model.identity import TopicPartition
+from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.codec import decoder, encode
+from moldau.protocol.headers import decode_response_header, request_header
+from moldau.protocol.messages import load
+from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from moldau.protocol.records.batch import RecordBatchBuilder, iterate_log
+from moldau.protocol.records.compression import Compression
+from moldau.testing.background import FakeBackground
+from moldau.testing.clock import FakeClock
+from moldau.testing.disk import ForgetfulDisk
+from moldau.testing.network import MemoryTransport, Peer
+
+
+class BrokerWorld:
+    """One broker and its surroundings."""
+
+    def __init__(self, *, immediate: bool = True, **settings: object) -> None:
+        """`settings` with underscores for dots."""
+        self.clock = FakeClock()
+        self.disk = ForgetfulDisk(now_ms=self.clock.time_ms)
+        self.background = FakeBackground(immediate=immediate)
+        self.store = SqliteCoordination(MEMORY, self.clock.time_ms)
+        self.settings = [f"{name.replace('_', '.')}={value}" for name, value in settings.items()]
+        self._random = 0
+        self.broker = self._start()
+
+    def _start(self) -> Broker:
+        broker = Broker(
+            BrokerConfig(read_static(settings=self.settings)),
+            directories=["/data"],
+            files=self.disk,
+            clock=self.clock,
+            background=self.background,
+            coordination=self.store,
+            random_bytes=self._random_bytes,
+        )
+        broker.start()
+        broker.registry.register(BrokerInfo(broker.broker_id, "192.0.2.2", 9092))
+        return broker
+
+    def _random_bytes(self, count: int) -> bytes:
+        self._random += 1
+        return hashlib.sha256(str(self._random).encode()).digest()[:count]
+
+    def create_topic(self, name: str, partitions: int = 1, **configs: object) -> bytes:
+        """A topic with configurations given with underscores; its id."""
+        topic_id = self.broker.registry.new_topic_id()
+        texts = {key.replace("_", "."): str(value) for key, value in configs.items()}
+        self.broker.registry.create_topics([NewTopic(name, topic_id, [[self.broker.broker_id]] * partitions, texts)])
+        for index in range(partitions):
+            self.broker.open_partition(TopicPartition(name, index))
+        return topic_id
+
+    def partition(self, name: str, index: int = 0) -> Partition:
+        """What the broker leads."""
+        found = self.broker.partitions.get(TopicPartition(name, index))
+        assert found is not None
+        return found
+
+    def connect(self, *, window: int = 1 << 20, piece: int = 1 << 16) -> "Client":
+        """A new connection. `piece`: bytes that the broker gets at a time."""
+        transport = MemoryTransport(lambda callback: self.clock.call_later(0.0, callback), window=window)
+        return Client(self, Peer(transport, self.broker.accept(transport), piece))
+
+
+@dataclass
+class Answer:
+    """A response as it came."""
+
+    correlation_id: int
+    body: Any
+
+
+@dataclass
+class Client:
+    """Sends requests, with rising correlation ids, and reads answers; any answer that is out of order fails."""
+
+    world: BrokerWorld
+    peer: Peer
+    client_id: str | None = "tests"
+    expected: list[tuple[int, ApiKey, int]] = field(default_factory=list)
+    correlation_id: int = 0
+    received: bytes = b""
+
+    def frame(self, request: Any, version: int, *, answered: bool = True) -> bytes:
+        """A request's bytes, with its size; remembers that an answer is due."""
+        self.correlation_id += 1
+        if answered:
+            self.expected.append((self.correlation_id, request.API, version))
+        payload = request_header(request.API, version, self.correlation_id, self.client_id) + encode(request, version)
+        return struct.pack(">i", len(payload)) + payload
+
+    def send(self, request: Any, version: int, *, answered: bool = True) -> None:
+        self.peer.send(self.frame(request, version, answered=answered))
+
+    def ask(self, request: Any, version: int) -> Any:
+        """Send, and take the one answer."""
+        self.send(request, version)
+        (answer,) = self.answers()
+        return answer.body
+
+    def answers(self) -> list[Answer]:
+        """What has come so far, decoded."""
+        self.received += self.peer.receive()
+        found = []
+        while len(self.received) >= 4:
+            (size,) = struct.unpack_from(">i", self.received)
+            if len(self.received) < 4 + size:
+                break
+            frame, self.received = self.received[4 : 4 + size], self.received[4 + size :]
+            correlation_id, api_key, version = self.expected.pop(0)
+            got, position = decode_response_header(frame, api_key, version)
+            assert got == correlation_id, f"answer to {got} where that to {correlation_id} was due"
+            body, end = decoder(load(api_key).response, version)(memoryview(frame), position)
+            assert end == len(frame)
+            found.append(Answer(got, body))
+        return found
+
+    @property
+    def closed(self) -> bool:
+        """Whether the broker has closed the connection."""
+        self.world.clock.settle()
+        return self.peer.transport.closed
+
+    # Requests that most tests need
+
+    def produce(self, topic: str, *values: bytes, partition: int = 0, acks: int = 1, version: int = 9) -> Any:
+        """Produce one batch; the partition's response."""
+        answer = self.ask(produce_request(topic, batch(self.world, *values), partition=partition, acks=acks), version)
+        return answer.responses[0].partition_responses[0]
+
+    def fetch(self, topic: str, offset: int, **options: Any) -> Any:
+        """Fetch from one partition at once; the partition's response."""
+        version = options.pop("version", 12)
+        answer = self.ask(fetch_request(topic, offset, **{"max_wait_ms": 0, **options}), version)
+        return answer.responses[0].partitions[0]
+
+    def values(self, topic: str, offset: int = 0, **options: Any) -> list[bytes | None]:
+        """The values that one fetch gives."""
+        return values_of(self.fetch(topic, offset, **options).records)
+
+
+def batch(
+    world: BrokerWorld, *values: bytes, key: bytes | None = None, compression: Compression = Compression.NONE, **producer: Any
+) -> bytes:
+    """A batch of records with the clock's time."""
+    builder = RecordBatchBuilder(compression=compression, **producer)
+    for value in values:
+        builder.append(world.clock.time_ms(), key, value)
+    return builder.build()
+
+
+def produce_request(
+    topic: str | bytes, records: bytes | None, *, partition: int = 0, acks: int = 1, transactional_id: str | None = None
+) -> ProduceRequest:
+    """One batch for one partition; `topic` as bytes is an id."""
+    data = [PartitionProduceData(partition, records)]
+    name = (
+        TopicProduceData(topic_id=topic, partition_data=data) if isinstance(topic, bytes) else TopicProduceData(topic, partition_data=data)
+    )
+    return ProduceRequest(transactional_id, acks, 30_000, [name])
+
+
+def fetch_request(
+    topic: str | bytes,
+    offset: int,
+    *,
+    partition: int = 0,
+    max_wait_ms: int = 500,
+    min_bytes: int = 1,
+    max_bytes: int = 1 << 20,
+    partition_max_bytes: int = 1 << 20,
+    **partition_fields: Any,
+) -> FetchRequest:
+    """One partition of one topic; `topic` as bytes is an id."""
+    wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=partition_max_bytes, **partition_fields)
+    name = FetchTopic(topic_id=topic, partitions=[wanted]) if isinstance(topic, bytes) else FetchTopic(topic, partitions=[wanted])
+    return FetchRequest(max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, topics=[name])
+
+
+def values_of(records: Iterable[int] | None) -> list[bytes | None]:
+    """The values in a fetched stretch of a log."""
+    return [record.value for record in iterate_log(memoryview(bytes(records or b"")), max_decompressed_bytes=1 << 24)]

@@ -1,0 +1,107 @@
+"""A full disk passes, a broken one takes its partitions offline, and neither ends the process (rules of the house 5)."""
+
+import pytest
+
+from moldau.model.errors import ErrorCode
+from support.broker_world import BrokerWorld, batch, fetch_request, produce_request, values_of
+
+
+@pytest.fixture
+def world() -> BrokerWorld:
+    made = BrokerWorld()
+    made.create_topic("t")
+    made.create_topic("other")
+    return made
+
+
+def full(world: BrokerWorld) -> None:
+    world.disk.capacity = 0
+
+
+def test_on_a_full_disk_appends_fail_reads_go_on_and_writes_resume(world: BrokerWorld) -> None:
+    client = world.connect()
+    assert client.produce("t", b"before").base_offset == 0
+    full(world)
+    for _ in range(3):
+        failed = client.produce("t", b"lost")
+        assert (failed.error_code, failed.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+        assert client.values("t") == [b"before"]
+    world.disk.capacity = None
+    assert client.produce("t", b"after").base_offset == 1
+    assert client.values("t") == [b"before", b"after"]
+
+
+def test_every_answer_of_the_read_that_could_not_be_written_is_put_right(world: BrokerWorld) -> None:
+    client = world.connect(piece=1 << 20)
+    client.produce("t", b"0")
+    client.produce("t", b"1")  # from here on the shortest way is taken
+    topics = ["t", "t", "missing", "t", "t", "t"]
+    frames = [client.frame(produce_request(topic, batch(world, b"x")), 9) for topic in topics]
+    full(world)
+    client.peer.send(b"".join(frames))
+    codes = [answer.body.responses[0].partition_responses[0].error_code for answer in client.answers()]
+    storage, unknown = ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert codes == [storage, storage, unknown, storage, storage, storage]
+    assert client.values("t") == [b"0", b"1"]
+
+
+def test_answers_behind_a_waiting_fetch_are_put_right_too(world: BrokerWorld) -> None:
+    client = world.connect(piece=1 << 20)
+    client.produce("t", b"0")
+    client.produce("t", b"1")
+    stream = client.frame(fetch_request("other", 0, max_wait_ms=1000), 12)
+    full(world)
+    client.peer.send(stream + b"".join(client.frame(produce_request("t", batch(world, b"x")), 9) for _ in range(2)))
+    world.clock.advance(1.001)
+    _, *produced = (answer.body for answer in client.answers())
+    assert [body.responses[0].partition_responses[0].error_code for body in produced] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+
+
+def test_one_partition_of_a_request_fails_alone(world: BrokerWorld) -> None:
+    client = world.connect()
+    request = produce_request("t", batch(world, b"a"))
+    request.topic_data += produce_request("other", batch(world, b"b")).topic_data
+    world.disk.fail = lambda operation, path: operation == "append" and "/t-0/" in path
+    first, second = client.ask(request, 9).responses
+    assert first.partition_responses[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert second.partition_responses[0].error_code in (0, ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+def test_acks_0_that_cannot_be_written_closes_the_connection(world: BrokerWorld) -> None:
+    client = world.connect()
+    client.produce("t", b"0")
+    full(world)
+    client.send(produce_request("t", batch(world, b"x"), acks=0), 9, answered=False)
+    assert client.closed
+
+
+def test_a_broken_disk_takes_its_partitions_offline(world: BrokerWorld) -> None:
+    client, waiting = world.connect(), world.connect()
+    client.produce("t", b"a")
+    waiting.send(fetch_request("other", 0, max_wait_ms=10_000), 12)
+    world.disk.fail = lambda operation, path: operation == "append"
+    assert client.produce("t", b"b").error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    (answer,) = waiting.answers()
+    assert answer.body.responses[0].partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    world.disk.fail = None
+    assert client.produce("t", b"c").error_code == ErrorCode.KAFKA_STORAGE_ERROR, "until somebody starts the broker again"
+    assert client.fetch("t", 0).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert not client.closed
+
+
+def test_housekeeping_survives_a_broken_disk(world: BrokerWorld) -> None:
+    client = world.connect()
+    client.produce("t", b"a")
+    world.disk.fail = lambda operation, path: True
+    world.clock.advance(3600)
+    assert client.fetch("t", 0).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert not client.closed
+
+
+def test_a_broken_batch_is_answered_as_corrupt_once_found(world: BrokerWorld) -> None:
+    client = world.connect()
+    client.produce("t", b"a")
+    client.produce("t", b"b")
+    world.partition("t").log.remember_bad_batch(1, 1)
+    assert values_of(client.fetch("t", 0).records) == [b"a"]
+    assert client.fetch("t", 1).error_code == ErrorCode.CORRUPT_MESSAGE
