@@ -8,10 +8,19 @@ from moldau.model.identity import TopicPartition
 from moldau.ports.filesystem import FileSystem
 from moldau.protocol.records.batch import Record, batches, encode_batch
 from moldau.protocol.records.header import BatchHeader, check_batch
+from moldau.testing.disk import ForgetfulDisk
 
 DIRECTORY = "data/t-0"
 PARTITION = TopicPartition("t", 0)
 NOW_MS = 1_000_000
+
+
+def new_disk() -> ForgetfulDisk:
+    """A disk with a log directory that survives a crash."""
+    disk = ForgetfulDisk()
+    disk.make_directory("data")
+    disk.sync_directory("/")
+    return disk
 
 
 def make_batch(

@@ -262,7 +262,7 @@ def test_a_new_segment_that_cannot_be_made_is_made_by_a_later_append() -> None:
     log = open_log(disk, LogConfig(segment_bytes=2 * BATCH))
     append(log, make_batch(b"x" * 30), make_batch(b"x" * 30))
     for suffix in (".index", ".snapshot", ".log"):
-        disk.fail = lambda operation, path, suffix=suffix: operation in ("open", "append") and path.endswith(suffix)  # type: ignore[misc]
+        disk.fail = lambda operation, path, suffix=suffix: operation in ("open", "append") and path.endswith(suffix)
         with pytest.raises(StorageError):
             stage(log, make_batch(b"x" * 30))
         log.write_staged()

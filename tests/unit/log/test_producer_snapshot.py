@@ -16,9 +16,8 @@ def crc32c(data: bytes) -> int:
     return value ^ 0xFFFFFFFF
 
 
-ENTRIES = (
-    "00000001" + "00000000000003e8" + "0003" + "00000029" + "000000000000008d" + "00000009" + "0000018bcfe56800" + "ffffffff" + "f" * 16
-)
+ENTRIES = "00000001 00000000000003e8 0003 00000029 000000000000008d 00000009 0000018bcfe56800 ffffffff ffffffffffffffff".replace(" ", "")
+"""Count; producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, start of its transaction."""
 
 
 def entry() -> ProducerEntry:

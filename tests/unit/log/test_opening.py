@@ -1,0 +1,385 @@
+"""Opening a log: after a clean stop nothing but ends is read; after a crash every batch behind the recovery point is checked."""
+
+import logging
+import struct
+import zlib
+from dataclasses import replace
+
+import pytest
+
+from moldau.log.batches import OldFormatError
+from moldau.log.config import LogConfig
+from moldau.log.partition_log import PartitionLog
+from moldau.model.errors import StorageError
+from moldau.protocol.records.header import stamp
+from moldau.testing.disk import ForgetfulDisk
+from support.one_log import DIRECTORY, append, flush, headers, make_batch, names, new_disk, offsets, open_log, overwrite, stage
+
+SIZE = len(make_batch(b"x" * 30))
+LOG = f"{0:020d}.log"
+THREE = LogConfig(segment_bytes=4 * SIZE, index_interval_bytes=0)
+
+
+def filled(disk: ForgetfulDisk, batches: int, config: LogConfig = THREE, *, producer: int = -1) -> PartitionLog:
+    """A log of batches of one record and SIZE bytes each, four to a segment."""
+    log = open_log(disk, config)
+    for number in range(batches):
+        append(log, make_batch(b"x" * 30, producer=(producer, 0, number) if producer >= 0 else (-1, -1, -1)))
+    return log
+
+
+# After a clean stop
+
+
+def test_a_new_log_is_empty_at_its_start_offset_and_its_folder_is_made() -> None:
+    disk = new_disk()
+    log = open_log(disk, start_offset=70)
+    assert (log.start_offset, log.end_offset, log.flushed_offset, log.high_watermark) == (70, 70, 70, 70)
+    assert names(disk, ".log") == [70]
+    flush(log)
+    disk.crash()
+    assert disk.list(DIRECTORY) == ["00000000000000000070.log"]
+
+
+def test_after_a_clean_stop_only_the_end_of_the_active_segment_is_read() -> None:
+    disk = new_disk()
+    log = filled(disk, 4000, LogConfig(segment_bytes=1000 * SIZE), producer=7)
+    log.close(clean=True)
+    overwrite(disk, LOG, 0, b"\xff" * 500)  # who does not look does not see
+    disk.operations.clear()
+    log = open_log(disk, clean=True)
+    assert (log.start_offset, log.end_offset, log.flushed_offset) == (0, 4000, 4000)
+    assert log.recovery is None
+    assert disk.operations["pread"] <= 6
+    assert disk.operations["read"] <= 2
+    assert [view.last_sequence for view in log.active_producers()] == [3999]
+
+
+def test_a_log_goes_on_after_a_clean_stop_as_if_there_had_been_none() -> None:
+    config = replace(THREE, index_interval_bytes=2 * SIZE, segment_bytes=9 * SIZE)
+    stopped, running = new_disk(), ForgetfulDisk()
+    log = filled(running, 20, config)
+    log.close(clean=True)
+    log = open_log(stopped, config)
+    for _ in range(20):
+        append(log, make_batch(b"x" * 30))
+        log.close(clean=True)
+        log = open_log(stopped, config, clean=True)
+        assert log.recovery is None
+    log.close(clean=True)
+    for kind in (".log", ".index"):
+        assert names(stopped, kind) == names(running, kind)
+        for base in names(running, kind):
+            path = f"{DIRECTORY}/{base:020d}{kind}"
+            assert stopped.read(path) == running.read(path)
+
+
+def test_everything_a_clean_stop_leaves_survives_a_crash() -> None:
+    disk = new_disk()
+    filled(disk, 10, producer=7).close(clean=True)
+    before = {name: disk.read(f"{DIRECTORY}/{name}") for name in disk.list(DIRECTORY)}
+    disk.crash()
+    assert {name: disk.read(f"{DIRECTORY}/{name}") for name in disk.list(DIRECTORY)} == before
+    assert open_log(disk, THREE, clean=True).recovery is None
+
+
+def test_a_stop_that_was_called_clean_and_was_not_is_found_out() -> None:
+    disk = new_disk()
+    filled(disk, 10).close(clean=True)
+    disk.open(f"{DIRECTORY}/{8:020d}.log", writable=True).append([b"half a batch"])
+    log = open_log(disk, THREE, clean=True)
+    assert log.recovery is not None
+    assert log.recovery.bytes_cut == 12
+    assert log.end_offset == 10
+
+
+def test_closing_without_a_change_writes_nothing() -> None:
+    disk = new_disk()
+    filled(disk, 10).close(clean=True)
+    log = open_log(disk, THREE, clean=True)
+    disk.operations.clear()
+    log.close(clean=True)
+    assert not set(disk.operations) & {"append", "truncate", "sync", "write_atomically", "sync_directory", "rename"}
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_a_missing_index_of_the_active_segment_is_made_anew(suffix: str) -> None:
+    disk = new_disk()
+    filled(disk, 3).close(clean=True)
+    before = disk.read(f"{DIRECTORY}/{0:020d}{suffix}")
+    disk.remove(f"{DIRECTORY}/{0:020d}{suffix}")
+    log = open_log(disk, THREE, clean=True)
+    assert log.end_offset == 3
+    log.close(clean=True)
+    assert disk.read(f"{DIRECTORY}/{0:020d}{suffix}") == before
+
+
+def test_a_damaged_snapshot_is_passed_over_for_an_older_one_and_the_batches_since() -> None:
+    disk = new_disk()
+    filled(disk, 10, producer=7).close(clean=True)
+    assert names(disk, ".snapshot") == [4, 8, 10]
+    overwrite(disk, f"{10:020d}.snapshot", 20, b"?")
+    log = open_log(disk, THREE, clean=True)
+    assert [view.last_sequence for view in log.active_producers()] == [9]
+    assert names(disk, ".snapshot") == [4, 8]
+
+
+def test_files_that_waited_to_be_unlinked_are_handed_out_again() -> None:
+    disk = new_disk()
+    log = filled(disk, 10)
+    log.delete_records(9)
+    log.close(clean=True)
+    log = open_log(disk, THREE, clean=True, start_offset=9)
+    for segment in log.take_removed():
+        segment.unlink()
+    assert not [name for name in disk.list(DIRECTORY) if name.endswith(".deleted")]
+    assert offsets(log) == [9]
+
+
+def test_a_damaged_epoch_checkpoint_is_said_and_not_used(caplog: pytest.LogCaptureFixture) -> None:
+    disk = new_disk()
+    filled(disk, 3).close(clean=True)
+    overwrite(disk, "leader-epoch-checkpoint", 0, b"?")
+    log = open_log(disk, THREE, clean=True, leader_epoch=1)
+    assert "leader-epoch-checkpoint" in caplog.text
+    append(log, make_batch(b"x"))
+    assert log.end_offset_for_epoch(1) == (1, 4)
+
+
+def test_an_interrupted_compaction_keeps_the_log_closed() -> None:
+    disk = new_disk()
+    filled(disk, 3).close(clean=True)
+    disk.open(f"{DIRECTORY}/{0:020d}.log.swap", create=True)
+    with pytest.raises(StorageError, match=r"log\.swap"):
+        open_log(disk, clean=True)
+
+
+def test_a_log_that_ends_before_its_start_offset_begins_there_anew() -> None:
+    disk = new_disk()
+    filled(disk, 3).close(clean=True)
+    log = open_log(disk, THREE, clean=True, start_offset=50)
+    assert (log.start_offset, log.end_offset) == (50, 50)
+    append(log, make_batch(b"x"))
+    assert offsets(log) == [50]
+    assert len(log.take_removed()) == 1
+
+
+# After a crash
+
+
+def crashed(disk: ForgetfulDisk, recovery_point: int, config: LogConfig = THREE, *, adopted: bool = False) -> PartitionLog:
+    return open_log(disk, config, recovery_point=recovery_point, leader_epoch=9, adopted=adopted)
+
+
+def test_a_torn_tail_is_cut_and_said(caplog: pytest.LogCaptureFixture) -> None:
+    disk = new_disk()
+    filled(disk, 6)
+    file = disk.open(f"{DIRECTORY}/{4:020d}.log", writable=True)
+    file.truncate(2 * SIZE - 5)
+    log = crashed(disk, 0)
+    report = log.recovery
+    assert report is not None
+    assert (report.end_offset, report.segments, report.batches, report.bytes_cut) == (5, 2, 5, SIZE - 5)
+    assert [(cut.path, cut.position, cut.bytes, cut.offset) for cut in report.cuts] == [(f"{DIRECTORY}/{4:020d}.log", SIZE, SIZE - 5, 5)]
+    assert f"bytes={SIZE - 5} offset=5" in caplog.text
+    assert offsets(log) == [0, 1, 2, 3, 4]
+    append(log, make_batch(b"y"))
+    assert offsets(log) == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("position", [0, 3, 8, 11, 16, 17, 21, 40, 61, SIZE - 1])
+@pytest.mark.parametrize("batch", [4, 5, 9])
+def test_every_damaged_byte_behind_the_recovery_point_ends_the_log_there(batch: int, position: int) -> None:
+    disk = new_disk()
+    filled(disk, 12)
+    base = batch // 4 * 4
+    file = f"{base:020d}.log"
+    at = (batch - base) * SIZE + position
+    old = disk.read(f"{DIRECTORY}/{file}")[at]
+    overwrite(disk, file, at, bytes([old ^ 0x10]))
+    log = crashed(disk, 4)
+    assert log.end_offset == batch
+    assert offsets(log) == list(range(batch))
+    assert log.recovery is not None
+    assert len(log.recovery.removed) == (12 - batch) // 4 - (0 if batch % 4 else 1)
+    for removed in log.recovery.removed:
+        removed.unlink()
+    assert names(disk, ".log") == [base for base in (0, 4, 8) if base <= batch]
+
+
+def test_damage_before_the_recovery_point_is_left_to_readers() -> None:
+    """Cutting there would throw away what was flushed after it."""
+    disk = new_disk()
+    filled(disk, 10)
+    overwrite(disk, LOG, SIZE + 70, b"?")
+    log = crashed(disk, 8)
+    assert log.end_offset == 10
+    assert len(offsets(log)) == 10
+
+
+def test_a_segment_that_does_not_begin_where_the_one_before_ends_goes_with_all_after_it() -> None:
+    disk = new_disk()
+    filled(disk, 12)
+    disk.open(f"{DIRECTORY}/{4:020d}.log", writable=True).truncate(2 * SIZE)
+    log = crashed(disk, 2)
+    assert offsets(log) == [0, 1, 2, 3, 4, 5]
+    assert log.recovery is not None
+    assert [removed.base_offset for removed in log.recovery.removed] == [8]
+    assert log.recovery.bytes_cut == 4 * SIZE
+
+
+@pytest.mark.parametrize("how", ["compacts", "adopted"])
+def test_where_there_was_compaction_holes_are_kept_but_damage_is_not(how: str) -> None:
+    disk = new_disk()
+    filled(disk, 12)
+    disk.open(f"{DIRECTORY}/{4:020d}.log", writable=True).truncate(2 * SIZE)
+    config = replace(THREE, cleanup_policy=frozenset({"compact"})) if how == "compacts" else THREE
+    log = crashed(disk, 2, config, adopted=how == "adopted")
+    assert offsets(log) == [0, 1, 2, 3, 4, 5, 8, 9, 10, 11]
+    overwrite(disk, f"{4:020d}.log", SIZE + 70, b"?")
+    log = crashed(disk, 2, config, adopted=how == "adopted")
+    assert offsets(log) == [0, 1, 2, 3, 4]
+
+
+def test_a_base_offset_that_skips_ahead_is_damage_although_the_checksum_matches() -> None:
+    disk = new_disk()
+    filled(disk, 3)
+    overwrite(disk, LOG, SIZE, (7).to_bytes(8, "big"))
+    assert crashed(disk, 0).end_offset == 1
+
+
+def test_whole_batches_of_an_earlier_leadership_behind_a_cut_are_not_taken() -> None:
+    """Blocks that were cut off may come back after a crash; their offsets fit, their epoch does not."""
+    disk = new_disk()
+    append(log := open_log(disk, leader_epoch=5), make_batch(b"x" * 30), make_batch(b"x" * 30))
+    batch = make_batch(b"x" * 30)
+    stamp(batch, 2, 4)
+    disk.open(f"{DIRECTORY}/{LOG}", writable=True).append([batch])
+    log.close(clean=False)
+    assert crashed(disk, 0).end_offset == 2
+
+
+def test_index_entries_behind_the_recovery_point_are_not_believed() -> None:
+    disk = new_disk()
+    config = LogConfig(index_interval_bytes=0)
+    log = filled(disk, 6, config)
+    log.close(clean=True)
+    true = disk.read(f"{DIRECTORY}/{0:020d}.index")
+    overwrite(disk, f"{0:020d}.index", 3 * 8, struct.pack(">iiii", 4, 3 * SIZE + 11, 5, 4 * SIZE + 3))
+    log = crashed(disk, 3, config)
+    log.close(clean=True)
+    assert disk.read(f"{DIRECTORY}/{0:020d}.index") == true
+
+
+@pytest.mark.parametrize("damage", [bytes(8), struct.pack(">ii", 1, 5), struct.pack(">ii", 900, 9000)])
+def test_an_index_that_does_not_rise_or_does_not_lead_to_a_batch_is_made_anew(damage: bytes) -> None:
+    disk = new_disk()
+    config = LogConfig(index_interval_bytes=0)
+    filled(disk, 9, config).close(clean=True)
+    true = disk.read(f"{DIRECTORY}/{0:020d}.index"), disk.read(f"{DIRECTORY}/{0:020d}.timeindex")
+    overwrite(disk, f"{0:020d}.index", 2 * 8, damage)
+    crashed(disk, 7, config).close(clean=True)
+    assert (disk.read(f"{DIRECTORY}/{0:020d}.index"), disk.read(f"{DIRECTORY}/{0:020d}.timeindex")) == true
+
+
+def test_indexes_that_kafka_left_allocated_in_full_are_cut_to_their_entries() -> None:
+    disk = new_disk()
+    filled(disk, 9, LogConfig(index_interval_bytes=0)).close(clean=True)
+    before = {suffix: disk.read(f"{DIRECTORY}/{0:020d}{suffix}") for suffix in (".index", ".timeindex")}
+    for suffix in before:
+        disk.open(f"{DIRECTORY}/{0:020d}{suffix}", writable=True).append([bytes(1024)])
+    log = open_log(disk, LogConfig(index_interval_bytes=0), recovery_point=3, adopted=True)
+    assert offsets(log) == list(range(9))
+    log.close(clean=True)
+    assert {suffix: disk.read(f"{DIRECTORY}/{0:020d}{suffix}") for suffix in before} == before
+
+
+def test_epochs_behind_the_recovery_point_come_from_the_batches() -> None:
+    disk = new_disk()
+    log = open_log(disk, leader_epoch=2)
+    append(log, make_batch(b"x"), make_batch(b"x"))
+    flush(log)
+    assert disk.read(f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n1\n2 0\n"
+    log.assign_leader_epoch(3)
+    append(log, make_batch(b"x"))
+    log.close(clean=False)
+    log = crashed(disk, 2, LogConfig())
+    assert (log.end_offset_for_epoch(2), log.end_offset_for_epoch(3)) == ((2, 2), (3, 3))
+    flush(log)
+    assert disk.read(f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n2\n2 0\n3 2\n"
+
+
+def test_a_lost_tail_shows_in_the_epochs() -> None:
+    """A consumer has read up to 3 in epoch 2; after the crash the same offsets are used again in epoch 9."""
+    disk = new_disk()
+    log = open_log(disk, leader_epoch=2)
+    append(log, make_batch(b"x"))
+    flush(log)
+    append(log, make_batch(b"lost"), make_batch(b"lost"))
+    disk.crash()
+    log = crashed(disk, 1, LogConfig())
+    append(log, make_batch(b"new"), make_batch(b"new"), make_batch(b"new"))
+    assert log.end_offset_for_epoch(2) == (2, 1)
+    assert log.end_offset_for_epoch(9) == (9, 4)
+
+
+def test_producers_go_on_after_a_crash_where_the_log_ends() -> None:
+    disk = new_disk()
+    log = filled(disk, 10, producer=7)
+    flush(log)
+    log.close(clean=False)
+    disk.open(f"{DIRECTORY}/{8:020d}.log", writable=True).truncate(SIZE)
+    log = crashed(disk, 6)
+    assert [view.last_sequence for view in log.active_producers()] == [8]
+    assert stage(log, make_batch(b"x" * 30, producer=(7, 0, 9))).base_offset == 9
+
+
+def test_each_of_five_batches_in_flight_is_known_after_a_restart_too() -> None:
+    """The snapshot holds one batch per producer; the others are looked up in the log when one of them is sent again."""
+    for clean in (True, False):
+        disk = new_disk()
+        log = filled(disk, 10, producer=7)
+        if clean:
+            log.close(clean=True)
+        else:
+            flush(log)
+        log = open_log(disk, THREE, recovery_point=10, clean=clean)
+        for number in (5, 9, 7, 6, 8):
+            assert stage(log, make_batch(b"x" * 30, producer=(7, 0, number))) == (number, number, -1, True)
+
+
+def test_snapshots_behind_the_recovery_point_are_not_believed() -> None:
+    disk = new_disk()
+    log = filled(disk, 10, producer=7)
+    log.close(clean=True)
+    other = open_log(new_disk(), THREE)
+    append(other, make_batch(b"x", producer=(8, 0, 0)))
+    log = crashed(disk, 5)
+    assert names(disk, ".snapshot") == [4]
+    assert [(view.producer_id, view.last_sequence) for view in log.active_producers()] == [(7, 9)]
+
+
+def test_an_older_format_keeps_the_log_closed_and_is_named() -> None:
+    body = struct.pack(">bbqi", 1, 0, 1000, -1) + struct.pack(">i", 3) + b"abc"
+    message = struct.pack(">qiI", 3, len(body) + 4, zlib.crc32(body)) + body
+    disk = new_disk()
+    filled(disk, 3)
+    disk.open(f"{DIRECTORY}/{LOG}", writable=True).append([message])
+    with pytest.raises(OldFormatError, match=rf"{LOG}: batch of message format 1 at byte {3 * SIZE}, offset 3"):
+        crashed(disk, 0)
+    disk = new_disk()
+    disk.make_directory(DIRECTORY)
+    disk.open(f"{DIRECTORY}/{LOG}", create=True).append([message])
+    disk.open(f"{DIRECTORY}/{4:020d}.log", create=True)
+    open_log(disk, clean=True)
+    with pytest.raises(OldFormatError, match=LOG):
+        open_log(disk, clean=True, adopted=True)
+
+
+def test_recovery_is_summed_up_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    disk = new_disk()
+    filled(disk, 6)
+    with caplog.at_level(logging.INFO):
+        log = crashed(disk, 5)
+    assert "log recovered: partition=t-0 from=5 end=6 segments=1 batches=2 bytes_cut=0" in caplog.text
+    assert len(headers(log)) == 6
