@@ -1,0 +1,217 @@
+"""Whatever ApiVersions lists is answered, in every version, without an error and without cutting the connection.
+
+One request per API does real work on a topic with records; it is asked in each advertised version. A handler that fills in a field which an
+older version cannot carry would show here as a lost connection.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import pytest
+
+from moldau.client.connection import BrokerConnection
+from moldau.model.errors import ErrorCode
+from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.messages import (
+    alter_configs,
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_configs,
+    describe_log_dirs,
+    describe_producers,
+    describe_topic_partitions,
+    fetch,
+    find_coordinator,
+    incremental_alter_configs,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    offset_for_leader_epoch,
+    produce,
+)
+from moldau.protocol.messages.api_versions import ApiVersionsRequest
+from moldau.protocol.messages.describe_cluster import DescribeClusterRequest
+from moldau.protocol.messages.list_config_resources import ListConfigResourcesRequest
+from moldau.protocol.records.builder import encode_batch
+from moldau.protocol.records.record import Record
+from moldau.protocol.versions import CODEC
+from moldau.testing.broker import Broker
+
+TOPIC = "every-version"
+TOPIC_RESOURCE = 2
+FIRST_WITH_TOPIC_IDS = 13
+FIRST_DELETE_BY_STATE = 6
+FIRST_BATCHED_COORDINATORS = 4
+
+fresh_names = map("made-{}".format, itertools.count())
+
+
+class Session:
+    """A connection to a broker, and the id of the topic that everything is done to."""
+
+    def __init__(self, broker: Broker) -> None:
+        host, _, port = broker.bootstrap_servers.rpartition(":")
+        self.broker = broker
+        self.connection = BrokerConnection(host, int(port), timeout_s=10)
+        asked = metadata.MetadataRequest([metadata.MetadataRequestTopic(name=TOPIC)])
+        self.topic_id: bytes = self.connection.request(ApiKey.METADATA, asked).topics[0].topic_id
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Session]:
+    with Broker() as broker:
+        broker.create_topic(TOPIC, partitions=2)
+        session = Session(broker)
+        for version in (3, CODEC[ApiKey.PRODUCE].max):
+            session.connection.request(ApiKey.PRODUCE, produce_request(session, version), version=version)
+        yield session
+        session.connection.close()
+
+
+def produce_request(session: Session, version: int) -> produce.ProduceRequest:
+    batch = encode_batch([Record(0, 1_700_000_000_000, 0, b"key", b"value", [])])
+    data = [produce.PartitionProduceData(0, batch)]
+    by_id = version >= FIRST_WITH_TOPIC_IDS
+    topic = (
+        produce.TopicProduceData(topic_id=session.topic_id, partition_data=data)
+        if by_id
+        else produce.TopicProduceData(TOPIC, partition_data=data)
+    )
+    return produce.ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[topic])
+
+
+def fetch_request(session: Session, version: int) -> fetch.FetchRequest:
+    wanted = [fetch.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)]
+    by_id = version >= FIRST_WITH_TOPIC_IDS
+    topic = fetch.FetchTopic(topic_id=session.topic_id, partitions=wanted) if by_id else fetch.FetchTopic(TOPIC, partitions=wanted)
+    return fetch.FetchRequest(max_wait_ms=100, min_bytes=1, topics=[topic])
+
+
+def list_offsets_request(session: Session, version: int) -> list_offsets.ListOffsetsRequest:
+    named = [-1, -2, *([-3] if version >= 7 else []), 1_600_000_000_000]
+    partitions = [list_offsets.ListOffsetsPartition(partition_index=0, timestamp=time) for time in named]
+    return list_offsets.ListOffsetsRequest(replica_id=-1, topics=[list_offsets.ListOffsetsTopic(TOPIC, partitions)])
+
+
+def metadata_request(session: Session, version: int) -> metadata.MetadataRequest:
+    topic = metadata.MetadataRequestTopic(name=TOPIC)
+    return metadata.MetadataRequest([topic], include_topic_authorized_operations=version >= 8)
+
+
+def create_topics_request(session: Session, version: int) -> create_topics.CreateTopicsRequest:
+    configs = [create_topics.CreatableTopicConfig("retention.ms", "1000")]
+    return create_topics.CreateTopicsRequest([create_topics.CreatableTopic(next(fresh_names), 1, 1, configs=configs)], 1000)
+
+
+def delete_topics_request(session: Session, version: int) -> delete_topics.DeleteTopicsRequest:
+    name = next(fresh_names)
+    session.broker.create_topic(name)
+    if version >= FIRST_DELETE_BY_STATE:
+        return delete_topics.DeleteTopicsRequest(topics=[delete_topics.DeleteTopicState(name)], timeout_ms=1000)
+    return delete_topics.DeleteTopicsRequest(topic_names=[name], timeout_ms=1000)
+
+
+def create_partitions_request(session: Session, version: int) -> create_partitions.CreatePartitionsRequest:
+    name = next(fresh_names)
+    session.broker.create_topic(name)
+    return create_partitions.CreatePartitionsRequest([create_partitions.CreatePartitionsTopic(name, 3)], 1000)
+
+
+def delete_records_request(session: Session, version: int) -> delete_records.DeleteRecordsRequest:
+    partitions = [delete_records.DeleteRecordsPartition(1, 0)]
+    return delete_records.DeleteRecordsRequest([delete_records.DeleteRecordsTopic(TOPIC, partitions)], 1000)
+
+
+def describe_configs_request(session: Session, version: int) -> describe_configs.DescribeConfigsRequest:
+    resources = [
+        describe_configs.DescribeConfigsResource(TOPIC_RESOURCE, TOPIC, None),
+        describe_configs.DescribeConfigsResource(4, "0", None),
+    ]
+    return describe_configs.DescribeConfigsRequest(resources, include_synonyms=True, include_documentation=version >= 3)
+
+
+def alter_configs_request(session: Session, version: int) -> alter_configs.AlterConfigsRequest:
+    change = alter_configs.AlterConfigsResource(TOPIC_RESOURCE, TOPIC, [alter_configs.AlterableConfig("retention.ms", "-1")])
+    return alter_configs.AlterConfigsRequest([change])
+
+
+def incremental_request(session: Session, version: int) -> incremental_alter_configs.IncrementalAlterConfigsRequest:
+    config = incremental_alter_configs.AlterableConfig("retention.ms", 0, "-1")
+    return incremental_alter_configs.IncrementalAlterConfigsRequest(
+        [incremental_alter_configs.AlterConfigsResource(TOPIC_RESOURCE, TOPIC, [config])]
+    )
+
+
+def leader_epoch_request(session: Session, version: int) -> offset_for_leader_epoch.OffsetForLeaderEpochRequest:
+    partition = offset_for_leader_epoch.OffsetForLeaderPartition(0, leader_epoch=0)
+    return offset_for_leader_epoch.OffsetForLeaderEpochRequest(topics=[offset_for_leader_epoch.OffsetForLeaderTopic(TOPIC, [partition])])
+
+
+def describe_topics_request(session: Session, version: int) -> describe_topic_partitions.DescribeTopicPartitionsRequest:
+    return describe_topic_partitions.DescribeTopicPartitionsRequest([describe_topic_partitions.TopicRequest(TOPIC)])
+
+
+def find_coordinator_request(session: Session, version: int) -> find_coordinator.FindCoordinatorRequest:
+    if version >= FIRST_BATCHED_COORDINATORS:
+        return find_coordinator.FindCoordinatorRequest(coordinator_keys=["group"])
+    return find_coordinator.FindCoordinatorRequest(key="group")
+
+
+REQUESTS: dict[ApiKey, Callable[[Session, int], Any]] = {
+    ApiKey.PRODUCE: produce_request,
+    ApiKey.FETCH: fetch_request,
+    ApiKey.LIST_OFFSETS: list_offsets_request,
+    ApiKey.METADATA: metadata_request,
+    ApiKey.FIND_COORDINATOR: find_coordinator_request,
+    ApiKey.API_VERSIONS: lambda session, version: ApiVersionsRequest("test", "1"),
+    ApiKey.CREATE_TOPICS: create_topics_request,
+    ApiKey.DELETE_TOPICS: delete_topics_request,
+    ApiKey.DELETE_RECORDS: delete_records_request,
+    ApiKey.INIT_PRODUCER_ID: lambda session, version: init_producer_id.InitProducerIdRequest(None, 1000),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: leader_epoch_request,
+    ApiKey.DESCRIBE_CONFIGS: describe_configs_request,
+    ApiKey.ALTER_CONFIGS: alter_configs_request,
+    ApiKey.DESCRIBE_LOG_DIRS: lambda session, version: describe_log_dirs.DescribeLogDirsRequest(None),
+    ApiKey.CREATE_PARTITIONS: create_partitions_request,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_request,
+    ApiKey.DESCRIBE_CLUSTER: lambda session, version: DescribeClusterRequest(),
+    ApiKey.DESCRIBE_PRODUCERS: lambda session, version: describe_producers.DescribeProducersRequest(
+        [describe_producers.TopicRequest(TOPIC, [0])]
+    ),
+    ApiKey.LIST_CONFIG_RESOURCES: lambda session, version: ListConfigResourcesRequest(),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topics_request,
+}
+CASES = [(key, version) for key in REQUESTS for version in range(CODEC[key].min, CODEC[key].max + 1)]
+
+
+def error_codes(value: Any) -> Iterator[int]:
+    """Every error code of a response, wherever it stands."""
+    if is_dataclass(value):
+        for field in fields(value):
+            held = getattr(value, field.name)
+            if field.name == "error_code":
+                yield held
+            else:
+                yield from error_codes(held)
+    elif isinstance(value, list):
+        for item in value:
+            yield from error_codes(item)
+
+
+def test_every_api_in_service_is_tried_here(session: Session) -> None:
+    assert set(session.connection.broker_versions) == set(REQUESTS)
+
+
+@pytest.mark.parametrize(("key", "version"), CASES, ids=[f"{key.name.lower()}-{version}" for key, version in CASES])
+def test_every_version_is_answered(key: ApiKey, version: int, session: Session) -> None:
+    response = session.connection.request(key, REQUESTS[key](session, version), version=version)
+    expected = {ErrorCode.COORDINATOR_NOT_AVAILABLE} if key is ApiKey.FIND_COORDINATOR else {ErrorCode.NONE}
+    assert set(error_codes(response)) <= {*expected, ErrorCode.NONE}
+    if key is ApiKey.FETCH:
+        assert response.responses[0].partitions[0].records
+    if key is ApiKey.LIST_OFFSETS:
+        assert all(partition.offset >= 0 for partition in response.topics[0].partitions)
