@@ -1,11 +1,13 @@
 """A connection answers in the order of requests, keeps its bounds, and fails alone: with one clear line in the log."""
 
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from moldau.model.errors import ErrorCode
+from moldau.ports.transport import Part
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.api_versions import ApiVersionsRequest
 from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -77,7 +79,12 @@ def test_answers_of_one_read_leave_with_one_send(world: BrokerWorld, monkeypatch
     client = world.connect(piece=1 << 20)
     sends: list[int] = []
     send = client.peer.transport.send
-    monkeypatch.setattr(client.peer.transport, "send", lambda parts: (sends.append(len(parts)), send(parts)))
+
+    def counted(parts: Sequence[Part]) -> None:
+        sends.append(len(parts))
+        send(parts)
+
+    monkeypatch.setattr(client.peer.transport, "send", counted)
     client.peer.send(b"".join(client.frame(produce_request("t", batch(world, b"x")), 9) for _ in range(100)))
     assert sends == [100]
     assert len(client.answers()) == 100

@@ -6,6 +6,7 @@ import pytest
 
 from moldau.model.errors import ErrorCode
 from moldau.protocol.messages.fetch import FetchPartition, FetchTopic
+from moldau.testing.disk import ForgetfulFile
 from support.broker_world import BrokerWorld, Client, fetch_request, values_of
 
 
@@ -205,13 +206,24 @@ def test_rack_and_isolation_level_are_taken(client: Client) -> None:
     assert values_of(answer.records) == [b"a"]
 
 
-def test_files_are_given_back_when_answers_are_not_sent(world: BrokerWorld, client: Client) -> None:
+def test_files_are_given_back_when_answers_are_not_sent(world: BrokerWorld, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """A fetch that has some data but waits for more holds no file meanwhile."""
+    users = 0
+
+    def counted(change: int, method: Any) -> Any:
+        def call(file: Any) -> None:
+            nonlocal users
+            users += change
+            method(file)
+
+        return call
+
     world.connect().produce("t", b"a")
-    file = world.partition("t").log.read(0, 1000, 1, at_least_one=True).records
-    assert file is not None
-    users = file.file._users
+    monkeypatch.setattr(ForgetfulFile, "retain", counted(1, ForgetfulFile.retain))
+    monkeypatch.setattr(ForgetfulFile, "release", counted(-1, ForgetfulFile.release))
     for _ in range(5):
         client.send(fetch_request("t", 0, max_wait_ms=500, min_bytes=10_000), 12)
-    assert file.file._users == users
-    file.release()
+    assert users == 0
+    client.peer.disconnect()
+    world.clock.advance(1.0)
+    assert users == 0

@@ -1,0 +1,131 @@
+"""The shortest way of a Produce request and the general one have the same outcome for every input.
+
+Two brokers get the same connections with the same bytes; in one the shortest way is closed. Each connection sends a request of the usual kind
+twice, so that the shortest way knows it, and then a changed one: every byte changed, left out or doubled, the frame cut anywhere with its
+size put right, other acks, topics, batches. What both answer and what stands in both logs must be the same.
+"""
+
+import os
+import struct
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from moldau.broker.repeated_produce import RepeatedProduce
+from moldau.protocol.records.compression import Compression
+from support.broker_world import BrokerWorld, Client, batch, produce_request
+
+VERSIONS = (3, 5, 6, 7, 8, 9, 12, 13)
+TOPIC = "a-topic"
+STEP = 1 if os.environ.get("MOLDAU_TORTURE") == "1" else 5
+"""Of all requests one step away, each of the runs below takes every so many."""
+
+
+class Twins:
+    """Two brokers, one with the shortest way and one without."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.short, self.general = BrokerWorld(), BrokerWorld()
+        self.topic_ids = [world.create_topic(TOPIC) for world in (self.short, self.general)]
+        self.short.create_topic("another")
+        self.general.create_topic("another")
+        self.taken = 0
+        take = RepeatedProduce.take
+
+        def counted(repeated: RepeatedProduce, staged: object, *rest: object) -> bytes | None:
+            if staged is self.general.broker.staged_writes:
+                return None
+            answer = take(repeated, staged, *rest)  # type: ignore[arg-type]
+            self.taken += answer is not None
+            return answer
+
+        monkeypatch.setattr(RepeatedProduce, "take", counted)
+        assert self.topic_ids[0] == self.topic_ids[1]
+
+    def usual(self, version: int, acks: int, **options: object) -> bytes:
+        """A request's payload."""
+        client = Client(self.short, None)  # type: ignore[arg-type]
+        topic = self.topic_ids[0] if version >= 13 else TOPIC
+        records = batch(self.short, b"value", **options)  # type: ignore[arg-type]
+        return client.frame(produce_request(topic, records, acks=acks), version)[4:]
+
+    def compare(self, *payloads: bytes) -> None:
+        """Send the payloads over new connections, each as a read of its own and then all as one."""
+        stream = [struct.pack(">i", len(payload)) + payload for payload in payloads]
+        for reads in (stream, [b"".join(stream)]):
+            outcomes = []
+            for world in (self.short, self.general):
+                client = world.connect(piece=1 << 20)
+                for read in reads:
+                    client.peer.send(read)
+                answers = client.peer.receive()
+                closed = client.closed
+                log = world.partition(TOPIC).log
+                file = log.read(max(log.end_offset - 3, 0), 1 << 20, log.end_offset, at_least_one=True).records
+                stored = b"" if file is None else file.file.pread(file.length, file.position)
+                if file is not None:
+                    file.release()
+                outcomes.append((answers, closed, log.end_offset, log.written_offset, log.high_watermark, stored))
+                client.peer.disconnect()
+                world.clock.settle()
+            assert outcomes[0] == outcomes[1], payloads[-1].hex()
+
+
+@pytest.fixture
+def twins(monkeypatch: pytest.MonkeyPatch) -> Twins:
+    return Twins(monkeypatch)
+
+
+def changed(payload: bytes) -> Iterator[bytes]:
+    """Everything that is one step away."""
+    for position in range(len(payload)):
+        for value in (0, 1, 0x7F, 0x80, 0xFF, payload[position] ^ 1):
+            yield payload[:position] + bytes([value]) + payload[position + 1 :]
+        yield payload[:position]
+        yield payload[:position] + payload[position + 1 :]
+        yield payload[: position + 1] + payload[position:]
+    yield payload + b"\0"
+
+
+@pytest.mark.parametrize("acks", [1, 0])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_requests_one_step_away(twins: Twins, version: int, acks: int, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("CRITICAL")
+    usual = twins.usual(version, acks)
+    twins.compare(usual, usual, usual)
+    assert twins.taken == (4 if version >= 5 else 0)
+    for number, other in enumerate(changed(usual)):
+        if number % STEP == (version + acks) % STEP:
+            twins.compare(usual, usual, other)
+
+
+@pytest.mark.parametrize("version", [5, 7, 9, 13])
+def test_batches_of_every_size_and_kind(twins: Twins, version: int, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("CRITICAL")
+    usual = twins.usual(version, 1)
+    others = [twins.usual(version, 1, compression=codec) for codec in Compression]
+    others += [twins.usual(version, 1, producer_id=3, producer_epoch=0, base_sequence=sequence) for sequence in (0, 1, 1, 5)]
+    others += [twins.usual(version, acks) for acks in (-1, 0, 2)]
+    topic: str | bytes = twins.topic_ids[0] if version >= 13 else TOPIC
+    for size in (0, 1, 50, 55, 56, 57, 58, 100, 120, 16_200, 16_300, 16_400, 100_000, 1_100_000):
+        client = Client(twins.short, None)  # type: ignore[arg-type]
+        others.append(client.frame(produce_request(topic, batch(twins.short, b"x" * size)), version)[4:])
+    for other in others:
+        twins.compare(usual, usual, other, usual)
+    assert twins.taken > len(others) * 2
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_random_requests(data: st.DataObject) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        twins = Twins(monkeypatch)
+        version = data.draw(st.sampled_from(VERSIONS))
+        usual = bytearray(twins.usual(version, data.draw(st.sampled_from((0, 1, -1)))))
+        other = bytearray(usual)
+        for _ in range(data.draw(st.integers(1, 4))):
+            position = data.draw(st.integers(0, len(other) - 1))
+            other[position] = data.draw(st.integers(0, 255))
+        twins.compare(bytes(usual), bytes(usual), bytes(other), bytes(usual))

@@ -1,0 +1,124 @@
+"""Waiting requests are completed by appends, by changes or by time; each once, and none is kept longer than it waits."""
+
+import random
+
+from moldau.broker.delayed import SWEEP_MIN, DelayedRequest, DelayedRequests
+from moldau.testing.clock import FakeClock
+
+
+class Place:
+    def __init__(self) -> None:
+        self.watchers: dict[DelayedRequest, None] = {}
+
+
+class Story:
+    """What happened to requests, in order."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.delayed = DelayedRequests(self.clock, 1_000_000)
+        self.finished: list[tuple[str, bool]] = []
+
+    def wait(self, name: str, places: list[Place], ms: int, missing: int = 1) -> DelayedRequest:
+        def attempt(expired: bool) -> bool:
+            self.finished.append((name, expired))
+            return True
+
+        request = DelayedRequest(attempt, places, missing)
+        self.delayed.wait(request, ms)
+        return request
+
+
+def test_an_append_of_enough_completes_whoever_watches() -> None:
+    story, place, other = Story(), Place(), Place()
+    story.wait("little", [place], 1000, missing=10)
+    story.wait("much", [place, other], 1000, missing=100)
+    story.delayed.appended(place, 50)
+    assert story.finished == [("little", False)]
+    story.delayed.appended(other, 50)
+    assert story.finished == [("little", False), ("much", False)]
+    assert story.delayed.waiting == 0
+    assert not place.watchers
+    assert not other.watchers
+
+
+def test_time_completes_in_the_order_of_deadlines() -> None:
+    story, place = Story(), Place()
+    for name, ms in (("late", 300), ("early", 100), ("between", 200)):
+        story.wait(name, [place], ms)
+    story.clock.advance(0.25)
+    assert story.finished == [("early", True), ("between", True)]
+    story.clock.advance(0.1)
+    assert story.finished[-1] == ("late", True)
+
+
+def test_an_attempt_that_cannot_answer_yet_waits_on() -> None:
+    story, place = Story(), Place()
+    answers = [False, False, True]
+    request = DelayedRequest(lambda expired: answers.pop(0), [place], 10)
+    story.delayed.wait(request, 1000)
+    story.delayed.appended(place, 10)
+    story.delayed.changed(place)
+    assert story.delayed.waiting == 1
+    story.clock.advance(1.1)
+    assert (story.delayed.waiting, answers) == (0, [])
+
+
+def test_cancelled_requests_are_never_attempted() -> None:
+    story, place = Story(), Place()
+    request = story.wait("gone", [place], 100)
+    story.delayed.cancel(request)
+    story.delayed.cancel(request)
+    story.delayed.appended(place, 100)
+    story.clock.advance(1.0)
+    assert story.finished == []
+    assert story.delayed.waiting == 0
+
+
+def test_close_finishes_all() -> None:
+    story, place = Story(), Place()
+    for number in range(3):
+        story.wait(str(number), [place], 1000)
+    story.delayed.close()
+    assert story.finished == [("0", True), ("1", True), ("2", True)]
+    assert story.clock.pending == 0
+
+
+def test_requests_that_are_done_do_not_pile_up() -> None:
+    """A busy consumer completes thousands of fetches before the first of their deadlines."""
+    story, place = Story(), Place()
+    for _ in range(50_000):
+        story.wait("x", [place], 1_000_000)
+        story.delayed.appended(place, 1)
+    assert len(story.delayed._heap) <= SWEEP_MIN + 1
+    assert story.clock.pending <= 1
+
+
+def test_any_sequence_against_a_list() -> None:
+    """Random waits, appends and time; the list says who must be done."""
+    choice = random.Random(1)
+    story, places = Story(), [Place() for _ in range(3)]
+    expected: dict[str, tuple[set[int], float, int]] = {}
+    done: set[str] = set()
+    for number in range(3000):
+        match choice.randrange(3):
+            case 0:
+                watched = set(choice.sample(range(3), choice.randint(1, 3)))
+                ms, missing = choice.randint(0, 500), choice.randint(1, 40)
+                expected[str(number)] = (watched, story.clock.monotonic() + ms / 1000, missing)
+                story.wait(str(number), [places[index] for index in watched], ms, missing)
+            case 1:
+                index, count = choice.randrange(3), choice.randint(1, 20)
+                story.delayed.appended(places[index], count)
+                for name, (watched, due, missing) in list(expected.items()):
+                    if name not in done and index in watched:
+                        expected[name] = (watched, due, missing - count)
+            case 2:
+                story.clock.advance(choice.random() / 10)
+        now = story.clock.monotonic()
+        done |= {name for name, (_, due, missing) in expected.items() if missing <= 0 or due < now}
+        answered = {name for name, _ in story.finished}
+        assert done <= answered
+        assert all(expected[name][1] <= now for name in answered - done)
+        done |= answered
+    assert len(story.finished) == len(done) > 500

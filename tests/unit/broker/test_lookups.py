@@ -1,0 +1,154 @@
+"""Offsets by name and by time, ends of epochs, producers, producer ids, deleted records: as Kafka answers them."""
+
+from typing import Any
+
+import pytest
+
+from moldau.model.errors import ErrorCode
+from moldau.protocol.messages.api_versions import ApiVersionsRequest
+from moldau.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from moldau.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from moldau.protocol.messages.init_producer_id import InitProducerIdRequest
+from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from moldau.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from support.broker_world import BrokerWorld, Client, batch, produce_request
+
+
+@pytest.fixture
+def world() -> BrokerWorld:
+    made = BrokerWorld()
+    made.create_topic("t")
+    return made
+
+
+@pytest.fixture
+def client(world: BrokerWorld) -> Client:
+    return world.connect()
+
+
+def look_up(client: Client, timestamp: int, *, topic: str = "t", partition: int = 0, epoch: int = -1, version: int = 11) -> Any:
+    wanted = ListOffsetsTopic(topic, [ListOffsetsPartition(partition, epoch, timestamp)])
+    return client.ask(ListOffsetsRequest(-1, topics=[wanted]), version).topics[0].partitions[0]
+
+
+@pytest.mark.parametrize("version", range(1, 12))
+def test_first_and_last_offset(client: Client, version: int) -> None:
+    for value in (b"a", b"b", b"c"):
+        client.produce("t", value)
+    assert look_up(client, -1, version=version).offset == 3
+    assert look_up(client, -2, version=version).offset == 0
+
+
+def test_by_time(world: BrokerWorld, client: Client) -> None:
+    begun = world.clock.time_ms()
+    for _ in range(5):
+        client.produce("t", b"a", b"b")
+        world.clock.advance(1.0)
+    assert (look_up(client, 0).offset, look_up(client, begun).offset) == (0, 0)
+    found = look_up(client, begun + 1500)
+    assert (found.offset, found.timestamp, found.leader_epoch) == (4, begun + 2000, 0)
+    nothing = look_up(client, begun + 60_000)
+    assert (nothing.error_code, nothing.offset, nothing.timestamp) == (0, -1, -1)
+
+
+def test_the_other_names(world: BrokerWorld, client: Client) -> None:
+    assert look_up(client, -3).offset == -1
+    client.produce("t", b"old")
+    world.clock.advance(10)
+    client.produce("t", b"new")
+    newest = look_up(client, -3)
+    assert (newest.offset, newest.timestamp) == (1, world.clock.time_ms())
+    assert look_up(client, -4).offset == 0
+    assert (look_up(client, -5).error_code, look_up(client, -5).offset) == (0, -1)
+    assert look_up(client, -6).offset == 0
+    assert look_up(client, -7).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_unknown_partitions_and_other_epochs(client: Client) -> None:
+    assert look_up(client, -1, topic="missing").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert look_up(client, -1, partition=9).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert look_up(client, -1, epoch=0).error_code == 0
+    assert look_up(client, -1, epoch=7).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def test_the_ends_of_epochs(world: BrokerWorld, client: Client) -> None:
+    partition = world.partition("t")
+    client.produce("t", b"a", b"b")
+    for epoch in (2, 5):
+        partition.log.assign_leader_epoch(epoch)  # type: ignore[arg-type]
+        client.produce("t", b"c")
+    partition.leader_epoch = 5  # type: ignore[assignment]
+
+    def end_of(epoch: int, current: int = -1, topic: str = "t") -> tuple[int, int, int]:
+        wanted = OffsetForLeaderTopic(topic, [OffsetForLeaderPartition(0, current, epoch)])
+        answer = client.ask(OffsetForLeaderEpochRequest(topics=[wanted]), 4).topics[0].partitions[0]
+        return answer.error_code, answer.leader_epoch, answer.end_offset
+
+    assert [end_of(epoch) for epoch in (0, 1, 2, 3, 5)] == [(0, 0, 2), (0, 0, 2), (0, 2, 3), (0, 2, 3), (0, 5, 4)]
+    assert end_of(6) == (0, -1, -1)
+    assert end_of(5, current=4)[0] == ErrorCode.FENCED_LEADER_EPOCH
+    assert end_of(5, current=6)[0] == ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert end_of(5, topic="missing")[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_deleted_records(world: BrokerWorld, client: Client) -> None:
+    world.create_topic("compacted", cleanup_policy="compact")
+
+    def delete(offset: int, topic: str = "t") -> tuple[int, int]:
+        wanted = DeleteRecordsTopic(topic, [DeleteRecordsPartition(0, offset)])
+        result = client.ask(DeleteRecordsRequest([wanted], 1000), 2).topics[0].partitions[0]
+        return result.error_code, result.low_watermark
+
+    for value in (b"a", b"b", b"c", b"d"):
+        client.produce("t", value)
+    assert delete(2) == (0, 2)
+    assert look_up(client, -2).offset == 2
+    assert client.fetch("t", 1).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert client.values("t", 2) == [b"c", b"d"]
+    assert delete(1) == (0, 2)
+    assert delete(5) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+    assert delete(-2) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+    assert delete(-1) == (0, 4)
+    assert delete(0, "compacted") == (ErrorCode.POLICY_VIOLATION, -1)
+    assert delete(0, "missing") == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+
+
+def test_producer_ids_are_given_out_once(world: BrokerWorld, client: Client) -> None:
+    ids = [client.ask(InitProducerIdRequest(None, 0), version).producer_id for version in (0, 1, 2, 3, 4, 5)]
+    assert ids == list(range(ids[0], ids[0] + 6))
+    assert client.ask(InitProducerIdRequest(None, 0, ids[0], 3), 4).producer_epoch == 0
+
+
+def test_transactional_producers_are_told_to_come_again(client: Client) -> None:
+    assert client.ask(InitProducerIdRequest("tx", 1000), 4).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert client.ask(InitProducerIdRequest("", 1000), 4).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_producers_are_described(world: BrokerWorld, client: Client) -> None:
+    client.ask(produce_request("t", batch(world, b"a", b"b", producer_id=5, producer_epoch=1, base_sequence=0)), 9)
+    known, unknown = client.ask(DescribeProducersRequest([TopicRequest("t", [0, 4])]), 0).topics[0].partitions
+    (producer,) = known.active_producers
+    assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (5, 1, 1)
+    assert producer.last_timestamp == world.clock.time_ms()
+    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_api_versions_lists_what_is_in_service_and_nothing_else(client: Client) -> None:
+    answer = client.ask(ApiVersionsRequest("test", "1"), 4)
+    listed = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+    assert listed[0] == (0, 13)
+    assert listed[1] == (4, 18)
+    assert listed[18] == (0, 4)
+    assert not set(listed) & {11, 12, 14, 17, 22 + 100, 68}
+    assert answer.supported_features == answer.finalized_features == []
+    assert len(listed) == 20
+
+
+@pytest.mark.parametrize(("name", "version"), [("", "1"), ("a b", "1"), ("-a", "1"), ("a", ""), ("a", "1-"), ("ä", "1")])
+def test_client_software_names_itself_properly(client: Client, name: str, version: str) -> None:
+    assert client.ask(ApiVersionsRequest(name, version), 3).error_code == ErrorCode.INVALID_REQUEST
+    assert client.ask(ApiVersionsRequest("apache-kafka-java", "4.0.0-SNAPSHOT.1"), 3).error_code == 0
