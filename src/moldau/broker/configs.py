@@ -120,6 +120,8 @@ class Configs:
 
     def _check_resource(self, resource: Resource) -> None:
         if resource.type == ResourceType.TOPIC:
+            if not resource.name:
+                raise PeerError(ErrorCode.INVALID_REQUEST, "topics have no configurations in common: a topic has to be named")
             check_name(resource.name)
             if resource.name not in self._registry.snapshot.topics:
                 raise unknown_topic(resource.name)

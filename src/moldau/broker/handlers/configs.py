@@ -37,15 +37,20 @@ Outcome = tuple[Resource, PeerError | None]
 def describe_configs(broker: "Broker", request: DescribeConfigsRequest, context: RequestContext, reply: "Reply") -> None:
     """All configurations of each resource, or those asked for, with defaults, and with synonyms and documentation if wanted.
 
+    A resource that is named twice is described once.
+
     Codes by resource: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, INVALID_REQUEST for another broker or an unknown type.
     """
-    reply(DescribeConfigsResponse(results=[_described(broker, request, resource) for resource in request.resources]))
+    once = {(resource.resource_type, resource.resource_name): resource for resource in request.resources}
+    reply(DescribeConfigsResponse(results=[_described(broker, request, resource) for resource in once.values()]))
 
 
 def _described(broker: "Broker", request: DescribeConfigsRequest, wanted: DescribeConfigsResource) -> DescribeConfigsResult:
     result = DescribeConfigsResult(resource_type=wanted.resource_type, resource_name=wanted.resource_name)
     try:
-        views = broker.configs.describe(Resource(wanted.resource_type, wanted.resource_name), wanted.configuration_keys or None)
+        views = broker.configs.describe(
+            Resource(wanted.resource_type, wanted.resource_name), frozenset(wanted.configuration_keys or ()) or None
+        )
     except PeerError as error:
         result.error_code, result.error_message = error.code, error.message
         return result

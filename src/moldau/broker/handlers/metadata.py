@@ -129,20 +129,21 @@ def _with_operations(topic: MetadataResponseTopic) -> MetadataResponseTopic:
 
 def _some(broker: "Broker", wanted: list[MetadataRequestTopic], version: int, *, may_create: bool) -> list[MetadataResponseTopic]:
     names: dict[str, None] = {}
-    by_id: list[MetadataResponseTopic] = []
+    told: dict[tuple[bytes, str | None], MetadataResponseTopic] = {}  # each once, however often it is asked for
     snapshot = broker.registry.snapshot
     for each in wanted:
         asks_by_id = each.topic_id != NO_ID
         if version < FIRST_BY_ID and (asks_by_id or each.name is None):
-            by_id.append(_failed(each.name or "", ErrorCode.INVALID_REQUEST, each.topic_id))
+            told[each.topic_id, each.name] = _failed(each.name or "", ErrorCode.INVALID_REQUEST, each.topic_id)
         elif asks_by_id:
             topic = snapshot.topics_by_id.get(each.topic_id)
-            by_id.append(_failed(None, ErrorCode.UNKNOWN_TOPIC_ID, each.topic_id) if topic is None else describe(broker, topic))
+            unknown = _failed(None, ErrorCode.UNKNOWN_TOPIC_ID, each.topic_id)
+            told[each.topic_id, None] = unknown if topic is None else describe(broker, topic)
         elif each.name is None:
-            by_id.append(_failed(None, ErrorCode.INVALID_REQUEST))
+            told[NO_ID, None] = _failed(None, ErrorCode.INVALID_REQUEST)
         else:
             names[each.name] = None
-    return by_id + _by_name(broker, list(names), may_create=may_create)
+    return [*told.values(), *_by_name(broker, list(names), may_create=may_create)]
 
 
 def _by_name(broker: "Broker", names: list[str], *, may_create: bool) -> list[MetadataResponseTopic]:

@@ -3,7 +3,7 @@
 import pytest
 
 from moldau.broker.topics import TopicSpec
-from moldau.model.config import BROKER, TOPIC
+from moldau.model.config import BROKER, TOPIC, ConfigDefinition, ConfigType, UpdateMode
 from moldau.protocol.messages import alter_configs, incremental_alter_configs
 from moldau.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from moldau.protocol.messages.describe_configs import (
@@ -137,7 +137,7 @@ def test_all_brokers_are_described_by_what_is_set_for_all(broker: Administered) 
     [
         (TOPICS, "no", "UNKNOWN_TOPIC_OR_PARTITION"),
         (TOPICS, "n o", "INVALID_TOPIC_EXCEPTION"),
-        (TOPICS, "", "INVALID_TOPIC_EXCEPTION"),
+        (TOPICS, "", "INVALID_REQUEST"),
         (BROKERS, "1", "INVALID_REQUEST"),
         (BROKERS, "x", "INVALID_REQUEST"),
         (LOGGERS, "0", "INVALID_REQUEST"),
@@ -153,6 +153,22 @@ def test_what_is_not_there_is_refused_whatever_is_wanted_of_it(broker: Administe
     assert edit(broker, kind, name, [("retention.ms", SET, "5")]) == expected
     assert replace(broker, kind, name, []) == expected
     assert broker.host.take() == []
+
+
+def test_a_secret_is_never_told(broker: Administered, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = ConfigDefinition("a.secret", ConfigType.PASSWORD, None, "A secret.", sensitive=True, mode=UpdateMode.PER_BROKER)
+    monkeypatch.setitem(BROKER, "a.secret", secret)
+    assert edit(broker, BROKERS, "0", [("a.secret", SET, "hunter2")]) == "NONE"
+    entry = described(broker, BROKERS, "0", ["a.secret"])["a.secret"]
+    assert (entry.is_sensitive, entry.value, entry.config_source) == (True, None, 2)
+    assert [(each.name, each.value) for each in entry.synonyms] == [("a.secret", None)]
+    assert broker.config.string("a.secret") == "hunter2"
+    assert edit(broker, BROKERS, "", [("a.secret", SET, "hunter2")]) == "INVALID_REQUEST", "it belongs to a single broker"
+
+
+def test_a_resource_named_twice_is_described_once(broker: Administered) -> None:
+    request = DescribeConfigsRequest([DescribeConfigsResource(TOPICS, "t", None)] * 3)
+    assert len(broker.ask(request, 4, DescribeConfigsResponse).results) == 1
 
 
 def test_one_bad_resource_does_not_spoil_the_others(broker: Administered) -> None:
