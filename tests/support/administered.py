@@ -1,6 +1,7 @@
 """A broker for the administrative handlers: real metadata on a tree in memory, and a host that writes down what it is asked to do."""
 
 import itertools
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -75,6 +76,7 @@ class Administered:
     def __init__(self, *settings: str) -> None:
         self.clock = FakeClock()
         self.tree = FailingTree(MEMORY, self.clock.time_ms)
+        weakref.finalize(self, self.tree.close)
         self.settings = settings
         self.host = Host()
         self.directories: list[DirectoryDescription] = []

@@ -97,7 +97,7 @@ def test_a_damaged_page_is_reported_with_the_files_name(path: str) -> None:
         file.seek(4096)
         file.write(b"\xaa" * (size - 4096))
     with pytest.raises(CoordinationError, match=r"coordination\.db: damaged"):
-        SqliteCoordination(path, now_ms).children("/")
+        SqliteCoordination(path, now_ms)
 
 
 def test_a_missing_directory_is_reported_with_the_files_name(tmp_path: Path) -> None:
