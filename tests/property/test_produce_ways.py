@@ -1,8 +1,8 @@
 """The shortest way of a Produce request and the general one have the same outcome for every input.
 
-Two brokers get the same connections with the same bytes; in one the shortest way is closed. Each connection sends a request of the usual kind
-twice, so that the shortest way knows it, and then a changed one: every byte changed, left out or doubled, the frame cut anywhere with its
-size put right, other acks, topics, batches. What both answer and what stands in both logs must be the same.
+Two brokers get the same connections with the same bytes; in one the shortest way is closed. Each connection sends a request of the usual
+kind twice, so that the shortest way knows it, and then a changed one: every byte changed, left out or doubled, the frame cut anywhere with
+its size put right, other acks, topics, batches. What both answer and what stands in both logs must be the same.
 """
 
 import os

@@ -1,8 +1,10 @@
 """Listening sockets and the connections that come of them.
 
 Bounds: `connections_max` in all, `connections_per_ip_max` for one address, the process's limit of open files. At a bound a new connection
-is accepted and closed at once, so that the peer is told rather than left waiting, and the log says so once a second. To be able to
-do that without a free descriptor one is kept in reserve: given up for the moment of the refusal, then taken again.
+is accepted and closed at once, so that the peer is told rather than left waiting, and the log says so once a second. A quarter of the
+open files is kept from connections (`FILES_KEPT_MAX` at most), or peers could take the logs' files away. Descriptors are given out from
+the lowest free number on, so the number of an accepted socket tells how many are in use. Should none be free at all, one held in reserve
+is given up for the moment of the refusal.
 
 A connection without a byte in either direction for `idle_max_ms` is closed. It is found by a walk over all connections a few times in that
 span; reading and writing only set a flag.
@@ -12,6 +14,7 @@ import asyncio
 import errno
 import logging
 import os
+import resource
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -24,6 +27,7 @@ from moldau.ports.transport import Receiver, Transport
 _LOG = logging.getLogger(__name__)
 
 BACKLOG = 1024
+FILES_KEPT_MAX = 10_000
 ACCEPTS_PER_TURN = 64
 """Connections accepted before those that are there get their turn."""
 PORT_TRIES = 20
@@ -115,7 +119,11 @@ class Server:
                 if not self._refuse_without_files(listening, error):
                     return
                 continue
-            self._admit(connected, address[:2])
+            files_max = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+            if files_max != resource.RLIM_INFINITY and connected.fileno() >= files_max - min(files_max // 4, FILES_KEPT_MAX):
+                self._refuse(connected, address[0], "open files", files_max)
+            else:
+                self._admit(connected, address[:2])
 
     def _admit(self, connected: socket.socket, peer: tuple[str, int]) -> None:
         limits = self.limits

@@ -79,7 +79,7 @@ def test_the_ends_of_epochs(world: BrokerWorld, client: Client) -> None:
     partition = world.partition("t")
     client.produce("t", b"a", b"b")
     for epoch in (2, 5):
-        partition.log.assign_leader_epoch(epoch)  # type: ignore[arg-type]
+        partition.log.assign_leader_epoch(epoch)
         client.produce("t", b"c")
     partition.leader_epoch = 5  # type: ignore[assignment]
 
