@@ -37,17 +37,18 @@ from moldau.testing.network import MemoryTransport, Peer
 class BrokerWorld:
     """One broker and its surroundings."""
 
-    def __init__(self, *, immediate: bool = True, **settings: object) -> None:
-        """`settings` with underscores for dots."""
+    def __init__(self, *, immediate: bool = True, store: str = MEMORY, **settings: object) -> None:
+        """`settings` with underscores for dots. `store`: path of the metadata store, for worlds that restart."""
         self.clock = FakeClock()
         self.disk = ForgetfulDisk(now_ms=self.clock.time_ms)
         self.background = FakeBackground(immediate=immediate)
-        self.store = SqliteCoordination(MEMORY, self.clock.time_ms)
+        self.store_path = store
         self.settings = [f"{name.replace('_', '.')}={value}" for name, value in settings.items()]
         self._random = 0
         self.broker = self._start()
 
     def _start(self) -> Broker:
+        self.store = SqliteCoordination(self.store_path, self.clock.time_ms)
         broker = Broker(
             BrokerConfig(read_static(settings=self.settings)),
             directories=["/data"],
@@ -60,6 +61,15 @@ class BrokerWorld:
         broker.start()
         broker.registry.register(BrokerInfo(broker.broker_id, "192.0.2.2", 9092))
         return broker
+
+    def restart(self, *, crash: bool = False) -> None:
+        """Stop the broker in order, or lose it together with what the disk had not synced; and start another over the same files."""
+        if not crash:
+            self.broker.stop()
+        self.store.close()
+        if crash:
+            self.disk.crash()
+        self.broker = self._start()
 
     def _random_bytes(self, count: int) -> bytes:
         self._random += 1

@@ -1,0 +1,142 @@
+"""What a broker does from its start to its stop: epochs rise, deletions end, records and configurations stay, nothing waits for ever."""
+
+import struct
+import zlib
+from pathlib import Path
+
+import pytest
+
+from moldau.log.names import LEADER_EPOCHS
+from moldau.model.errors import ErrorCode
+from moldau.model.identity import TopicPartition
+from support.broker_world import BrokerWorld, fetch_request, values_of
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> BrokerWorld:
+    made = BrokerWorld(store=str(tmp_path / "store"))
+    made.create_topic("t")
+    return made
+
+
+def test_records_and_configurations_outlive_a_restart(world: BrokerWorld) -> None:
+    world.create_topic("small", max_message_bytes=300)
+    client = world.connect()
+    client.produce("t", b"a")
+    client.produce("small", b"b")
+    world.restart()
+    client = world.connect()
+    assert client.values("t") == [b"a"]
+    assert client.produce("small", b"x" * 300).error_code == ErrorCode.MESSAGE_TOO_LARGE
+    assert client.produce("t", b"next").base_offset == 1
+
+
+def test_each_start_raises_the_leader_epoch_and_the_first_append_notes_it(world: BrokerWorld) -> None:
+    world.connect().produce("t", b"a")
+    for epoch in (1, 2, 3):
+        world.restart()
+        assert world.partition("t").leader_epoch == epoch
+    client = world.connect()
+    assert client.fetch("t", 0, current_leader_epoch=2).error_code == ErrorCode.FENCED_LEADER_EPOCH
+    client.produce("t", b"b")
+    assert world.partition("t").log.end_offset_for_epoch(2) == (0, 1)
+    assert world.partition("t").log.end_offset_for_epoch(3) == (3, 2)
+    world.restart()
+    assert world.disk.read(f"/data/t-0/{LEADER_EPOCHS}") == b"0\n2\n0 0\n3 1\n"
+
+
+def test_offsets_used_again_after_a_crash_can_be_told_apart(world: BrokerWorld) -> None:
+    """A client that read offset 1 before the crash is told that what it read is gone (KIP-320)."""
+    client = world.connect()
+    client.produce("t", b"synced")
+    world.broker.flusher.request(world.partition("t"))
+    client.produce("t", b"lost")
+    assert client.values("t", 1) == [b"lost"]
+    world.restart(crash=True)
+    client = world.connect()
+    assert client.values("t") == [b"synced"]
+    client.produce("t", b"other")
+    client.produce("t", b"another")
+    answer = client.fetch("t", 2, last_fetched_epoch=0)
+    assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (0, 1)
+
+
+def test_a_deletion_that_was_interrupted_ends_at_the_next_start(world: BrokerWorld) -> None:
+    world.connect().produce("t", b"a")
+    world.broker.registry.mark_deleted(["t"])
+    world.restart()
+    assert world.connect().fetch("t", 0).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert not world.broker.registry.deleting
+    assert "t-0" not in world.disk.list("/data")
+    topic_id = world.create_topic("t")
+    assert topic_id
+    assert world.connect().values("t") == []
+
+
+def test_a_stop_answers_who_waits(world: BrokerWorld) -> None:
+    client = world.connect()
+    client.send(fetch_request("t", 0, max_wait_ms=60_000), 12)
+    world.broker.stop()
+    assert len(client.answers()) == 1
+
+
+def test_a_partition_whose_log_is_damaged_stays_offline_alone(world: BrokerWorld) -> None:
+    world.create_topic("other")
+    client = world.connect()
+    client.produce("t", b"a")
+    client.produce("other", b"b")
+    world.broker.stop()
+    world.store.close()
+    message = b"\1" + bytes(9) + b"\xff\xff\xff\xff" + bytes(4)  # of format 1: magic, attributes, time, null key, empty value
+    old_format = struct.pack(">qiI", 0, len(message) + 4, zlib.crc32(message)) + message
+    file = world.disk.open("/data/t-0/00000000000000000000.log", writable=True)
+    file.truncate(0)
+    file.append([old_format])
+    file.release()
+    world.disk.remove("/data/.kafka_cleanshutdown")
+    world.broker = world._start()
+    client = world.connect()
+    assert client.fetch("t", 0).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert client.produce("t", b"x").error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert client.values("other") == [b"b"]
+
+
+def test_retention_comes_by_itself(world: BrokerWorld) -> None:
+    world.create_topic("short", retention_ms=60_000, segment_ms=1000, segment_bytes=1_048_576)
+    client = world.connect()
+    client.produce("short", b"old")
+    world.clock.advance(400)
+    client.produce("short", b"new")
+    world.clock.advance(400)
+    assert world.partition("short").log.start_offset >= 1
+    assert values_of(client.fetch("short", world.partition("short").log.start_offset).records) in ([b"new"], [])
+
+
+def test_checkpoints_are_written_from_time_to_time(world: BrokerWorld) -> None:
+    world.connect().produce("t", b"a")
+    world.clock.advance(61)
+    assert b"t 0 1" in world.disk.read("/data/replication-offset-checkpoint")
+
+
+def test_partitions_are_told_apart_when_they_cannot_be_served(world: BrokerWorld) -> None:
+    broker = world.broker
+    assert broker.missing_partition(b"none", 0, by_id=False).code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert broker.missing_partition(b"t", 5, by_id=False).code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert broker.missing_partition(b"?" * 16, 0, by_id=True).code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert broker.missing_partition(b"t", 0, by_id=False).code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_new_topic_of_an_old_name_starts_empty(world: BrokerWorld) -> None:
+    client = world.connect()
+    client.produce("t", b"old")
+    world.broker.topics.delete(["t"])
+    world.create_topic("t")
+    assert client.values("t") == []
+    assert client.produce("t", b"new").base_offset == 0
+    assert world.broker.partitions.get(TopicPartition("t", 0)) is not None
+
+
+def test_statistics_count(world: BrokerWorld) -> None:
+    world.connect()
+    numbers = world.broker.statistics()
+    assert (numbers["connections"], numbers["partitions_led"], numbers["requests_delayed"]) == (1, 1, 0)
