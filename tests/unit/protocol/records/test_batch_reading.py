@@ -145,7 +145,8 @@ class TestLog:
         broken[-3:] = b"\xff\xff\xff"
         columns = Columns()
         read_columns(log_of(self.first, bytes(broken)), columns, max_decompressed_bytes=MAX_BYTES, end_offset=2)
-        assert columns.offsets == [0, 1]
+        read_columns(log_of(bytes(broken), self.third), columns, max_decompressed_bytes=MAX_BYTES, first_offset=4)
+        assert columns.offsets == [0, 1, 5, 9]
 
 
 MALFORMED = {
@@ -157,6 +158,7 @@ MALFORMED = {
     "a size too large": (raw(GOOD[0][1:] + b"\0"), 0, "left over"),
     "a size without an end": (b"\xff" * 30, 0, "longer than 5 bytes"),
     "a timestamp without an end": (raw(b"\0" + b"\xff" * 11 + bytes(9)), 0, "longer than 10 bytes"),
+    "a timestamp of 65 bits": (raw(b"\0" + b"\xff" * 9 + b"\x02" + b"\0\1\1\0"), 0, "more than 64 bits"),
     "an offset before the batch": (raw(b"\0\0" + varint(-1) + b"\1\1\0"), 0, "offset delta is -1"),
     "an offset twice": (GOOD[0] + GOOD[0], 1, "offset delta 0"),
     "a key of length -2": (raw(b"\0\0\0" + varint(-2) + b"\1\0"), 0, "key has length -2"),
@@ -169,6 +171,7 @@ MALFORMED = {
     "a header without a key": (raw(b"\0\0\0\1\1" + varint(1) + varint(-1) + varint(0) + b"\0"), 0, "key of header 0 has length -1"),
     "a header's value beyond the record": (raw(b"\0\0\0\1\1" + varint(1) + varint(0) + varint(5)), 0, "value of header 0 has length 5"),
     "a header's value of length -2": (raw(b"\0\0\0\1\1" + varint(1) + varint(0) + varint(-2)), 0, "value of header 0 has length -2"),
+    "a header's value beyond the batch": (raw(b"\0\0\0\1\1" + varint(1) + varint(0) + varint(5), 13), 0, "size 13, but 8 bytes are left"),
     "the second cut off": (GOOD[0] + GOOD[1][:-1], 1, "size 8, but 7 bytes are left"),
 }
 
