@@ -121,7 +121,8 @@ static double consume(void *topic, long count) {
     double begun = 0, seen = now();
     consume_start(topic, 0, BEGINNING);
     while (delivered < count && now() - seen < IDLE_LIMIT) {
-        ssize_t got = consume_batch(topic, 0, 1000, batch, BATCH);
+        long left = count - delivered; /* librdkafka waits until it has as many as asked for */
+        ssize_t got = consume_batch(topic, 0, 1000, batch, left < BATCH ? (size_t)left : BATCH);
         if (got > 0) seen = now();
         if (got > 0 && !begun) begun = seen;
         for (ssize_t i = 0; i < got; i++) {
