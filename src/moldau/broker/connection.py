@@ -118,7 +118,10 @@ class Connection:
     def buffer_updated(self, count: int) -> None:
         """Handle what has come."""
         self._reader.updated(count)
-        self._serve()
+        try:
+            self._serve()
+        except Exception:
+            self._abort_for_a_bug()
 
     def queue_drained(self) -> None:
         """The peer has taken everything."""
@@ -169,8 +172,7 @@ class Connection:
             _LOG.warning("connection cut: peer=%s:%d reason=%s", *self._transport.peer, error)
             self.finish()
         except Exception:
-            _LOG.exception("connection cut by a bug: peer=%s:%d", *self._transport.peer)
-            self._transport.abort()
+            self._abort_for_a_bug()
         self._reader.stash()
         if self._unwritten or self._broker.staged_writes.dirty:
             self._write()
@@ -180,6 +182,11 @@ class Connection:
             self._paused = True
             self._transport.pause_reading()
             self._go_on()
+
+    def _abort_for_a_bug(self) -> None:
+        _LOG.exception("connection cut by a bug: peer=%s:%d", *self._transport.peer)
+        self._serving = False
+        self._transport.abort()
 
     def _handle_frames(self) -> bool:
         """Handle one frame after the other; whether it stopped before the last."""
@@ -255,7 +262,7 @@ class Connection:
             return
         slot = self._hold(None)
         slot.delayed = answer
-        answer.start(lambda parts: self._answer(slot, parts))
+        answer.start(lambda parts: self._answer(slot, parts), self._transport.abort)
 
     def _dispatch(self, frame: memoryview) -> None:
         slot = self._hold(None)
@@ -369,7 +376,10 @@ class Connection:
         if self._closed or self._stopping or self._is_full():
             return
         self._paused = False
-        self._serve()
+        try:
+            self._serve()
+        except Exception:
+            self._abort_for_a_bug()
         if not self._paused and not self._stopping:
             self._transport.resume_reading()
 

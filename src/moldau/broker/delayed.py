@@ -9,11 +9,14 @@ set for, so a consumer that polls in a circle does not set one per request; thos
 up, or all together once they are the most of it.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Protocol
 
 from moldau.ports.clock import Clock, Timer
+
+_LOG = logging.getLogger(__name__)
 
 SWEEP_MIN = 1024
 """So many that are done may lie on the heap whatever else is there."""
@@ -28,13 +31,17 @@ class Watched(Protocol):
 class DelayedRequest:
     """One request that waits.
 
-    `attempt(expired)` answers it if it can, and then gives True; when `expired` it must. It is not called again after True.
+    `attempt(expired)` answers it if it can, and then gives True; when `expired` it must. It is not called again after True. Should it
+    raise, which is a bug, `give_up` is called: the requests of others go on.
     """
 
-    __slots__ = ("attempt", "deadline", "done", "missing_bytes", "partitions")
+    __slots__ = ("attempt", "deadline", "done", "give_up", "missing_bytes", "partitions")
 
-    def __init__(self, attempt: Callable[[bool], bool], partitions: Sequence[Watched], missing_bytes: int) -> None:
+    def __init__(
+        self, attempt: Callable[[bool], bool], partitions: Sequence[Watched], missing_bytes: int, give_up: Callable[[], object]
+    ) -> None:
         self.attempt = attempt
+        self.give_up = give_up
         self.partitions = partitions
         self.missing_bytes = missing_bytes
         self.deadline = 0.0
@@ -110,7 +117,13 @@ class DelayedRequests:
             self._timer.cancel()
 
     def _attempt(self, request: DelayedRequest, *, expired: bool) -> None:
-        if request.attempt(expired):
+        try:
+            answered = request.attempt(expired)
+        except Exception:
+            _LOG.exception("waiting request given up by a bug")
+            request.give_up()
+            answered = True
+        if answered:
             self._finish(request)
 
     def _finish(self, request: DelayedRequest) -> None:
@@ -122,6 +135,7 @@ class DelayedRequests:
             partition.watchers.pop(request, None)
         request.partitions = ()
         request.attempt = _nothing
+        request.give_up = _no_more
         if len(self._heap) > SWEEP_MIN + 2 * self._waiting:
             self._heap = [entry for entry in self._heap if not entry[2].done]
             heapify(self._heap)
@@ -144,6 +158,10 @@ class DelayedRequests:
             heappop(self._heap)
             if not request.done:
                 self._attempt(request, expired=True)
+
+
+def _no_more() -> None:
+    """As `_nothing`."""
 
 
 def _nothing(expired: bool) -> bool:

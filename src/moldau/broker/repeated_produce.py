@@ -9,6 +9,7 @@ outcome for every input (property test). With batches of one message this saves 
 
 from collections.abc import Mapping
 from struct import Struct
+from struct import error as struct_error
 from typing import TYPE_CHECKING
 
 from moldau.broker.partition import Partition
@@ -121,7 +122,7 @@ class RepeatedProduce:
                 return None
             log = partition.log
             base_offset, _, append_time_ms, duplicate = log.append(batch, header, now_ms)
-        except (PeerError, StorageError, IndexError):
+        except (PeerError, StorageError, IndexError, struct_error):  # also too short: the general way says where
             return None
         if not duplicate:
             staged.add(partition, size)

@@ -2,6 +2,8 @@
 
 import random
 
+import pytest
+
 from moldau.broker.delayed import SWEEP_MIN, DelayedRequest, DelayedRequests
 from moldau.testing.clock import FakeClock
 
@@ -24,7 +26,7 @@ class Story:
             self.finished.append((name, expired))
             return True
 
-        request = DelayedRequest(attempt, places, missing)
+        request = DelayedRequest(attempt, places, missing, lambda: self.finished.append((name, False)))
         self.delayed.wait(request, ms)
         return request
 
@@ -55,7 +57,7 @@ def test_time_completes_in_the_order_of_deadlines() -> None:
 def test_an_attempt_that_cannot_answer_yet_waits_on() -> None:
     story, place = Story(), Place()
     answers = [False, False, True]
-    request = DelayedRequest(lambda expired: answers.pop(0), [place], 10)
+    request = DelayedRequest(lambda expired: answers.pop(0), [place], 10, lambda: None)
     story.delayed.wait(request, 1000)
     story.delayed.appended(place, 10)
     story.delayed.changed(place)
@@ -73,6 +75,21 @@ def test_cancelled_requests_are_never_attempted() -> None:
     story.clock.advance(1.0)
     assert story.finished == []
     assert story.delayed.waiting == 0
+
+
+def test_a_bug_in_one_attempt_leaves_the_others_alone(caplog: pytest.LogCaptureFixture) -> None:
+    story, place = Story(), Place()
+    given_up: list[str] = []
+
+    def broken(expired: bool) -> bool:
+        raise ZeroDivisionError
+
+    story.delayed.wait(DelayedRequest(broken, [place], 1, lambda: given_up.append("broken")), 1000)
+    story.wait("good", [place], 1000)
+    story.delayed.appended(place, 1)
+    assert (given_up, story.finished) == (["broken"], [("good", False)])
+    assert story.delayed.waiting == 0
+    assert caplog.records[0].exc_info
 
 
 def test_close_finishes_all() -> None:

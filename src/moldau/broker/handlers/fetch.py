@@ -138,24 +138,28 @@ def handle_fetch(broker: "Broker", frame: memoryview, position: int, version: in
 class WaitingFetch:
     """A fetch that cannot be answered yet. `start` lets it wait; `cancel` gives it up."""
 
-    __slots__ = ("_fetch", "_request")
+    __slots__ = ("_fetch", "_missing_bytes", "_request")
 
     def __init__(self, fetch: _Fetch, missing_bytes: int) -> None:
         self._fetch = fetch
-        self._request = DelayedRequest(self._attempt, tuple(fetch.led), missing_bytes)
+        self._missing_bytes = missing_bytes
+        self._request: DelayedRequest | None = None
 
-    def start(self, answer: Answer) -> None:
-        """Wait; `answer` is called once."""
+    def start(self, answer: Answer, give_up: Callable[[], object]) -> None:
+        """Wait; one of the two is called, once: `give_up` if a bug keeps it from being answered."""
         self._fetch.answer = answer
+        self._request = DelayedRequest(self._attempt, tuple(self._fetch.led), self._missing_bytes, give_up)
         self._fetch.broker.delayed.wait(self._request, self._fetch.frame.max_wait_ms)
 
     def finish(self) -> None:
         """Answer at once with what there is."""
-        self._fetch.broker.delayed.finish(self._request)
+        if self._request is not None:
+            self._fetch.broker.delayed.finish(self._request)
 
     def cancel(self) -> None:
         """Nobody waits for the answer any more."""
-        self._fetch.broker.delayed.cancel(self._request)
+        if self._request is not None:
+            self._fetch.broker.delayed.cancel(self._request)
 
     def _attempt(self, expired: bool) -> bool:
         return self._fetch.attempt(expired, self._request)
