@@ -30,6 +30,7 @@ BACKLOG = 1024
 FILES_KEPT_MAX = 10_000
 ACCEPTS_PER_TURN = 64
 """Connections accepted before those that are there get their turn."""
+IDLE_LOOK_S_MIN, IDLE_LOOK_S_MAX = 0.05, 30.0
 PORT_TRIES = 20
 """Tries to find a port that is free on every address of a name, when any port will do."""
 _OUT_OF_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -196,7 +197,8 @@ class Server:
                 elif now - transport.idle_since >= idle_max_s:
                     _LOG.info("connection closed: peer=%s:%d reason=idle for %d ms", *transport.peer, self.limits.idle_max_ms)
                     transport.abort()
-        self._idle_timer = self._loop.call_later(min(max(idle_max_s / 8, 0.05), 30.0), self._watch_idle)
+        interval_s = IDLE_LOOK_S_MAX if idle_max_s < 0 else min(max(idle_max_s / 8, IDLE_LOOK_S_MIN), IDLE_LOOK_S_MAX)
+        self._idle_timer = self._loop.call_later(interval_s, self._watch_idle)
 
 
 def bind(host: str, port: int, backlog: int = BACKLOG) -> list[socket.socket]:

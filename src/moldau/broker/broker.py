@@ -13,8 +13,8 @@ from moldau.broker.connection import Connection
 from moldau.broker.delayed import DelayedRequests
 from moldau.broker.flusher import Flusher
 from moldau.broker.housekeeping import TICK_MS, Housekeeping
-from moldau.broker.log_settings import log_config, produce_rules
-from moldau.broker.partition import Partition
+from moldau.broker.log_settings import TopicSettings
+from moldau.broker.partition import Partition, ProduceRules
 from moldau.broker.partition_table import PartitionTable
 from moldau.broker.staged import StagedWrites
 from moldau.cluster.producer_ids import ProducerIds
@@ -22,7 +22,7 @@ from moldau.cluster.registry import NewTopic, Registry
 from moldau.log.adopt import cluster_id_of
 from moldau.log.config import LogConfig
 from moldau.log.manager import LogManager
-from moldau.model.config.store import BrokerConfig, TopicConfig
+from moldau.model.config.store import BrokerConfig
 from moldau.model.errors import ErrorCode, MoldauError, PeerError, StorageError
 from moldau.model.identity import LeaderEpoch, TopicPartition
 from moldau.protocol.framing import ReceiveBuffer
@@ -84,6 +84,7 @@ class Broker:
         self.on_reconfigured: list[Callable[[], object]] = []
         """Called after the broker's configuration has changed."""
         self._files = files
+        self._settings = TopicSettings(config)
         self._topics: Topics | None = None
         self._configs: Configs | None = None
         self._take_limits()
@@ -101,7 +102,7 @@ class Broker:
         self.logs = LogManager(
             self._files,
             self.directories,
-            log_config(self.config, self.config.topic({})),
+            self._settings.of({})[0],
             broker_id=self.broker_id,
             cluster_id=snapshot.cluster_id,
             random_bytes=self.random_bytes,
@@ -184,10 +185,10 @@ class Broker:
             return
         topic = self.metadata.topics[topic_partition.topic]
         info = topic.partitions[topic_partition.partition]
-        settings = self._topic_settings(topic.name)
-        log = self.logs.create(topic_partition, topic.topic_id, log_config(self.config, settings), self.clock.time_ms(), is_new=is_new)
+        config, rules = self._settings_of(topic.name)
+        log = self.logs.create(topic_partition, topic.topic_id, config, self.clock.time_ms(), is_new=is_new)
         log.assign_leader_epoch(info.leader_epoch)
-        partition = Partition(log, topic.topic_id, LeaderEpoch(info.leader_epoch), produce_rules(self.config, settings))
+        partition = Partition(log, topic.topic_id, LeaderEpoch(info.leader_epoch), rules)
         partition.advance()
         self.partitions.add(partition)
         if partition.shows_flushed and log.flushed_offset < log.written_offset:
@@ -202,20 +203,15 @@ class Broker:
 
     def reconfigure_topic(self, topic: str) -> None:
         """Obey the topic's configuration as it is now."""
-        settings = self._topic_settings(topic)
-        config, rules = log_config(self.config, settings), produce_rules(self.config, settings)
-        for partition in self.partitions_of(topic.encode(), by_id=False).values():
-            partition.log.reconfigure(config)
-            partition.configure(rules)
-            if partition.advance():
-                self.delayed.changed(partition)
+        self._reconfigure(topic)
         self.housekeeping.hurry()
 
     def reconfigure_broker(self, changed: Iterable[str]) -> None:
         """Obey the broker's configuration as it is now; `changed` names what is different."""
         self._take_limits()
         for topic in list(self.metadata.topics):
-            self.reconfigure_topic(topic)
+            self._reconfigure(topic)
+        self.housekeeping.hurry()
         for listener in self.on_reconfigured:
             listener()
 
@@ -271,11 +267,19 @@ class Broker:
         except MoldauError as error:
             _LOG.error("partition offline: partition=%s reason=%s", topic_partition, error)
 
-    def _topic_settings(self, topic: str) -> TopicConfig:
-        return self.config.topic(self.metadata.topic_config(topic))
+    def _settings_of(self, topic: str) -> tuple[LogConfig, ProduceRules]:
+        return self._settings.of(self.metadata.topic_config(topic))
 
     def _log_config_of(self, topic: str) -> LogConfig | None:
-        return log_config(self.config, self._topic_settings(topic)) if topic in self.metadata.topics else None
+        return self._settings_of(topic)[0] if topic in self.metadata.topics else None
+
+    def _reconfigure(self, topic: str) -> None:
+        config, rules = self._settings_of(topic)
+        for partition in self.partitions_of(topic.encode(), by_id=False).values():
+            partition.log.reconfigure(config)
+            partition.configure(rules)
+            if partition.advance():
+                self.delayed.changed(partition)
 
     def _register_adopted(self) -> None:
         found = [topic for topic in self.logs.adopt_topics() if topic.name not in self.metadata.topics]

@@ -1,10 +1,37 @@
 """From a topic's configuration, as people name it, to what its logs and partitions obey."""
 
+from collections.abc import Mapping
+
 from moldau.broker.partition import ProduceRules
 from moldau.log.config import LogConfig
 from moldau.model.config.store import BrokerConfig, TopicConfig
 
 _LEVELS = {"gzip": "compression.gzip.level", "lz4": "compression.lz4.level", "zstd": "compression.zstd.level"}
+
+KEPT_MAX = 1000
+
+
+class TopicSettings:
+    """Settings by what a topic sets itself. Topics that set the same share them, so that many partitions cost no more than one."""
+
+    __slots__ = ("_config", "_kept", "_version")
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._version = config.version
+        self._kept: dict[tuple[tuple[str, str], ...], tuple[LogConfig, ProduceRules]] = {}
+
+    def of(self, overrides: Mapping[str, str]) -> tuple[LogConfig, ProduceRules]:
+        """What a topic with these configurations of its own obeys, the broker's being as they are now."""
+        if self._version != self._config.version or len(self._kept) >= KEPT_MAX:
+            self._kept.clear()
+            self._version = self._config.version
+        key = tuple(sorted(overrides.items()))
+        settings = self._kept.get(key)
+        if settings is None:
+            topic = self._config.topic(overrides)
+            settings = self._kept[key] = log_config(self._config, topic), produce_rules(self._config, topic)
+        return settings
 
 
 def log_config(broker: BrokerConfig, topic: TopicConfig) -> LogConfig:
