@@ -1,0 +1,65 @@
+"""One Spark for all tests of a run: starting one takes seconds. With the jars of Spark's own Kafka connector where Maven can be had."""
+
+import atexit
+import os
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from moldau.lake.session import start_spark
+from support.maven import cache_directory
+
+_CONNECTOR = (
+    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+    "org.apache.kafka:kafka-clients:3.9.2",
+    "org.apache.commons:commons-pool2:2.12.0",
+)
+"""The newest connector in Maven Central, which works in PySpark 4.3.0. What these jars ask for beside, PySpark brings."""
+_POM = """<project>
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>moldau</groupId><artifactId>spark-connector</artifactId><version>1</version><packaging>pom</packaging>
+  <dependencies>{}</dependencies>
+</project>
+"""
+_DEPENDENCY = (
+    "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>"
+    "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions></dependency>"
+)
+
+
+@cache
+def spark_session() -> Any:
+    """A session on two cores, quiet; ends with the process."""
+    directory = tempfile.mkdtemp(prefix="moldau-spark-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    jars = connector_jars()
+    settings = {"spark.jars": ",".join(map(str, sorted(jars.glob("*.jar"))))} if jars else {}
+    return start_spark("tests", directory, settings=settings)
+
+
+@cache
+def connector_jars() -> Path | None:
+    """The directory of the connector's jars, fetched once; None without Maven, unless the environment has ``CI``: there it must be."""
+    directory = cache_directory() / "jars" / "spark-connector-4.2.0"
+    if directory.exists():
+        return directory
+    if shutil.which("mvn") is None:
+        assert not os.environ.get("CI"), "mvn is missing, and with it Spark's Kafka connector"
+        return None
+    partial = directory.with_name(f"{directory.name}.{os.getpid()}.partial")
+    partial.mkdir(parents=True)
+    try:
+        pom = partial / "pom.xml"
+        pom.write_text(_POM.format("".join(_DEPENDENCY.format(*each.split(":")) for each in _CONNECTOR)))
+        command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={partial}"]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}"
+        if not directory.exists():
+            partial.rename(directory)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return directory
