@@ -6,7 +6,7 @@ A compaction writes ``.cleaned`` files; renames them to ``.swap`` once they are 
 1. A ``.cleaned`` file was not finished: it goes. A ``.swap`` file at or behind the first ``.cleaned`` one belongs to a split that was
    not finished: it goes too.
 2. Each other ``.swap`` segment is whole. Segments with a base offset in the range that the swapped ones cover are replaced: they go.
-3. The ``.swap`` files get their final names.
+3. The ``.swap`` files get their final names, batches before indexes.
 
 ``.deleted`` files are dealt with where the log is opened.
 """
@@ -42,6 +42,7 @@ def settle_leftovers(files: FileSystem, folder: str) -> None:
             if name.endswith(names.SEGMENT_SUFFIXES) and first <= _base(name) < end:
                 _LOG.info("removing compacted file: path=%s/%s", folder, name)
                 files.remove(f"{folder}/{name}")
+    whole.sort(key=lambda name: not name.endswith(names.LOG + names.SWAP))  # step 2 must not take renamed indexes for old ones
     for name in whole:
         files.rename(f"{folder}/{name}", f"{folder}/{name.removesuffix(names.SWAP)}")
     files.sync_directory(folder)

@@ -58,7 +58,8 @@ class Loader:
         self._removals = removals
 
     def load(self, directory: LogDirectory, now_ms: int, *, finish_deletions: bool) -> None:
-        """Open every log of a directory. StorageError: the directory fails."""
+        """Open every log of a directory. Without `finish_deletions`, what was marked for deletion stays as it is. StorageError: the
+        directory fails."""
         for name in self._files.list(directory.path):
             folder = parse_folder(name)
             path = f"{directory.path}/{name}"
@@ -70,6 +71,10 @@ class Loader:
                 self._removals.add(now_ms, directory, lambda path=path: self._files.remove_tree(path), path)  # type: ignore[misc]
             else:
                 _LOG.warning("folder left alone: path=%s", path)
+        if not finish_deletions:
+            for placement in self._logs.held(directory):
+                if placement.log is not None:
+                    placement.log.take_removed()
         if not directory.clean:
             self._lower_recovery_points(directory)
 

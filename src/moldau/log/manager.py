@@ -73,7 +73,7 @@ class LogManager:
         """Open all directories and the logs in them.
 
         LockHeldError and ForeignDirectoryError stop the start: somebody has to decide. A directory that cannot be used goes offline;
-        AllDirectoriesFailedError if none is left. With `adopt`, folders marked for deletion are left as they are.
+        AllDirectoriesFailedError if none is left. With `adopt`, what was marked for deletion is left as it is.
         """
         try:
             for directory in self._logs.directories:
