@@ -14,7 +14,7 @@ from typing import Protocol
 
 import pytest
 
-from moldau.adapters import asyncio_transport
+from moldau.adapters import outgoing
 from moldau.adapters.asyncio_transport import SocketTransport
 from moldau.adapters.event_loop import new_event_loop
 from moldau.adapters.posix_files import PosixFiles
@@ -146,13 +146,13 @@ def on_uvloop(_patch: pytest.MonkeyPatch) -> Link:
 
 
 def without_linux_names(patch: pytest.MonkeyPatch) -> Link:
-    patch.setattr(asyncio_transport, "_sendfile", None)
-    patch.setattr(asyncio_transport, "_MSG_MORE", 0)
+    patch.setattr(outgoing, "_sendfile", None)
+    patch.setattr(outgoing, "_MSG_MORE", 0)
     return SocketLink(new_event_loop("asyncio"))
 
 
 def with_sendfile_always(patch: pytest.MonkeyPatch) -> Link:
-    patch.setattr(asyncio_transport, "PREAD_MAX", 0)
+    patch.setattr(outgoing, "PREAD_MAX", 0)
     return SocketLink(new_event_loop("asyncio"))
 
 

@@ -9,7 +9,8 @@ import logging
 import os
 import socket
 
-from moldau.adapters.asyncio_server import Server, ServerLimits, bind
+from moldau.adapters.asyncio_server import Server, ServerLimits
+from moldau.adapters.binding import bind
 from moldau.adapters.posix_files import PosixFiles
 from moldau.adapters.sqlite_coordination import SqliteCoordination
 from moldau.adapters.system_clock import LoopClock

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from moldau.adapters.asyncio_server import bind
+from moldau.adapters.binding import bind
 from moldau.adapters.log_limit import LogLimit
 
 
