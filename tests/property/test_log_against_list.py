@@ -7,6 +7,7 @@ byte for byte, the last one that was written at its offset, or one whose write w
 """
 
 import contextlib
+import os
 from dataclasses import replace
 from random import Random
 
@@ -28,6 +29,7 @@ from moldau.testing.disk import ForgetfulDisk
 PARTITION = TopicPartition("events", 0)
 DIRECTORY = "data/events-0"
 PRODUCERS = (11, 22)
+EXAMPLES = 5000 if os.environ.get("MOLDAU_TORTURE") else 100
 
 
 class LogMachine(RuleBasedStateMachine):
@@ -410,4 +412,4 @@ def replace_retention(config: LogConfig, keep: int) -> LogConfig:
 
 
 TestLogAgainstList = LogMachine.TestCase
-TestLogAgainstList.settings = settings(max_examples=60, stateful_step_count=30, deadline=None, report_multiple_bugs=False)
+TestLogAgainstList.settings = settings(max_examples=EXAMPLES, stateful_step_count=30, deadline=None, report_multiple_bugs=False)

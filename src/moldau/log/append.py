@@ -14,7 +14,6 @@ length that the segment may reach, the timestamp and the clock from which it is 
 """
 
 from contextlib import suppress
-from typing import NamedTuple
 
 from moldau.log.config import LogConfig
 from moldau.log.index_file import STORE_BYTES
@@ -27,18 +26,8 @@ _NEVER = 1 << 80
 _RELATIVE_MAX = 2**31 - 1
 
 
-class _Mark(NamedTuple):
-    """What staging changes, as it was before the first staged batch."""
-
-    max_timestamp: int
-    max_timestamp_offset: int
-    index_from: int
-    index_tail: int
-    time_index_tail: int
-    indexed_timestamp: int
-    segment_limit: int
-    roll_timestamp: int
-    roll_ms: int
+_Mark = tuple[int, int, int, int, int, int, int, int, int]
+"""What staging changes, as it was before the first staged batch: see `Appender.begin`. A plain tuple, for one is made with every write."""
 
 
 class Appender:
@@ -128,7 +117,7 @@ class Appender:
     def begin(self) -> None:
         """Remember how things are before the first batch is staged."""
         segment = self.segment
-        self._mark = _Mark(
+        self._mark = (
             self.max_timestamp,
             self.max_timestamp_offset,
             self.index_from,
@@ -177,11 +166,10 @@ class Appender:
         assert mark is not None
         self.staged = []
         self.position = segment.size
-        self.max_timestamp, self.max_timestamp_offset = mark.max_timestamp, mark.max_timestamp_offset
-        self.index_from, self.indexed_timestamp = mark.index_from, mark.indexed_timestamp
-        self.segment_limit, self.roll_timestamp, self.roll_ms = mark.segment_limit, mark.roll_timestamp, mark.roll_ms
-        del segment.index.tail[mark.index_tail :]
-        del segment.time_index.tail[mark.time_index_tail :]
+        self.max_timestamp, self.max_timestamp_offset, self.index_from, index_tail, time_index_tail, *limits = mark
+        self.indexed_timestamp, self.segment_limit, self.roll_timestamp, self.roll_ms = limits
+        del segment.index.tail[index_tail:]
+        del segment.time_index.tail[time_index_tail:]
         self._uncut = True
         with suppress(StorageError):
             self._cut()

@@ -16,10 +16,11 @@ from moldau.ports.filesystem import File
 from moldau.protocol.records.header import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, read_header, verify_crc
 
 _START = Struct(">qiib")
-_SIZE_OF = Struct(">8xi")
 _OLD_CRC = Struct(">I")
 _OLD_SIZE_MIN = 14
 """Bytes after the length in the smallest message of the formats 0 and 1."""
+
+_span = tuple.__new__
 
 WALK_WINDOW = 4096
 SCAN_WINDOW = 1024 * 1024
@@ -76,21 +77,20 @@ def scan(file: File, position: int, end: int, offset: int) -> Iterator[tuple[Spa
     window, start = memoryview(b""), position
     while position < end:
         at = position - start
-        if at + LOG_OVERHEAD > len(window) or at + _size_at(window, at) > len(window):
-            wanted = SCAN_WINDOW
-            if at + LOG_OVERHEAD <= len(window):
-                wanted = max(SCAN_WINDOW, min(_size_at(window, at), end - position))
-            window, start, at = memoryview(file.pread(min(wanted, end - position), position)), position, 0
-            size = _size_at(window, 0) if len(window) >= LOG_OVERHEAD else 0
-            if len(window) < size <= end - position:
-                window = memoryview(file.pread(size, position))
+        if at + HEADER_SIZE > len(window):
+            window, start, at = memoryview(file.pread(min(SCAN_WINDOW, end - position), position)), position, 0
         header = _header_at(file, window, at, position, offset, end)
-        batch = window[at : at + header.size]
-        if len(batch) < header.size or not verify_crc(batch):
+        size, last_offset = header.batch_length + LOG_OVERHEAD, header.base_offset + header.last_offset_delta
+        batch = window[at : at + size]
+        if len(batch) < size:
+            window, start = memoryview(file.pread(min(max(SCAN_WINDOW, size), end - position), position)), position
+            batch = window[:size]
+        if len(batch) < size or not verify_crc(batch):
             raise BadBatchError(file.path, position, header.base_offset, "checksum does not match")
-        yield Span(position, len(batch), header.base_offset, header.last_offset), header, batch
-        position += header.size
-        offset = header.last_offset + 1
+        span: Span = _span(Span, (position, size, header.base_offset, last_offset))
+        yield span, header, batch
+        position += size
+        offset = last_offset + 1
 
 
 def find(file: File, position: int, end: int, offset: int, wanted: int) -> tuple[int, BatchHeader] | None:
@@ -99,11 +99,6 @@ def find(file: File, position: int, end: int, offset: int, wanted: int) -> tuple
         if found[1].last_offset >= wanted:
             return found
     return None
-
-
-def _size_at(window: memoryview, at: int) -> int:
-    length: int = _SIZE_OF.unpack_from(window, at)[0]
-    return length + LOG_OVERHEAD
 
 
 def _header_at(file: File, window: bytes | memoryview, at: int, position: int, offset: int, end: int) -> BatchHeader:

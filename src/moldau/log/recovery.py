@@ -108,14 +108,14 @@ class Recovery:
                     break
                 self._note(builder, at, header)
                 position, due = at + header.size, header.last_offset + 1
-            for span, header, _ in scan(file, position, segment.size, due):
-                if header.base_offset != due and not self._holes_allowed:
-                    raise BadBatchError(file.path, span.position, due, f"base offset {header.base_offset} where {due} is due")
-                if 0 <= header.partition_leader_epoch < self._epochs.latest:
-                    reason = f"leader epoch {header.partition_leader_epoch} after {self._epochs.latest}"
-                    raise BadBatchError(file.path, span.position, due, reason)
-                self._note(builder, span.position, header)
-                position, due = span.position + span.size, header.last_offset + 1
+            latest = self._epochs.latest
+            for (at, size, base_offset, last_offset), header, _ in scan(file, position, segment.size, due):
+                if base_offset != due and not self._holes_allowed:
+                    raise BadBatchError(file.path, at, due, f"base offset {base_offset} where {due} is due")
+                if 0 <= header.partition_leader_epoch < latest:
+                    raise BadBatchError(file.path, at, due, f"leader epoch {header.partition_leader_epoch} after {latest}")
+                latest = self._note(builder, at, header)
+                position, due = at + size, last_offset + 1
         except BadBatchError as error:
             self._cut(segment, position, due, error.reason)
         builder.finish()
@@ -123,13 +123,18 @@ class Recovery:
         segment.store_indexes()
         return due
 
-    def _note(self, builder: IndexBuilder, position: int, header: BatchHeader) -> None:
+    def _note(self, builder: IndexBuilder, position: int, header: BatchHeader) -> int:
+        """Take what is to be known of a good batch; the newest leader epoch so far."""
         self._report.batches += 1
         builder.add(position, header)
-        if header.partition_leader_epoch > self._epochs.latest:
-            self._epochs.assign(header.partition_leader_epoch, header.base_offset)
         if header.producer_id >= 0 and header.base_offset >= self._producers_offset:
             self._producers.replay(header, self._now_ms)
+        epochs = self._epochs.entries
+        if not epochs or header.partition_leader_epoch > epochs[-1][0]:
+            if header.partition_leader_epoch < 0:
+                return -1
+            self._epochs.assign(header.partition_leader_epoch, header.base_offset)
+        return epochs[-1][0]
 
     def _cut(self, segment: Segment, position: int, offset: int, reason: str) -> None:
         self._report.cuts.append(Cut(segment.path, position, segment.size - position, offset, reason))
