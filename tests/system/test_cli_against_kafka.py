@@ -1,0 +1,106 @@
+"""The commands speak to Apache Kafka as they speak to Moldau, and say the same: one dialogue, held with each, compared line by line.
+
+Broker's own words (after the error's code and subject), topic ids and times are the only differences allowed.
+"""
+
+import contextlib
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.console import Console, Done
+from support.kafka import NODE_ID, KafkaProcess
+from support.server import ServerProcess
+
+pytestmark = pytest.mark.system
+
+KAFKA_VERSIONS = ("3.9.1", "4.3.0")
+
+ELR_SETTING = "min.insync.replicas"
+"""Kafka from 4.1 on sets it for the whole cluster when it is formatted (KIP-966)."""
+
+BAD_LINES = "a:1\nb:2\nno separator\nc:3\n"
+
+DIALOGUE: list[tuple[list[str], str]] = [
+    (["topic", "create", "t", "-p", "3", "-c", "retention.ms=-1"], ""),
+    (["topic", "create", "t"], ""),
+    (["topic", "create", "t", "--if-not-exists"], ""),
+    (["topic", "create", "a b"], ""),
+    (["topic", "create", "n", "-c", "no.such=1"], ""),
+    (["topic", "create", "n", "-r", "3"], ""),
+    (["topic", "list", "--json"], ""),
+    (["produce", "t", "--key-separator", ":"], BAD_LINES),
+    (["produce", "t", "--key-separator", ":", "--on-error", "skip", "-z", "gzip", "-H", "h=1"], BAD_LINES),
+    (["produce", "t", "--partition", "0", "--acks", "0", "-z", "lz4"], "x\ny\nz\n"),
+    (["produce", "t", "--partition", "0", "--acks", "1", "-z", "snappy"], "s\n"),
+    (["produce", "t", "--partition", "0", "--idempotent", "-z", "zstd"], "zstd\n"),
+    (["topic", "describe", "t", "--json"], ""),
+    (["consume", "t", "--until-end", "--format", "json"], ""),
+    (["consume", "t", "--until-end", "--partition", "0", "--from", "-2"], ""),
+    (["consume", "t", "--until-end", "--partition", "0", "--from", "2013-01-01", "--max", "2", "--format", "%p %o %k %s"], ""),
+    (["consume", "t", "--partition", "0", "--from", "50"], ""),
+    (["consume", "nowhere"], ""),
+    (["topic", "alter", "t", "-p", "4", "-c", "segment.bytes=1048576", "--delete-config", "retention.ms"], ""),
+    (["topic", "alter", "t", "-p", "2"], ""),
+    (["config", "describe", "--topic", "t", "--json"], ""),
+    (["config", "alter", "--topic", "t", "-s", "retention.ms=soon"], ""),
+    (["config", "alter", "--topic", "t", "-s", "retention.ms=1000", "--dry-run"], ""),
+    (["config", "alter", "--broker", "default", "-s", "log.retention.ms=100000000"], ""),
+    (["config", "describe", "--topic", "t", "--json"], ""),
+    (["config", "alter", "--broker", "default", "-d", "log.retention.ms"], ""),
+    (["config", "describe", "--broker", "77"], ""),
+    (["topic", "trim", "t", "--before", "2", "--partition", "0"], ""),
+    (["consume", "t", "--until-end", "--partition", "0", "--from", "0"], ""),
+    (["topic", "trim", "t", "--before", "99", "--partition", "0"], ""),
+    (["topic", "delete", "t"], ""),
+    (["topic", "delete", "t"], ""),
+    (["topic", "delete", "t", "--if-exists"], ""),
+    (["topic", "list", "--json"], ""),
+]
+
+
+def told(done: Done, node_id: int) -> list[Any]:
+    """Exit code and output without what may differ."""
+    lines = [_without_differences(line, node_id) for line in done.lines]
+    errors = [re.sub(r"^(Error: [A-Z_]+: [a-z]+ [^:]+): .*", r"\1", line) for line in done.err.splitlines()]
+    return [done.code, sorted(lines, key=json.dumps), errors]
+
+
+def _without_differences(line: str, node_id: int) -> Any:
+    if line[:1] not in ("{", "["):
+        return line
+    parsed = [entry for entry in _entries(json.loads(line)) if entry.get("name") != ELR_SETTING]
+    for entry in parsed:
+        entry.pop("id", None)
+        entry.pop("timestamp", None)
+        entry.get("configs", {}).pop(ELR_SETTING, None)
+        for partition in entry.get("partitions", []) if isinstance(entry.get("partitions"), list) else []:
+            assert partition.pop("bytes") is not None
+            for name in ("leader", "replicas", "isr"):
+                assert partition.pop(name) in (node_id, [node_id])
+    return parsed
+
+
+def _entries(parsed: Any) -> list[dict[str, Any]]:
+    return parsed if isinstance(parsed, list) else [parsed]
+
+
+@contextlib.contextmanager
+def kafka(version: str, directory: Path) -> Iterator[Console]:
+    with KafkaProcess(version, directory, {"auto.create.topics.enable": "false"}) as process:
+        yield Console(process.bootstrap)
+
+
+@pytest.mark.parametrize("version", KAFKA_VERSIONS)
+def test_the_same_dialogue(version: str, tmp_path: Path) -> None:
+    settings = {"auto.create.topics.enable": "false", "num.partitions": "1"}
+    with ServerProcess(tmp_path / "moldau", settings=settings) as server, kafka(version, tmp_path / "kafka") as theirs:
+        ours = Console(server.bootstrap)
+        expected = [told(theirs(*arguments, text=text), NODE_ID) for arguments, text in DIALOGUE]
+        said = [told(ours(*arguments, text=text), 0) for arguments, text in DIALOGUE]
+    differences = [(asked, one, other) for (asked, _), one, other in zip(DIALOGUE, said, expected, strict=True) if one != other]
+    assert not differences
