@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from moldau.client.admin import Admin
+from moldau.client.cluster import Cluster
 from moldau.lake.checksum import MODULUS, Tally, event_hash, line_of
 from moldau.lake.cluster_log import ClusterLog
 from moldau.lake.demo.inputs import BadLine, Event
@@ -61,21 +63,14 @@ class Published:
 
 
 def ensure_topic(bootstrap: str, topic: str, partitions: int) -> None:
-    """Create the topic unless it is there, with room for ever: its records are older than any retention."""
-    from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient
-    from confluent_kafka.cimpl import NewTopic
-
-    with ClusterLog(bootstrap, "moldau-demo") as log:
-        count = log.partition_counts([topic]).get(topic)
-    if count is None:
-        admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
-        wanted = NewTopic(topic, partitions, 1, config={"retention.ms": "-1", "retention.bytes": "-1"})
-        try:
-            admin.create_topics([wanted])[topic].result(30)
-        except KafkaException as error:
-            raise PublishError(f"topic {topic} cannot be created: {error.args[0].str()}") from error
-    elif count != partitions:
+    """Create the topic unless it is there, to keep for ever: its records are older than any retention. The client's errors."""
+    with Cluster(bootstrap, client_id="moldau-demo") as cluster:
+        there = cluster.metadata([topic]).topics.get(topic)
+        if there is None or there.error:
+            Admin(cluster).create_topic(topic, partitions, configs={"retention.ms": "-1", "retention.bytes": "-1"})
+            return
+        count = len(there.partitions)
+    if count != partitions:
         raise PublishError(f"topic {topic} has {count} partitions, not {partitions}; use another --dir")
 
 

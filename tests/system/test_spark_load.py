@@ -1,0 +1,167 @@
+"""A load puts every record into the table once, wherever it dies, and what cannot be parsed next to it (mission I1)."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer
+from deltalake import DeltaTable
+
+from moldau.lake.load import LoadJob, commit_dead_letters, commit_events, load, plan_load, write_files
+from moldau.lake.offsets import DataLossError
+from moldau.lake.table import LoadConflictError, read_table
+from moldau.testing.broker import Broker
+from support.spark import spark_session
+
+pytestmark = pytest.mark.system
+
+PARTITIONS = 2
+DAY_MS = 86_400_000
+
+
+@pytest.fixture(scope="module")
+def spark() -> Any:
+    return spark_session()
+
+
+class Lake:
+    """A topic and a job that loads it; events are numbered, every tenth cannot be parsed."""
+
+    def __init__(self, spark: Any, broker: Broker, directory: Path) -> None:
+        self.spark, self.broker = spark, broker
+        self.topic = broker.create_topic(broker.unique_topic("load"), PARTITIONS)
+        self.number = 0
+        self.job = LoadJob(
+            name="test",
+            bootstrap=broker.bootstrap_servers,
+            topic=self.topic,
+            table=str(directory / "table"),
+            dead_letters=str(directory / "dead"),
+            columns=pa.schema([("n", pa.int64()), ("text", pa.string())]),
+        )
+
+    def produce(self, count: int) -> None:
+        producer = Producer({"bootstrap.servers": self.broker.bootstrap_servers, "log_level": 3})
+        for _ in range(count):
+            event = json.dumps({"n": self.number, "text": "x" * (self.number % 50)})
+            value = f"no event {self.number}" if self.number % 10 == 0 else event
+            producer.produce(self.topic, value, partition=self.number % PARTITIONS, timestamp=self.number % 3 * DAY_MS)
+            self.number += 1
+        assert producer.flush(30) == 0
+
+    def rows(self) -> list[int]:
+        return sorted(row.n for row in read_table(self.spark, self.job.table).select("n").collect())
+
+    def letters(self) -> list[int]:
+        values = read_table(self.spark, self.job.dead_letters).select("value").collect()
+        return sorted(int(bytes(row.value).decode().rpartition(" ")[2]) for row in values)
+
+    def check_complete(self) -> None:
+        assert self.rows() == [number for number in range(self.number) if number % 10]
+        assert self.letters() == [number for number in range(self.number) if number % 10 == 0]
+
+
+@pytest.fixture
+def lake(spark: Any, moldau: Broker, tmp_path: Path) -> Lake:
+    return Lake(spark, moldau, tmp_path)
+
+
+def test_loads_add_what_is_new_and_nothing_else(spark: Any, lake: Lake) -> None:
+    lake.produce(300)
+    first = load(spark, lake.job)
+    assert (first.rows, first.dead_letters, first.version) == (270, 30, 1)
+    again = load(spark, lake.job)
+    assert (again.rows, again.files, again.version, again.ranges) == (0, 0, 1, ())
+    lake.produce(50)
+    assert load(spark, lake.job).rows == 45
+    lake.check_complete()
+    frame = read_table(spark, lake.job.table)
+    assert frame.columns == ["n", "text", "_partition", "_offset", "_timestamp", "event_day"]
+    for row in frame.where("n < 30").collect():
+        assert row.event_day.toordinal() - 719_163 == row.n % 3
+        assert (row._partition, row._offset) == (row.n % PARTITIONS, row.n // PARTITIONS)
+    assert read_table(spark, lake.job.table, version=1).count() == 270, "an older snapshot is still there to be read"
+    letter = read_table(spark, lake.job.dead_letters).where("_offset = 5 AND _partition = 0").first()
+    assert bytes(letter.value) == b"no event 10"
+    assert letter.error.startswith("not JSON")
+    assert letter.topic == lake.topic
+
+
+@pytest.mark.parametrize("step", ["plan", "files", "dead letters", "events"])
+def test_a_load_that_dies_anywhere_is_made_good_by_the_next(spark: Any, lake: Lake, step: str) -> None:
+    """A load that dies after a step has done what the steps up to it did, and nothing else."""
+    lake.produce(100)
+    load(spark, lake.job)
+    lake.produce(60)
+    planned = plan_load(lake.job)
+    steps: dict[str, Callable[[], object]] = {"plan": lambda: None}
+    if step != "plan":
+        written = write_files(spark, lake.job, planned)
+        steps["files"] = lambda: None
+        steps["dead letters"] = lambda: commit_dead_letters(lake.job, planned, written)
+        steps["events"] = lambda: commit_events(lake.job, planned, written)
+    for name, work in steps.items():
+        work()
+        if name == step:
+            break
+    lake.produce(40)
+    load(spark, lake.job)
+    lake.check_complete()
+
+
+def test_of_two_loads_at_once_one_fails_and_nothing_is_doubled(spark: Any, lake: Lake) -> None:
+    lake.produce(100)
+    slow = plan_load(lake.job)
+    written = write_files(spark, lake.job, slow)
+    load(spark, lake.job)
+    with pytest.raises(LoadConflictError):
+        commit_dead_letters(lake.job, slow, written)
+    with pytest.raises(LoadConflictError):
+        commit_events(lake.job, slow, written)
+    lake.check_complete()
+
+
+def test_two_jobs_load_the_same_topic_apart(spark: Any, lake: Lake, tmp_path: Path) -> None:
+    lake.produce(40)
+    load(spark, lake.job)
+    other = replace(lake.job, name="other", table=str(tmp_path / "other"), dead_letters=str(tmp_path / "other-dead"))
+    assert load(spark, other).rows == 36
+
+
+def test_a_topic_made_anew_is_loaded_anew(spark: Any, lake: Lake) -> None:
+    lake.produce(40)
+    load(spark, lake.job)
+    lake.broker.delete_topic(lake.topic)
+    lake.broker.create_topic(lake.topic, PARTITIONS)
+    lake.produce(20)
+    assert load(spark, lake.job).rows == 18
+    lake.check_complete()
+
+
+def test_a_topic_made_anew_under_a_running_load_is_not_committed(spark: Any, lake: Lake) -> None:
+    lake.produce(40)
+    planned = plan_load(lake.job)
+    written = write_files(spark, lake.job, planned)
+    lake.broker.delete_topic(lake.topic)
+    lake.broker.create_topic(lake.topic, PARTITIONS)
+    with pytest.raises(LoadConflictError, match="was deleted and made anew while it was loaded"):
+        commit_events(lake.job, planned, written)
+    assert DeltaTable(lake.job.table).version() == 0
+
+
+def test_a_tail_that_the_log_lost_is_told(spark: Any, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table is ahead of the log: offsets will be used again, and the new records under them would never be loaded."""
+    from moldau.lake.cluster_log import ClusterLog
+
+    lake.produce(40)
+    load(spark, lake.job)
+    real = ClusterLog.offsets
+    monkeypatch.setattr(
+        ClusterLog, "offsets", lambda self, times: {where: max(0, offset - 5) for where, offset in real(self, times).items()}
+    )
+    with pytest.raises(DataLossError, match=f"{lake.topic}-0: offset 20 is beyond the end of the log, 15"):
+        load(spark, lake.job)
