@@ -1,0 +1,207 @@
+"""The brokers of a cluster: finds leaders, keeps one connection per broker, tries again what may pass.
+
+What is tried again, within `timeout_s` and with growing pauses: connections that were lost, and error codes that Kafka calls retriable
+(a leader that moved, a topic just created). The very first contact is not: with no broker there at all the answer comes at once.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from moldau.client.address import Address, parse_addresses
+from moldau.client.connection import BrokerConnection
+from moldau.client.errors import UnreachableError, failure
+from moldau.client.metadata import ClusterMetadata, from_response
+from moldau.client.partition_requests import Answers
+from moldau.client.retry import Retry, may_pass
+from moldau.client.routing import Leaders
+from moldau.model.errors import ErrorCode, MoldauError, PeerError, ProtocolError, WorldError
+from moldau.model.identity import BrokerId, TopicPartition
+from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+T = TypeVar("T")
+
+
+class Brokers:
+    """Asks whoever is concerned: anybody, one broker, the controller, the leaders of partitions. One thread uses it at a time."""
+
+    def __init__(
+        self, bootstrap: str, *, client_id: str = "moldau", timeout_s: float = 30.0, sleep: Callable[[float], object] = time.sleep
+    ) -> None:
+        self.timeout_s = timeout_s
+        self._bootstrap = parse_addresses(bootstrap)
+        self._client_id = client_id
+        self._sleep = sleep
+        self._connections: dict[Address, BrokerConnection] = {}
+        self._leaders = Leaders()
+        self._contacted = False
+
+    def metadata(self, topics: Iterable[str] | None = None, *, create_missing: bool = False) -> ClusterMetadata:
+        """Brokers and `topics` (None: all), asked for now. A topic that cannot be described has its `error` set.
+
+        `create_missing` lets the broker create what is missing, if it is configured to.
+        """
+        wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        request = MetadataRequest(wanted, allow_auto_topic_creation=create_missing)
+        response = self.anywhere(ApiKey.METADATA, request)
+        found = from_response(response)
+        self._leaders.learn(found)
+        return found
+
+    def anywhere(self, api_key: ApiKey, message: Any) -> Any:
+        """Ask any broker."""
+        retry = self._retry()
+        while True:
+            trouble: WorldError | None = None
+            for address in self._candidates():
+                try:
+                    response = self._connection(address).request(api_key, message)
+                except WorldError as error:
+                    trouble = trouble or error
+                    continue
+                self._contacted = True
+                return response
+            assert trouble is not None
+            if not self._contacted:
+                raise trouble
+            retry.pause(trouble)
+
+    def at_broker(self, broker: BrokerId, api_key: ApiKey, message: Any) -> Any:
+        """Ask one broker. RequestFailedError (BROKER_NOT_AVAILABLE) if the cluster does not know it."""
+        if broker not in self._leaders.brokers:
+            self.metadata([])
+        return self._connection(self._address(broker)).request(api_key, message)
+
+    def at_controller(self, api_key: ApiKey, message: Any, read: Callable[[Any], T]) -> T:
+        """Ask the controller; `read` raises RequestFailedError for an answer with an error.
+
+        Another try is made when the controller was not reached or is one no longer, but not when the connection was lost under way: the
+        request may have been carried out.
+        """
+        retry = self._retry()
+        while True:
+            controller = self.metadata([]).controller
+            try:
+                return read(self.at_broker(controller, api_key, message))
+            except UnreachableError as error:
+                retry.pause(error)
+            except PeerError as error:
+                if error.code is not ErrorCode.NOT_CONTROLLER:
+                    raise
+                retry.pause(error)
+
+    def at_leaders(
+        self,
+        api_key: ApiKey,
+        partitions: Iterable[TopicPartition],
+        build: Callable[[list[TopicPartition]], Any],
+        read: Callable[[Any, list[TopicPartition]], Answers[T]],
+        *,
+        timeout_s: float | None = None,
+    ) -> dict[TopicPartition, T]:
+        """Ask the leaders of `partitions`, all at the same time, until each partition has its answer.
+
+        `build` makes the message for the partitions of one leader, `read` takes its response apart.
+        """
+        retry = self._retry()
+        left = list(partitions)
+        done: dict[TopicPartition, T] = {}
+        while left:
+            trouble: MoldauError | None = None
+            by_leader, errors = self._by_leader(left)
+            for where, answer in [*errors.items(), *self._ask(api_key, by_leader, build, read, timeout_s)]:
+                if isinstance(answer, MoldauError):
+                    self._leaders.forget(where)
+                    trouble = answer if trouble is None or not may_pass(answer) else trouble
+                else:
+                    done[where] = answer
+            left = [where for where in left if where not in done]
+            if trouble is not None:
+                retry.pause(trouble)
+        return done
+
+    def _ask(
+        self,
+        api_key: ApiKey,
+        by_leader: Mapping[BrokerId, list[TopicPartition]],
+        build: Callable[[list[TopicPartition]], Any],
+        read: Callable[[Any, list[TopicPartition]], Answers[T]],
+        timeout_s: float | None,
+    ) -> Iterator[tuple[TopicPartition, T | MoldauError]]:
+        """Send to every leader, then take the answers; an error stands for each partition that it concerns."""
+        sent = []
+        try:
+            for broker, theirs in by_leader.items():
+                connection = self._connection(self._address(broker))
+                try:
+                    sent.append((connection, connection.send(api_key, build(theirs), timeout_s=timeout_s), theirs))
+                except MoldauError as error:
+                    yield from ((where, error) for where in theirs)
+            while sent:
+                connection, pending, theirs = sent[0]
+                try:
+                    answers = read(connection.receive(pending), theirs)
+                except MoldauError as error:
+                    yield from ((where, error) for where in theirs)
+                    continue
+                finally:
+                    sent.pop(0)
+                for where in theirs:
+                    if where not in answers:
+                        raise ProtocolError(f"{connection.address}: {api_key.name.lower()} left out partition {where}")
+                    yield where, answers[where]
+        finally:
+            for connection, _, _ in sent:  # interrupted: their answers would be taken for those to later requests
+                connection.close()
+
+    def _by_leader(
+        self, partitions: list[TopicPartition]
+    ) -> tuple[dict[BrokerId, list[TopicPartition]], dict[TopicPartition, MoldauError]]:
+        """Partitions by their leader, asking again for those whose leader is not known."""
+        unknown = {where.topic for where in partitions if where not in self._leaders}
+        if unknown:
+            self.metadata(sorted(unknown))
+        by_leader: dict[BrokerId, list[TopicPartition]] = {}
+        errors: dict[TopicPartition, MoldauError] = {}
+        for where in partitions:
+            try:
+                by_leader.setdefault(self._leaders.leader(where), []).append(where)
+            except PeerError as error:
+                errors[where] = error
+        return by_leader, errors
+
+    def forget_topic(self, name: str) -> None:
+        """Forget what is known of a topic, its id too: it was deleted, and another may come under its name."""
+        self._leaders.forget_topic(name)
+
+    def _candidates(self) -> list[Address]:
+        """Every address worth a try: connected ones first, then the rest of the cluster, then the list we started with."""
+        known = [*self._leaders.brokers.values(), *self._bootstrap]
+        return sorted(dict.fromkeys(known), key=lambda address: not self._connection(address).connected)
+
+    def _address(self, broker: BrokerId) -> Address:
+        address = self._leaders.brokers.get(broker)
+        if address is None:
+            raise failure(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker}")
+        return address
+
+    def _connection(self, address: Address) -> BrokerConnection:
+        if address not in self._connections:
+            self._connections[address] = BrokerConnection(*address, client_id=self._client_id, timeout_s=self.timeout_s)
+        return self._connections[address]
+
+    def _retry(self) -> Retry:
+        return Retry(self.timeout_s, sleep=self._sleep)
+
+    def close(self) -> None:
+        """Close all connections; the next request connects again."""
+        for connection in self._connections.values():
+            connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
