@@ -7,7 +7,7 @@ from moldau.log.manager import LogManager
 from moldau.log.partition_log import PartitionLog
 from moldau.model.identity import TopicPartition
 from moldau.ports.filesystem import FileSystem
-from moldau.protocol.records.batch import CREATE_TIME, Compression, Record, encode_batch, iterate_log
+from moldau.protocol.records.batch import CREATE_TIME, Compression, Record, batches, encode_batch, iterate
 from moldau.protocol.records.header import check_batch
 
 NOW_MS = 1_700_000_000_000
@@ -34,9 +34,9 @@ def make_batch(
     )
 
 
-def append(log: PartitionLog, *batches: memoryview, now_ms: int = NOW_MS) -> None:
+def append(log: PartitionLog, *produced: memoryview, now_ms: int = NOW_MS) -> None:
     """Append batches and write them, so that consumers may read them."""
-    for batch in batches:
+    for batch in produced:
         log.append(batch, check_batch(batch), now_ms)
     log.write_staged()
     log.advance_high_watermark(log.written_offset)
@@ -61,7 +61,7 @@ def values_of(log: PartitionLog) -> list[bytes | None]:
 
 
 def records_of(log: PartitionLog) -> list[Record]:
-    """All records that consumers may see."""
+    """All records that consumers may see, without control records."""
     records: list[Record] = []
     offset = log.start_offset
     while offset < log.high_watermark:
@@ -69,8 +69,10 @@ def records_of(log: PartitionLog) -> list[Record]:
         assert part is not None
         data = part.file.pread(part.length, part.position)
         part.release()
-        records += [record for record in iterate_log(memoryview(data), max_decompressed_bytes=1 << 28) if record.offset >= offset]
-        offset = records[-1].offset + 1
+        for header, batch in batches(memoryview(data)):
+            if not header.is_control:
+                records += [record for record in iterate(batch, max_decompressed_bytes=1 << 28) if record.offset >= offset]
+            offset = header.last_offset + 1
     return records
 
 

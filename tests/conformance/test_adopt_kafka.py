@@ -1,0 +1,148 @@
+"""A data directory that Apache Kafka wrote is taken over: the same records, the same ids, nothing deleted (mission A3).
+
+Kafka 3.9 is stopped cleanly, Kafka 4.3 is killed.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from moldau.adapters.posix_files import PosixFiles
+from moldau.log.adopt import KEEP_EVERYTHING, AdoptedTopic, cluster_id_of
+from moldau.log.config import LogConfig
+from moldau.log.directory import ForeignDirectoryError
+from moldau.log.findings import Severity
+from moldau.log.manager import LogManager
+from moldau.log.verify import verify
+from moldau.model.identity import TopicPartition
+from support.kafka import CLUSTER_ID, KafkaProcess
+from support.kafka_fill import TOPICS, Contents, Seen, fill
+from support.logs import NOW_MS, append, flush, make_batch, manager_over, records_of
+
+pytestmark = pytest.mark.system
+
+LATE_MS = NOW_MS + 100 * 365 * 24 * 60 * 60 * 1000
+CLEAN_MARK = ".kafka_cleanshutdown"
+MAY_CHANGE = ("meta.properties", "checkpoint", ".index", ".timeindex", CLEAN_MARK)
+"""Files whose bytes may be others afterwards: what is written anew from the log, and the identity, which is kept beside."""
+
+
+@dataclass
+class Left:
+    """What a Kafka that is gone has left: what it held, its log directory, its files by name with a digest."""
+
+    contents: Contents
+    directory: Path
+    files: dict[str, str]
+
+
+def digests(directory: Path) -> dict[str, str]:
+    files = (path for path in directory.rglob("*") if path.is_file())
+    return {str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+@pytest.fixture(scope="module", params=[("3.9.1", KafkaProcess.stop), ("4.3.0", KafkaProcess.kill)], ids=["3.9 stopped", "4.3 killed"])
+def left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Left:
+    version: str
+    end: Callable[[KafkaProcess], None]
+    version, end = request.param
+    settings = {"log.cleaner.backoff.ms": "200", "log.initial.task.delay.ms": "100", "log.retention.check.interval.ms": "1000"}
+    with KafkaProcess(version, tmp_path_factory.mktemp("kafka"), settings) as kafka:
+        contents = fill(kafka.bootstrap)
+        end(kafka)
+    return Left(contents, kafka.logs, digests(kafka.logs))
+
+
+def seen_by_us(manager: LogManager, topic: str, partition: int) -> list[Seen]:
+    log = manager.get(TopicPartition(topic, partition))
+    assert log is not None, manager.problem(TopicPartition(topic, partition))
+    return [Seen(record.offset, record.timestamp, record.key, record.value, tuple(record.headers)) for record in records_of(log)]
+
+
+def assert_same_records(manager: LogManager, contents: Contents) -> None:
+    for (topic, partition), records in contents.records.items():
+        assert seen_by_us(manager, topic, partition) == records, (topic, partition)
+
+
+def assert_nothing_lost(left: Left) -> None:
+    now = digests(left.directory)
+    gone = set(left.files) - set(now) - {CLEAN_MARK}
+    assert all(name.endswith(".snapshot") for name in gone), "recovery makes the state of producers anew; nothing else goes"
+    changed = [name for name, digest in left.files.items() if now.get(name) not in (digest, None) and not name.endswith(MAY_CHANGE)]
+    assert not changed
+
+
+def test_adoption(left: Left) -> None:
+    """One long dialogue: each step stands on the one before."""
+    files, path = PosixFiles(), str(left.directory)
+    assert sum(name.startswith("rolled-0/") and name.endswith(".log") for name in left.files) >= 3
+    findings = [finding for finding in verify(files, path, records=True) if finding.severity is not Severity.NOTE]
+    assert {finding.severity for finding in findings} <= {Severity.GAP}
+    assert all("compacted-0" in finding.path or "__" in finding.path for finding in findings), findings
+
+    # Refused, and untouched.
+    with pytest.raises(ForeignDirectoryError, match=r"was written by another system.*--adopt"):
+        manager_over(files, path).start(NOW_MS)
+    assert_nothing_lost(left)
+
+    # Adopted: topics and ids are Kafka's.
+    assert cluster_id_of(files, [path]) == CLUSTER_ID
+    manager = manager_over(files, path, cluster_id=CLUSTER_ID)
+    manager.start(NOW_MS, adopt=True)
+    adopted = {topic.name: topic for topic in manager.adopt_topics()}
+    for name, (partitions, _) in TOPICS.items():
+        assert adopted[name] == AdoptedTopic(name, left.contents.topic_ids[name], partitions, KEEP_EVERYTHING)
+    assert {name: topic.topic_id for name, topic in adopted.items()} == left.contents.topic_ids
+    assert "__consumer_offsets" in adopted
+    assert "__cluster_metadata" not in adopted
+    assert_same_records(manager, left.contents)
+
+    # Nothing goes, however late it is.
+    assert manager.apply_retention(LATE_MS) == 0
+    manager.remove_due(LATE_MS)
+    assert_nothing_lost(left)
+    manager.shutdown()
+    assert_nothing_lost(left)
+    kept = left.directory / "meta.properties.adopted"
+    assert hashlib.sha256(kept.read_bytes()).hexdigest() == left.files["meta.properties"]
+
+    # It is ours from now on, also after a crash, and goes on where Kafka ended.
+    manager = manager_over(files, path, cluster_id=CLUSTER_ID)
+    manager.start(NOW_MS)
+    assert_same_records(manager, left.contents)
+    for topic in ("rolled", "compacted", "transactions"):
+        log = manager.get(TopicPartition(topic, 0))
+        assert log is not None
+        end_offset = log.end_offset
+        append(log, make_batch([b"ours"]))
+        flush(log)
+        assert (log.end_offset, records_of(log)[-1].offset) == (end_offset + 1, end_offset)
+    for _, log in manager.logs():
+        log.close(clean=False)
+    (left.directory / ".lock").unlink()
+    manager = manager_over(files, path, cluster_id=CLUSTER_ID, config=LogConfig(retention_ms=1))
+    manager.start(NOW_MS)
+    for topic in ("rolled", "compacted", "transactions"):
+        assert seen_by_us(manager, topic, 0)[:-1] == left.contents.records[topic, 0]
+        assert seen_by_us(manager, topic, 0)[-1].value == b"ours"
+    manager.apply_retention(LATE_MS)
+    manager.remove_due(LATE_MS)
+    for topic in ("rolled", "compacted", "transactions"):
+        assert seen_by_us(manager, topic, 0)[:-1] == left.contents.records[topic, 0], "nobody has registered these topics"
+    manager.shutdown()
+    gone = set(left.files) - set(digests(left.directory)) - {CLEAN_MARK}
+    assert all(name.endswith(".snapshot") for name in gone), "a newer snapshot takes the place of an older one"
+
+
+def test_producers_are_known_on(left: Left) -> None:
+    """What an idempotent producer sent to Kafka is a duplicate to us too."""
+    manager = manager_over(PosixFiles(), str(left.directory), cluster_id=CLUSTER_ID)
+    manager.start(NOW_MS, adopt=True)
+    log = manager.get(TopicPartition("rolled", 0))
+    assert log is not None
+    [producer] = log.active_producers()
+    assert producer.last_sequence == len(left.contents.records["rolled", 0]) - 1
+    manager.shutdown()
