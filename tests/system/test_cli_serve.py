@@ -51,6 +51,27 @@ def test_port_0_is_advertised_as_the_port_it_became(tmp_path: Path) -> None:
     assert end(process, signal.SIGTERM)[0] == 0
 
 
+def test_localhost_listens_on_both_loopback_addresses(tmp_path: Path) -> None:
+    if not socket.has_dualstack_ipv6():
+        pytest.skip("no IPv6 here")
+    process, where = start("--listen", "localhost:0", "--data", str(tmp_path / "data"))
+    port = where.removeprefix("localhost:")
+    for address in (f"127.0.0.1:{port}", f"[::1]:{port}"):
+        with Cluster(address) as cluster:
+            assert [str(advertised) for advertised in cluster.metadata().brokers.values()] == [address]
+    assert end(process, signal.SIGTERM)[0] == 0
+
+
+def test_on_every_interface_each_client_is_told_the_address_that_it_connected_to_and_the_log_says_so(tmp_path: Path) -> None:
+    process, where = start("--listen", "0.0.0.0:0", "--data", str(tmp_path / "data"))
+    port = where.removeprefix("0.0.0.0:")
+    for address in (f"127.0.0.1:{port}", f"127.0.0.2:{port}"):
+        with Cluster(address) as cluster:
+            assert [str(advertised) for advertised in cluster.metadata().brokers.values()] == [address]
+    code, _, err = end(process, signal.SIGTERM)
+    assert (code, "advertised address: " in err) == (0, True)
+
+
 def test_another_address_may_be_advertised(tmp_path: Path) -> None:
     process, where = start("--listen", "127.0.0.1:0", "--advertise", "broker.example:19092", "--data", str(tmp_path / "data"))
     with Cluster(where) as cluster:
@@ -154,6 +175,19 @@ def test_the_log_may_be_json(tmp_path: Path) -> None:
     (cut,) = [event for event in events if event["event"] == "connection cut"]
     assert cut["level"] == "warning"
     assert "HTTP" in cut["reason"]
+
+
+def test_a_consumer_that_waits_does_not_hold_up_the_stop(tmp_path: Path) -> None:
+    process, where = start("--listen", "127.0.0.1:0", "--data", str(tmp_path / "data"))
+    console = Console(where)
+    console.ok("produce", "t", text="one\n")
+    consumer = console.start("consume", "t", "--timeout", "0.5")
+    assert consumer.stdout is not None
+    assert consumer.stdout.readline() == "one\n"
+    code, _, err = end(process, signal.SIGTERM)
+    assert code == 0
+    assert "connections cut" not in err
+    assert end(consumer, signal.SIGINT)[0] in (0, 1)
 
 
 def test_without_a_directory_it_uses_one_beside_you(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
