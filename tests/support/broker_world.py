@@ -81,7 +81,7 @@ class BrokerWorld:
         texts = {key.replace("_", "."): str(value) for key, value in configs.items()}
         self.broker.registry.create_topics([NewTopic(name, topic_id, [[self.broker.broker_id]] * partitions, texts)])
         for index in range(partitions):
-            self.broker.open_partition(TopicPartition(name, index))
+            self.broker.leading.open_partition(TopicPartition(name, index))
         return topic_id
 
     def partition(self, name: str, index: int = 0) -> Partition:

@@ -41,7 +41,7 @@ class Housekeeping:
         self._every(lambda: config.int("log.retention.check.interval.ms"), self._apply_retention)
         self._every(lambda: max(config.int("log.flush.offset.checkpoint.interval.ms"), TICK_MS), self._checkpoint)
         self._every(lambda: EXPIRY_MS, self._expire_producers)
-        self._every(lambda: RETRY_FULL_MS, self._broker.retry_full)
+        self._every(lambda: RETRY_FULL_MS, self._broker.leading.retry_full)
 
     def stop(self) -> None:
         """End, for good."""

@@ -1,0 +1,128 @@
+"""The partitions that this broker leads: opened, configured, closed, and why one cannot be served."""
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from moldau.broker.housekeeping import TICK_MS
+from moldau.broker.log_settings import TopicSettings
+from moldau.broker.partition import Partition, ProduceRules
+from moldau.broker.partition_table import PartitionTable
+from moldau.log.config import LogConfig
+from moldau.model.errors import ErrorCode, MoldauError, PeerError, StorageError
+from moldau.model.identity import LeaderEpoch, TopicPartition
+
+if TYPE_CHECKING:
+    from moldau.broker.broker import Broker
+
+_LOG = logging.getLogger(__name__)
+
+
+class Leading:
+    """A :class:`moldau.broker.host.PartitionHost`: what the changes of metadata ask of a broker, and what its disks do to it."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self.table = PartitionTable()
+        self.settings = TopicSettings(broker.config)
+        self._broker = broker
+
+    def open_partition(self, topic_partition: TopicPartition, *, is_new: bool = True) -> None:
+        """Begin to lead a partition that the metadata knows. PeerError KAFKA_STORAGE_ERROR, StorageError."""
+        if self.table.get(topic_partition) is not None:
+            return
+        topic = self._broker.metadata.topics[topic_partition.topic]
+        info = topic.partitions[topic_partition.partition]
+        config, rules = self._settings_of(topic.name)
+        log = self._broker.logs.create(topic_partition, topic.topic_id, config, self._broker.clock.time_ms(), is_new=is_new)
+        log.assign_leader_epoch(info.leader_epoch)
+        partition = Partition(log, topic.topic_id, LeaderEpoch(info.leader_epoch), rules)
+        partition.advance()
+        self.table.add(partition)
+        if partition.shows_flushed and log.flushed_offset < log.written_offset:
+            self._broker.flusher.request(partition)
+        if log.config.flush_ms < TICK_MS:
+            self._broker.housekeeping.hurry()
+
+    def remove_partition(self, topic_partition: TopicPartition) -> None:
+        """Lead a partition no longer and mark its log for deletion; who waits for it is told."""
+        self._close(topic_partition)
+        self._broker.logs.delete([topic_partition], self._broker.clock.time_ms())
+
+    def reconfigure_topic(self, topic: str) -> None:
+        """Obey the topic's configuration as it is now."""
+        self._reconfigure(topic)
+        self._broker.housekeeping.hurry()
+
+    def reconfigure_broker(self, changed: Iterable[str]) -> None:
+        """Obey the broker's configuration as it is now; `changed` names what is different."""
+        for topic in list(self._broker.metadata.topics):
+            self._reconfigure(topic)
+        self._broker.housekeeping.hurry()
+        self._broker.reconfigured()
+
+    def missing(self, topic: bytes, index: int, *, by_id: bool) -> PeerError:
+        """Why a partition cannot be served here: what a client is told."""
+        snapshot = self._broker.metadata
+        info = snapshot.topics_by_id.get(topic) if by_id else snapshot.topics.get(topic.decode())
+        if info is None:
+            if by_id:
+                return PeerError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic.hex()}")
+            return PeerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.decode()} is not known")
+        if not 0 <= index < len(info.partitions):
+            return PeerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {info.name} has no partition {index}")
+        problem = self._broker.logs.problem(TopicPartition(info.name, index))
+        if problem is not None:
+            return PeerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{info.name}-{index} is offline: {problem}")
+        return PeerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{info.name}-{index} is not led by broker {self._broker.broker_id}")
+
+    # The world's failures
+
+    def storage_failed(self, partition: Partition, error: StorageError) -> None:
+        """A log's disk failed: a full one passes, any other takes the log's directory offline."""
+        self._broker.logs.storage_failed(partition.topic_partition, error)
+
+    def retry_full(self) -> None:
+        """Try again to open what a full disk kept closed."""
+        self._broker.logs.retry_full(self._broker.clock.time_ms())
+        for topic_partition, _ in list(self._broker.logs.logs()):
+            info = self._broker.metadata.topics.get(topic_partition.topic)
+            if info is not None and topic_partition.partition < len(info.partitions) and self.table.get(topic_partition) is None:
+                self.try_open(topic_partition)
+
+    def directory_offline(self, path: str, topic_partitions: Sequence[TopicPartition]) -> None:
+        """A log directory went offline, and its partitions with it."""
+        for topic_partition in topic_partitions:
+            self._close(topic_partition)
+
+    def _close(self, topic_partition: TopicPartition) -> None:
+        partition = self.table.remove(topic_partition)
+        if partition is not None:
+            partition.close()
+            self._broker.delayed.changed(partition)
+
+    def flushed(self, partition: Partition) -> None:
+        """A sync has brought more of the partition's log to disk."""
+        if partition.is_open and partition.advance():
+            self._broker.delayed.changed(partition)
+
+    def try_open(self, topic_partition: TopicPartition) -> None:
+        """Open a partition that was there before; one that cannot be stays offline alone."""
+        try:
+            self.open_partition(topic_partition, is_new=False)
+        except MoldauError as error:
+            _LOG.error("partition offline: partition=%s reason=%s", topic_partition, error)
+
+    def _settings_of(self, topic: str) -> tuple[LogConfig, ProduceRules]:
+        return self.settings.of(self._broker.metadata.topic_config(topic))
+
+    def log_config_of(self, topic: str) -> LogConfig | None:
+        """What the logs of a topic obey; None for one that is not known."""
+        return self._settings_of(topic)[0] if topic in self._broker.metadata.topics else None
+
+    def _reconfigure(self, topic: str) -> None:
+        config, rules = self._settings_of(topic)
+        for partition in self.table.of_topic(topic.encode(), by_id=False).values():
+            partition.log.reconfigure(config)
+            partition.configure(rules)
+            if partition.advance():
+                self._broker.delayed.changed(partition)

@@ -1,0 +1,57 @@
+"""Answers that were made counting on a write that is still to come; put right where the write fails."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from moldau.broker.answers import Answers, Slot
+from moldau.broker.handlers.produce import ACKS_NONE, ProduceOutcome
+from moldau.broker.partition import Partition
+from moldau.model.errors import StorageError
+
+if TYPE_CHECKING:
+    from moldau.broker.broker import Broker
+    from moldau.broker.pending_produce import PendingProduce
+    from moldau.broker.repeated_produce import RepeatedProduce
+
+NO_PLACE = -1
+
+
+class UnwrittenAnswers:
+    """What the requests of one read have staged, and where their answers stand."""
+
+    __slots__ = ("entries", "pending")
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[int | Slot, int, RepeatedProduce | ProduceOutcome]] = []
+        """Place in `Answers.ready`, or slot, or `NO_PLACE` with acks 0; correlation id; what made the answer."""
+        self.pending: list[PendingProduce] = []
+        """Those that will wait for a sync after the write."""
+
+    def write(self, broker: "Broker", answers: Answers) -> str | None:
+        """Write what is staged, correct the answers that counted on a write that failed, complete what waited for the rest.
+
+        Why the connection has to be closed, if it has.
+        """
+        failures = broker.staged_writes.write()
+        reason = self._correct(failures, answers) if failures else None
+        self.entries.clear()
+        if self.pending:
+            pending, self.pending = self.pending, []
+            for produce in pending:
+                produce.start()
+        broker.staged_writes.notify()
+        return reason
+
+    def _correct(self, failures: Mapping[Partition, StorageError], answers: Answers) -> str | None:
+        reason = None
+        for place, correlation_id, source in self.entries:
+            answer = source.refuse(correlation_id, failures)
+            if answer is None:
+                continue
+            if source.acks == ACKS_NONE:
+                reason = "produce with acks 0 could not be written"
+            elif isinstance(place, int):
+                answers.ready[place] = answer
+            elif place.parts is not None:
+                place.parts = (answer,)
+        return reason
