@@ -7,7 +7,7 @@ thus seen as one. At stop: logs are flushed and closed, then the checkpoints are
 import logging
 import posixpath
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from moldau.log.checkpoint_writer import CheckpointWriter
 from moldau.log.checkpoints import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, format_offsets, read_offsets
@@ -28,8 +28,7 @@ KEPT_PROPERTIES = f"{META_PROPERTIES}.adopted"
 """Where the identity of an adopted directory is kept when ours takes its place."""
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(NamedTuple):
     """Whose directories these are."""
 
     broker_id: int

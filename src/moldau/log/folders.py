@@ -5,8 +5,8 @@ any more and ``-future`` a copy that was being moved here; HEX are the 32 digits
 cut short, so that the whole stays within the 255 bytes that file systems take: only its suffix is to be trusted.
 """
 
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from moldau.model.identity import TopicPartition
 
@@ -26,8 +26,7 @@ class FolderKind(Enum):
     FUTURE = "-future"
 
 
-@dataclass(frozen=True, slots=True)
-class Folder:
+class Folder(NamedTuple):
     """What a folder's name says."""
 
     name: str

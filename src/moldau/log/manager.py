@@ -9,34 +9,38 @@ has no partition's name is not looked at, and folders marked ``-stray`` and ``-f
 Times and random bytes are handed in; what takes long (checkpoints, removals) runs in the background where there is one.
 """
 
-import contextlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from moldau.log.adopt import AdoptedTopic, adopt_topics
 from moldau.log.cache import SegmentCache
 from moldau.log.config import LogConfig
 from moldau.log.damage import DamagedFileError
-from moldau.log.description import DirectoryDescription, describe
 from moldau.log.directory import Identity, LogDirectory
-from moldau.log.folders import FolderKind
 from moldau.log.housekeeping import Housekeeping
+from moldau.log.lifecycle import Lifecycle
 from moldau.log.loading import Loader, TopicConfig
 from moldau.log.log_set import AllDirectoriesFailedError, LogSet, OfflineListener
 from moldau.log.partition_log import PartitionLog
-from moldau.log.partition_metadata import write_topic_id
-from moldau.log.placement import Placement
 from moldau.log.removals import Removals
-from moldau.model.errors import ErrorCode, MoldauError, PeerError, StorageError, WorldError
+from moldau.model.errors import MoldauError, StorageError, WorldError
 from moldau.model.identity import TopicPartition
 from moldau.ports.background import Background
 from moldau.ports.filesystem import FileSystem, LockHeldError
+
+if TYPE_CHECKING:
+    from moldau.log.adopt import AdoptedTopic
+    from moldau.log.description import DirectoryDescription
 
 _LOG = logging.getLogger(__name__)
 
 
 class LogManager:
-    """See the module. All methods are called on the broker's thread."""
+    """See the module. All methods are called on the broker's thread.
+
+    `create` and `delete` are those of :class:`moldau.log.lifecycle.Lifecycle`; `checkpoint`, `apply_retention`, `expire_producers` and
+    `remove_due` those of :class:`moldau.log.housekeeping.Housekeeping`.
+    """
 
     def __init__(
         self,
@@ -55,16 +59,18 @@ class LogManager:
         self._files = files
         self._identity = Identity(broker_id, cluster_id)
         self._random_bytes = random_bytes
-        self._default_config = default_config
         self._cache = SegmentCache(files) if cache is None else cache
         self._logs = LogSet(files, [LogDirectory(files, path) for path in directories], random_bytes, on_offline)
         self._removals = Removals()
         self._loader = Loader(files, self._cache, default_config, topic_config, self._logs, self._removals)
-        self._housekeeping = Housekeeping(self._logs, self._removals, background)
-        self.checkpoint = self._housekeeping.checkpoint
-        self.apply_retention = self._housekeeping.apply_retention
-        self.expire_producers = self._housekeeping.expire_producers
-        self.remove_due = self._housekeeping.remove_due
+        lifecycle = Lifecycle(files, self._logs, self._loader, self._removals, default_config)
+        self.create = lifecycle.create
+        self.delete = lifecycle.delete
+        housekeeping = Housekeeping(self._logs, self._removals, background)
+        self.checkpoint = housekeeping.checkpoint
+        self.apply_retention = housekeeping.apply_retention
+        self.expire_producers = housekeeping.expire_producers
+        self.remove_due = housekeeping.remove_due
         self.next_removal_ms = self._removals.next_due_ms
 
     # Start and stop
@@ -98,8 +104,10 @@ class LogManager:
         except (StorageError, DamagedFileError) as error:
             self._logs.take_offline(directory, error)
 
-    def adopt_topics(self) -> list[AdoptedTopic]:
+    def adopt_topics(self) -> "list[AdoptedTopic]":
         """The topics of all partitions found, after a start with `adopt`; every folder has its topic's id then. StorageError."""
+        from moldau.log.adopt import adopt_topics
+
         return adopt_topics(self._files, self._logs.placements.values(), self._random_bytes)
 
     def shutdown(self) -> None:
@@ -149,87 +157,6 @@ class LogManager:
         """All logs in service."""
         return ((placement.topic_partition, placement.log) for placement in self._logs.in_service() if placement.log is not None)
 
-    def create(
-        self, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig, now_ms: int, *, is_new: bool = True
-    ) -> PartitionLog:
-        """The log of a partition; made, durably, where it is missing, in the directory that holds the fewest.
-
-        A folder that carries another topic's id is left from an earlier topic of that name: it is marked ``-stray`` and kept. With `is_new`
-        false the partition existed before, so that while a directory is offline its log is taken to be there. PeerError
-        KAFKA_STORAGE_ERROR for a partition that is offline; StorageError if no directory can hold it.
-        """
-        placement = self._logs.placements.get(topic_partition)
-        if placement is not None and placement.topic_id not in (None, topic_id) and placement.directory.online:
-            _LOG.warning("folder of an earlier topic set aside: path=%s", self._logs.mark(placement, FolderKind.STRAY))
-            self._logs.settle(placement.directory)
-            placement = None
-        if placement is None:
-            if not is_new and len(self._logs.online()) < len(self._logs.directories):
-                raise PeerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} may be in a log directory that is offline")
-            return self._create(topic_partition, topic_id, config, now_ms)
-        if placement.log is None:
-            raise PeerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} is offline: {placement.problem}")
-        if placement.topic_id is None:
-            write_topic_id(self._files, placement.folder, topic_id)
-            placement.topic_id = topic_id
-        placement.log.reconfigure(config)
-        return placement.log
-
-    def _create(self, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig, now_ms: int) -> PartitionLog:
-        failure: WorldError = AllDirectoriesFailedError(self._logs.directories)
-        for directory in self._logs.emptiest_first():
-            placement = Placement(topic_partition, directory, f"{directory.path}/{topic_partition}")
-            if self._files.exists(placement.folder):
-                raise PeerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{placement.folder} is there, but is none of the logs that were opened")
-            try:
-                self._files.make_directory(placement.folder)
-                write_topic_id(self._files, placement.folder, topic_id)
-                self._files.sync_directory(directory.path)
-                log = self._loader.open_log(placement, config, now_ms, clean=True)
-            except StorageError as error:
-                failure = error
-                with contextlib.suppress(StorageError):
-                    self._files.remove_tree(placement.folder)
-                self._logs.storage_failed(directory, error)
-                continue
-            placement.topic_id = topic_id
-            self._logs.add(placement)
-            return log
-        raise failure
-
-    def delete(self, topic_partitions: Iterable[TopicPartition], now_ms: int) -> list[TopicPartition]:
-        """Take partitions out of service and mark their folders; the bytes go after `file.delete.delay.ms`, by `remove_due`.
-
-        Durable on return: after a crash they do not come back. Those that could not be marked, because their directory is offline or
-        failed just now, are in the answer.
-        """
-        left: list[TopicPartition] = []
-        touched: dict[str, LogDirectory] = {}
-        for topic_partition in topic_partitions:
-            placement = self._logs.placements.get(topic_partition)
-            if placement is not None and not self._mark_deleted(placement, now_ms):
-                left.append(topic_partition)
-            elif placement is not None:
-                touched[placement.directory.path] = placement.directory
-        for directory in touched.values():
-            try:
-                self._logs.settle(directory)
-            except StorageError as error:
-                self._logs.storage_failed(directory, error)
-        return left
-
-    def _mark_deleted(self, placement: Placement, now_ms: int) -> bool:
-        config = self._default_config if placement.log is None else placement.log.config
-        if not placement.directory.online:
-            return False
-        try:
-            path = self._logs.mark(placement, FolderKind.DELETE)
-        except StorageError as error:
-            self._logs.storage_failed(placement.directory, error)
-            return False
-        self._removals.add(now_ms + config.file_delete_delay_ms, placement.directory, lambda: self._files.remove_tree(path), path)
-        return True
-
     def retry_full(self, now_ms: int) -> None:
         """Try again to open the logs that a full disk kept closed."""
         for placement in list(self._logs.placements.values()):
@@ -258,8 +185,10 @@ class LogManager:
         """Whether no log directory is left in service."""
         return self._logs.all_failed
 
-    def describe(self) -> list[DirectoryDescription]:
+    def describe(self) -> "list[DirectoryDescription]":
         """What DescribeLogDirs tells."""
+        from moldau.log.description import describe
+
         return [describe(self._files, directory, self._logs.held(directory)) for directory in self._logs.directories]
 
     def statistics(self) -> dict[str, int]:

@@ -4,7 +4,7 @@ Version 0 is that of the ZooKeeper days (``broker.id``) and the one that Moldau 
 ``directory.id``). Both are read.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from moldau.log.damage import DamagedFileError
 from moldau.ports.filesystem import FileSystem
@@ -18,8 +18,7 @@ _LINE_START = 1
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
-@dataclass(frozen=True, slots=True)
-class MetaProperties:
+class MetaProperties(NamedTuple):
     """What the file says. A version 0 may lack any of the rest."""
 
     version: int
