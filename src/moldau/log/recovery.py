@@ -13,15 +13,14 @@ holds the recovery point only those entries are believed that rise and lead to a
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from moldau.log.batches import BadBatchError, scan, walk
+from moldau.log.batches import BadBatchError, find, scan, walk
 from moldau.log.index_builder import IndexBuilder
 from moldau.log.leader_epochs import LeaderEpochs
 from moldau.log.producer_state import Producers
 from moldau.log.segment import Segment
 from moldau.log.segments import RemovedSegment, Segments
-from moldau.model.errors import CorruptBatchError
 from moldau.ports.filesystem import File, FileSystem
-from moldau.protocol.records.header import HEADER_SIZE, BatchHeader, read_header
+from moldau.protocol.records.header import BatchHeader
 
 
 class Cut(NamedTuple):
@@ -79,7 +78,8 @@ class Recovery:
     def run(self, index_interval: int, delete_delay_ms: int) -> list[Segment]:
         """Recover; the segments that were read, whose files are to be synced. StorageError, also OldFormatError."""
         segments, report = self._segments, self._report
-        slot = segments.slot_of(report.recovery_point)
+        # The segment that ends at the recovery point is looked at too: it may have been rolled, and its indexes not synced, after that.
+        slot = segments.slot_of(report.recovery_point - 1)
         due = segments.bases[slot]
         read: list[Segment] = []
         self._epochs.truncate_end(report.recovery_point)
@@ -91,6 +91,8 @@ class Recovery:
             due = self._recover_segment(segment, index_interval)
             read.append(segment)
             slot += 1
+            if slot < len(segments) and segments.bases[slot] <= report.recovery_point and not report.cuts:
+                due = segments.bases[slot]  # what was flushed may have holes that an earlier system's compaction has left
             if report.cuts and slot < len(segments):
                 report.removed += segments.remove(slot, len(segments), f"follows the cut at offset {due}", delete_delay_ms)
         report.segments = len(read)
@@ -147,25 +149,34 @@ class Recovery:
 
 
 def believe_indexes(segment: Segment, file: File, recovery_point: int) -> int:
-    """Keep of the segment's indexes what speaks of synced batches and proves right; the position to walk from, that of the last entry."""
+    """Keep of the segment's indexes what speaks of synced batches and proves right; the position to walk from.
+
+    The two files may have lost different parts. The walk has to begin no later than at the batch that the last time entry speaks of, since
+    nothing is known of the timestamps after it.
+    """
     index, time_index = segment.index, segment.time_index
     index.keep(index.rising_prefix())
-    index.keep(index.search(recovery_point - 1 - segment.base_offset, 0))
-    last = index.last()
-    if last is not None and not _leads_to_batch(file, last[1], segment.base_offset + last[0]):
-        index.clear()
-        last = None
-    if last is None:
-        time_index.clear()
-        return 0
     time_index.keep(time_index.rising_prefix())
-    time_index.keep(time_index.search(last[0], 1))
-    return last[1]
+    last_time = None
+    if recovery_point > segment.base_offset:
+        time_index.keep(time_index.search(recovery_point - 1 - segment.base_offset, 1))
+        last_time = time_index.last()
+    if last_time is not None:
+        index.keep(index.search(last_time[1], 0))
+        last = index.last()
+        position = last[1] if last is not None else 0
+        if _is_reached(segment, file, position, *last_time):
+            return position
+    index.clear()
+    time_index.clear()
+    return 0
 
 
-def _leads_to_batch(file: File, position: int, last_offset: int) -> bool:
+def _is_reached(segment: Segment, file: File, position: int, timestamp: int, relative_offset: int) -> bool:
+    """Whether a batch begins at `position`, and from there on one ends with the offset of a time entry and reaches its timestamp."""
+    offset = segment.base_offset + relative_offset
     try:
-        header = read_header(file.pread(HEADER_SIZE, position))
-    except CorruptBatchError:
+        found = find(file, position, segment.size, segment.base_offset, offset)
+    except BadBatchError:
         return False
-    return header.base_offset <= last_offset and position + header.size <= file.size()
+    return found is not None and found[1].last_offset == offset and found[1].max_timestamp == timestamp

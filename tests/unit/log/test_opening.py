@@ -13,7 +13,7 @@ from moldau.log.partition_log import PartitionLog
 from moldau.model.errors import StorageError
 from moldau.protocol.records.header import stamp
 from moldau.testing.disk import ForgetfulDisk
-from support.one_log import DIRECTORY, append, flush, headers, make_batch, names, new_disk, offsets, open_log, overwrite, stage
+from support.one_log import DIRECTORY, NOW_MS, append, flush, headers, make_batch, names, new_disk, offsets, open_log, overwrite, stage
 
 SIZE = len(make_batch(b"x" * 30))
 LOG = f"{0:020d}.log"
@@ -292,6 +292,46 @@ def test_indexes_that_kafka_left_allocated_in_full_are_cut_to_their_entries() ->
     assert offsets(log) == list(range(9))
     log.close(clean=True)
     assert {suffix: disk.read(f"{DIRECTORY}/{0:020d}{suffix}") for suffix in before} == before
+
+
+@pytest.mark.parametrize("kept", [0, 5, 12, 20, 24, 30, 36])
+def test_indexes_that_were_stored_and_not_synced_are_completed_also_at_the_end_of_a_segment(kept: int) -> None:
+    """The records were flushed, then the segment was rolled: its indexes were written after the recovery point had reached its end."""
+    for suffix in (".index", ".timeindex"):
+        disk = new_disk()
+        log = open_log(disk, THREE)
+        for timestamp in (10, 30, 20, 40, 50):
+            append(log, make_batch(b"x" * 30, timestamps=[timestamp]))
+        log.close(clean=True)
+        true = disk.read(f"{DIRECTORY}/{0:020d}{suffix}")
+        disk.open(f"{DIRECTORY}/{0:020d}{suffix}", writable=True).truncate(min(kept, len(true)))
+        log = crashed(disk, 4)
+        assert (disk.read(f"{DIRECTORY}/{0:020d}{suffix}"), log.end_offset) == (true, 5)
+        newest = log.max_timestamp_offset()
+        assert newest is not None
+        assert newest.offset == 4
+
+
+def test_a_time_entry_that_no_batch_reaches_is_not_believed() -> None:
+    disk = new_disk()
+    filled(disk, 3).close(clean=True)
+    disk.open(f"{DIRECTORY}/{0:020d}.timeindex", writable=True).append([struct.pack(">qi", NOW_MS + 999, 2)])
+    log = crashed(disk, 3)
+    newest = log.max_timestamp_offset()
+    assert newest is not None
+    assert (newest.timestamp_ms, newest.offset) == (NOW_MS, 0)
+
+
+def test_a_hole_that_ends_at_the_recovery_point_costs_nothing() -> None:
+    """An adopted log was compacted up to its empty active segment; the broker crashes before it has appended anything."""
+    disk = new_disk()
+    log = filled(disk, 8)
+    log.close(clean=True)
+    for suffix in (".log", ".index", ".timeindex"):
+        disk.rename(f"{DIRECTORY}/{4:020d}{suffix}", f"{DIRECTORY}/{4:020d}{suffix}.gone")
+    disk.open(f"{DIRECTORY}/{8:020d}.log", create=True)
+    log = crashed(disk, 8)
+    assert (log.end_offset, offsets(log)) == (8, [0, 1, 2, 3])
 
 
 def test_epochs_behind_the_recovery_point_come_from_the_batches() -> None:
