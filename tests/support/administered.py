@@ -54,9 +54,10 @@ class Host:
             raise StorageError("no space left", path=f"/data/{topic_partition}", no_space=True)
         self.served.add(topic_partition)
 
-    def remove_partition(self, topic_partition: TopicPartition) -> None:
-        self.calls.append(f"remove {topic_partition}")
-        self.served.discard(topic_partition)
+    def remove_partitions(self, topic_partitions: Sequence[TopicPartition]) -> None:
+        for topic_partition in topic_partitions:
+            self.calls.append(f"remove {topic_partition}")
+            self.served.discard(topic_partition)
 
     def reconfigure_topic(self, topic: str) -> None:
         self.calls.append(f"reconfigure {topic}")

@@ -1,5 +1,6 @@
 """What changes of metadata ask of the broker that carries them out."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from moldau.model.identity import TopicPartition
@@ -11,8 +12,8 @@ class PartitionHost(Protocol):
     def open_partition(self, topic_partition: TopicPartition) -> object:
         """Serve a partition that the metadata has now. MoldauError when its log cannot be opened; the partition is offline then."""
 
-    def remove_partition(self, topic_partition: TopicPartition) -> object:
-        """Stop serving a partition and mark its log for removal."""
+    def remove_partitions(self, topic_partitions: Sequence[TopicPartition]) -> object:
+        """Stop serving partitions and mark their logs for removal, with one sync for all of a directory."""
 
     def reconfigure_topic(self, topic: str) -> object:
         """Take up what the topic sets now."""

@@ -43,10 +43,11 @@ class Leading:
         if log.config.flush_ms < TICK_MS:
             self._broker.housekeeping.hurry()
 
-    def remove_partition(self, topic_partition: TopicPartition) -> None:
-        """Lead a partition no longer and mark its log for deletion; who waits for it is told."""
-        self._close(topic_partition)
-        self._broker.logs.delete([topic_partition], self._broker.clock.time_ms())
+    def remove_partitions(self, topic_partitions: Sequence[TopicPartition]) -> None:
+        """Lead partitions no longer and mark their logs for deletion; who waits for them is told."""
+        for topic_partition in topic_partitions:
+            self._close(topic_partition)
+        self._broker.logs.delete(topic_partitions, self._broker.clock.time_ms())
 
     def reconfigure_topic(self, topic: str) -> None:
         """Obey the topic's configuration as it is now."""

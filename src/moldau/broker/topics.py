@@ -94,9 +94,7 @@ class Topics:
             with reported(f"delete topics {list(names)}"):
                 sizes = {name: len(self._registry.snapshot.topics[name].partitions) for name in names}
                 self._registry.mark_deleted(names)
-                for name, size in sizes.items():
-                    for index in range(size):
-                        self._host.remove_partition(TopicPartition(name, index))
+                self._host.remove_partitions([TopicPartition(name, index) for name, size in sizes.items() for index in range(size)])
                 self._registry.finish_deletion(names)
         except PeerError as error:
             return error
