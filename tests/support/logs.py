@@ -1,6 +1,7 @@
 """Logs with known contents: batches made, appended, flushed and read back."""
 
 from collections.abc import Sequence
+from itertools import count, islice
 
 from moldau.log.config import LogConfig
 from moldau.log.manager import LogManager
@@ -77,14 +78,15 @@ def records_of(log: PartitionLog) -> list[Record]:
 
 
 def manager_over(files: FileSystem, *directories: str, config: LogConfig | None = None, cluster_id: str = CLUSTER) -> LogManager:
-    """A manager of broker 0; not started."""
+    """A manager of broker 0; not started. Its random bytes begin with 100, 101, 102, ... the first time, with 101, 102, ... the second."""
+    first = count(100)
     return LogManager(
         files,
         directories or ("/data",),
         config or LogConfig(),
         broker_id=0,
         cluster_id=cluster_id,
-        random_bytes=lambda count: bytes(range(100, 100 + count)),
+        random_bytes=lambda length: bytes(number % 256 for number in islice(count(next(first)), length)),
     )
 
 

@@ -53,6 +53,8 @@ def test_a_finished_cleaning_replaces_all_segments_in_its_range() -> None:
     )  # fmt: skip
     settle_leftovers(disk, "/t-0")
     assert names(disk) == ["s0_index", "s0_log", "s5_snapshot", "s10_log"]
+    disk.crash()
+    assert names(disk) == ["s0_index", "s0_log", "s5_snapshot", "s10_log"]
     assert disk.read(f"/t-0/{0:020d}.index") == b"new"
     assert disk.read(f"/t-0/{0:020d}.log") == segment(0, 10)
 

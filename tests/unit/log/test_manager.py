@@ -95,6 +95,21 @@ def test_a_crash_takes_nothing_that_was_flushed(seed: int) -> None:
     assert values_of(left)[2:] in ([], [b"unsafe" * 50])
 
 
+def test_a_log_that_cannot_be_flushed_leaves_no_clean_mark() -> None:
+    disk = ForgetfulDisk()
+    manager = restart(disk, "/a", "/b")
+    for partition in range(4):
+        append_values(create(manager, "t", partition), b"a")
+    disk.fail = lambda operation, path: operation == "sync" and path.startswith("/a/t-0/")
+    manager.shutdown()
+    disk.fail = None
+    assert not disk.exists("/a/.kafka_cleanshutdown")
+    assert disk.exists("/b/.kafka_cleanshutdown")
+    manager = restart(disk, "/a", "/b")
+    recovered = {log.topic_partition.partition for _, log in manager.logs() if log.recovery is not None}
+    assert recovered == {0, 2}
+
+
 def test_what_recovery_cut_is_logged_with_file_and_position(caplog: pytest.LogCaptureFixture) -> None:
     disk = ForgetfulDisk()
     log = create(restart(disk), "t")
@@ -239,6 +254,7 @@ def test_a_batch_of_an_old_format_keeps_its_partition_offline_and_is_named(caplo
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     manager.shutdown()
     assert disk.read("/data/t-1/00000000000000000000.log") == message
+    assert not disk.exists("/data/.kafka_cleanshutdown"), "that log still has to be recovered"
 
 
 def test_a_damaged_topic_id_keeps_its_partition_offline() -> None:
@@ -371,6 +387,16 @@ def test_a_deletion_survives_a_crash_and_is_finished_by_the_next_start() -> None
     assert manager.partitions() == []
     assert manager.remove_due(NOW_MS) == 1
     assert disk.list("/data") == [".lock", LOG_STARTS, "meta.properties", RECOVERY_POINTS, HIGH_WATERMARKS]
+
+
+def test_a_deletion_is_durable_also_when_no_checkpoint_has_to_be_written() -> None:
+    disk = ForgetfulDisk()
+    manager = restart(disk)
+    for _ in range(2):
+        create(manager, "t")
+        manager.delete([T0], NOW_MS)
+    disk.crash()
+    assert restart(disk).partitions() == []
 
 
 def test_a_late_checkpoint_of_the_background_never_replaces_a_newer_one() -> None:
