@@ -94,6 +94,15 @@ class ServerProcess:
                 return int(line.split()[1]) * 1024
         raise AssertionError("no VmRSS")
 
+    def peak_bytes(self, *, forget: bool = False) -> int:
+        """The most resident memory that the process has had (Linux), since its start or since the last time that was forgotten."""
+        if forget:
+            Path(f"/proc/{self.pid}/clear_refs").write_text("5")
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+        raise AssertionError("no VmHWM")
+
     def __enter__(self) -> Self:
         self.start()
         return self

@@ -1,7 +1,9 @@
-"""A client that sends and never reads does not grow the server's memory, whatever it asks for; others are served meanwhile."""
+"""A client that sends and never reads does not grow the server's memory, whatever it asks for; nor does one that sends much to decode."""
 
+import contextlib
 import select
 import socket
+import struct
 import time
 from collections.abc import Iterator
 
@@ -10,8 +12,9 @@ import pytest
 from moldau.protocol.messages.api_versions import ApiVersionsRequest
 from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from moldau.protocol.messages.metadata import MetadataRequest
+from moldau.protocol.varint import uvarint
 from support.server import ServerProcess
-from support.wire import Wire, batch, fetch, produce
+from support.wire import LIMIT_S, Wire, batch, fetch, produce
 
 pytestmark = pytest.mark.system
 
@@ -73,3 +76,48 @@ def test_unread_answers_are_bounded(server: ServerProcess, address: tuple[str, i
     assert grown < GROWTH_MAX_BYTES
     for wire in (*clients, maker, good):
         wire.close()
+
+
+def refused(server: ServerProcess, address: tuple[str, int], payload: bytes) -> int:
+    """Send a frame that the server cuts off; by how much its memory grew at the most meanwhile."""
+    sender = Wire(address)
+    before = server.peak_bytes(forget=True)
+    with contextlib.suppress(ConnectionError):
+        sender.socket.sendall(struct.pack(">i", len(payload)) + payload)
+    assert sender.is_closed
+    sender.close()
+    return server.peak_bytes() - before
+
+
+def says(server: ServerProcess, text: str) -> bool:
+    """Whether a line with this text comes within the limit."""
+    deadline = time.monotonic() + LIMIT_S
+    while not any(text in line for line in server.output):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def test_a_long_request_that_would_have_to_be_decoded_is_cut_off(server: ServerProcess, address: tuple[str, int]) -> None:
+    """50 MB of Metadata for topics without a name: decoding takes 1.5 GB. It ends its connection before the most of it is received."""
+    topics = 25_000_000
+    payload = struct.pack(">hhihB", 3, 9, 1, -1, 0) + uvarint(topics + 1) + b"\1\0" * topics + b"\0\0\0\0"
+    grown = refused(server, address, payload)
+    print(f"metadata: {grown / 1e6:.1f} MB grown")
+    assert grown < 2_000_000
+    refusal = f"METADATA (key 3) version 9: request of {len(payload)} bytes refused, at most 4194304 are taken (request.decoded.max.bytes)"
+    assert says(server, refusal)
+
+
+def test_a_produce_request_of_nothing_but_partitions_is_cut_off(server: ServerProcess, address: tuple[str, int]) -> None:
+    """50 MB of Produce for eight million partitions without records: decoding and answering takes 7 GB. The frame itself is received."""
+    partitions = 8_000_000
+    payload = (
+        struct.pack(">hhihBBhi", 0, 9, 1, -1, 0, 0, 1, 1000) + b"\2\2t" + uvarint(partitions + 1) + b"\0\0\0\1\0\0" * partitions + b"\0\0"
+    )
+    grown = refused(server, address, payload)
+    print(f"produce: {grown / 1e6:.1f} MB grown")
+    assert grown < 1.5 * len(payload)
+    refusal = f"PRODUCE (key 0) version 9: request of {len(payload)} bytes refused, at most 4194304 beside records are taken"
+    assert says(server, refusal)

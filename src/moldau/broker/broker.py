@@ -74,6 +74,8 @@ class Broker:
         self.logs: LogManager
         self.request_bytes_max = 0
         """Bound of a request's frame."""
+        self.decoded_bytes_max = 0
+        """Bound of a request's bytes that are not records."""
         self.requests_in_flight_max = 0
         """Requests of one connection that may wait for their answers."""
         self.queued_bytes_max = 0
@@ -205,6 +207,7 @@ class Broker:
     def _take_limits(self) -> None:
         config = self.config
         self.request_bytes_max = config.int("socket.request.max.bytes")
+        self.decoded_bytes_max = config.int("request.decoded.max.bytes")
         self.requests_in_flight_max = config.int("connection.max.in.flight.requests")
         self.queued_bytes_max = config.int("connection.queued.max.bytes")
         self.fetch_bytes_max = config.int("fetch.max.bytes")

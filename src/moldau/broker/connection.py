@@ -34,6 +34,7 @@ from moldau.broker.unwritten import NO_PLACE, UnwrittenAnswers
 from moldau.model.errors import ProtocolError
 from moldau.ports.transport import Part, Transport
 from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.fast.produce_cursor import produce_body
 from moldau.protocol.framing import FrameReader
 from moldau.protocol.headers import decode_request_header
 from moldau.protocol.versions import CODEC
@@ -70,7 +71,7 @@ class Connection:
         self._broker = broker
         self._transport = transport
         self._advertised = broker.advertised_to(transport.local)
-        self._reader = FrameReader(broker.receive_buffer, broker.request_bytes_max)
+        self._reader = FrameReader(broker.receive_buffer, broker.request_bytes_max, broker.decoded_bytes_max)
         self._repeated: RepeatedProduce | None = None
         self._answers = Answers()
         self._unwritten = UnwrittenAnswers()
@@ -200,9 +201,10 @@ class Connection:
         """A Produce request by the general way."""
         if not 0 <= version <= PRODUCE_LAST:
             raise UnservedError(_PRODUCE, version)
-        body = decode_request_header(frame).body_position
+        decoded_max = self._broker.decoded_bytes_max
+        body = produce_body(frame, version, decoded_max)
         if version < PRODUCE_FIRST:
-            answer = refuse_old_produce(frame, body, version, correlation_id)
+            answer = refuse_old_produce(frame, body, version, correlation_id, decoded_max)
             if answer is not None:
                 self._answers.place([answer])
             return

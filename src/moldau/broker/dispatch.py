@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from moldau.broker.context import RequestContext
 from moldau.model.errors import ErrorCode, ProtocolError
-from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.api_keys import ApiKey, api_name
 from moldau.protocol.codec import decoder, encode_into
 from moldau.protocol.headers import decode_request_header, response_header
 from moldau.protocol.messages import load
@@ -63,13 +63,9 @@ class UnservedError(ProtocolError):
     """A request of an API or a version that is not in service; there is no answer to it that the client could read."""
 
     def __init__(self, api_key: int, version: int) -> None:
-        try:
-            name = ApiKey(api_key).name
-        except ValueError:
-            name = "unknown API"
         served = served_versions().get(api_key)
         which = f"served are versions {served}" if served is not None else "not in service"
-        super().__init__(f"{name} (key {api_key}) version {version}: {which}", ErrorCode.UNSUPPORTED_VERSION)
+        super().__init__(f"{api_name(api_key)} (key {api_key}) version {version}: {which}", ErrorCode.UNSUPPORTED_VERSION)
 
 
 def served_versions() -> dict[int, VersionRange]:

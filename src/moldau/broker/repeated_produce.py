@@ -21,6 +21,8 @@ from moldau.protocol.records.header import LOG_APPEND_TIME_BIT, TRANSACTIONAL_BI
 if TYPE_CHECKING:
     from moldau.broker.handlers.produce import ProduceOutcome
 
+HEADER_BYTES_MAX = 1024
+"""A connection keeps a header to compare with, so a longer one goes the general way each time."""
 FIRST_WITH_LOG_START_OFFSET = 5
 FIRST_WITH_ZSTD = 7
 FIRST_FLEXIBLE = 9
@@ -69,7 +71,7 @@ class RepeatedProduce:
         topic, results = outcome.topics[0]
         partition = outcome.appended[0][2]
         size = len(topic)
-        if len(outcome.topics) != 1 or len(results) != 1 or not partition.is_plain or size > NAME_SIZE_MAX:
+        if len(outcome.topics) != 1 or len(results) != 1 or not partition.is_plain or size > NAME_SIZE_MAX or body > HEADER_BYTES_MAX:
             return None
         index = partition.index.to_bytes(4, "big")
         acks_timeout = bytes(frame[body + 1 : body + 7])

@@ -65,3 +65,11 @@ class ApiKey(IntEnum):
     CONSUMER_GROUP_DESCRIBE = 69
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
+
+
+def api_name(key: int) -> str:
+    """The name of an API for a person, known or not."""
+    try:
+        return ApiKey(key).name
+    except ValueError:
+        return "unknown API"

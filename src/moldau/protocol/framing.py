@@ -9,6 +9,9 @@ leaves over moves into a buffer of the connection's own:
   up to eight times what has come, so a frame of 1 MB is allocated at once after the first quarter, while a claim of 100 MB costs what
   was sent for it and no more than eight times as much.
 
+Two bounds hold for a frame: one for all, and a narrower one for requests other than Produce, whose bytes are all decoded, into objects
+of many times their size. Such a request is refused as soon as its API key has come, before the rest is received.
+
 A connection between frames owns no buffer. Nothing is ever resized, so views handed out never stand in the way of growing: a bigger
 buffer is a new one.
 
@@ -20,6 +23,7 @@ from collections.abc import Iterator
 from struct import Struct
 
 from moldau.model.errors import ProtocolError
+from moldau.protocol.api_keys import ApiKey, api_name
 
 SIZE_BYTES = 4
 RECEIVE_BUFFER_BYTES = 256 * 1024
@@ -29,6 +33,9 @@ GROWTH = 8
 """How many times what has come a buffer may be."""
 
 _read_size = Struct(">i").unpack_from
+_read_api = Struct(">hh").unpack_from
+_API_BYTES = 4
+"""API key and version, the first bytes of a request."""
 
 _HTTP_WORDS = (b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"CONN", b"OPTI", b"TRAC", b"PATC", b"PRI ", b"HTTP")
 
@@ -49,11 +56,14 @@ class FrameReader:
     `_offer_start` says where in the shared buffer the offered room begins, or -1 when the room is in the connection's own.
     """
 
-    __slots__ = ("_carry_max", "_end", "_frame_max", "_offer_start", "_shared", "_start", "_view")
+    __slots__ = ("_carry_max", "_decoded_max", "_end", "_frame_max", "_offer_start", "_shared", "_start", "_usual_max", "_view")
 
-    def __init__(self, shared: ReceiveBuffer, max_frame_bytes: int) -> None:
+    def __init__(self, shared: ReceiveBuffer, max_frame_bytes: int, max_decoded_bytes: int | None = None) -> None:
+        """`max_decoded_bytes`: bound of requests other than Produce; None for none of their own."""
         self._shared = shared.view
         self._frame_max = max_frame_bytes
+        self._decoded_max = max_frame_bytes if max_decoded_bytes is None else max_decoded_bytes
+        self._usual_max = min(self._frame_max, self._decoded_max)
         self._carry_max = min(CARRY_BYTES_MAX, len(shared.view) // 2)
         self._view: memoryview | None = None
         self._start = 0
@@ -98,7 +108,7 @@ class FrameReader:
             self._end = self._offer_start + count
 
     def frames(self) -> Iterator[memoryview]:
-        """Every whole frame received, without its size. ProtocolError for a size that is negative or beyond the bound.
+        """Every whole frame received, without its size. ProtocolError for a size that is negative or beyond a bound.
 
         Whoever stops before the end calls `stash`; the frames left come with the next `frames`.
         """
@@ -108,8 +118,8 @@ class FrameReader:
             if view is None or end < payload:
                 break
             size: int = _read_size(view, start)[0]
-            if not 0 <= size <= self._frame_max:
-                raise ProtocolError(_size_refused(bytes(view[start:payload]), size, self._frame_max))
+            if not 0 <= size <= self._usual_max:
+                self._check_unusual(size, view[start:end])
             stop = payload + size
             if end < stop:
                 break
@@ -122,6 +132,19 @@ class FrameReader:
         """Move what is left in the shared buffer into one of the connection's own, after stopping before the last frame."""
         if self._view is not None and self._view is self._shared:
             self._move(self._view)
+
+    def _check_unusual(self, size: int, received: memoryview) -> None:
+        """ProtocolError unless the frame, of which this has come, may have that size, as far as can be told yet."""
+        if not 0 <= size <= self._frame_max:
+            raise ProtocolError(_size_refused(bytes(received[:SIZE_BYTES]), size, self._frame_max))
+        if len(received) < SIZE_BYTES + _API_BYTES:
+            return
+        key, version = _read_api(received, SIZE_BYTES)
+        if key != ApiKey.PRODUCE:
+            raise ProtocolError(
+                f"{api_name(key)} (key {key}) version {version}: request of {size} bytes refused, "
+                f"at most {self._decoded_max} are taken (request.decoded.max.bytes)"
+            )
 
     def _move(self, view: memoryview) -> None:
         """Take what is pending in `view` into a new buffer; none if nothing is."""

@@ -203,6 +203,44 @@ def test_nonsense_ends_its_connection_with_one_line(
     assert len(world.broker.connections) == 1
 
 
+METADATA_OF_MANY = b"\0\0\3\xe8" + b"\0\1a" * 1000
+"""The body of Metadata version 1 for a thousand topics: 3,004 bytes."""
+PRODUCE_TO_MANY = b"\xff\xff\0\1\0\0\0\0" + b"\0\0\0\1\0\1t" + b"\0\0\3\xe8" + b"\0\0\0\1\xff\xff\xff\xff" * 1000
+"""The body of Produce version 3 with null records for a thousand partitions: 8,019 bytes."""
+
+
+@pytest.mark.parametrize(
+    ("bytes_", "reason"),
+    [
+        (raw(ApiKey.METADATA, 1, METADATA_OF_MANY), "METADATA (key 3) version 1: request of 3014 bytes refused, at most 3000 are taken"),
+        (raw(ApiKey.FETCH, 12, bytes(3000)), "FETCH (key 1) version 12: request of 3010 bytes refused, at most 3000 are taken"),
+        (raw(9999, 0, bytes(3000)), "unknown API (key 9999) version 0: request of 3010 bytes refused"),
+        (
+            raw(ApiKey.PRODUCE, 3, PRODUCE_TO_MANY),
+            "PRODUCE (key 0) version 3: request of 8029 bytes refused, at most 3000 beside records are taken",
+        ),
+        (
+            raw(ApiKey.PRODUCE, 2, PRODUCE_TO_MANY[2:]),
+            "PRODUCE (key 0) version 2: request of 8027 bytes refused, at most 3000 beside records are taken",
+        ),
+        (raw(ApiKey.PRODUCE, 9, b"\xd0\x0f" + b"\5\0" * 2000), "PRODUCE (key 0) version 9: request of 4012 bytes refused, at most 3000"),
+    ],
+    ids=["metadata", "fetch", "unknown", "produce", "old produce", "tags in the header"],
+)
+def test_a_request_with_more_to_decode_than_is_allowed_ends_its_connection(
+    bytes_: bytes, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`request.decoded.max.bytes`; records do not count."""
+    world = BrokerWorld(request_decoded_max_bytes=3000)
+    world.create_topic("t")
+    good, bad = world.connect(), world.connect()
+    bad.peer.send(bytes_)
+    assert bad.closed
+    (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert line.startswith(f"connection cut: peer=192.0.2.1:50000 reason={reason}")
+    assert good.produce("t", b"x" * 50_000).error_code == 0
+
+
 def test_half_a_frame_waits_and_costs_what_was_sent(world: BrokerWorld) -> None:
     client = world.connect()
     client.peer.send(struct.pack(">i", 100_000_000) + b"\0" * 100)

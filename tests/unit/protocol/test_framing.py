@@ -173,6 +173,35 @@ class TestHostility:
         assert frames_of(connection, frame(bytes(1000))) == [bytes(1000)]
 
 
+class TestRequestsThatAreDecoded:
+    """All but Produce have a bound of their own."""
+
+    METADATA = bytes.fromhex("0003 000c")
+
+    def reader(self) -> FrameReader:
+        return FrameReader(ReceiveBuffer(), 100_000, 1000)
+
+    def test_one_that_is_too_long_is_refused_as_soon_as_its_key_has_come(self) -> None:
+        head = (1001).to_bytes(4, "big") + self.METADATA
+        for size in range(1, len(head)):
+            connection = self.reader()
+            assert frames_of(connection, head[:size]) == []
+            wanted = r"^METADATA \(key 3\) version 12: request of 1001 bytes refused, at most 1000 .*request.decoded.max.bytes"
+            with pytest.raises(ProtocolError, match=wanted):
+                frames_of(connection, head[size:])
+        with pytest.raises(ProtocolError, match=r"unknown API \(key 9999\) version 1: request of 50000 bytes"):
+            frames_of(self.reader(), frame((9999).to_bytes(2, "big") + b"\0\1" + bytes(49_996)))
+
+    def test_the_longest_allowed_is_taken(self) -> None:
+        longest = self.METADATA + bytes(996)
+        assert frames_of(self.reader(), frame(longest)) == [longest]
+
+    def test_produce_is_as_long_as_frames_may_be(self) -> None:
+        assert frames_of(self.reader(), frame(bytes(100_000))) == [bytes(100_000)]
+        with pytest.raises(ProtocolError, match="frame of 100001 bytes refused, at most 100000"):
+            frames_of(self.reader(), frame(bytes(100_001)))
+
+
 class TestBackPressure:
     def test_stopping_and_going_on(self) -> None:
         shared = ReceiveBuffer()

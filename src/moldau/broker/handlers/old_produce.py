@@ -7,8 +7,8 @@ from version 1 throttle time int32.
 
 from struct import Struct
 
-from moldau.model.errors import ErrorCode
-from moldau.protocol.fast.cursor import Cursor
+from moldau.model.errors import ErrorCode, ProtocolError
+from moldau.protocol.fast.produce_cursor import ProduceCursor
 
 _INT32 = Struct(">i")
 _INT16 = Struct(">h")
@@ -17,9 +17,19 @@ _PARTITION = Struct(">ihq")
 _APPEND_TIME = Struct(">q")
 
 
-def refuse_old_produce(frame: memoryview, position: int, version: int, correlation_id: int) -> bytes | None:
-    """The answer as a frame, None where the client asks for none (acks 0). ProtocolError if the request is malformed."""
-    cursor = Cursor(frame, position, flexible=False)
+def refuse_old_produce(frame: memoryview, position: int, version: int, correlation_id: int, decoded_max: int) -> bytes | None:
+    """The answer as a frame, None where the client asks for none (acks 0).
+
+    ProtocolError if the request is malformed, or if more than `decoded_max` bytes of it are not records.
+    """
+    cursor = ProduceCursor(frame, position, version, decoded_max)
+    try:
+        return _answer(cursor, version, correlation_id)
+    except ProtocolError as error:
+        raise cursor.explained(error) from None
+
+
+def _answer(cursor: ProduceCursor, version: int, correlation_id: int) -> bytes | None:
     acks, _ = cursor.fields(_ACKS_TIMEOUT)
     topics = cursor.count("topics", 6)
     parts = [_INT32.pack(correlation_id), _INT32.pack(topics)]
@@ -29,7 +39,7 @@ def refuse_old_produce(frame: memoryview, position: int, version: int, correlati
         parts += [_INT16.pack(len(name)), name, _INT32.pack(partitions)]
         for _ in range(partitions):
             (index,) = cursor.fields(_INT32)
-            cursor.nullable_bytes()
+            cursor.records()
             parts.append(_PARTITION.pack(index, ErrorCode.UNSUPPORTED_VERSION, -1))
             if version >= 2:
                 parts.append(_APPEND_TIME.pack(-1))

@@ -71,7 +71,7 @@ class ProduceOutcome:
 
 def handle_produce(broker: "Broker", frame: memoryview, position: int, version: int, correlation_id: int, now_ms: int) -> ProduceOutcome:
     """Stage every batch of the request whose body starts at `position` that can be taken. ProtocolError."""
-    transactional_id, acks, _, topics = decode_produce(frame, position, version)
+    transactional_id, acks, _, topics = decode_produce(frame, position, version, broker.decoded_bytes_max)
     outcome = ProduceOutcome(version, correlation_id, acks)
     refusal = _request_refusal(transactional_id, acks)
     for topic, partitions in topics:

@@ -64,11 +64,6 @@ class Cursor:
             _text(name)
         return name
 
-    def nullable_bytes(self) -> memoryview | None:
-        """A view of bytes (of records), or None for null."""
-        length = self._length(_int32, 4)
-        return None if length == -1 else self._take(length, "bytes")
-
     def tags(self, known: Mapping[int, Callable[["Cursor"], None]] | None = None) -> None:
         """Read the tagged fields in `known`, skip the others. Nothing is there unless the encoding is flexible."""
         if not self.flexible:

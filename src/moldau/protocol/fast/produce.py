@@ -8,7 +8,8 @@ from struct import Struct
 from struct import error as struct_error
 from typing import NamedTuple
 
-from moldau.protocol.fast.cursor import Cursor
+from moldau.model.errors import ProtocolError
+from moldau.protocol.fast.produce_cursor import NO_BOUND, ProduceCursor
 from moldau.protocol.fast.produce_response import (
     FIRST_FLEXIBLE,
     FIRST_WITH_TOPIC_IDS,
@@ -44,8 +45,11 @@ _unpack_flexible_partition = Struct(">Bi").unpack_from  # partitions (2), index
 _NO_TAGS = b"\0\0\0"  # of the partition, of the topic, of the request
 
 
-def decode_produce(view: memoryview, position: int, version: int) -> ProduceFrame:
-    """Decode the body of a Produce request, which starts at `position` and fills `view`. ProtocolError if it is malformed."""
+def decode_produce(view: memoryview, position: int, version: int, decoded_max: int = NO_BOUND) -> ProduceFrame:
+    """Decode the body of a Produce request, which starts at `position` and fills `view`.
+
+    ProtocolError if it is malformed, or if more than `decoded_max` bytes, header included, are not records.
+    """
     try:
         if version >= FIRST_FLEXIBLE:
             frame = _one_partition_flexible(view, position, version)
@@ -53,7 +57,7 @@ def decode_produce(view: memoryview, position: int, version: int) -> ProduceFram
             frame = _one_partition(view, position)
     except (struct_error, IndexError):
         frame = None  # too short for one partition; the general way says where
-    return _decode(view, position, version) if frame is None else frame
+    return _decode(view, position, version, decoded_max) if frame is None else frame
 
 
 def _one_partition_flexible(view: memoryview, position: int, version: int) -> ProduceFrame | None:
@@ -112,9 +116,15 @@ def _one_partition(view: memoryview, position: int) -> ProduceFrame | None:
     return frame
 
 
-def _decode(view: memoryview, position: int, version: int) -> ProduceFrame:
-    cursor = Cursor(view, position, flexible=version >= FIRST_FLEXIBLE)
-    by_id = version >= FIRST_WITH_TOPIC_IDS
+def _decode(view: memoryview, position: int, version: int, decoded_max: int) -> ProduceFrame:
+    cursor = ProduceCursor(view, position, version, decoded_max)
+    try:
+        return _read(cursor, by_id=version >= FIRST_WITH_TOPIC_IDS)
+    except ProtocolError as error:
+        raise cursor.explained(error) from None
+
+
+def _read(cursor: ProduceCursor, *, by_id: bool) -> ProduceFrame:
     transactional_id = cursor.nullable_string()
     acks, timeout_ms = cursor.fields(_ACKS_TIMEOUT)
     topics: list[tuple[bytes, list[tuple[int, memoryview | None]]]] = []
@@ -123,7 +133,7 @@ def _decode(view: memoryview, position: int, version: int) -> ProduceFrame:
         partitions: list[tuple[int, memoryview | None]] = []
         for _ in range(cursor.count("partitions", 6)):
             (index,) = cursor.fields(_INDEX)
-            partitions.append((index, cursor.nullable_bytes()))
+            partitions.append((index, cursor.records()))
             cursor.tags()
         cursor.tags()
         topics.append((topic, partitions))

@@ -1,5 +1,7 @@
 """Produce is decoded without a copy of its records and answered in one piece. Golden bytes, laid out by hand from the protocol guide."""
 
+import tracemalloc
+
 import pytest
 
 from moldau.model.errors import ErrorCode, ProtocolError
@@ -7,6 +9,7 @@ from moldau.protocol.fast.produce import ProduceFrame, ProducePartitionResult, d
 from moldau.protocol.fast.writing import NodeEndpoint
 from moldau.protocol.framing import FrameReader, ReceiveBuffer
 from moldau.protocol.headers import decode_request_header
+from moldau.protocol.varint import uvarint
 
 TOPIC_ID = bytes(range(16))
 
@@ -88,7 +91,7 @@ def test_several_topics_and_partitions_and_a_transaction() -> None:
         ("00 ffff 00007530 ffffffff0f", "topics"),
         ("00 ffff 00007530 02 ffffffff0f", "longer than 32767"),
         ("00 ffff 00007530 02 02 74 ffffffff0f", "partitions"),
-        ("00 ffff 00007530 02 02 74 02 00000003 ffffffff0f", "bytes of 4294967294"),
+        ("00 ffff 00007530 02 02 74 02 00000003 ffffffff0f", "records of 4294967294"),
         ("00 ffff 00007530 02 02 74 02 00000003 ffffffffff", "longer than 5 bytes"),
         ("00 ffff 00007530 00", "-1 topics"),
         ("00 ffff 00007530 02 00 00 00 00", "string of -1"),
@@ -128,3 +131,41 @@ def test_where_the_leader_is_now() -> None:
     assert bytes.fromhex("01 00 09 00000002 00000009 00") in with_leader
     assert with_leader.endswith(bytes.fromhex("01 00 0d 02 00000002 02 68 00002384 00 00"))
     assert without == encode_produce_response(9, 1, [(b"t", [result._replace(current_leader=None)])])
+
+
+class TestBytesBesideRecords:
+    """What is not records has a bound, since objects are made of it; it holds for each request, whatever the order of its parts."""
+
+    @staticmethod
+    def request(partitions: int, records: int) -> memoryview:
+        """Version 9; header and all beside records are 15 + 9 * partitions bytes."""
+        data = b"".join(bytes.fromhex("00000003") + uvarint(records + 1) + bytes(records) + b"\0" for _ in range(partitions))
+        return memoryview(bytes.fromhex("00 ffff 00007530 02 06 746f706963") + uvarint(partitions + 1) + data + b"\0\0")
+
+    def test_records_do_not_count(self) -> None:
+        body = self.request(3, 20_000)
+        beside = len(body) - 3 * 20_000
+        (_, partitions), *_ = decode_produce(body, 0, 9, beside).topics
+        assert [len(records or b"") for _, records in partitions] == [20_000] * 3
+
+    @pytest.mark.parametrize("less", [1, 2, 3, 9, 18])
+    def test_all_else_does(self, less: int) -> None:
+        body = self.request(3, 20_000)
+        beside = len(body) - 3 * 20_000
+        wanted = rf"^PRODUCE \(key 0\) version 9: request of {len(body)} bytes refused, at most {beside - less} beside records are taken"
+        with pytest.raises(ProtocolError, match=wanted):
+            decode_produce(body, 0, 9, beside - less)
+
+    def test_a_count_that_goes_beyond_is_refused_before_anything_is_made(self) -> None:
+        body = self.request(100_000, 1)
+        tracemalloc.start()
+        try:
+            with pytest.raises(ProtocolError, match="100000 partitions at byte 17"):
+                decode_produce(body, 0, 9, 100_000)
+            assert tracemalloc.get_traced_memory()[1] < 100_000
+        finally:
+            tracemalloc.stop()
+
+    def test_a_request_within_the_bound_is_malformed_in_its_own_right(self) -> None:
+        with pytest.raises(ProtocolError, match=r"^6 partitions"):
+            decode_produce(memoryview(bytes.fromhex("00 ffff 00007530 02 06 746f706963 07 00")), 0, 9, 1000)

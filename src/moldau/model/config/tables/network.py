@@ -47,6 +47,16 @@ NETWORK = table(
             "Largest request frame; a peer that announces a larger one is cut off before anything is allocated.",
             allowed=at_least(1),
         ),
+        integer(
+            "request.decoded.max.bytes",
+            4_194_304,
+            "Largest request of any API but Produce, and in a Produce request the most bytes beside its records; a peer that sends more is "
+            "cut off.",
+            allowed=at_least(1),
+            own=True,
+            deviation="A bound of our own: a decoded request takes many times the memory of its bytes, so that one of "
+            "`socket.request.max.bytes` could take gigabytes. Records are not decoded.",
+        ),
         integer("socket.send.buffer.bytes", 102_400, "Size of a socket's send buffer (SO_SNDBUF); -1 leaves it to the system."),
         integer("socket.receive.buffer.bytes", 102_400, "Size of a socket's receive buffer (SO_RCVBUF); -1 leaves it to the system."),
         integer("socket.listen.backlog.size", 50, "Connections that may wait to be accepted.", allowed=at_least(1)),
