@@ -266,7 +266,7 @@ def test_a_lock_is_held_once_and_can_be_taken_again_after_release(place: Place) 
 def test_errors_of_the_system_are_translated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """POSIX only: a full disk and a used-up quota are passing, anything else is not; the cause is kept."""
     file = PosixFiles().open(str(tmp_path / "a"), create=True)
-    for number, no_space in ((errno.ENOSPC, True), (errno.EDQUOT, True), (errno.EIO, False)):
+    for number, no_space in ((errno.ENOSPC, True), (errno.EDQUOT, True), (errno.EMFILE, True), (errno.EIO, False)):
 
         def fails(*_: object, number: int = number) -> int:
             raise OSError(number, os.strerror(number))

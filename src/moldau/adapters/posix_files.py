@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from moldau.model.errors import StorageError
 from moldau.ports.filesystem import Bytes, LockHeldError
 
-_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+_SHORTAGES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
 _BUFFERS_PER_WRITE = 1024
 """Linux's and macOS's IOV_MAX: a ``writev`` of more buffers fails."""
 
@@ -27,8 +27,8 @@ Sync = Callable[[int], object]
 
 
 def storage_error(error: OSError, path: str) -> StorageError:
-    """The port's error for a failed system call; a full disk or quota is told apart, for it passes."""
-    return StorageError(error.strerror or str(error), path=path, no_space=error.errno in _NO_SPACE)
+    """The port's error for a failed system call. A shortage (a full disk or quota, no free descriptor) is told apart, for it passes."""
+    return StorageError(error.strerror or str(error), path=path, no_space=error.errno in _SHORTAGES)
 
 
 def _write_joined(descriptor: int, buffers: Sequence[Bytes]) -> int:

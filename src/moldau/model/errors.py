@@ -222,7 +222,7 @@ class WorldError(MoldauError):
 
 
 class StorageError(WorldError):
-    """A file or a log directory failed. `no_space` tells a full disk (passing) from a broken one (not)."""
+    """A file or a log directory failed. `no_space` tells a full disk, or another shortage that passes, from a broken one."""
 
     def __init__(self, message: str, *, path: str, no_space: bool = False) -> None:
         super().__init__(f"{path}: {message}", retriable=no_space)

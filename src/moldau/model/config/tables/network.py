@@ -102,7 +102,7 @@ NETWORK = table(
         integer(
             "max.decompressed.bytes",
             104_857_600,
-            "Largest batch after decompression, wherever the broker has to look into one; a larger one fails with MESSAGE_TOO_LARGE.",
+            "Largest batch after decompression, wherever the broker has to look into one; a larger one fails with CORRUPT_MESSAGE.",
             allowed=at_least(1),
             mode=CLUSTER,
             own=True,
