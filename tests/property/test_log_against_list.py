@@ -264,6 +264,7 @@ class LogMachine(RuleBasedStateMachine):
             if victim is not None and victim >= self.checkpoint[0] and position % 16 > 0:
                 file = self.disk.open(path, writable=True)
                 file.pwrite(bytes([data[position] ^ damage]), position)
+                file.sync()
                 file.release()
         self.open(clean=False)
         self.written = self.read_all()

@@ -4,6 +4,7 @@ If `append` or `write_staged` raise StorageError, nothing staged since the last 
 the log can be used as before, reads go on, and the next append tries again.
 """
 
+from contextlib import suppress
 from typing import NamedTuple
 from zlib import crc32
 
@@ -253,7 +254,12 @@ class GrowingLog:
         segment = Segment(self._files, self._cache, self.directory, base_offset, 0, new=True)
         file = self._files.open(segment.path, create=True)
         try:
-            file.truncate(0)
+            if file.size():
+                file.truncate(0)
+        except StorageError:
+            with suppress(StorageError):
+                self._files.remove(segment.path)
+            raise
         finally:
             file.release()
         self._segments.add(segment)
@@ -265,6 +271,8 @@ class GrowingLog:
         return Appender(self._files, segment, self.config, now_ms, spread)
 
     def _take_snapshot(self) -> None:
-        self._unflushed.add(self._snapshots.write(self.end_offset, self._producers.entries))
+        """Keep the producers as they are at the end of the log. One that is there already may be safe on disk, and stays as it is."""
+        if self.end_offset not in self._snapshots.offsets:
+            self._unflushed.add(self._snapshots.write(self.end_offset, self._producers.entries))
         self._snapshots.remove_between(self._segments.bases, self.end_offset)
         self._snapshot_due = self._segments.active.size + SNAPSHOT_INTERVAL_BYTES

@@ -125,10 +125,9 @@ class IndexFile:
         try:
             if file.size() != stored:
                 file.truncate(stored)
-            if self.tail:
-                written = file.append([self.tail])
-                if written < len(self.tail):
-                    file.append([memoryview(self.tail)[written:]])
+            data = bytes(self.tail)  # not a view: an error that is kept somewhere would keep the tail from growing
+            while data:
+                data = data[file.append([data]) :]
         finally:
             file.release()
         self._stored = stored + len(self.tail)

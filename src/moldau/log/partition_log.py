@@ -167,7 +167,7 @@ class PartitionLog(ShorteningLog):
                 active = self._segments.active
                 if self._appender.seal():
                     self._unflushed.add(active.index.path, active.time_index.path)
-                if self.end_offset > active.base_offset and self.end_offset not in self._snapshots.offsets:
+                if self._producers.entries or self.end_offset > active.base_offset:
                     self._take_snapshot()
                 job = self.flush_job()
                 if job is not None:

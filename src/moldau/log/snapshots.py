@@ -21,20 +21,18 @@ class Snapshots:
         return f"{self._directory}/{names.file_name(offset, names.SNAPSHOT)}"
 
     def write(self, offset: int, entries: dict[int, ProducerEntry]) -> str:
-        """Write the snapshot at `offset` (into the page cache), over an older one; its path. StorageError: it is not there, or useless."""
+        """Write the snapshot at `offset` (into the page cache); its path. StorageError: it is not there, or useless."""
         path = self.path(offset)
         data = encode_snapshot(entries)
         file = self._files.open(path, create=True)
         try:
             file.truncate(0)
-            written = file.append([data])
-            if written < len(data):
-                file.append([data[written:]])
+            while data:
+                data = data[file.append([data]) :]
         finally:
             file.release()
-        if offset not in self.offsets:
-            self.offsets.append(offset)
-            self.offsets.sort()
+        self.offsets.append(offset)
+        self.offsets.sort()
         return path
 
     def load_newest(self, until: int, now_ms: int) -> tuple[int, dict[int, ProducerEntry]] | None:

@@ -283,3 +283,18 @@ def test_a_file_that_was_changed_behind_the_logs_back_is_not_written_to() -> Non
     batch = make_batch(b"b")
     with pytest.raises(StorageError, match="the log knows of"):
         log.append(batch, check_batch(batch), NOW_MS)
+
+
+def test_a_segment_that_could_not_be_made_leaves_no_empty_file_behind() -> None:
+    """An empty newest segment decides where a log ends after a clean stop."""
+    disk = ForgetfulDisk()
+    log = open_log(disk, LogConfig(segment_bytes=2 * BATCH))
+    append(log, make_batch(b"x" * 30), make_batch(b"x" * 30))
+    disk.open(f"{DIRECTORY}/{2:020d}.log", create=True).append([b"left from an earlier time"])
+    disk.fail = lambda operation, path: operation == "truncate" and path.endswith(".log")
+    with pytest.raises(StorageError):
+        stage(log, make_batch(b"x" * 30))
+    disk.fail = None
+    assert names(disk, ".log") == [0]
+    log.close(clean=True)
+    assert open_log(disk, clean=True).end_offset == 2

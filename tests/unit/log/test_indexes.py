@@ -87,9 +87,10 @@ def test_entries_that_do_not_fit_on_the_disk_stay_in_memory_and_are_stored_later
     for number in range(1, 5):
         index.append(number, number * 100)
     disk.capacity = 13
-    with pytest.raises(StorageError):
+    with pytest.raises(StorageError) as kept:
         index.store()
     assert len(index) == 4
+    assert kept.value.no_space
     disk.capacity = None
     index.append(5, 500)
     index.store()

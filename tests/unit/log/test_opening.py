@@ -423,3 +423,26 @@ def test_recovery_is_summed_up_in_one_line(caplog: pytest.LogCaptureFixture) -> 
         log = crashed(disk, 5)
     assert "log recovered: partition=t-0 from=5 end=6 segments=1 batches=2 bytes_cut=0" in caplog.text
     assert len(headers(log)) == 6
+
+
+def test_a_snapshot_that_is_safe_on_disk_is_not_written_again() -> None:
+    """A roll right after a restart asks for a snapshot at the offset at which the clean stop has left one."""
+    disk = new_disk()
+    filled(disk, 4, producer=7).close(clean=True)
+    log = open_log(disk, THREE, clean=True)
+    disk.fail = lambda operation, path: operation in ("open", "append", "truncate") and path.endswith(".snapshot")
+    append(log, make_batch(b"x" * 30, producer=(7, 0, 4)))
+    assert names(disk, ".snapshot") == [4]
+    disk.fail = None
+    disk.crash()
+    assert [view.last_sequence for view in crashed(disk, 4).active_producers()] == [3]
+
+
+def test_a_clean_stop_of_a_recovered_log_keeps_its_producers() -> None:
+    disk = new_disk()
+    filled(disk, 5, producer=7).close(clean=True)
+    for offset in names(disk, ".snapshot"):
+        disk.remove(f"{DIRECTORY}/{offset:020d}.snapshot")
+    disk.open(f"{DIRECTORY}/{4:020d}.log", writable=True).truncate(0)
+    crashed(disk, 4).close(clean=True)
+    assert [view.last_sequence for view in open_log(disk, THREE, clean=True).active_producers()] == [3]
