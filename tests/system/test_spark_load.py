@@ -49,7 +49,7 @@ class Lake:
         for _ in range(count):
             event = json.dumps({"n": self.number, "text": "x" * (self.number % 50)})
             value = f"no event {self.number}" if self.number % 10 == 0 else event
-            producer.produce(self.topic, value, partition=self.number % PARTITIONS, timestamp=self.number % 3 * DAY_MS)
+            producer.produce(self.topic, value, partition=self.number % PARTITIONS, timestamp=(1 + self.number % 3) * DAY_MS)
             self.number += 1
         assert producer.flush(30) == 0
 
@@ -82,7 +82,7 @@ def test_loads_add_what_is_new_and_nothing_else(spark: Any, lake: Lake) -> None:
     frame = read_table(spark, lake.job.table)
     assert frame.columns == ["n", "text", "_partition", "_offset", "_timestamp", "event_day"]
     for row in frame.where("n < 30").collect():
-        assert row.event_day.toordinal() - 719_163 == row.n % 3
+        assert row.event_day.toordinal() - 719_163 == 1 + row.n % 3
         assert (row._partition, row._offset) == (row.n % PARTITIONS, row.n // PARTITIONS)
     assert read_table(spark, lake.job.table, version=1).count() == 270, "an older snapshot is still there to be read"
     letter = read_table(spark, lake.job.dead_letters).where("_offset = 5 AND _partition = 0").first()

@@ -17,6 +17,8 @@ from typing import Self
 
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 20.0
+_IN_USE = "in use by another"
+"""What a broker says whose directory another one still has."""
 
 _CHILD = """
 import os, signal, sys, threading
@@ -51,7 +53,7 @@ class BrokerProcess:
             if self._try(deadline):
                 return self
             said = self._log.read_bytes()[start:].decode(errors="replace")
-            if "lock" not in said or time.monotonic() > deadline:
+            if _IN_USE not in said or time.monotonic() > deadline:
                 raise BrokerStartError(f"the broker did not start; {self._log} ends with: {said.strip()[-600:]}")
             time.sleep(0.2)
 

@@ -155,7 +155,7 @@ class _Sender:
 
     def send(self, event: Event, partition: int, fault: str | None) -> None:
         """Hand over one event, or a line with a fault; waits while the queue is full."""
-        settings: dict[str, Any] = {} if event.time_ms is None else {"timestamp": event.time_ms}
+        settings: dict[str, Any] = {} if event.time_ms is None else {"timestamp": max(1, event.time_ms)}  # 0 is now to librdkafka
         headers: list[tuple[str, str | bytes | None]] = [(LINE_HEADER, str(event.line))]
         if fault is not None:
             headers.append((REJECT_HEADER, f"line {event.line}: {fault}".encode("utf-8", "replace")))
