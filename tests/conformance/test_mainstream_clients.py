@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.maven import kafka_libraries
 
 from support.clients import (
     AiokafkaClient,
@@ -24,6 +23,7 @@ from support.clients import (
     Write,
     foreign_warnings,
 )
+from support.maven import kafka_libraries
 from support.server import ServerProcess
 
 pytestmark = [
