@@ -1,5 +1,6 @@
 """``moldau serve``: run a broker. Options become settings, the broker does the rest."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -55,6 +56,7 @@ def serve(
         config = _config(listen, advertise, directories, file, settings)
     except InvalidConfigError as error:
         raise click.UsageError(error.message) from error
+    gc.disable()  # until it listens: what is made while starting stays
     from moldau.assembly.process import serve as run
     from moldau.cli.server_log import set_up_logging
 
@@ -88,10 +90,12 @@ def _config(
 
 
 def _announce(addresses: list[tuple[str, int]]) -> None:
-    """The lines that whoever started us waits for."""
+    """Print the lines that whoever started us waits for; the broker has started."""
     for host, port in addresses:
         shown = f"[{host}]" if ":" in host else host or "0.0.0.0"
         print(f"listening on {shown}:{port}", flush=True)
+    gc.freeze()  # collections from here on do not look at it again
+    gc.enable()
 
 
 def _reason(error: OSError) -> str:
