@@ -67,7 +67,7 @@ class Lake:
 
 @pytest.fixture
 def lake(spark: Any, moldau: Broker, tmp_path: Path) -> Lake:
-    return Lake(spark, moldau, tmp_path)
+    return Lake(spark, moldau, tmp_path / "a lake [with] {odd} näme *")
 
 
 def test_loads_add_what_is_new_and_nothing_else(spark: Any, lake: Lake) -> None:

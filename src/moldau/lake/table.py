@@ -5,10 +5,12 @@ How far a topic has been loaded stands in the table's own log, as Delta's applic
 Two loads that start from the same offsets cannot both commit: the second finds a version that it did not start from, and fails.
 """
 
+import os
 import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
@@ -18,6 +20,7 @@ from deltalake.transaction import AddAction, RemoveAction, create_table_with_add
 from moldau.lake.data_files import DAY, DataFile
 
 COMMIT_TRIES = 20
+_UNFIT = frozenset("%?#\\")
 LOAD_ID = "moldau.load"
 """Key of the load's own id in the metadata of its commit."""
 
@@ -43,10 +46,19 @@ def application_id(job: str, topic_id: str, partition: int) -> str:
     return f"moldau:{job}:{topic_id}:{partition}"
 
 
+def uri_of(path: str) -> str:
+    """The path of a directory as deltalake takes it. ValueError for a character that deltalake 1.6 takes for something else even so."""
+    absolute = Path(path).absolute()
+    unfit = sorted(_UNFIT & set(str(absolute)))
+    if unfit:
+        raise ValueError(f"{absolute}: there can be no Delta table at a path with {' '.join(unfit)}")
+    return absolute.as_uri()
+
+
 def open_table(path: str) -> DeltaTable | None:
     """The newest snapshot, or None if there is no table."""
     try:
-        return DeltaTable(path)
+        return DeltaTable(uri_of(path))
     except TableNotFoundError:
         return None
 
@@ -56,12 +68,12 @@ def open_or_create(path: str, schema: Any, description: str) -> DeltaTable:
     table = open_table(path)
     if table is None:
         try:
-            create_table_with_add_actions(path, Schema.from_arrow(schema), [], partition_by=[DAY], description=description)
+            create_table_with_add_actions(uri_of(path), Schema.from_arrow(schema), [], partition_by=[DAY], description=description)
         except DeltaError:
             table = open_table(path)  # someone else was faster
             if table is None:
                 raise
-        table = DeltaTable(path)
+        table = DeltaTable(uri_of(path))
     there, wanted = _columns(table.schema()), _columns(Schema.from_arrow(schema))
     if there != wanted:
         differing = sorted(name for name in {*there, *wanted} if there.get(name) != wanted.get(name))
@@ -96,14 +108,14 @@ def commit(path: str, files: Sequence[DataFile], before: Sequence[Progress], aft
     actions: list[AddAction | RemoveAction] = []
     actions += [AddAction(file.path, file.size, {DAY: file.day}, now_ms, True, file.statistics) for file in files]
     for tries_left in reversed(range(COMMIT_TRIES)):
-        table = DeltaTable(path)
+        table = DeltaTable(uri_of(path))
         _check_unmoved(path, table, before)
         failure = None
         try:
             table.create_write_transaction(actions, "append", table.schema(), [DAY], commit_properties=properties)
         except DeltaError as error:
             failure = error
-        committed = _version_of(DeltaTable(path), load_id)
+        committed = _version_of(DeltaTable(uri_of(path)), load_id)
         if committed is not None:
             return committed
         assert failure is not None, f"{path}: a commit that was made cannot be found"
@@ -136,20 +148,21 @@ def read_table(spark: Any, path: str, version: int | None = None) -> Any:
 
     from pyspark.sql.types import StructType
 
-    table = DeltaTable(path, version=version)
+    table = DeltaTable(uri_of(path), version=version)
     schema = StructType.fromJson(json.loads(table.schema().to_json()))
-    files = table.file_uris()
+    files = [os.path.join(path, name) for name in table.get_add_actions(flatten=True)["path"].to_pylist()]
     if not files:
         return spark.createDataFrame([], schema)
     setting = "spark.sql.sources.parallelPartitionDiscovery.threshold"
     threshold = spark.conf.get(setting)
     spark.conf.set(setting, max(len(files), int(threshold)))  # a Spark job that looks at each file costs far more than the looking
     try:
-        return spark.read.schema(schema).option("basePath", path).parquet(*files)
+        reader = spark.read.schema(schema).option("basePath", path).option("__globPaths__", "false")  # a [ in a path is a [
+        return reader.parquet(*files)
     finally:
         spark.conf.set(setting, threshold)
 
 
 def remove_orphans(path: str, older_than_h: int = 168, *, dry_run: bool = False) -> list[str]:
     """Delete data files that no snapshot names and that are older than `older_than_h` hours: what loads left that died. Their paths."""
-    return DeltaTable(path).vacuum(older_than_h, dry_run=dry_run, enforce_retention_duration=older_than_h >= 168, full=True)
+    return DeltaTable(uri_of(path)).vacuum(older_than_h, dry_run=dry_run, enforce_retention_duration=older_than_h >= 168, full=True)

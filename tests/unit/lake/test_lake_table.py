@@ -145,6 +145,12 @@ def test_offsets_outlive_the_commits_that_wrote_them(path: str) -> None:
     assert offsets(path) == [3, None]
 
 
+@pytest.mark.parametrize("name", ["50%20", "what?", "a#b", "back\\slash"])
+def test_a_path_that_deltalake_would_misread_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="there can be no Delta table at a path with"):
+        open_or_create(str(tmp_path / name), SCHEMA, "")
+
+
 def test_a_table_with_other_columns_is_refused(path: str) -> None:
     with pytest.raises(TableMismatchError, match="column m is missing in the table and PrimitiveType"):
         open_or_create(path, pa.schema([("n", pa.int64()), ("m", pa.string()), (DAY, pa.date32())]), "")

@@ -54,8 +54,13 @@ class DemoOptions:
 def run_demo(options: DemoOptions, progress: Progress) -> Report:
     """Do it all. DemoError, InputError, PublishError, BrokerStartError, and what Spark raises."""
     from moldau.lake.demo.broker_process import BrokerProcess
+    from moldau.lake.table import uri_of
 
     directory = options.directory.resolve()
+    try:
+        uri_of(str(directory))
+    except ValueError as error:
+        raise DemoError(str(error)) from None
     with _sole_user(directory):
         _check_description(directory, options)
         return _Run(options, directory, progress).all_steps(BrokerProcess(directory / "broker", directory / "broker.log"))
@@ -226,6 +231,8 @@ def table_size(path: str) -> tuple[int, int, int]:
     """Files and bytes of a table's newest snapshot, and its version."""
     from deltalake import DeltaTable
 
-    table = DeltaTable(path)
+    from moldau.lake.table import uri_of
+
+    table = DeltaTable(uri_of(path))
     sizes = table.get_add_actions(flatten=True)["size_bytes"].to_pylist()
     return len(sizes), sum(sizes), table.version()
