@@ -47,7 +47,7 @@ class BrokerWorld:
         self._random = 0
         self.broker = self._start()
 
-    def _start(self) -> Broker:
+    def _start(self, *, adopt: bool = False) -> Broker:
         self.store = SqliteCoordination(self.store_path, self.clock.time_ms)
         broker = Broker(
             BrokerConfig(read_static(settings=self.settings)),
@@ -58,18 +58,18 @@ class BrokerWorld:
             coordination=self.store,
             random_bytes=self._random_bytes,
         )
-        broker.start()
+        broker.start(adopt=adopt)
         broker.registry.register(BrokerInfo(broker.broker_id, "192.0.2.2", 9092))
         return broker
 
-    def restart(self, *, crash: bool = False) -> None:
+    def restart(self, *, crash: bool = False, adopt: bool = False) -> None:
         """Stop the broker in order, or lose it together with what the disk had not synced; and start another over the same files."""
         if not crash:
             self.broker.stop()
         self.store.close()
         if crash:
             self.disk.crash()
-        self.broker = self._start()
+        self.broker = self._start(adopt=adopt)
 
     def _random_bytes(self, count: int) -> bytes:
         self._random += 1

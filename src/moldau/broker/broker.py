@@ -188,7 +188,10 @@ class Broker:
         found = [topic for topic in self.logs.adopt_topics() if topic.name not in self.metadata.topics]
         if found:
             self.registry.create_topics(
-                [NewTopic(topic.name, topic.topic_id, [[self.broker_id]] * topic.partitions, topic.configs) for topic in found]
+                [
+                    NewTopic(topic.name, topic.topic_id, [[self.broker_id]] * topic.partitions, topic.configs, topic.first_epochs)
+                    for topic in found
+                ]
             )
 
     def _finish_deletions(self, now_ms: int) -> None:

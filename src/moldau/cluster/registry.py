@@ -14,6 +14,7 @@ Not here: the election of leaders among several brokers. The one broker of an em
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from moldau.cluster import paths, reading
@@ -41,12 +42,13 @@ _RESERVED_IDS = (_NO_ID, _METADATA_TOPIC_ID)
 
 
 class NewTopic(NamedTuple):
-    """A topic to be created: the replicas of each of its partitions, and what it sets itself."""
+    """A topic to be created: the replicas of each of its partitions, what it sets itself, and leader epochs to begin with other than 0."""
 
     name: str
     topic_id: bytes
     replicas: Sequence[Sequence[int]]
     configs: Mapping[str, str]
+    first_epochs: Mapping[int, int] = MappingProxyType({})
 
 
 class Registry:
@@ -150,7 +152,7 @@ class Registry:
             operations.append(Create(paths.topic_config(topic.name), encode_config(topic.configs)))
             operations.append(Create(paths.topic(topic.name), encode_topic(topic.topic_id, topic.replicas)))
             operations.append(Create(paths.partitions(topic.name)))
-            partitions = self._add_partitions(topic.name, 0, topic.replicas, operations)
+            partitions = self._add_partitions(topic.name, 0, topic.replicas, operations, topic.first_epochs)
             made.append(TopicInfo(topic.name, topic.topic_id, tuple(partitions)))
         self.coordination.multi(operations)
         self.snapshot = self.snapshot.with_topics(made, {topic.name: dict(topic.configs) for topic in topics if topic.configs})
@@ -164,17 +166,21 @@ class Registry:
         self.coordination.multi(operations)
         self.snapshot = self.snapshot.with_topics([TopicInfo(name, topic.topic_id, (*topic.partitions, *added))])
 
-    def _add_partitions(self, name: str, first: int, replicas: Sequence[Sequence[int]], operations: list[Operation]) -> list[PartitionInfo]:
+    def _add_partitions(
+        self,
+        name: str,
+        first: int,
+        replicas: Sequence[Sequence[int]],
+        operations: list[Operation],
+        epochs: Mapping[int, int] = MappingProxyType({}),
+    ) -> list[PartitionInfo]:
         added = []
         for index, brokers in enumerate(replicas, first):
-            state = self._first_state(brokers)
+            state = PartitionState(brokers[0], epochs.get(index, 0), tuple(brokers), self._controller_epoch)
             operations.append(Create(paths.partition(name, index)))
             operations.append(Create(paths.partition_state(name, index), encode_state(state)))
             added.append(_info(index, brokers, state, 0))
         return added
-
-    def _first_state(self, replicas: Sequence[int]) -> PartitionState:
-        return PartitionState(replicas[0], 0, tuple(replicas), self._controller_epoch)
 
     def mark_deleted(self, names: Iterable[str]) -> None:
         """First step of a deletion: from here on requests do not know the topics, and the next start goes on with it."""

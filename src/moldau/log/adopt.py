@@ -36,6 +36,9 @@ class AdoptedTopic:
     partitions: int
     """One more than the highest number found: the folders between may be on other brokers."""
     configs: dict[str, str] = field(default_factory=lambda: dict(KEEP_EVERYTHING))
+    first_epochs: dict[int, int] = field(default_factory=dict)
+    """By partition the leader epoch to begin with, above those of the records that are there: recovery takes batches of a lower one for
+    leftovers of an earlier leadership. Partitions without records of a known epoch are left out."""
 
 
 class TopicIdConflictError(WorldError):
@@ -86,4 +89,5 @@ def _adopt(files: FileSystem, name: str, placements: list[Placement], random_byt
             placement.fail(conflict)
     count = 1 + max(placement.topic_partition.partition for placement in placements)
     _LOG.info("topic adopted: topic=%s id=%s partitions=%d", name, format_id(topic_id), count)
-    return AdoptedTopic(name, topic_id, count)
+    latest = {each.topic_partition.partition: each.log.latest_epoch for each in placements if each.log is not None}
+    return AdoptedTopic(name, topic_id, count, first_epochs={index: epoch + 1 for index, epoch in latest.items() if epoch >= 0})

@@ -129,6 +129,11 @@ class PartitionLog(ShorteningLog):
         return self._epochs.epoch_of(offset)
 
     @property
+    def latest_epoch(self) -> int:
+        """The newest leader epoch that has records, -1 without any."""
+        return self._epochs.latest
+
+    @property
     def must_flush(self) -> bool:
         """Whether `flush.messages` is reached: acknowledgements of what is not flushed wait for the disk."""
         return self.written_offset - self.flushed_offset >= self.config.flush_messages

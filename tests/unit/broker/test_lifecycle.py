@@ -45,6 +45,24 @@ def test_each_start_raises_the_leader_epoch_and_the_first_append_notes_it(world:
     assert world.disk.read(f"/data/t-0/{LEADER_EPOCHS}") == b"0\n2\n0 0\n3 1\n"
 
 
+def test_an_adopted_log_goes_on_above_the_epochs_that_it_has(world: BrokerWorld, tmp_path: Path) -> None:
+    """Recovery takes a lower epoch behind a higher one for a leftover; what is appended after adoption must not look like that."""
+    for _ in range(3):
+        world.restart()
+    world.connect().produce("t", b"of another system, in epoch 3")
+    world.broker.stop()
+    world.disk.write_atomically("/data/meta.properties", b"version=0\nbroker.id=7\ncluster.id=another\n")
+    world.broker.stop = lambda: None  # type: ignore[method-assign]
+    world.store_path = str(tmp_path / "new store")
+    world.restart(adopt=True)
+    assert world.partition("t").leader_epoch == 4
+    assert world.connect().produce("t", b"ours").base_offset == 1
+    world.broker.flusher.request(world.partition("t"))
+    world.restart(crash=True)
+    assert world.connect().values("t") == [b"of another system, in epoch 3", b"ours"]
+    assert world.partition("t").leader_epoch == 5
+
+
 def test_offsets_used_again_after_a_crash_can_be_told_apart(world: BrokerWorld) -> None:
     """A client that read offset 1 before the crash is told that what it read is gone (KIP-320)."""
     client = world.connect()

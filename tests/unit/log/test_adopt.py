@@ -44,6 +44,14 @@ def test_what_is_found() -> None:
     assert [values_of(log) for _, log in manager.logs()] == [[b"old"], [b"orders"], [b"orders"]]
 
 
+def test_epochs_begin_above_those_of_the_records() -> None:
+    disk = kafka_directory()
+    disk.write_atomically("/data/orders-3/leader-epoch-checkpoint", b"0\n1\n7 0\n")
+    manager = manager_over(disk)
+    manager.start(NOW_MS, adopt=True)
+    assert {topic.name: topic.first_epochs for topic in manager.adopt_topics()} == {"old": {}, "orders": {3: 8}}
+
+
 def test_a_given_id_is_kept() -> None:
     disk = kafka_directory()
     manager = manager_over(disk)
