@@ -11,7 +11,8 @@ import pytest
 from confluent_kafka import Producer
 from deltalake import DeltaTable
 
-from moldau.lake.load import LoadJob, commit_dead_letters, commit_events, load, plan_load, write_files
+from moldau.lake.load import commit_dead_letters, commit_events, load, plan_load, write_files
+from moldau.lake.load_job import LoadJob
 from moldau.lake.offsets import DataLossError
 from moldau.lake.table import LoadConflictError, read_table
 from moldau.testing.broker import Broker

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import astuple
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,19 +10,15 @@ import pyarrow.compute as pc
 
 from moldau.lake.data_files import DataFile, DayWriter
 from moldau.lake.events import parse_events
-
-if TYPE_CHECKING:
-    from moldau.lake.load import LoadJob
+from moldau.lake.load_job import DEAD_LETTER_COLUMNS, DEAD_LETTERS, EVENTS, LoadJob
 
 
-def write_batches(batches: Iterator[Any], *, job: "LoadJob", dead_from: Mapping[int, int]) -> Iterator[Any]:
-    """Parse record batches of our data source and write them; rows of `moldau.lake.load.ACTIONS`.
+def write_batches(batches: Iterator[Any], *, job: LoadJob, dead_from: Mapping[int, int]) -> Iterator[Any]:
+    """Parse record batches of our data source and write them; rows of `moldau.lake.load_job.ACTIONS`.
 
     A record that cannot be parsed is a dead letter, unless its partition's dead letters were committed up to and beyond it: those
     offsets are in `dead_from`.
     """
-    from moldau.lake.load import DEAD_LETTERS, EVENTS
-
     events, dead = DayWriter(job.table, job.name), DayWriter(job.dead_letters, job.name)
     for batch in batches:
         values = batch.column("value").to_pylist()
@@ -91,8 +87,6 @@ def _header_one_by_one(texts: Any, name: str, kind: Any, rejected: dict[int, str
 
 def _dead_letters(batch: Any, rejected: Mapping[int, str], topic: str, dead_from: Mapping[int, int]) -> tuple[Any, Any]:
     """Rows of the dead-letter table for the rejected records that it does not have yet, and their times in ms."""
-    from moldau.lake.load import DEAD_LETTER_COLUMNS
-
     partitions, offsets = batch.column("partition"), batch.column("offset")
     new = [number for number in sorted(rejected) if offsets[number].as_py() >= dead_from[partitions[number].as_py()]]
     rows = pa.array(new, pa.int64())

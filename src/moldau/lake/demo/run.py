@@ -182,7 +182,7 @@ class _Run:
         import pyarrow as pa
 
         from moldau.lake.demo.publish import REJECT_HEADER
-        from moldau.lake.load import LoadJob
+        from moldau.lake.load_job import LoadJob
 
         topic = self._options.input.topic
         lake = self._directory / "lake"
