@@ -31,6 +31,11 @@ def storage_error(error: OSError, path: str) -> StorageError:
     return StorageError(error.strerror or str(error), path=path, no_space=error.errno in _SHORTAGES)
 
 
+def sync_error(error: OSError, path: str) -> StorageError:
+    """The port's error for a failed sync. It never passes, whatever the reason: nobody knows what is on disk, and the next will not tell."""
+    return StorageError(f"sync failed: {error.strerror or error}", path=path)
+
+
 def _write_joined(descriptor: int, buffers: Sequence[Bytes]) -> int:
     return os.write(descriptor, b"".join(buffers))
 
@@ -129,7 +134,7 @@ class PosixFile:
         try:
             self._sync(self._descriptor)
         except OSError as error:
-            raise storage_error(error, self.path) from error
+            raise sync_error(error, self.path) from error
 
     def fileno(self) -> int:
         """The descriptor."""
@@ -286,12 +291,14 @@ class PosixFiles:
         """Bring the names in a directory to disk."""
         try:
             descriptor = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
         except OSError as error:
             raise storage_error(error, path) from error
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            raise sync_error(error, path) from error
+        finally:
+            os.close(descriptor)
 
     def disk_space(self, path: str) -> tuple[int, int]:
         """Bytes of the file system, and of those the ones free to this user."""

@@ -10,7 +10,8 @@ takes for one, not on the number of producers.
     sync ends                   4 is answered; sync up to 11 starts
     sync ends                   9 and 10 are answered
 
-A sync that fails takes its log directory offline (after a failed sync nobody knows which bytes the disk has); all that wait are told.
+A sync that fails takes its log directory offline (after a failed sync nobody knows which bytes the disk has); all that wait are told. Where
+only room was missing for the small files that go with a sync, they are told too, and the next append asks for another.
 """
 
 from collections.abc import Callable
@@ -74,7 +75,12 @@ class Flusher:
         if waiting.running:
             return
         waiting.wanted = False
-        job = partition.log.flush_job() if partition.is_open else None
+        try:
+            job = partition.log.flush_job() if partition.is_open else None
+        except StorageError as error:
+            self._storage_failed(partition, error)
+            self._finished(partition, waiting, error)
+            return
         if job is None:  # all that was written is on disk, or the partition is gone
             gone = None if partition.is_open else StorageError("the partition is gone", path=str(partition.topic_partition))
             waiters, waiting.waiters = waiting.waiters, []
@@ -96,6 +102,7 @@ class Flusher:
             self._flushed(partition)
             self._finished(partition, waiting, None)
         elif isinstance(error, StorageError):
+            partition.log.flush_failed(job)
             self._storage_failed(partition, error)
             self._finished(partition, waiting, error)
         else:

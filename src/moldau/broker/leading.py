@@ -79,8 +79,12 @@ class Leading:
     # The world's failures
 
     def storage_failed(self, partition: Partition, error: StorageError) -> None:
-        """A log's disk failed: a full one passes, any other takes the log's directory offline."""
-        self._broker.logs.storage_failed(partition.topic_partition, error)
+        """A log's disk failed: a full one passes, any other takes the log's directory offline.
+
+        A partition that is closed does not count: its files may have gone under a sync, and another of its name may be there.
+        """
+        if partition.is_open:
+            self._broker.logs.storage_failed(partition.topic_partition, error)
 
     def retry_full(self) -> None:
         """Try again to open what a full disk kept closed."""

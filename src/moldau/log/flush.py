@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class FlushJob:
     """`run` in any thread, then `PartitionLog.flush_done` on the broker's: everything before `offset` is on disk."""
 
-    __slots__ = ("_epochs", "_files", "_sync", "directories", "failed", "generation", "offset", "paths", "place")
+    __slots__ = ("_epochs", "_files", "_sync", "directories", "failed", "generation", "is_wanted", "offset", "paths", "place")
 
     def __init__(
         self, files: FileSystem, offset: int, generation: int, paths: list[str], active: File | None, directories: list[str]
@@ -33,6 +33,9 @@ class FlushJob:
         self.paths = paths
         self.directories = directories
         self.failed = False
+        """Whether nobody knows what is on disk."""
+        self.is_wanted = True
+        """Until its log is closed. Its folder may have another name then, and its old name stand for another log."""
         self.place: tuple[Segment, int] | None = None
         """Where the record at `offset` is going to be."""
         self._epochs: tuple[str, bytes] | None = None
@@ -46,16 +49,20 @@ class FlushJob:
         self._epochs = (path, data)
 
     def run(self) -> None:
-        """Bring everything to disk. StorageError: nobody knows what is on disk, and the recovery point stays for good."""
+        """Bring everything to disk. StorageError: if `failed`, the recovery point stays for good; else there was no room for the epochs,
+        and a later job may bring all of it to disk.
+        """
         try:
             for file in self._sync:
                 file.sync()
+            if not self.is_wanted:
+                return
             for directory in self.directories:
                 self._files.sync_directory(directory)
             if self._epochs is not None:
                 self._files.write_atomically(*self._epochs)
-        except StorageError:
-            self.failed = True
+        except StorageError as error:
+            self.failed = not error.no_space
             raise
 
     def wrote(self, epochs: bytes) -> bool:
@@ -124,14 +131,25 @@ class Unflushed:
 
     def done(self, job: FlushJob, epochs: LeaderEpochs) -> bool:
         """Take note that `job` has run; whether its offset still counts."""
-        self._jobs.remove(job)
         job.release()
+        if not job.is_wanted:
+            return False
+        self._jobs.remove(job)
         if epochs.changed and job.wrote(epochs.encode()):
             epochs.changed = False
         return job.generation == self._generation
 
+    def give_up(self, job: FlushJob) -> None:
+        """Take note that `job` has raised. What it was to bring to disk is left to the next, unless a sync has failed: then there is none."""
+        job.release()
+        if job.is_wanted and not job.failed:
+            self._jobs.remove(job)
+            self._paths = job.paths + self._paths
+            for directory in job.directories:
+                self.add_directory(directory)
+
     def close(self) -> None:
-        """Give up what is left of jobs."""
+        """No job counts any more. One that runs in another thread keeps its files until its end is told."""
         for job in self._jobs:
-            job.release()
+            job.is_wanted = False
         self._jobs.clear()

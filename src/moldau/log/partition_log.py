@@ -7,7 +7,7 @@ Offsets, and where the bytes before each are::
                                  high_watermark: up to where consumers may read
 
 `append` stages a batch without copying it; `write_staged` writes all staged batches with one call. Flushing runs in another thread
-(`flush_job`, `flush_done`). Everything else belongs to the broker's thread. The parts: :mod:`moldau.log.growing` takes batches,
+(`flush_job`, then `flush_done` or `flush_failed`). Everything else belongs to the broker's thread. The parts: :mod:`moldau.log.growing` takes batches,
 :mod:`moldau.log.shortening` removes them, :mod:`moldau.log.read` finds them; :mod:`moldau.log.opening` starts a log.
 """
 
@@ -24,7 +24,7 @@ from moldau.log.recovery import RecoveryReport
 from moldau.log.segments import RemovedSegment
 from moldau.log.shortening import ShorteningLog
 from moldau.log.timestamps import TimestampOffset, first_not_older, largest
-from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
 from moldau.ports.filesystem import FileSystem
 
@@ -143,13 +143,15 @@ class PartitionLog(ShorteningLog):
         return self.must_flush or now_ms >= self._flush_due_ms or self._unflushed.has_files
 
     def flush_job(self) -> FlushJob | None:
-        """What brings everything written to disk; None if it is there. After `run`, elsewhere, comes `flush_done`. StorageError."""
+        """What brings everything written to disk; None if it is there. After `run`, elsewhere, comes `flush_done` or, if it has raised,
+        `flush_failed`. StorageError, for good after a sync has failed.
+        """
         unwritten = self.written_offset > self.flushed_offset
         if not (unwritten or self._unflushed.has_files or self._unflushed.has_names or self._epochs.changed):
             return None
         active = self._segments.active
         if active.size - self._snapshot_due >= 0 and not self.has_staged:
-            self._take_snapshot()
+            self._take_snapshot_if_there_is_room()
         file = (self._appender.file or active.file()) if unwritten else None
         job = self._unflushed.job(self.written_offset, file, self._epochs)
         job.place = (active, active.size)
@@ -164,6 +166,17 @@ class PartitionLog(ShorteningLog):
         rest = self.written_offset > self.flushed_offset
         self._flush_due_ms = self._now_ms + self.config.flush_ms if rest else NEVER_MS
 
+    def flush_failed(self, job: FlushJob) -> None:
+        """`job` has raised: what it covered may not be on disk."""
+        self._unflushed.give_up(job)
+
+    def _take_snapshot_if_there_is_room(self) -> None:
+        try:
+            self._take_snapshot()
+        except StorageError as error:  # a snapshot only shortens the next start
+            if not error.no_space:
+                raise
+
     def close(self, *, clean: bool) -> None:
         """Close all files; `clean` flushes before. StorageError: closed all the same, but not clean."""
         try:
@@ -176,7 +189,11 @@ class PartitionLog(ShorteningLog):
                     self._take_snapshot()
                 job = self.flush_job()
                 if job is not None:
-                    job.run()
+                    try:
+                        job.run()
+                    except StorageError:
+                        self.flush_failed(job)
+                        raise
                     self.flush_done(job)
         finally:
             self._appender.close()

@@ -41,7 +41,10 @@ class File(Protocol):
         """Cut or extend (with zeros) to `size` bytes."""
 
     def sync(self) -> None:
-        """Bring the bytes and the length to disk (fdatasync, fsync where there is none). Safe to call from another thread."""
+        """Bring the bytes and the length to disk (fdatasync, fsync where there is none). Safe to call from another thread.
+
+        A failure never counts as a full disk: what was not synced may be lost, and a later sync that succeeds does not say so.
+        """
 
     def fileno(self) -> int:
         """Descriptor for sendfile; -1 when there is none and the bytes have to be read with `pread`."""

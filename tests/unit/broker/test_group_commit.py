@@ -2,7 +2,8 @@
 
 import pytest
 
-from moldau.model.errors import ErrorCode
+from moldau.log.partition_log import PartitionLog
+from moldau.model.errors import ErrorCode, StorageError
 from support.broker_world import BrokerWorld, Client, batch, fetch_request, produce_request, values_of
 
 
@@ -85,6 +86,59 @@ def test_a_failed_sync_is_told_to_all_that_wait_and_takes_the_directory_offline(
         assert answer.body.responses[0].partition_responses[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert first.produce("safe", b"c").error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert first.fetch("safe", 0).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_topic_deleted_under_a_sync_answers_who_waits_and_harms_no_other_of_its_name(world: BrokerWorld) -> None:
+    client = world.connect()
+    send(client, b"a")
+    world.broker.topics.delete(["safe"])
+    world.create_topic("safe", flush_messages=1)
+    world.disk.fail = lambda operation, path: operation == "sync" and path.endswith(".log")
+    world.background.run_next()
+    (answer,) = client.answers()
+    assert answer.body.responses[0].partition_responses[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    world.disk.fail = None
+    send(client, b"b")
+    world.background.run_all()
+    assert offsets(client) == [0]
+
+
+def test_a_topic_deleted_under_a_sync_that_succeeds(world: BrokerWorld) -> None:
+    client = world.connect()
+    send(client, b"a")
+    world.broker.topics.delete(["safe"])
+    world.background.run_all()
+    assert len(client.answers()) == 1
+    assert not world.broker.flusher.busy
+
+
+def test_on_a_full_disk_acknowledgements_fail_and_come_again_with_the_space(world: BrokerWorld) -> None:
+    """The leader epoch of the first append has to be written beside the log, and there is no room for it."""
+    client = world.connect()
+    send(client, b"a")
+    world.disk.capacity = 0
+    world.background.run_all()
+    (answer,) = client.answers()
+    assert answer.body.responses[0].partition_responses[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    world.disk.capacity = None
+    send(client, b"b")
+    world.background.run_all()
+    assert offsets(client) == [1]
+    assert world.partition("safe").log.flushed_offset == 2
+
+
+def test_files_that_cannot_be_opened_for_a_sync_are_told_to_who_waits(world: BrokerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = world.connect()
+    monkeypatch.setattr(PartitionLog, "flush_job", _no_files)
+    send(client, b"a")
+    (answer,) = client.answers()
+    assert answer.body.responses[0].partition_responses[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert not client.closed
+    assert not world.broker.flusher.busy
+
+
+def _no_files(_log: PartitionLog) -> None:
+    raise StorageError("too many open files", path="/data/safe-0", no_space=True)
 
 
 def test_a_client_that_left_is_not_missed(world: BrokerWorld) -> None:

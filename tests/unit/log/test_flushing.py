@@ -133,6 +133,52 @@ def test_a_sync_that_failed_is_never_followed_by_one_that_counts() -> None:
     log.close(clean=False)
 
 
+def test_epochs_that_find_no_room_are_written_by_the_next_job() -> None:
+    """Nothing is lost by it: the log's own file was synced, only the small file beside it could not be replaced."""
+    disk = new_disk()
+    log = open_log(disk, LogConfig(segment_bytes=200))
+    append(log, *[make_batch(b"x" * 100) for _ in range(3)])
+    disk.capacity = 0
+    job = log.flush_job()
+    assert job is not None
+    with pytest.raises(StorageError):
+        job.run()
+    log.flush_failed(job)
+    assert log.flushed_offset == 0
+    disk.capacity = None
+    flush(log)
+    assert log.flushed_offset == 3
+    disk.crash()
+    assert len(offsets(open_log(disk, LogConfig(segment_bytes=200), recovery_point=3))) == 3
+
+
+def test_a_snapshot_that_finds_no_room_does_not_keep_records_from_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growing, "SNAPSHOT_INTERVAL_BYTES", 100)
+    disk = new_disk()
+    log = open_log(disk)
+    append(log, make_batch(b"x" * 300, producer=(1, 0, 0)))
+    flush(log)
+    append(log, make_batch(b"x" * 300, producer=(1, 0, 1)))
+    disk.capacity = 0
+    flush(log)
+    assert log.flushed_offset == 2
+
+
+def test_a_job_that_outlives_its_log_writes_nothing_under_its_old_name() -> None:
+    disk = new_disk()
+    log = open_log(disk)
+    append(log, make_batch(b"x"))
+    job = log.flush_job()
+    assert job is not None
+    log.close(clean=False)
+    disk.rename("data/t-0", "data/t-0.0-delete")
+    open_log(disk)
+    job.run()
+    log.flush_done(job)
+    assert log.flushed_offset == 0
+    assert not disk.exists("data/t-0/leader-epoch-checkpoint")
+
+
 def test_a_truncation_while_a_job_runs_keeps_the_recovery_point_back() -> None:
     log = open_log(new_disk())
     append(log, *[make_batch(b"x") for _ in range(5)])
