@@ -6,7 +6,7 @@ thus seen as one. At stop: logs are flushed and closed, then the checkpoints are
 
 import logging
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from moldau.log.checkpoint_writer import CheckpointWriter
@@ -95,6 +95,15 @@ class LogDirectory:
         recovery would begin too late."""
         for offsets in self.offsets.values():
             offsets.pop(topic_partition, None)
+
+    def forget_absent(self, names: Iterable[str]) -> bool:
+        """Drop the lines of partitions without a folder among these names; whether there were any. A crash between the renaming of a
+        deleted partition's folder and the checkpoints leaves them."""
+        folders = frozenset(names)
+        absent = {key for offsets in self.offsets.values() for key in offsets if str(key) not in folders}
+        for topic_partition in absent:
+            self.forget(topic_partition)
+        return bool(absent)
 
     def checkpoint_contents(self) -> dict[str, bytes]:
         """The checkpoint files as they should be now. Log starts at 0 go without saying."""

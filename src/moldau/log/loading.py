@@ -60,7 +60,8 @@ class Loader:
     def load(self, directory: LogDirectory, now_ms: int, *, finish_deletions: bool) -> None:
         """Open every log of a directory. Without `finish_deletions`, what was marked for deletion stays as it is. StorageError: the
         directory fails."""
-        for name in self._files.list(directory.path):
+        names = self._files.list(directory.path)
+        for name in names:
             folder = parse_folder(name)
             path = f"{directory.path}/{name}"
             if folder is None or not self._files.is_directory(path):
@@ -75,17 +76,21 @@ class Loader:
             for placement in self._logs.held(directory):
                 if placement.log is not None:
                     placement.log.take_removed()
-        if not directory.clean:
-            self._lower_recovery_points(directory)
+        absent, lower = directory.forget_absent(names), self._ends_before_recovery_points(directory)
+        if absent or lower:
+            try:
+                self._logs.settle(directory)
+            except StorageError as error:
+                if lower or not error.no_space:
+                    raise
 
-    def _lower_recovery_points(self, directory: LogDirectory) -> None:
+    def _ends_before_recovery_points(self, directory: LogDirectory) -> bool:
         """A log may have been found to end before its recovery point. What is appended now must not be taken for synced after a crash."""
         points = directory.offsets[RECOVERY_POINTS]
-        for placement in self._logs.held(directory):
-            log = placement.log
-            if log is not None and log.flushed_offset < points.get(placement.topic_partition, 0):
-                self._logs.settle(directory)
-                return
+        return not directory.clean and any(
+            placement.log is not None and placement.log.flushed_offset < points.get(placement.topic_partition, 0)
+            for placement in self._logs.held(directory)
+        )
 
     def open_log(self, placement: Placement, config: LogConfig, now_ms: int, *, clean: bool) -> PartitionLog:
         """Open the log of a placement with what the checkpoints say. Raises what `PartitionLog.open` raises.

@@ -389,6 +389,27 @@ def test_a_deletion_survives_a_crash_and_is_finished_by_the_next_start() -> None
     assert disk.list("/data") == [".lock", LOG_STARTS, "meta.properties", RECOVERY_POINTS, HIGH_WATERMARKS]
 
 
+def test_a_deletion_that_was_killed_before_its_checkpoint_leaves_nothing_to_a_new_partition_of_that_name() -> None:
+    disk = ForgetfulDisk()
+    manager = manager_over(disk)
+    manager.start(NOW_MS)
+    log = create(manager, "t")
+    for _ in range(10):
+        append_values(log, b"x")
+    flush(log)
+    log.delete_records(5)
+    manager.checkpoint()
+    disk.rename("/data/t-0", f"/data/t-0.{'0' * 32}-delete")
+    disk.sync_directory("/data")
+    disk.crash()
+    manager = manager_over(disk)
+    manager.start(NOW_MS)
+    for name in (RECOVERY_POINTS, LOG_STARTS):
+        assert parse_offsets(disk.read(f"/data/{name}"), name) == {}, "on disk: a crash must not find them either"
+    log = create(manager, "t")
+    assert (log.start_offset, log.end_offset) == (0, 0)
+
+
 def test_a_deletion_is_durable_also_when_no_checkpoint_has_to_be_written() -> None:
     disk = ForgetfulDisk()
     manager = restart(disk)
