@@ -109,6 +109,8 @@ class GrowingLog:
 
     def reconfigure(self, config: LogConfig) -> None:
         """Obey other settings from now on."""
+        if self._flush_due_ms != NEVER_MS:
+            self._flush_due_ms += config.flush_ms - self.config.flush_ms
         self.config = config
         self._append_time = config.append_time
         self._after_ms = NEVER_MS if config.append_time else config.message_timestamp_after_max_ms

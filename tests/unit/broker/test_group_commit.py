@@ -2,6 +2,7 @@
 
 import pytest
 
+from moldau.broker.configs import Change, Edit, Resource, ResourceType
 from moldau.log.partition_log import PartitionLog
 from moldau.model.errors import ErrorCode, StorageError
 from support.broker_world import BrokerWorld, Client, batch, fetch_request, produce_request, values_of
@@ -192,6 +193,16 @@ def test_flush_ms_brings_to_disk_what_nobody_waits_for(world: BrokerWorld) -> No
     client = world.connect()
     client.produce("timed", b"a")
     assert world.partition("timed").log.flushed_offset == 0
+    world.clock.advance(0.2)
+    world.background.run_all()
+    assert world.partition("timed").log.flushed_offset == 1
+
+
+def test_flush_ms_holds_also_for_what_was_written_before_it_was_set(world: BrokerWorld) -> None:
+    world.create_topic("timed")
+    world.background.run_all()
+    world.connect().produce("timed", b"a")
+    world.broker.configs.edit(Resource(ResourceType.TOPIC, "timed"), [Edit("flush.ms", Change.SET, "50")])
     world.clock.advance(0.2)
     world.background.run_all()
     assert world.partition("timed").log.flushed_offset == 1
