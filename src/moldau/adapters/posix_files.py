@@ -32,7 +32,7 @@ def storage_error(error: OSError, path: str) -> StorageError:
 
 
 def sync_error(error: OSError, path: str) -> StorageError:
-    """The port's error for a failed sync. It never passes, whatever the reason: nobody knows what is on disk, and the next will not tell."""
+    """The port's error for a failed sync. It never passes, whatever the reason: nobody knows what is on disk, the next will not tell."""
     return StorageError(f"sync failed: {error.strerror or error}", path=path)
 
 

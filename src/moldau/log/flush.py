@@ -140,7 +140,7 @@ class Unflushed:
         return job.generation == self._generation
 
     def give_up(self, job: FlushJob) -> None:
-        """Take note that `job` has raised. What it was to bring to disk is left to the next, unless a sync has failed: then there is none."""
+        """Take note that `job` has raised. What it was to bring to disk is left to the next one; if a sync has failed there is none."""
         job.release()
         if job.is_wanted and not job.failed:
             self._jobs.remove(job)
