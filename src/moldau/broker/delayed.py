@@ -35,7 +35,7 @@ class DelayedRequest:
     raise, which is a bug, `give_up` is called: the requests of others go on.
     """
 
-    __slots__ = ("attempt", "deadline", "done", "give_up", "missing_bytes", "partitions")
+    __slots__ = ("attempt", "attempted", "deadline", "done", "give_up", "missing_bytes", "partitions")
 
     def __init__(
         self, attempt: Callable[[bool], bool], partitions: Sequence[Watched], missing_bytes: int, give_up: Callable[[], object]
@@ -45,6 +45,8 @@ class DelayedRequest:
         self.partitions = partitions
         self.missing_bytes = missing_bytes
         self.deadline = 0.0
+        self.attempted = False
+        """Whether an attempt is under way. One that finds a disk broken takes partitions offline, which would attempt it again."""
         self.done = False
 
 
@@ -117,12 +119,16 @@ class DelayedRequests:
             self._timer.cancel()
 
     def _attempt(self, request: DelayedRequest, *, expired: bool) -> None:
+        if request.attempted:
+            return
+        request.attempted = True
         try:
             answered = request.attempt(expired)
         except Exception:
             _LOG.exception("waiting request given up by a bug")
             request.give_up()
             answered = True
+        request.attempted = False
         if answered:
             self._finish(request)
 

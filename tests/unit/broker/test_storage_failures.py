@@ -89,6 +89,24 @@ def test_a_broken_disk_takes_its_partitions_offline(world: BrokerWorld) -> None:
     assert not client.closed
 
 
+def test_a_waiting_fetch_that_finds_the_disk_broken_is_answered_once(world: BrokerWorld, caplog: pytest.LogCaptureFixture) -> None:
+    """Its partitions go offline while it is attempted, and that attempts whatever waits for them."""
+    client, waiting = world.connect(), world.connect()
+    for _ in range(3):
+        client.produce("t", b"a")
+    request = fetch_request("t", 0, max_wait_ms=1000, min_bytes=1000)
+    request.topics += fetch_request("other", 0).topics
+    waiting.send(request, 12)
+    assert waiting.answers() == []
+    world.broker.logs._cache.close()
+    world.disk.fail = lambda operation, path: "/t-0/" in path
+    world.clock.advance(1.1)
+    (answer,) = waiting.answers()
+    assert [each.partitions[0].error_code for each in answer.body.responses] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+    assert "bug" not in caplog.text
+    assert not waiting.closed
+
+
 def test_housekeeping_survives_a_broken_disk(world: BrokerWorld) -> None:
     client = world.connect()
     client.produce("t", b"a")
