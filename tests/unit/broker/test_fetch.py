@@ -114,6 +114,31 @@ def test_min_bytes_are_gathered_over_appends_and_partitions(world: BrokerWorld, 
     assert len(values_of(first.records)) + len(values_of(second.records)) == 4
 
 
+def test_more_than_the_limit_is_not_waited_for(client: Client) -> None:
+    """As in Kafka: `min_bytes` beyond `max_bytes` counts as that."""
+    for _ in range(5):
+        client.produce("t", b"x" * 300)
+    client.send(fetch_request("t", 0, min_bytes=1400, max_bytes=1000), 12)
+    assert len(client.answers()) == 1
+
+
+def test_what_lies_in_later_segments_counts(world: BrokerWorld, client: Client) -> None:
+    """A read ends with its segment; a consumer that is behind must not wait its time out at the end of each."""
+    world.create_topic("segments", segment_bytes=1 << 20)
+    for _ in range(4):
+        client.produce("segments", b"x" * 600_000)
+    assert world.partition("segments").log.statistics()["segments"] == 4
+    client.send(fetch_request("segments", 0, min_bytes=1_500_000, max_bytes=1 << 22, partition_max_bytes=1 << 22), 12)
+    (answer,) = client.answers()
+    assert len(values_of(answer.body.responses[0].partitions[0].records)) == 1
+    client.send(fetch_request("segments", 2, min_bytes=1_500_000, max_bytes=1 << 22, partition_max_bytes=1 << 22), 12)
+    assert client.answers() == [], "there is less than that from here on"
+    client.send(fetch_request("t", 0, max_wait_ms=0), 12)
+    other = world.connect()
+    other.produce("segments", b"x" * 600_000)
+    assert len(client.answers()) == 2
+
+
 def test_when_the_time_is_over_there_is_what_there_is(world: BrokerWorld, client: Client) -> None:
     world.connect().produce("t", b"a")
     client.send(fetch_request("t", 0, max_wait_ms=500, min_bytes=10_000), 12)

@@ -3,9 +3,9 @@
 Sessions are not kept: every answer has session id 0, and clients then send full requests (KIP-227 allows it). A request that goes on with a
 session is answered with FETCH_SESSION_ID_NOT_FOUND, on which clients start anew.
 
-A request waits when less than `min_bytes` can be read, none of its partitions has an error, and it asks for something. An error, an
-offset out of range, a log that diverges from the client's is told at once. The first partition with data gives at least one
-whole batch, however long, so that a client with small limits gets on; after that the limits hold. Transactions are not available yet, so
+A request waits when there is less than `min_bytes`, or `max_bytes` if that is less, none of its partitions has an error, and it asks for
+something. An error, an offset out of range, a log that diverges from the client's is told at once. The first partition with data gives at
+least one whole batch, however long, so that a client with small limits gets on; after that the limits hold. Transactions are not available yet, so
 the last stable offset is the high watermark and both isolation levels read the same.
 """
 
@@ -31,11 +31,13 @@ Answer = Callable[[list[Part]], object]
 class _Fetch:
     """One Fetch request while it is worked on."""
 
-    __slots__ = ("answer", "broker", "correlation_id", "frame", "led", "version")
+    __slots__ = ("answer", "broker", "correlation_id", "enough", "frame", "led", "version")
 
     def __init__(self, broker: "Broker", frame: FetchFrame, version: int, correlation_id: int) -> None:
         self.broker = broker
         self.frame = frame
+        self.enough = min(frame.min_bytes, frame.max_bytes, broker.fetch_bytes_max)
+        """Bytes to wait for."""
         self.version = version
         self.correlation_id = correlation_id
         self.led: list[Partition] = []
@@ -72,6 +74,29 @@ class _Fetch:
                 results.append(result)
             topics.append((topic, results))
         return topics, found, urgent
+
+    def missing_bytes(self, found: int) -> int:
+        """How many more bytes there have to be, `found` having been read; 0 or less if there are enough.
+
+        A read ends with its segment and before the batch that is too long for it, so there may be more than it has found.
+        """
+        if found >= self.enough:
+            return 0
+        try:
+            return self.enough - max(found, self._available())
+        except StorageError:  # the next read tells
+            return 0
+
+    def _available(self) -> int:
+        available = 0
+        by_id = self.version >= FIRST_WITH_TOPIC_IDS
+        for topic, wanted in self.frame.topics:
+            partitions = self.broker.partitions_of(topic, by_id=by_id)
+            for want in wanted:
+                partition = partitions.get(want.partition)
+                if partition is not None and want.fetch_offset < partition.log.high_watermark:
+                    available += partition.log.readable_bytes(want.fetch_offset, partition.log.high_watermark, want.max_bytes)
+        return available
 
     def _read_partition(self, partition: Partition, want: FetchPartition, left: int, *, at_least_one: bool) -> FetchPartitionResult:
         log = partition.log
@@ -111,9 +136,9 @@ class _Fetch:
     def attempt(self, expired: bool, request: DelayedRequest | None = None) -> bool:
         """Answer if there is enough to send, or if the time is over."""
         topics, found, urgent = self.read()
-        if not (expired or urgent or found >= self.frame.min_bytes):
+        if not (expired or urgent) and (missing := self.missing_bytes(found)) > 0:
             if request is not None:
-                request.missing_bytes = self.frame.min_bytes - found
+                request.missing_bytes = missing
             _release(topics)
             return False
         assert self.answer is not None
@@ -129,10 +154,10 @@ def handle_fetch(broker: "Broker", frame: memoryview, position: int, version: in
         return encode_fetch_response(version, correlation_id, 0, refusal, 0, [])
     fetch = _Fetch(broker, request, version, correlation_id)
     topics, found, urgent = fetch.read()
-    if urgent or found >= request.min_bytes or request.max_wait_ms <= 0 or not fetch.led or broker.delayed.is_full:
+    if urgent or request.max_wait_ms <= 0 or not fetch.led or broker.delayed.is_full or (missing := fetch.missing_bytes(found)) <= 0:
         return fetch.encode(topics)
     _release(topics)
-    return WaitingFetch(fetch, request.min_bytes - found)
+    return WaitingFetch(fetch, missing)
 
 
 class WaitingFetch:
