@@ -14,6 +14,7 @@ from moldau.model.identity import LeaderEpoch, TopicPartition
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
+    from moldau.log.partition_log import PartitionLog
 
 _LOG = logging.getLogger(__name__)
 
@@ -36,12 +37,25 @@ class Leading:
         log = self._broker.logs.create(topic_partition, topic.topic_id, config, self._broker.clock.time_ms(), is_new=is_new)
         log.assign_leader_epoch(info.leader_epoch)
         partition = Partition(log, topic.topic_id, LeaderEpoch(info.leader_epoch), rules)
+        if partition.shows_flushed:
+            self._flush_recovered(log)
         partition.advance()
         self.table.add(partition)
-        if partition.shows_flushed and log.flushed_offset < log.written_offset:
-            self._broker.flusher.request(partition)
         if log.config.flush_ms < TICK_MS:
             self._broker.housekeeping.hurry()
+
+    def _flush_recovered(self, log: "PartitionLog") -> None:
+        """With ``visibility=flushed`` a log shows what recovery found only once it is on disk, and shows it from the start."""
+        job = log.flush_job() if log.flushed_offset < log.written_offset else None
+        if job is None:
+            return
+        try:
+            job.run()
+        except StorageError as error:
+            log.flush_failed(job)
+            self._broker.logs.storage_failed(log.topic_partition, error)
+            raise
+        log.flush_done(job)
 
     def remove_partitions(self, topic_partitions: Sequence[TopicPartition]) -> None:
         """Lead partitions no longer and mark their logs for deletion; who waits for them is told."""

@@ -79,6 +79,20 @@ def test_offsets_used_again_after_a_crash_can_be_told_apart(world: BrokerWorld) 
     assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (0, 1)
 
 
+def test_with_visibility_flushed_a_start_shows_what_it_found_and_has_synced(world: BrokerWorld) -> None:
+    """After a kill the page cache still holds what was not synced; a later crash of the machine must not take back what was shown."""
+    world.create_topic("shown-late", visibility="flushed")
+    world.connect().produce("shown-late", b"a")
+    world.disk._locks.clear()
+    world.broker.stop = lambda: None  # type: ignore[method-assign]
+    world.background.immediate = False
+    world.restart()
+    assert world.connect().values("shown-late") == [b"a"]
+    world.background.jobs.clear()
+    world.restart(crash=True)
+    assert world.connect().values("shown-late") == [b"a"]
+
+
 def test_a_deletion_that_was_interrupted_ends_at_the_next_start(world: BrokerWorld) -> None:
     world.connect().produce("t", b"a")
     world.broker.registry.mark_deleted(["t"])
