@@ -10,7 +10,7 @@ from typing import NamedTuple
 from moldau.log.batches import BadBatchError, walk
 from moldau.log.segment import Segment
 from moldau.log.segments import Segments
-from moldau.model.errors import PeerError
+from moldau.model.errors import CorruptBatchError, PeerError
 from moldau.ports.filesystem import File
 from moldau.protocol.records.header import BatchHeader, verify_crc
 
@@ -88,7 +88,8 @@ def _first_in_batch(file: File, position: int, header: BatchHeader, timestamp: i
 
 
 def _records(file: File, position: int, header: BatchHeader) -> Iterator[tuple[int, int]]:
-    """Timestamp and offset of each record in a batch."""
+    """Timestamp and offset of each record in a batch. BadBatchError for a damaged one; CorruptBatchError for one that is as it was sent
+    and cannot be unpacked: that is no reason to keep it from consumers."""
     batch = memoryview(file.pread(header.size, position))
     if not verify_crc(batch):
         raise BadBatchError(file.path, position, header.base_offset, "checksum does not match")
@@ -98,4 +99,4 @@ def _records(file: File, position: int, header: BatchHeader) -> Iterator[tuple[i
         for record in iterate(batch, max_decompressed_bytes=DECOMPRESSED_BYTES_MAX):
             yield record.timestamp, record.offset
     except PeerError as error:
-        raise BadBatchError(file.path, position, header.base_offset, error.message) from error
+        raise CorruptBatchError(f"{file.path}: at byte {position}, offset {header.base_offset}: {error.message}") from error
