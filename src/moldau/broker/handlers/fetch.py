@@ -5,8 +5,8 @@ session is answered with FETCH_SESSION_ID_NOT_FOUND, on which clients start anew
 
 A request waits when there is less than `min_bytes`, or `max_bytes` if that is less, none of its partitions has an error, and it asks for
 something. An error, an offset out of range, a log that diverges from the client's is told at once. The first partition with data gives at
-least one whole batch, however long, so that a client with small limits gets on; after that the limits hold. Transactions are not available yet, so
-the last stable offset is the high watermark and both isolation levels read the same.
+least one whole batch, however long, so that a client with small limits gets on; after that the limits hold. Transactions are not available
+yet, so the last stable offset is the high watermark and both isolation levels read the same.
 """
 
 from collections.abc import Callable
