@@ -26,6 +26,8 @@ class Leading:
         self.table = PartitionTable()
         self.settings = TopicSettings(broker.config)
         self._broker = broker
+        self._without_room: dict[TopicPartition, bool] = {}
+        """Partitions whose logs found no room to be made, and whether they were new."""
 
     def open_partition(self, topic_partition: TopicPartition, *, is_new: bool = True) -> None:
         """Begin to lead a partition that the metadata knows. PeerError KAFKA_STORAGE_ERROR, StorageError."""
@@ -34,7 +36,12 @@ class Leading:
         topic = self._broker.metadata.topics[topic_partition.topic]
         info = topic.partitions[topic_partition.partition]
         config, rules = self._settings_of(topic.name)
-        log = self._broker.logs.create(topic_partition, topic.topic_id, config, self._broker.clock.time_ms(), is_new=is_new)
+        try:
+            log = self._broker.logs.create(topic_partition, topic.topic_id, config, self._broker.clock.time_ms(), is_new=is_new)
+        except StorageError as error:
+            if error.no_space:
+                self._without_room[topic_partition] = is_new
+            raise
         log.assign_leader_epoch(info.leader_epoch)
         partition = Partition(log, topic.topic_id, LeaderEpoch(info.leader_epoch), rules)
         if partition.shows_flushed:
@@ -101,12 +108,14 @@ class Leading:
             self._broker.logs.storage_failed(partition.topic_partition, error)
 
     def retry_full(self) -> None:
-        """Try again to open what a full disk kept closed."""
+        """Try again to open, or to make, what a full disk kept closed."""
         self._broker.logs.retry_full(self._broker.clock.time_ms())
-        for topic_partition, _ in list(self._broker.logs.logs()):
+        waiting = dict.fromkeys((topic_partition for topic_partition, _ in self._broker.logs.logs()), False) | self._without_room
+        self._without_room = {}
+        for topic_partition, is_new in waiting.items():
             info = self._broker.metadata.topics.get(topic_partition.topic)
             if info is not None and topic_partition.partition < len(info.partitions) and self.table.get(topic_partition) is None:
-                self.try_open(topic_partition)
+                self.try_open(topic_partition, is_new=is_new)
 
     def directory_offline(self, path: str, topic_partitions: Sequence[TopicPartition]) -> None:
         """A log directory went offline, and its partitions with it."""
@@ -124,10 +133,10 @@ class Leading:
         if partition.is_open and partition.advance():
             self._broker.delayed.changed(partition)
 
-    def try_open(self, topic_partition: TopicPartition) -> None:
-        """Open a partition that was there before; one that cannot be stays offline alone."""
+    def try_open(self, topic_partition: TopicPartition, *, is_new: bool = False) -> None:
+        """Open a partition, usually one that was there before; one that cannot be stays offline alone."""
         try:
-            self.open_partition(topic_partition, is_new=False)
+            self.open_partition(topic_partition, is_new=is_new)
         except MoldauError as error:
             _LOG.error("partition offline: partition=%s reason=%s", topic_partition, error)
 

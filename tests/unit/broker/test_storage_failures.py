@@ -2,6 +2,7 @@
 
 import pytest
 
+from moldau.broker.topics import TopicSpec
 from moldau.model.errors import ErrorCode
 from support.broker_world import BrokerWorld, batch, fetch_request, produce_request, values_of
 
@@ -29,6 +30,18 @@ def test_on_a_full_disk_appends_fail_reads_go_on_and_writes_resume(world: Broker
     world.disk.capacity = None
     assert client.produce("t", b"after").base_offset == 1
     assert client.values("t") == [b"before", b"after"]
+
+
+def test_a_topic_created_on_a_full_disk_is_served_once_there_is_space(world: BrokerWorld) -> None:
+    world.disk.capacity = world.disk.used() + 10
+    world.broker.topics.create([TopicSpec("new", 1, 1)])
+    client = world.connect()
+    assert client.produce("new", b"a").error_code != ErrorCode.NONE
+    world.clock.advance(10)
+    assert client.produce("new", b"a").error_code != ErrorCode.NONE
+    world.disk.capacity = None
+    world.clock.advance(10)
+    assert client.produce("new", b"a").base_offset == 0
 
 
 def test_every_answer_of_the_read_that_could_not_be_written_is_put_right(world: BrokerWorld) -> None:
