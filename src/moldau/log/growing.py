@@ -239,7 +239,7 @@ class GrowingLog:
             self.end_offset = self.written_offset
 
     def _roll(self, now_ms: int) -> None:
-        """Seal the active segment and begin a new one at the end. Nothing is staged. StorageError: the old one stays."""
+        """Seal the active segment and begin a new one at the end. Nothing is staged. StorageError: the old one stays, or there is a new."""
         appender = self._appender
         if not appender.ready:
             appender.prepare()
@@ -247,9 +247,9 @@ class GrowingLog:
         self._take_snapshot()
         sealed = appender.segment
         self._create_segment(self.end_offset)
-        appender.close()
         self._unflushed.add(sealed.path, sealed.index.path, sealed.time_index.path)
         self._appender = self._append_to(self._segments.active, now_ms)
+        appender.close()
         self._appender.prepare()
 
     def _create_segment(self, base_offset: int) -> None:

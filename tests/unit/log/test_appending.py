@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from moldau.log.append import Appender
 from moldau.log.config import LogConfig
 from moldau.log.partition_log import PartitionLog
 from moldau.model.errors import ErrorCode, PeerError, StorageError
@@ -298,3 +299,20 @@ def test_a_segment_that_could_not_be_made_leaves_no_empty_file_behind() -> None:
     assert names(disk, ".log") == [0]
     log.close(clean=True)
     assert open_log(disk, clean=True).end_offset == 2
+
+
+def test_a_file_that_cannot_be_closed_at_a_roll_leaves_a_log_that_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = open_log(ForgetfulDisk(), LogConfig(segment_bytes=200))
+    append(log, make_batch(b"x" * 100))
+    close = Appender.close
+
+    def close_and_fail(appender: Appender) -> None:
+        close(appender)
+        raise StorageError("no space left on device", path="x", no_space=True)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Appender, "close", close_and_fail)
+        with pytest.raises(StorageError):
+            append(log, make_batch(b"y" * 100))
+    append(log, make_batch(b"z" * 100))
+    assert offsets(log) == [0, 1]

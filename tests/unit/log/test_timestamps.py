@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moldau.log import timestamps
+from moldau.log import timestamps as looking_up
 from moldau.log.config import LogConfig
 from moldau.log.partition_log import PartitionLog
 from moldau.model.errors import ErrorCode, PeerError
@@ -102,7 +102,7 @@ def test_a_look_up_that_meets_damage_says_so_and_remembers_it() -> None:
 
 def test_a_batch_that_is_too_large_to_look_into_is_not_taken_for_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its checksum is right: the look-up fails, and consumers get it all the same."""
-    monkeypatch.setattr(timestamps, "DECOMPRESSED_BYTES_MAX", 1000)
+    monkeypatch.setattr(looking_up, "DECOMPRESSED_BYTES_MAX", 1000)
     log = open_log(new_disk())
     append(log, memoryview(bytearray(encode_batch([Record(0, 5, 0, None, b"v" * 5000, [])], compression=Compression.GZIP))))
     with pytest.raises(PeerError) as caught:
