@@ -56,10 +56,12 @@ class Answers:
             self.ready.extend(parts)
             self._ready_cost += _cost(parts)
 
-    def hold(self, parts: Sequence[Part] | None) -> Slot:
-        """A place behind all answers so far, for an answer or for what will be one."""
+    def hold(self, parts: Sequence[Part] | None, waiting_cost: int = 0) -> Slot:
+        """A place behind all answers so far, for an answer or for what will be one; it counts `waiting_cost` until that is there."""
         slot = Slot()
         self.slots.append(slot)
+        slot.cost = waiting_cost
+        self._slot_cost += waiting_cost
         if parts is not None:
             self.fill(slot, parts)
         return slot
@@ -69,8 +71,9 @@ class Answers:
         assert slot.parts is None, "a request was answered twice"
         slot.delayed = None
         slot.parts = parts
-        slot.cost = _cost(parts)
-        self._slot_cost += slot.cost
+        cost = _cost(parts)
+        self._slot_cost += cost - slot.cost
+        slot.cost = cost
 
     def collect(self) -> None:
         """Move the answers that nothing waits before from the slots to `ready`."""

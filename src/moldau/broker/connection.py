@@ -232,7 +232,7 @@ class Connection:
         if isinstance(answer, list):
             self._answers.place(answer)
             return
-        slot = self._answers.hold(None)
+        slot = self._answers.hold(None, len(frame))
         slot.delayed = answer
         answer.start(lambda parts: self._answer(slot, parts), self._transport.abort)
 

@@ -128,6 +128,25 @@ def test_requests_in_flight_are_bounded(world: BrokerWorld) -> None:
     assert client.peer.transport.reading
 
 
+def test_requests_that_wait_are_bounded_by_their_bytes_too() -> None:
+    """What a fetch asks for stays in memory while it waits."""
+    world = BrokerWorld(connection_queued_max_bytes=10_000)
+    world.create_topic("t")
+    client = world.connect(piece=1 << 20)
+    request = fetch_request("t", 0, max_wait_ms=1000)
+    request.topics[0].partitions *= 100
+    client.peer.send(b"".join(client.frame(request, 12) for _ in range(25)))
+    assert world.broker.delayed.waiting == 3, "of 3.4 KB each"
+    assert not client.peer.transport.reading
+    answered = 0
+    for _ in range(10):
+        world.clock.advance(1.001)
+        client.peer.push()
+        answered += len(client.answers())
+    assert answered == 25
+    assert client.peer.transport.reading
+
+
 def test_a_client_that_never_reads_is_read_no_more(world: BrokerWorld) -> None:
     world = BrokerWorld(connection_queued_max_bytes=50_000)
     world.create_topic("t", partitions=100)

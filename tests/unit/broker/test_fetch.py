@@ -170,6 +170,13 @@ def test_a_request_for_nothing_does_not_wait(client: Client) -> None:
     assert len(client.answers()) == 1
 
 
+def test_topics_of_which_nothing_is_wanted_are_left_out(client: Client) -> None:
+    """As Kafka does. A request of little else would hold much memory while it waits."""
+    request = fetch_request("t", 0, max_wait_ms=0)
+    request.topics = [FetchTopic("t"), *request.topics, FetchTopic("missing"), FetchTopic()]
+    assert [topic.topic for topic in client.ask(request, 12).responses] == ["t"]
+
+
 def test_deleting_a_topic_tells_those_who_wait(world: BrokerWorld, client: Client) -> None:
     client.send(fetch_request("t", 0, max_wait_ms=500), 12)
     world.broker.topics.delete(["t"])
