@@ -2,6 +2,7 @@
 
 from moldau.log.batches import BadBatchError, walk
 from moldau.log.producer_state import ProducerEntry, Producers
+from moldau.log.segment import Segment
 from moldau.log.segments import Segments
 
 LOOK_BACK_BYTES = 8 * 1024 * 1024
@@ -15,7 +16,7 @@ def replay_producers(segments: Segments, producers: Producers, first_offset: int
         if max(first_offset, segment.base_offset) >= end_offset:
             return
         try:
-            start = segment.index.position_before(first_offset) if segment.base_offset < first_offset else 0
+            start = _position_before(segment, first_offset) if segment.base_offset < first_offset else 0
             for _, header in walk(segment.file(), start, segment.size, segment.base_offset):
                 if header.base_offset >= end_offset:
                     return
@@ -23,6 +24,16 @@ def replay_producers(segments: Segments, producers: Producers, first_offset: int
                     producers.replay(header, now_ms)
         except BadBatchError:
             continue
+
+
+def _position_before(segment: Segment, offset: int) -> int:
+    """Where the index lets a walk to `offset` begin, if it proves right: after a crash nobody has checked it yet."""
+    position = segment.index.position_before(offset)
+    try:
+        found = next(walk(segment.file(), position, segment.size, segment.base_offset), None)
+    except BadBatchError:
+        return 0
+    return position if found is not None and found[1].base_offset <= offset else 0
 
 
 def producers_before(segments: Segments, offset: int, now_ms: int) -> dict[int, ProducerEntry]:

@@ -374,6 +374,25 @@ def test_producers_go_on_after_a_crash_where_the_log_ends() -> None:
     assert stage(log, make_batch(b"x" * 30, producer=(7, 0, 9))).base_offset == 9
 
 
+@pytest.mark.parametrize("entry", [(2, 7 * SIZE), (2, 3 * SIZE + 7), (4, 100_000)])
+def test_producers_are_complete_after_a_crash_that_damaged_the_index(entry: tuple[int, int]) -> None:
+    """An index is not synced with every flush, so what comes after the snapshot must not be looked for where it says."""
+    config = LogConfig(index_interval_bytes=0)
+    disk = new_disk()
+    log = filled(disk, 4, config, producer=7)
+    log.close(clean=True)
+    log = open_log(disk, config, clean=True)
+    for number in range(4, 8):
+        append(log, make_batch(b"x" * 30, producer=(7, 0, number)))
+    flush(log)
+    log.close(clean=False)
+    disk.write_atomically(f"{DIRECTORY}/{0:020d}.index", struct.pack(">ii", *entry))
+    log = open_log(disk, config, recovery_point=8)
+    assert [(view.producer_id, view.last_sequence) for view in log.active_producers()] == [(7, 7)]
+    for number in range(3, 8):
+        assert stage(log, make_batch(b"x" * 30, producer=(7, 0, number))).duplicate
+
+
 def test_each_of_five_batches_in_flight_is_known_after_a_restart_too() -> None:
     """The snapshot holds one batch per producer; the others are looked up in the log when one of them is sent again."""
     for clean in (True, False):
