@@ -2,7 +2,7 @@
 
     python benchmarks/latency.py [--scale 1.0] [--runs 3] [--out FILE]
 
-200-byte messages, linger 0, acks 1 and all, at 1,000 and 10,000 a second for 20 s (times --scale), the first quarter not counted. Producer
+200-byte messages, linger 0, acks 1 and all, at 1,000 and 10,000 a second for 10 s (times --scale), the first quarter not counted. Producer
 and consumer are two clients in one process; the time runs from the hand-over to the producer to the hand-out by the consumer.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 from harness import Options, Pair, benchmark
 from measure import Results, cpu_seconds, load_average, spread
 
-SECONDS = 20
+SECONDS = 10
 RATES = (1_000, 10_000)
 
 

@@ -2,7 +2,7 @@
 
     python benchmarks/run.py [--scale 1.0] [--runs 3]
 
-Takes about half an hour at full scale. Every part is a command of its own beside this file.
+Takes about a quarter of an hour at full scale. Every part is a command of its own beside this file.
 """
 
 import argparse
