@@ -16,6 +16,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from moldau.log.cache import SegmentCache
 from moldau.log.config import LogConfig
 from moldau.log.partition_log import PartitionLog
 from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError, StorageError
@@ -57,8 +58,10 @@ class LogMachine(RuleBasedStateMachine):
         segment_bytes=st.sampled_from([400, 1500, 100_000]),
         interval=st.sampled_from([0, 150, 4096]),
         index_bytes=st.sampled_from([48, 4096]),
+        open_files_max=st.sampled_from([1, 2, 100]),
     )
-    def start(self, segment_bytes: int, interval: int, index_bytes: int) -> None:
+    def start(self, segment_bytes: int, interval: int, index_bytes: int, open_files_max: int) -> None:
+        self.open_files_max = open_files_max
         self.config = LogConfig(
             segment_bytes=segment_bytes,
             index_interval_bytes=interval,
@@ -81,6 +84,7 @@ class LogMachine(RuleBasedStateMachine):
             clean=clean,
             now_ms=self.now_ms,
             leader_epoch=self.epoch,
+            cache=SegmentCache(self.disk, open_files_max=self.open_files_max),
         )
 
     # What happens to the log

@@ -9,17 +9,21 @@ Staging keeps the caller's view, without a copy. `write` hands all views to one 
 and everything that staging changed is put back, so that the staged batches never happened. The indexes are memory at this point
 (:mod:`moldau.log.index_file`), so putting them back is cutting two byte arrays.
 
+The file belongs to the cache, which may take it back at any time between two calls; the next write opens it again. Bytes of the page cache
+stay there meanwhile, and batches that are staged wait for the write.
+
 What decides between two batches is kept as plain limits, compared once per batch: the position from which an index entry is due, the
 length that the segment may reach, the timestamp and the clock from which it is rolled.
 """
 
 from contextlib import suppress
 
+from moldau.log.cache import SegmentCache
 from moldau.log.config import LogConfig
 from moldau.log.index_file import STORE_BYTES
 from moldau.log.segment import Segment
 from moldau.model.errors import StorageError
-from moldau.ports.filesystem import Bytes, File, FileSystem
+from moldau.ports.filesystem import Bytes, File
 from moldau.protocol.records.header import HEADER_SIZE, read_header
 
 _NEVER = 1 << 80
@@ -37,12 +41,14 @@ class Appender:
     """
 
     __slots__ = (
+        "_cache",
         "_config",
         "_created_ms",
-        "_files",
         "_jitter_ms",
         "_mark",
         "_uncut",
+        "_used",
+        "failure",
         "file",
         "index_from",
         "indexed_timestamp",
@@ -58,15 +64,18 @@ class Appender:
         "staged",
     )
 
-    def __init__(self, files: FileSystem, segment: Segment, config: LogConfig, now_ms: int, jitter: int) -> None:
-        self._files = files
+    def __init__(self, cache: SegmentCache, segment: Segment, config: LogConfig, now_ms: int, jitter: int) -> None:
+        self._cache = cache
         self._config = config
         self._created_ms = now_ms
         self._jitter_ms = jitter % config.segment_jitter_ms if config.segment_jitter_ms > 0 else 0
         self._mark: _Mark | None = None
         self._uncut = False
+        self._used = False
         self.segment = segment
         self.file: File | None = None
+        self.failure: StorageError | None = None
+        """Why nobody knows what has become of bytes that were written."""
         self.staged: list[Bytes] = []
         self.position = segment.size
         self.ready = False
@@ -82,17 +91,16 @@ class Appender:
     def prepare(self) -> None:
         """Open the file and find out where indexing and rolling stand. StorageError."""
         segment = self.segment
-        if self.file is None:
-            self.file = self._files.open(segment.path, create=True)
-        if self.file.size() != segment.size:
-            raise StorageError(f"the file has {self.file.size()} bytes, the log knows of {segment.size}", path=segment.path)
+        file = self.file or self._open()
+        if file.size() != segment.size:
+            raise StorageError(f"the file has {file.size()} bytes, the log knows of {segment.size}", path=segment.path)
         self.max_timestamp, self.max_timestamp_offset = segment.largest_timestamp()
         self.indexed_timestamp = segment.time_index.last_entry()[0]
         self.segment_limit = self._config.segment_bytes
         if segment.size:
             last = segment.index.last()
             self.index_from = (last[1] if last is not None else 0) + self._config.index_interval_bytes
-            self._set_roll_time(read_header(self.file.pread(HEADER_SIZE, 0)).max_timestamp)
+            self._set_roll_time(read_header(file.pread(HEADER_SIZE, 0)).max_timestamp)
             self._limit_by_indexes()
         else:
             self.index_from = -1
@@ -142,10 +150,11 @@ class Appender:
 
     def write(self) -> None:
         """Write everything staged (into the page cache). StorageError: nothing of it is in the log."""
-        file, segment = self.file, self.segment
-        assert file is not None
+        segment = self.segment
         wanted = self.position - segment.size
+        self._used = True
         try:
+            file = self.file or self._open()
             if self._uncut:
                 self._cut()
             written = file.append(self.staged)
@@ -187,17 +196,37 @@ class Appender:
         return segment.store_indexes() or self.ready
 
     def close(self) -> None:
-        """Give the file back."""
-        if self.file is not None:
-            self.file.release()
-            self.file = None
+        """Write no more. StorageError from closing the file; it is closed all the same."""
         self.ready = False
         self.segment_limit = -1
+        if self.file is not None:
+            self._cache.forget(self.segment.path)
+        if self.failure is not None:
+            raise self.failure
+
+    def keeps_file(self) -> bool:
+        """Whether a failed write has to be cut off yet, or there was a write since this was last asked."""
+        used, self._used = self._used, False
+        return used or self._uncut
+
+    def give_back(self, file: File) -> None:
+        """Release the file. An error is this log's, and kept for it: who needed the descriptor may be another."""
+        self.file = None
+        try:
+            file.release()
+        except StorageError as error:
+            self.failure = StorageError(f"written bytes may be lost, closing failed: {error}", path=self.segment.path)
+
+    def _open(self) -> File:
+        if self.failure is not None:
+            raise self.failure
+        file = self.file = self._cache.writable(self.segment.path, self, create=not self.ready)
+        return file
 
     def _cut(self) -> None:
         """Remove from the file what a failed write has left there."""
-        assert self.file is not None
-        self.file.truncate(self.segment.size)
+        file = self.file or self._open()
+        file.truncate(self.segment.size)
         self._uncut = False
 
     def _set_roll_time(self, first_timestamp: int) -> None:

@@ -1,11 +1,15 @@
-"""Open files and index bytes of sealed segments, shared by all logs of a process and bounded.
+"""Open files and index bytes of segments, shared by all logs of a process and bounded.
 
-A sealed segment keeps nothing open and nothing in memory by itself. What readers need is opened here on first use and closed when others
-were used more recently, so that the number of segments on disk decides neither start-up time nor descriptors nor memory.
-A file that is still being sent stays open until it is sent, because each range of it counts as a user.
+A segment keeps nothing open and nothing in memory by itself. What is needed is opened here on first use and closed when others
+were used more recently, so that the number of partitions and segments decides neither start-up time nor descriptors nor memory.
+A file that is still being sent or synced stays open until that is done, because whoever does it counts as a user.
+
+The file of an active segment is opened for writing once, and readers get the same one. Appends must cost nothing here, so they only set
+a mark at their :class:`Writer`; a file whose turn it is to be closed gets another turn for it (the clock algorithm's second chance).
 """
 
 from collections import OrderedDict
+from typing import Protocol
 
 from moldau.ports.filesystem import File, FileSystem
 
@@ -13,17 +17,29 @@ OPEN_FILES_MAX = 512
 INDEX_BYTES_MAX = 16 * 1024 * 1024
 
 
+class Writer(Protocol):
+    """Who appends to a file of the cache."""
+
+    def keeps_file(self) -> bool:
+        """Whether it needs the file, or has used it since it was last asked."""
+
+    def give_back(self, file: File) -> None:
+        """Use the file no more, and release it."""
+
+
 class SegmentCache:
     """Least recently used first out.
 
-    Invariant: `index_bytes` is the sum of the lengths of the cached indexes, and above `index_bytes_max` only with a single one.
+    Invariants: `_writers` has only paths that are in `_open`.
+    `index_bytes` is the sum of the lengths of the cached indexes, and above `index_bytes_max` only with a single one.
     """
 
-    __slots__ = ("_files", "_indexes", "_open", "index_bytes", "index_bytes_max", "open_files_max")
+    __slots__ = ("_files", "_indexes", "_open", "_writers", "index_bytes", "index_bytes_max", "open_files_max")
 
     def __init__(self, files: FileSystem, *, open_files_max: int = OPEN_FILES_MAX, index_bytes_max: int = INDEX_BYTES_MAX) -> None:
         self._files = files
         self._open: OrderedDict[str, File] = OrderedDict()
+        self._writers: dict[str, Writer] = {}
         self._indexes: OrderedDict[str, bytes] = OrderedDict()
         self.open_files_max = open_files_max
         self.index_bytes_max = index_bytes_max
@@ -36,9 +52,15 @@ class SegmentCache:
             self._open.move_to_end(path)
             return file
         file = self._files.open(path)
-        self._open[path] = file
-        if len(self._open) > self.open_files_max:
-            self._open.popitem(last=False)[1].release()
+        self._add(path, file)
+        return file
+
+    def writable(self, path: str, writer: Writer, *, create: bool) -> File:
+        """The file, open for appending by `writer` until it is asked to give it back. StorageError."""
+        self._drop_file(path)
+        file = self._files.open(path, create=create, writable=True)
+        self._writers[path] = writer
+        self._add(path, file)
         return file
 
     def index(self, path: str, length: int) -> bytes:
@@ -61,9 +83,7 @@ class SegmentCache:
 
     def forget(self, path: str) -> None:
         """Close a file and drop its bytes: it is being renamed, cut or removed."""
-        file = self._open.pop(path, None)
-        if file is not None:
-            file.release()
+        self._drop_file(path)
         self._drop_index(path)
 
     def close(self) -> None:
@@ -76,6 +96,29 @@ class SegmentCache:
     def statistics(self) -> dict[str, int]:
         """How full the cache is."""
         return {"open_files": len(self._open), "indexes": len(self._indexes), "index_bytes": self.index_bytes}
+
+    def _add(self, path: str, file: File) -> None:
+        """Take in a file just opened, and close the one that was not used for longest."""
+        self._open[path] = file
+        for _ in range(2 * len(self._open)):
+            if len(self._open) <= self.open_files_max:
+                break
+            oldest = next(iter(self._open))
+            writer = self._writers.get(oldest)
+            if oldest == path or (writer is not None and writer.keeps_file()):
+                self._open.move_to_end(oldest)
+            else:
+                self._drop_file(oldest)
+
+    def _drop_file(self, path: str) -> None:
+        file = self._open.pop(path, None)
+        if file is None:
+            return
+        writer = self._writers.pop(path, None)
+        if writer is None:
+            file.release()
+        else:
+            writer.give_back(file)
 
     def _drop_index(self, path: str) -> None:
         data = self._indexes.pop(path, None)

@@ -39,7 +39,12 @@ class FlushJob:
         self.place: tuple[Segment, int] | None = None
         """Where the record at `offset` is going to be."""
         self._epochs: tuple[str, bytes] | None = None
-        self._sync = [files.open(path) for path in paths if files.exists(path)]
+        self._sync: list[File] = []
+        try:
+            self._sync.extend(files.open(path) for path in paths if files.exists(path))
+        except StorageError:
+            self.release()
+            raise
         if active is not None:
             active.retain()
             self._sync.append(active)

@@ -270,7 +270,7 @@ class GrowingLog:
 
     def _append_to(self, segment: Segment, now_ms: int) -> Appender:
         spread = crc32(f"{self.topic_partition}:{segment.base_offset}".encode())
-        return Appender(self._files, segment, self.config, now_ms, spread)
+        return Appender(self._cache, segment, self.config, now_ms, spread)
 
     def _take_snapshot(self) -> None:
         """Keep the producers as they are at the end of the log. One that is there already may be safe on disk, and stays as it is."""

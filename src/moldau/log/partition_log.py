@@ -153,7 +153,9 @@ class PartitionLog(ShorteningLog):
         active = self._segments.active
         if active.size - self._snapshot_due >= 0 and not self.has_staged:
             self._take_snapshot_if_there_is_room()
-        file = (self._appender.file or active.file()) if unwritten else None
+        if self._appender.failure is not None:
+            raise self._appender.failure
+        file = active.file() if unwritten else None
         job = self._unflushed.job(self.written_offset, file, self._epochs)
         job.place = (active, active.size)
         return job
