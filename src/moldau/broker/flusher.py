@@ -10,10 +10,13 @@ takes for one, not on the number of producers.
     sync ends                   4 is answered; sync up to 11 starts
     sync ends                   9 and 10 are answered
 
+Each sync holds files open from the moment it is given to the background. So `SYNCS_MAX` are there at a time; other logs wait in line.
+
 A sync that fails takes its log directory offline (after a failed sync nobody knows which bytes the disk has); all that wait are told. Where
 only room was missing for the small files that go with a sync, they are told too, and the next append asks for another.
 """
 
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -24,17 +27,21 @@ from moldau.ports.background import Background
 if TYPE_CHECKING:
     from moldau.log.partition_log import FlushJob
 
+SYNCS_MAX = 8
+"""Twice what the background has threads: each finds the next one waiting when it has ended one."""
+
 Done = Callable[[StorageError | None], object]
 
 
 class _Waiting:
     """Who waits for the disk of one partition."""
 
-    __slots__ = ("running", "waiters", "wanted")
+    __slots__ = ("in_line", "running", "waiters", "wanted")
 
     def __init__(self) -> None:
         self.waiters: list[tuple[int, Done]] = []
         self.running = False
+        self.in_line = False
         self.wanted = False
 
 
@@ -48,6 +55,8 @@ class Flusher:
         self._flushed = flushed
         self._storage_failed = storage_failed
         self._waiting: dict[Partition, _Waiting] = {}
+        self._line: deque[tuple[Partition, _Waiting]] = deque()
+        self._running = 0
 
     @property
     def busy(self) -> bool:
@@ -72,7 +81,11 @@ class Flusher:
         self._start(partition, waiting)
 
     def _start(self, partition: Partition, waiting: _Waiting) -> None:
-        if waiting.running:
+        if waiting.running or waiting.in_line:
+            return
+        if self._running >= SYNCS_MAX:
+            waiting.in_line = True
+            self._line.append((partition, waiting))
             return
         waiting.wanted = False
         try:
@@ -89,6 +102,7 @@ class Flusher:
                 answer(gone)
             return
         waiting.running = True
+        self._running += 1
 
         def done(_: None, error: BaseException | None) -> None:
             self._done(partition, waiting, job, error)
@@ -97,16 +111,23 @@ class Flusher:
 
     def _done(self, partition: Partition, waiting: _Waiting, job: "FlushJob", error: BaseException | None) -> None:
         waiting.running = False
+        self._running -= 1
         if error is None:
             partition.log.flush_done(job)
             self._flushed(partition)
-            self._finished(partition, waiting, None)
         elif isinstance(error, StorageError):
             partition.log.flush_failed(job)
             self._storage_failed(partition, error)
-            self._finished(partition, waiting, error)
         else:
             raise error
+        self._start_next()
+        self._finished(partition, waiting, error)
+
+    def _start_next(self) -> None:
+        while self._line and self._running < SYNCS_MAX:
+            partition, waiting = self._line.popleft()
+            waiting.in_line = False
+            self._start(partition, waiting)
 
     def _finished(self, partition: Partition, waiting: _Waiting, error: StorageError | None) -> None:
         """Answer those whose records are on disk, or all with the error; go on with the rest."""

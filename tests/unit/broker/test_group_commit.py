@@ -3,6 +3,7 @@
 import pytest
 
 from moldau.broker.configs import Change, Edit, Resource, ResourceType
+from moldau.broker.flusher import SYNCS_MAX
 from moldau.log.partition_log import PartitionLog
 from moldau.model.errors import ErrorCode, StorageError
 from support.broker_world import BrokerWorld, Client, batch, fetch_request, produce_request, values_of
@@ -206,3 +207,20 @@ def test_flush_ms_holds_also_for_what_was_written_before_it_was_set(world: Broke
     world.clock.advance(0.2)
     world.background.run_all()
     assert world.partition("timed").log.flushed_offset == 1
+
+
+def test_no_more_syncs_hold_files_open_than_the_background_is_kept_busy_with(world: BrokerWorld) -> None:
+    topics = [f"safe-{number}" for number in range(3 * SYNCS_MAX)]
+    for topic in topics:
+        world.create_topic(topic, flush_messages=1)
+    world.background.run_all()
+    clients = [world.connect() for _ in topics]
+    for client, topic in zip(clients, topics, strict=True):
+        send(client, b"a", topic=topic)
+    send(clients[-1], b"b", topic=topics[-1])
+    for count in range(3 * SYNCS_MAX):
+        assert len(world.background.jobs) == min(SYNCS_MAX, 3 * SYNCS_MAX - count)
+        world.background.run_next()
+    assert [offsets(client) for client in clients] == [[0]] * (len(topics) - 1) + [[0, 1]]
+    assert not world.background.jobs
+    assert not world.broker.flusher.busy
