@@ -3,6 +3,7 @@
 import contextlib
 import os
 import queue
+import resource
 import signal
 import subprocess
 import sys
@@ -19,8 +20,12 @@ STOP_LIMIT_S = 30.0
 class ServerProcess:
     """One server over one data directory; may be stopped, killed and started again on the same port."""
 
-    def __init__(self, data: Path, *, settings: dict[str, str] | None = None, arguments: Sequence[str] = ()) -> None:
+    def __init__(
+        self, data: Path, *, settings: dict[str, str] | None = None, arguments: Sequence[str] = (), open_files_max: int | None = None
+    ) -> None:
         self.data = data
+        self.open_files_max = open_files_max
+        """RLIMIT_NOFILE of the process, soft and hard; None: as for this one."""
         self.settings = settings or {}
         self.arguments = list(arguments)
         self.bootstrap = "127.0.0.1:0"
@@ -46,6 +51,8 @@ class ServerProcess:
             command += ["--set", f"{name}={value}"]
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+        if self.open_files_max is not None:  # its first look at the limit is long after this: it is still being loaded
+            resource.prlimit(self._process.pid, resource.RLIMIT_NOFILE, (self.open_files_max, self.open_files_max))
         lines: queue.Queue[str | None] = queue.Queue()
         self._reader = threading.Thread(target=self._read, args=(self._process, lines), daemon=True)
         self._reader.start()

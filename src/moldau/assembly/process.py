@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
-import resource
 import signal
 from collections.abc import Callable
 
 from moldau.adapters.event_loop import new_event_loop
+from moldau.assembly.open_files import raise_open_files_limit
 from moldau.assembly.running import RunningBroker
 from moldau.model.config.store import BrokerConfig
 
@@ -50,13 +50,3 @@ async def _serve(
         loop.add_signal_handler(number, running.hurry)
     await running.stop()
     _LOG.info("stopped")
-
-
-def raise_open_files_limit() -> None:
-    """Take as many open files as the system allows (RLIMIT_NOFILE, soft to hard)."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        except (OSError, ValueError) as error:  # macOS refuses "infinity"
-            _LOG.warning("open files limit not raised: soft=%d hard=%d error=%s", soft, hard, error)

@@ -15,6 +15,7 @@ from moldau.adapters.posix_files import PosixFiles
 from moldau.adapters.sqlite_coordination import SqliteCoordination
 from moldau.adapters.system_clock import LoopClock
 from moldau.adapters.threads import LoopBackground
+from moldau.assembly.open_files import log_files_max
 from moldau.broker.broker import Broker
 from moldau.cluster.snapshot import BrokerInfo
 from moldau.log.directory import ForeignDirectoryError
@@ -109,6 +110,7 @@ class RunningBroker:
                 background=self._background,
                 coordination=self._coordination,
                 random_bytes=os.urandom,
+                log_files_max=log_files_max(),
             )
             self.broker.advertised = self._advertised()
             self.broker.start(adopt=adopt)

@@ -18,6 +18,7 @@ from moldau.broker.staged import StagedWrites
 from moldau.cluster.producer_ids import ProducerIds
 from moldau.cluster.registry import NewTopic, Registry
 from moldau.log.adopt import cluster_id_of
+from moldau.log.cache import OPEN_FILES_MAX, SegmentCache
 from moldau.log.manager import LogManager
 from moldau.model.config.store import BrokerConfig
 from moldau.model.identity import TopicPartition
@@ -49,7 +50,9 @@ class Broker:
         background: "Background",
         coordination: "Coordination",
         random_bytes: Callable[[int], bytes],
+        log_files_max: int = OPEN_FILES_MAX,
     ) -> None:
+        """`log_files_max`: files of segments that are kept open, of all logs together."""
         self.config = config
         self.broker_id = config.int("broker.id")
         self.directories = list(directories)
@@ -85,6 +88,7 @@ class Broker:
         self.on_reconfigured: list[Callable[[], object]] = []
         """Called after the broker's configuration has changed."""
         self._files = files
+        self._log_files_max = log_files_max
         self._topics: Topics | None = None
         self._configs: Configs | None = None
         self._take_limits()
@@ -109,6 +113,7 @@ class Broker:
             topic_config=self.leading.log_config_of,
             background=self.background,
             on_offline=self.leading.directory_offline,
+            cache=SegmentCache(self._files, open_files_max=self._log_files_max),
         )
         self.logs.start(now_ms, adopt=adopt)
         try:

@@ -1,0 +1,31 @@
+"""How many open files the process may have (RLIMIT_NOFILE), and which share of them the logs get.
+
+Connections leave a quarter free (:mod:`moldau.adapters.asyncio_server`). The logs' cache takes an eighth, so that the rest of that quarter
+is there for what is opened only for a moment: indexes, snapshots, directories that are synced, modules that are imported late.
+
+    256 -> 64    1,024 -> 128    4,096 -> 512    40,000 and more -> 5,000
+"""
+
+import logging
+import resource
+
+_LOG = logging.getLogger(__name__)
+
+LOG_FILES_MIN = 64
+LOG_FILES_MAX = 5_000
+
+
+def raise_open_files_limit() -> None:
+    """Take as many open files as the system allows (RLIMIT_NOFILE, soft to hard)."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (OSError, ValueError) as error:  # macOS refuses "infinity"
+            _LOG.warning("open files limit not raised: soft=%d hard=%d error=%s", soft, hard, error)
+
+
+def log_files_max() -> int:
+    """Files that the logs may keep open, under the limit that holds now."""
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return LOG_FILES_MAX if soft == resource.RLIM_INFINITY else max(LOG_FILES_MIN, min(soft // 8, LOG_FILES_MAX))

@@ -1,0 +1,15 @@
+"""The logs get an eighth of the files that the process may have open, within bounds, under the limit that holds when the broker starts."""
+
+import resource
+
+import pytest
+
+from moldau.assembly import open_files
+
+
+@pytest.mark.parametrize(
+    ("limit", "share"), [(256, 64), (1024, 128), (4096, 512), (40_000, 5000), (1_048_576, 5000), (resource.RLIM_INFINITY, 5000)]
+)
+def test_the_share_of_the_logs(monkeypatch: pytest.MonkeyPatch, limit: int, share: int) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
+    assert open_files.log_files_max() == share
