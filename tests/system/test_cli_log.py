@@ -99,3 +99,10 @@ def test_damage_is_found_and_has_its_place(written: Path, tmp_path: Path) -> Non
     assert [finding["position"] for finding in report.json["findings"] if finding["severity"] == "damage"][:1] == [second]
     dumped = Console()("log", "dump", str(damaged))
     assert (dumped.code, "1 damaged place" in dumped.err) == (1, True)
+
+
+def test_a_directory_that_is_no_logs_is_refused(tmp_path: Path) -> None:
+    done = Console()("log", "verify", str(tmp_path))
+    assert done.code == 1
+    assert "sound" not in done.out
+    assert done.err == f"Error: {tmp_path}: there is no log here, neither meta.properties nor a segment\n"

@@ -16,7 +16,7 @@ def log() -> None:
     """Look into the files of a log, without a broker."""
 
 
-@log.command("dump")
+@log.command("dump", short_help="Print what stands in one file of a log.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @click.option("--records", is_flag=True, help="Print the records of each batch too.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
@@ -42,7 +42,9 @@ def dump(file: str, records: bool, as_json: bool) -> None:
 @click.option("--records", is_flag=True, help="Decompress every batch and walk its records too; slower.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of lines.")
 def verify(directory: str, records: bool, as_json: bool) -> None:
-    """Read every file of DIRECTORY, a data directory or one partition's folder, and say what is wrong.
+    """Read every file of DIRECTORY and say what is wrong.
+
+    DIRECTORY is a data directory or one partition's folder.
 
     Checksums of all batches, order of offsets, indexes against segments, checkpoints against logs. Exit code 1 for damage or gaps; notes
     about what the broker mends by itself do not count. Stop the broker first, or what it is just writing may look torn.

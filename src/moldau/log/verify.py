@@ -15,6 +15,7 @@ from moldau.log.folders import FolderKind, parse_folder
 from moldau.log.meta_properties import FILE_NAME as META_PROPERTIES
 from moldau.log.meta_properties import read_meta_properties
 from moldau.log.verify_folder import FolderCheck
+from moldau.model.errors import MoldauError
 from moldau.model.identity import TopicPartition
 from moldau.ports.filesystem import FileSystem
 
@@ -29,11 +30,18 @@ class Totals:
     bytes: int = 0
 
 
+class NoLogError(MoldauError):
+    """A directory that is no log's: it has neither meta.properties nor, in it or in a partition's folder, a segment."""
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(f"{directory}: there is no log here, neither {META_PROPERTIES} nor a segment")
+
+
 def verify(files: FileSystem, directory: str, *, records: bool = False, totals: Totals | None = None) -> Iterator[Finding]:
     """Findings, in the order of the files; none if all is well. `totals` is counted up on the way.
 
     `directory` is a log directory, or a partition's folder. With `records` every batch is also decompressed and its records are walked.
-    StorageError where a file cannot be read.
+    StorageError where a file cannot be read; NoLogError, at the end, if there was nothing to check.
     """
     totals = Totals() if totals is None else totals
     listing = files.list(directory)
@@ -60,6 +68,8 @@ def verify(files: FileSystem, directory: str, *, records: bool = False, totals: 
     for name in OFFSET_CHECKPOINTS:
         if name in listing:
             yield from _check_offsets(files, f"{directory}/{name}", name, logs)
+    if META_PROPERTIES not in listing and not any(check.segments for check in logs.values()):
+        raise NoLogError(directory)
 
 
 def _count(totals: Totals, check: FolderCheck) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from moldau.log.config import LogConfig
 from moldau.log.findings import Finding, Severity
-from moldau.log.verify import Totals, verify
+from moldau.log.verify import NoLogError, Totals, verify
 from moldau.testing.disk import ForgetfulDisk
 from support.logs import NOW_MS, append, create, make_batch, manager_over
 
@@ -148,3 +148,19 @@ def test_preallocated_zeros_of_kafka_are_no_damage() -> None:
     for suffix in (".index", ".timeindex"):
         disk.open(SEGMENT + suffix, writable=True).append([bytes(1200)])
     assert found(disk) == []
+
+
+def test_a_directory_that_is_no_logs_is_not_sound() -> None:
+    disk = ForgetfulDisk()
+    disk.make_directory("/etc")
+    disk.make_directory("/etc/rc-0")
+    with pytest.raises(NoLogError, match=r"/etc: there is no log here, neither meta\.properties nor a segment"):
+        found(disk, "/etc")
+    with pytest.raises(NoLogError):
+        found(disk, "/etc/rc-0")
+
+
+def test_a_log_without_its_meta_properties_is_checked() -> None:
+    disk = sound_directory()
+    disk.remove("/data/meta.properties")
+    assert serious(disk) == []
