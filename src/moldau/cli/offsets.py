@@ -49,7 +49,8 @@ StartPoint = Beginning | End | AtOffset | LastOffsets | AtTime
 def parse_start(text: str) -> StartPoint:
     """``beginning``, ``end``, ``120``, ``-10``, ``2013-01-01T05:00:00Z``, ``@1357016400000``. ValueError.
 
-    A number is always an offset; milliseconds have the sign before them. A time without a zone is UTC.
+    A number is always an offset; milliseconds have the sign before them. A time without a zone is UTC. A time before
+    1970 is 1970: to a broker negative timestamps are something else (-1 the end, -2 the beginning).
     """
     word = text.strip()
     match word.lower():
@@ -68,7 +69,7 @@ def parse_start(text: str) -> StartPoint:
         raise ValueError(f"{text!r} is none of {expected}") from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return AtTime(round(moment.timestamp() * 1000))
+    return AtTime(max(0, round(moment.timestamp() * 1000)))
 
 
 def find_offsets(cluster: "Cluster", point: StartPoint, partitions: "Sequence[TopicPartition]") -> dict[TopicPartition, Offset]:
