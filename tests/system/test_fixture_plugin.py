@@ -52,6 +52,22 @@ def test_a_suite_with_the_fixtures(tmp_path: Path) -> None:
     assert not Path(directory).exists()
 
 
+def test_the_settings_are_those_of_the_suite(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(
+        "import pytest\n\n@pytest.fixture(scope='session')\ndef moldau_settings():\n    return {'auto.create.topics.enable': False}\n"
+    )
+    (tmp_path / "test_settings.py").write_text(
+        "from moldau.client.admin import Admin, Resource, ResourceType\n"
+        "from moldau.client.cluster import Cluster\n\n"
+        "def test_settings(moldau):\n"
+        "    with Cluster(moldau.bootstrap_servers) as cluster:\n"
+        "        entries = Admin(cluster).describe_configs(Resource(ResourceType.BROKER, '0'))\n"
+        "    assert {entry.name: entry.value for entry in entries}['auto.create.topics.enable'] == 'false'\n"
+    )
+    out, _ = run_pytest(tmp_path, "-q").communicate(timeout=60)
+    assert "1 passed" in out, out
+
+
 def test_runs_at_the_same_time_do_not_meet(tmp_path: Path) -> None:
     """As the workers of pytest-xdist: each process has its own broker."""
     (tmp_path / "test_suite.py").write_text(SUITE)
@@ -66,6 +82,7 @@ def test_the_fixtures_are_listed_with_their_purpose(tmp_path: Path) -> None:
     out, _ = run_pytest(tmp_path, "--fixtures").communicate(timeout=60)
     assert "moldau [session scope]" in out
     assert "moldau_topic" in out
+    assert "moldau_settings [session scope]" in out
     assert "A broker for the whole run" in out
 
 

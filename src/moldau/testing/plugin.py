@@ -8,7 +8,7 @@ pytest imports this module in every run of everybody who has Moldau installed, s
 with the first test that asks for it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,14 +18,20 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def moldau() -> "Iterator[Broker]":
+def moldau_settings() -> Mapping[str, object]:
+    """Settings of the broker `moldau`: none. Define a session fixture of this name in your conftest.py to give it some."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def moldau(moldau_settings: Mapping[str, object]) -> "Iterator[Broker]":
     """A broker for the whole run, on a free port, with a data directory of its own that goes when the run ends.
 
     Under pytest-xdist every worker has one.
     """
     from moldau.testing.broker import Broker
 
-    with Broker() as broker:
+    with Broker(settings=moldau_settings) as broker:
         yield broker
 
 
