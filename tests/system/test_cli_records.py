@@ -46,6 +46,35 @@ def test_lines_come_back_in_order(moldau: Console, topic: str, tmp_path: Path) -
     assert moldau.ok("consume", topic, "--max", "0").lines == []
 
 
+@pytest.mark.parametrize("more", [[], ["--until-end"]])
+def test_an_offset_beyond_the_end_is_refused(moldau: Console, topic: str, more: list[str]) -> None:
+    moldau.ok("produce", topic, text="a\nb\n")
+    done = moldau("consume", topic, "--from", "1000", *more)
+    assert (done.code, done.out) == (1, "")
+    assert done.err == f"Error: partition {topic}-0 has offsets 0 to 2, not 1000\n"
+
+
+def test_a_time_before_1970_is_the_beginning(moldau: Console, topic: str) -> None:
+    moldau.ok("produce", topic, text="a\nb\n")
+    assert moldau.ok("consume", topic, "--from", "1969-12-31T23:59:59.999Z", "--until-end").lines == ["a", "b"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("format_", ["value", "json"])
+def test_records_that_cannot_be_written_end_in_one_line(moldau: Console, topic: str, format_: str) -> None:
+    moldau.ok("produce", topic, text="a\nb\n")
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [MOLDAU, "consume", topic, "--until-end", "--format", format_],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env=moldau.environment,
+            timeout=60,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (1, b"Error: cannot write the output: no space left on device\n")
+
+
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_every_codec(moldau: Console, topic: str, codec: str) -> None:
     lines = [f"{codec} {number}" for number in range(500)]

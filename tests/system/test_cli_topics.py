@@ -117,6 +117,15 @@ def test_settings_of_a_topic(moldau_console: Console) -> None:
     assert all(entry["documentation"] for entry in defaults)
 
 
+@pytest.mark.parametrize("command", [["config", "alter", "--topic", "slips", "--delete"], ["topic", "alter", "slips", "--delete-config"]])
+def test_a_setting_that_does_not_exist_cannot_be_deleted(moldau_console: Console, command: list[str]) -> None:
+    moldau_console.ok("topic", "create", "slips", "--if-not-exists")
+    done = moldau_console(*command, "retention.mss")
+    assert (done.code, done.out) == (1, "")
+    assert done.err == "Error: topic slips has no setting retention.mss; nothing was altered\n"
+    moldau_console.ok(*command, "retention.ms")
+
+
 def test_settings_of_brokers(moldau_console: Console) -> None:
     moldau = moldau_console
     static = {entry["name"]: entry for entry in moldau.ok("config", "describe", "--broker", "0", "--json").json}

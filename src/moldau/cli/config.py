@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from moldau.cli.options import bootstrap_option, config_option, json_option, open_cluster, timeout_option
+from moldau.cli.options import TEXT, bootstrap_option, config_option, json_option, open_cluster, refuse_unknown_settings, timeout_option
 from moldau.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from moldau.client.admin import ConfigEntry, Resource
 
 ALL_BROKERS = "default"
+BROKER_DIGITS_MAX = 10
 
 
 def resource_options(function: "Callable[..., Any]") -> "Callable[..., Any]":
     """``--topic T`` or ``--broker N``, of which one is needed."""
-    broker = click.option("--broker", metavar="ID", help="A broker by its number, or 'default' for what holds for all brokers.")
-    topic = click.option("--topic", metavar="NAME", help="A topic.")
+    broker = click.option("--broker", metavar="ID", type=TEXT, help="A broker by its number, or 'default' for what holds for all brokers.")
+    topic = click.option("--topic", metavar="NAME", type=TEXT, help="A topic.")
     return topic(broker(function))
 
 
@@ -58,7 +59,9 @@ def describe(topic: str | None, broker: str | None, all_: bool, documentation: b
 @config.command("alter")
 @resource_options
 @config_option("-s", "--set", "changes", help_="A setting to change; may be repeated.")
-@click.option("-d", "--delete", "deleted", metavar="NAME", multiple=True, help="A setting to put back to its default; may be repeated.")
+@click.option(
+    "-d", "--delete", "deleted", metavar="NAME", type=TEXT, multiple=True, help="A setting to put back to its default; may be repeated."
+)
 @click.option("--dry-run", is_flag=True, help="Only let the broker check it.")
 @bootstrap_option
 @timeout_option(10.0)
@@ -72,7 +75,9 @@ def alter(
     if not changes and not deleted:
         raise click.UsageError("nothing to change: give --set or --delete")
     with open_cluster(bootstrap, timeout) as cluster:
-        Admin(cluster).alter_configs(resource, ConfigChanges(changes, deleted), validate_only=dry_run)
+        admin = Admin(cluster)
+        refuse_unknown_settings(admin, resource, deleted)
+        admin.alter_configs(resource, ConfigChanges(changes, deleted), validate_only=dry_run)
     click.echo(f"{resource}: {'would be altered' if dry_run else 'altered'}")
 
 
@@ -86,7 +91,7 @@ def _resource(topic: str | None, broker: str | None) -> "Resource":
     assert broker is not None
     if broker == ALL_BROKERS:
         return Resource(ResourceType.BROKER, "")
-    if not (broker.isascii() and broker.isdigit()):
+    if not (broker.isascii() and broker.isdigit() and len(broker) <= BROKER_DIGITS_MAX):
         raise click.BadParameter(f"{broker!r} is neither a broker's number nor '{ALL_BROKERS}'", param_hint="--broker")
     return Resource(ResourceType.BROKER, broker)
 

@@ -3,7 +3,6 @@
 Reads with our own raw client, by assignment: no consumer group, no committed offsets, nothing to install beyond Moldau itself.
 """
 
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, BinaryIO
@@ -11,7 +10,8 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from moldau.cli.offsets import StartPoint, find_offsets, parse_start
-from moldau.cli.options import bootstrap_option, open_cluster, timeout_option
+from moldau.cli.options import TEXT, bootstrap_option, open_cluster, timeout_option
+from moldau.cli.output import abandon_stdout
 from moldau.cli.output_records import Formatter, TemplateError, make_formatter
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import Offset, TopicPartition
@@ -26,7 +26,7 @@ DECOMPRESSED_BYTES_MAX = 256 * 1024 * 1024
 
 
 @click.command("consume")
-@click.argument("topic")
+@click.argument("topic", type=TEXT)
 @click.option(
     "--from",
     "start",
@@ -43,6 +43,7 @@ DECOMPRESSED_BYTES_MAX = 256 * 1024 * 1024
     "-f",
     "--format",
     "format_",
+    type=TEXT,
     default="value",
     show_default=True,
     metavar="FORMAT",
@@ -84,7 +85,7 @@ def consume(
         except KeyboardInterrupt:
             return
         except BrokenPipeError:
-            _abandon_stdout()
+            abandon_stdout()
 
 
 class _Reader:
@@ -98,6 +99,7 @@ class _Reader:
         self.ends: dict[TopicPartition, Offset] = {}
         if until_end:
             self.ends = {where: found.offset for where, found in cluster.list_offsets(dict.fromkeys(partitions, LATEST)).items()}
+            self._check_ends()
             self._drop_finished()
 
     def chunks(self) -> Iterator[Iterator[tuple[TopicPartition, "Record"]]]:
@@ -130,9 +132,18 @@ class _Reader:
         first = self._cluster.list_offsets({where: EARLIEST})[where].offset
         end = self._cluster.list_offsets({where: LATEST})[where].offset
         if asked > end:
-            raise click.ClickException(f"partition {where} has offsets {first} to {end}, not {asked}")
+            raise _beyond_end(where, asked, first, end)
         click.echo(f"partition {where}: records before offset {first} are gone, going on there (from {asked})", err=True)
         self.positions[where] = first
+
+    def _check_ends(self) -> None:
+        """With `until_end` a position beyond the end would be finished at once, and look like an empty partition."""
+        from moldau.client.partition_requests import EARLIEST
+
+        for where, end in self.ends.items():
+            if self.positions[where] > end:
+                first = self._cluster.list_offsets({where: EARLIEST})[where].offset
+                raise _beyond_end(where, self.positions[where], first, end)
 
     def _records(self, where: TopicPartition, fetched: "Fetched") -> Iterator[tuple[TopicPartition, "Record"]]:
         from moldau.protocol.records.batch import batches, iterate
@@ -149,6 +160,10 @@ class _Reader:
         for where, end in self.ends.items():
             if self.positions.get(where, -1) >= end:
                 del self.positions[where]
+
+
+def _beyond_end(where: TopicPartition, asked: int, first: int, end: int) -> click.ClickException:
+    return click.ClickException(f"partition {where} has offsets {first} to {end}, not {asked}")
 
 
 def _choose(cluster: "Cluster", topic: str, partitions: tuple[int, ...]) -> list[TopicPartition]:
@@ -173,8 +188,3 @@ def _print_records(reader: _Reader, formatter: Formatter, limit: int | None, out
                     output.flush()
                     return
         output.flush()
-
-
-def _abandon_stdout() -> None:
-    """Nobody reads on: point standard output elsewhere, so that the interpreter does not complain when it flushes at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,16 +1,60 @@
 """Options that many commands share, and the values they read."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 if TYPE_CHECKING:
+    from moldau.client.admin import Admin, Resource
     from moldau.client.cluster import Cluster
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+PARTITIONS_MAX = 2**31 - 1
+REPLICAS_MAX = 2**15 - 1
+"""What the protocol's numbers hold; a broker allows less."""
+
+TEXT_BYTES_MAX = 2**15 - 1
+"""A string in most requests."""
+
+TIMEOUT_MAX_S = 86_400.0
+
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+
+
+class Text(click.types.StringParamType):
+    """Text that a request can carry: UTF-8 of at most `TEXT_BYTES_MAX` bytes. Arguments that are not UTF-8 reach us with surrogates."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The text as it is, or a usage error."""
+        text = str(super().convert(value, param, ctx))
+        try:
+            size = len(text.encode())
+        except UnicodeEncodeError:
+            self.fail(f"{text!a} is not UTF-8", param, ctx)
+        if size > TEXT_BYTES_MAX:
+            self.fail(f"{text[:20]!r}... has {size:,} bytes, at most {TEXT_BYTES_MAX:,} can be sent", param, ctx)
+        return text
+
+
+class Seconds(click.FloatRange):
+    """A time limit from 0.1 s to a day."""
+
+    def __init__(self) -> None:
+        super().__init__(0.1, TIMEOUT_MAX_S)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """A number in the range; "nan" is none, and yet no comparison says so."""
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a number of seconds", param, ctx)
+        return number
+
+
+TEXT = Text()
+SECONDS = Seconds()
 
 
 def bootstrap_option(function: F) -> F:
@@ -19,6 +63,7 @@ def bootstrap_option(function: F) -> F:
         "-b",
         "--bootstrap",
         metavar="HOST:PORT",
+        type=TEXT,
         envvar="MOLDAU_BOOTSTRAP",
         default=DEFAULT_BOOTSTRAP,
         show_default=True,
@@ -38,7 +83,7 @@ def timeout_option(default_s: float) -> Callable[[F], F]:
     return click.option(
         "--timeout",
         metavar="SECONDS",
-        type=click.FloatRange(min=0.1),
+        type=SECONDS,
         default=default_s,
         show_default=True,
         help="How long to wait for a broker before giving up.",
@@ -47,7 +92,7 @@ def timeout_option(default_s: float) -> Callable[[F], F]:
 
 def config_option(*names: str, help_: str) -> Callable[[F], F]:
     """A repeatable ``--config NAME=VALUE``; the parameter is a dict."""
-    return click.option(*names, metavar="NAME=VALUE", multiple=True, callback=_pairs, help=help_)
+    return click.option(*names, metavar="NAME=VALUE", type=TEXT, multiple=True, callback=_pairs, help=help_)
 
 
 def open_cluster(bootstrap: str, timeout_s: float = 10.0) -> "Cluster":
@@ -55,6 +100,19 @@ def open_cluster(bootstrap: str, timeout_s: float = 10.0) -> "Cluster":
     from moldau.client.cluster import Cluster
 
     return Cluster(bootstrap, client_id="moldau-cli", timeout_s=timeout_s)
+
+
+def refuse_unknown_settings(admin: "Admin", resource: "Resource", names: Sequence[str]) -> None:
+    """Brokers take the deletion of a setting that does not exist for done. Most often it is a slip of the pen: say so, and change nothing.
+
+    What holds for all brokers cannot be asked: there brokers list only what was set.
+    """
+    if not names or not resource.name:
+        return
+    known = {entry.name for entry in admin.describe_configs(resource)}
+    for name in names:
+        if name not in known:
+            raise click.ClickException(f"{resource} has no setting {name}; nothing was altered")
 
 
 def _check_bootstrap(ctx: click.Context, parameter: click.Parameter, value: str) -> str:

@@ -3,12 +3,16 @@
 A table is drawn by rich at a terminal and is plain columns everywhere else, so that scripts neither see borders nor pay for rich's import.
 """
 
+import errno
 import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
+
+_FULL_OR_BROKEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
 def print_json(value: Any) -> None:
@@ -61,3 +65,13 @@ def human_bytes(count: int | None) -> str:
 def counted(count: int, noun: str) -> str:
     """``1 record``, ``2,000 records``."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def is_output_error(error: OSError) -> bool:
+    """Whether this is a write to standard output that failed: our own files and sockets fail with errors of their own families."""
+    return error.errno in _FULL_OR_BROKEN and error.filename is None
+
+
+def abandon_stdout() -> None:
+    """Nobody takes what is still to be written: send it nowhere, so that the interpreter does not complain when it flushes at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 import click
 
 from moldau.cli.input_records import BadLine, Input, read_csv, read_json, read_lines
-from moldau.cli.options import bootstrap_option, config_option, open_cluster
+from moldau.cli.options import SECONDS, TEXT, bootstrap_option, config_option, open_cluster
 from moldau.cli.output import counted
 from moldau.cli.progress import Progress
 from moldau.model.errors import ErrorCode
@@ -24,7 +24,7 @@ RECORDS_PER_LOOK = 256
 
 
 @click.command("produce")
-@click.argument("topic")
+@click.argument("topic", type=TEXT)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True), default="-")
 @click.option(
     "-f",
@@ -36,7 +36,7 @@ RECORDS_PER_LOOK = 256
     help="lines: the value is the line. json: the line, checked to be JSON. csv: the row as a JSON object, names from the first row.",
 )
 @click.option("-k", "--key-field", metavar="NAME", help="json, csv: the field whose value is the key.")
-@click.option("-K", "--key-separator", metavar="TEXT", help=r"lines: the key is what stands before this; \t is a tab.")
+@click.option("-K", "--key-separator", metavar="TEXT", type=TEXT, help=r"lines: the key is what stands before this; \t is a tab.")
 @click.option("--columns", metavar="A,B,...", help="csv: names of the columns, for a file without a row of names.")
 @click.option("--delimiter", metavar="CHAR", help="csv: what separates the fields.  [default: ,]")
 @config_option("-H", "--header", "headers", help_="A header for every record; may be repeated.")
@@ -51,7 +51,7 @@ RECORDS_PER_LOOK = 256
     show_default=True,
     help="At a line that cannot be read: send nothing after it, or count it and go on.",
 )
-@click.option("--timeout", metavar="SECONDS", type=click.FloatRange(min=0.1), default=60.0, show_default=True, help="For one delivery.")
+@click.option("--timeout", metavar="SECONDS", type=SECONDS, default=60.0, show_default=True, help="For one delivery.")
 @bootstrap_option
 def produce(
     topic: str,
@@ -163,7 +163,7 @@ def _check_combinations(format_: str, key_field: str | None, key_separator: str 
     if (columns is not None or delimiter is not None) and format_ != "csv":
         raise click.UsageError("--columns and --delimiter are for --format csv")
     if delimiter is not None and len(_unescape(delimiter)) != 1:
-        raise click.BadParameter("is one character", param_hint="--delimiter")
+        raise click.BadParameter(f"{delimiter!r} is not one character", param_hint="--delimiter")
     if columns is not None and key_field is not None and key_field not in [name.strip() for name in columns.split(",")]:
         raise click.BadParameter(f"no column {key_field!r} among {columns}", param_hint="--key-field")
 

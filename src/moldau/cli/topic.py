@@ -5,7 +5,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from moldau.cli.offsets import StartPoint, find_offsets, parse_start
-from moldau.cli.options import bootstrap_option, config_option, json_option, open_cluster, timeout_option
+from moldau.cli.options import (
+    PARTITIONS_MAX,
+    REPLICAS_MAX,
+    TEXT,
+    bootstrap_option,
+    config_option,
+    json_option,
+    open_cluster,
+    refuse_unknown_settings,
+    timeout_option,
+)
 from moldau.cli.output import counted, human_bytes, print_json, print_table
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
@@ -20,9 +30,13 @@ def topic() -> None:
 
 
 @topic.command("create")
-@click.argument("name")
-@click.option("-p", "--partitions", type=click.IntRange(min=1), help="How many partitions.  [default: the broker's num.partitions]")
-@click.option("-r", "--replication-factor", type=click.IntRange(min=1), help="How many brokers keep a copy.  [default: the broker's]")
+@click.argument("name", type=TEXT)
+@click.option(
+    "-p", "--partitions", type=click.IntRange(1, PARTITIONS_MAX), help="How many partitions.  [default: the broker's num.partitions]"
+)
+@click.option(
+    "-r", "--replication-factor", type=click.IntRange(1, REPLICAS_MAX), help="How many brokers keep a copy.  [default: the broker's]"
+)
 @config_option("-c", "--config", "configs", help_="A setting of the topic, such as retention.ms=-1; may be repeated.")
 @click.option("--if-not-exists", is_flag=True, help="Succeed if there is such a topic already; it is left as it is.")
 @bootstrap_option
@@ -79,8 +93,8 @@ def list_(internal: bool, as_json: bool, bootstrap: str, timeout: float) -> None
     print_table(("topic", "partitions", "replicas"), rows, numeric=("partitions", "replicas"))
 
 
-@topic.command("describe")
-@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@topic.command("describe", short_help="Show partitions, offsets, sizes and settings of topics.")
+@click.argument("names", metavar="NAME...", type=TEXT, nargs=-1, required=True)
 @json_option
 @bootstrap_option
 @timeout_option(10.0)
@@ -98,14 +112,16 @@ def describe(names: tuple[str, ...], as_json: bool, bootstrap: str, timeout: flo
 
 
 @topic.command("alter")
-@click.argument("name")
-@click.option("-p", "--partitions", type=click.IntRange(min=1), help="Raise the number of partitions to this.")
+@click.argument("name", type=TEXT)
+@click.option("-p", "--partitions", type=click.IntRange(1, PARTITIONS_MAX), help="Raise the number of partitions to this.")
 @config_option("-c", "--config", "configs", help_="A setting to change; may be repeated.")
-@click.option("--delete-config", "deleted", metavar="NAME", multiple=True, help="A setting to put back to its default; may be repeated.")
+@click.option(
+    "--delete-config", "deleted", metavar="NAME", type=TEXT, multiple=True, help="A setting to put back to its default; may be repeated."
+)
 @bootstrap_option
 @timeout_option(10.0)
 def alter(name: str, partitions: int | None, configs: dict[str, str], deleted: tuple[str, ...], bootstrap: str, timeout: float) -> None:
-    """Change the settings of the topic NAME, or raise its number of partitions."""
+    """Change settings of the topic NAME, or add partitions."""
     from moldau.client.admin import Admin, ConfigChanges, Resource, ResourceType
 
     if partitions is None and not configs and not deleted:
@@ -113,6 +129,7 @@ def alter(name: str, partitions: int | None, configs: dict[str, str], deleted: t
     with open_cluster(bootstrap, timeout) as cluster:
         cluster.topic(name)
         admin, resource, changes = Admin(cluster), Resource(ResourceType.TOPIC, name), ConfigChanges(configs, deleted)
+        refuse_unknown_settings(admin, resource, deleted)
         if configs or deleted:
             admin.alter_configs(resource, changes)
         if partitions is not None:
@@ -121,13 +138,13 @@ def alter(name: str, partitions: int | None, configs: dict[str, str], deleted: t
 
 
 @topic.command("trim")
-@click.argument("name")
+@click.argument("name", type=TEXT)
 @click.option("--before", required=True, metavar="POINT", help="end, an offset, an ISO time, or @ and milliseconds since 1970.")
 @click.option("--partition", "partitions", type=click.IntRange(min=0), multiple=True, help="Only this partition; may be repeated.")
 @bootstrap_option
 @timeout_option(10.0)
 def trim(name: str, before: str, partitions: tuple[int, ...], bootstrap: str, timeout: float) -> None:
-    """Delete the oldest records of the topic NAME, those before POINT, in every partition."""
+    """Delete the records of the topic NAME before POINT."""
     from moldau.client.admin import Admin
 
     try:
@@ -144,7 +161,7 @@ def trim(name: str, before: str, partitions: tuple[int, ...], bootstrap: str, ti
 
 
 @topic.command("delete")
-@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.argument("names", metavar="NAME...", type=TEXT, nargs=-1, required=True)
 @click.option("--if-exists", is_flag=True, help="Succeed if there is no such topic.")
 @bootstrap_option
 @timeout_option(10.0)

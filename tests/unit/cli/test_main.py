@@ -1,16 +1,19 @@
 """Every command ends in one line and an exit code: 0 done, 1 failed, 2 wrong arguments. No traceback for what is not our bug."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner, Result
 
 from moldau import __version__
-from moldau.cli.main import COMMANDS, application
+from moldau.cli.application import COMMANDS, application
 from moldau.model.errors import ErrorCode, PeerError, ProtocolError, StorageError
+from moldau.protocol.codec.errors import UnencodableError
 from moldau.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from moldau.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker, MetadataResponseTopic
 from support.scripted_broker import Request, ScriptedBroker
@@ -22,7 +25,7 @@ def run(*arguments: str) -> Result:
 
 def test_version_and_help_import_no_command() -> None:
     probe = (
-        "import sys; from moldau.cli.main import application\n"
+        "import sys; from moldau.cli.application import application\n"
         "application(['--help'], standalone_mode=False)\n"
         "heavy = {'asyncio', 'confluent_kafka', 'rich', 'moldau.cli.topic', 'moldau.client.cluster', 'socket'} & set(sys.modules)\n"
         "assert not heavy, heavy"
@@ -35,7 +38,7 @@ def test_version_and_help_import_no_command() -> None:
 
 def test_topic_list_imports_only_what_it_needs() -> None:
     probe = (
-        "import sys; from moldau.cli.main import application\n"
+        "import sys; from moldau.cli.application import application\n"
         "application(['topic', 'list', '--bootstrap', '127.0.0.1:1'], standalone_mode=False)\n"
     )
     probe = f"try:\n  {probe.replace(chr(10), chr(10) + '  ')}\nexcept Exception: pass\n"
@@ -63,6 +66,54 @@ def test_an_error_that_is_not_our_bug_is_one_line(error: Exception, line: str, m
     assert (result.exit_code, result.output) == (1, line)
 
 
+def test_what_no_request_can_carry_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    @click.command()
+    def failing() -> None:
+        raise UnencodableError("name: 40000 bytes")
+
+    monkeypatch.setattr(application, "get_command", lambda ctx, name: failing)
+    result = run("topic")
+    assert (result.exit_code, result.output) == (1, "Error: this cannot be sent to a broker: name: 40000 bytes\n")
+
+
+def test_an_interrupt_while_modules_are_loaded_is_no_traceback() -> None:
+    probe = (
+        "import sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'click':\n"
+        "            raise KeyboardInterrupt\n"
+        "from moldau.cli.main import main\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("arguments", [["topic", "list"], ["topic", "list", "--json"], ["topic", "--help"], ["--help"]])
+def test_output_that_cannot_be_written_is_one_line(arguments: list[str]) -> None:
+    with ScriptedBroker(lambda request: MetadataResponse()) as broker, Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "moldau.cli.main", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "MOLDAU_BOOTSTRAP": broker.bootstrap},
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (1, b"Error: cannot write the output: no space left on device\n")
+
+
+@pytest.mark.parametrize("group", ["topic", "config", "log"])
+def test_the_list_of_commands_is_whole_in_80_columns(group: str) -> None:
+    listed = CliRunner().invoke(application, [group, "--help"], terminal_width=80).output
+    _, heading, commands = listed.partition("Commands:")
+    assert heading
+    assert "..." not in commands
+    assert "…" not in commands
+
+
 def test_our_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     @click.command()
     def failing() -> None:
@@ -87,7 +138,21 @@ def test_an_interrupt_has_its_own_code(monkeypatch: pytest.MonkeyPatch) -> None:
         (["nonsense"], "No such command"),
         (["topic", "create"], "Missing argument"),
         (["topic", "list", "--bootstrap", "nowhere"], "'nowhere' has no port"),
-        (["topic", "create", "t", "--partitions", "0"], "0 is not in the range x>=1"),
+        (["topic", "create", "t", "--partitions", "0"], "0 is not in the range 1<=x<=2147483647"),
+        (["topic", "create", "t", "-p", "99999999999"], "99999999999 is not in the range 1<=x<=2147483647"),
+        (["topic", "create", "t", "-r", "99999"], "99999 is not in the range 1<=x<=32767"),
+        (["topic", "alter", "t", "-p", "9999999999"], "9999999999 is not in the range 1<=x<=2147483647"),
+        (["topic", "create", "x" * 40_000], "has 40,000 bytes, at most 32,767 can be sent"),
+        (["topic", "describe", "x" * 40_000], "has 40,000 bytes, at most 32,767 can be sent"),
+        (["topic", "create", "a\udcff"], "'a\\udcff' is not UTF-8"),
+        (["topic", "describe", "a\udcff"], "'a\\udcff' is not UTF-8"),
+        (["topic", "create", "t", "-c", "a=\udcff"], "is not UTF-8"),
+        (["consume", "t", "--format", "%s\udcff"], "is not UTF-8"),
+        (["produce", "t", "--key-separator", "\udcff"], "is not UTF-8"),
+        (["topic", "list", "--timeout", "nan"], "'nan' is not a number of seconds"),
+        (["topic", "list", "--timeout", "inf"], "inf is not in the range 0.1<=x<=86400.0"),
+        (["topic", "list", "--timeout", "1e300"], "1e+300 is not in the range 0.1<=x<=86400.0"),
+        (["produce", "t", "--timeout", "nan"], "'nan' is not a number of seconds"),
         (["topic", "create", "t", "--config", "retention.ms"], "'retention.ms' is not NAME=VALUE"),
         (["topic", "create", "t", "-c", "a=1", "-c", "a=2"], "a is given twice"),
         (["topic", "alter", "t"], "nothing to change"),
@@ -96,6 +161,7 @@ def test_an_interrupt_has_its_own_code(monkeypatch: pytest.MonkeyPatch) -> None:
         (["config", "describe", "--topic", "t", "--broker", "0"], "give either --topic or --broker"),
         (["config", "alter", "--topic", "t"], "nothing to change"),
         (["config", "describe", "--broker", "x"], "neither a broker's number nor 'default'"),
+        (["config", "describe", "--broker", "9" * 5000], "neither a broker's number nor 'default'"),
         (["consume", "t", "--from", "start"], "'start' is none of"),
         (["consume", "t", "--format", "xml"], "neither value nor json"),
         (["produce", "t", "/no/such/file"], "does not exist"),
@@ -103,7 +169,7 @@ def test_an_interrupt_has_its_own_code(monkeypatch: pytest.MonkeyPatch) -> None:
         (["produce", "t", "--format", "json", "--key-separator", ":"], "--key-separator is for --format lines"),
         (["produce", "t", "--key-separator", ""], "must not be empty"),
         (["produce", "t", "--columns", "a"], "are for --format csv"),
-        (["produce", "t", "--format", "csv", "--delimiter", ";;"], "is one character"),
+        (["produce", "t", "--format", "csv", "--delimiter", "ab"], "'ab' is not one character"),
         (["produce", "t", "--format", "csv", "--columns", "a,b", "--key-field", "c"], "no column 'c' among a,b"),
         (["produce", "t", "--acks", "1", "--idempotent"], "--idempotent needs --acks all"),
         (["log", "dump", "/no/such/file"], "does not exist"),

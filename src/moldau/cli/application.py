@@ -1,0 +1,67 @@
+"""The table of commands, and how every command ends.
+
+Exit codes: 0 done, 1 failed, 2 wrong arguments, 130 interrupted. A failure that is not our bug is one line on standard error; our bug is
+a traceback.
+"""
+
+from typing import Any
+
+import click
+
+from moldau import __version__
+from moldau.cli.lazy import LazyCommand, LazyGroup
+from moldau.cli.main import INTERRUPTED
+from moldau.model.errors import MoldauError, PeerError, ProtocolError
+
+COMMANDS = {
+    "serve": LazyCommand("moldau.cli.serve", "serve", "Run a broker."),
+    "topic": LazyCommand("moldau.cli.topic", "topic", "Create, list, describe, alter, trim and delete topics."),
+    "produce": LazyCommand("moldau.cli.produce", "produce", "Send the lines of a file to a topic: text, JSON or CSV."),
+    "consume": LazyCommand("moldau.cli.consume", "consume", "Print the records of a topic."),
+    "config": LazyCommand("moldau.cli.config", "config", "Show and change settings of topics and brokers."),
+    "log": LazyCommand("moldau.cli.log", "log", "Look into the files of a log, without a broker."),
+    "demo": LazyCommand("moldau.cli.demo", "demo", "Carry real events from a file through the log into a lake table."),
+}
+
+
+class Application(LazyGroup):
+    """The outermost group: turns our error families into one line and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; whatever is not our bug ends as a message."""
+        try:
+            return super().invoke(ctx)
+        except ProtocolError as error:
+            raise click.ClickException(error.message) from error
+        except PeerError as error:
+            raise click.ClickException(f"{error.code.name}: {error.message}") from error
+        except MoldauError as error:
+            raise click.ClickException(str(error)) from error
+        except ValueError as error:
+            from moldau.protocol.codec.errors import UnencodableError
+
+            if not isinstance(error, UnencodableError):
+                raise
+            raise click.ClickException(f"this cannot be sent to a broker: {error}") from error
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            ctx.exit(INTERRUPTED)
+
+
+@click.group(
+    cls=Application,
+    lazy=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    epilog="Every command has --help. Exit codes: 0 done, 1 failed, 2 wrong arguments, 130 interrupted.",
+)
+@click.version_option(__version__, prog_name="moldau", message="%(prog)s %(version)s")
+def application() -> None:
+    """Moldau: a distributed log that speaks the Apache Kafka protocol.
+
+    \b
+    A first minute, in two terminals:
+      moldau serve
+      moldau topic create events --partitions 3
+      printf 'one\\ntwo\\n' | moldau produce events
+      moldau consume events --until-end
+    """
