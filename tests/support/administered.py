@@ -15,8 +15,9 @@ from moldau.broker.topics import Topics
 from moldau.cluster.registry import Registry
 from moldau.cluster.snapshot import BrokerInfo
 from moldau.model.config import BrokerConfig, read_static
-from moldau.model.errors import ErrorCode, StorageError
+from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
+from moldau.model.seldom import Seldom
 from moldau.ports.coordination import Create, Operation
 from moldau.protocol.codec import decode, encode
 from moldau.protocol.messages import load
@@ -47,6 +48,9 @@ class Host:
     calls: list[str] = field(default_factory=list)
     served: set[TopicPartition] = field(default_factory=set)
     broken: set[TopicPartition] = field(default_factory=set)
+
+    def storage_lost(self) -> PeerError | None:
+        return None
 
     def open_partition(self, topic_partition: TopicPartition) -> None:
         self.calls.append(f"open {topic_partition}")
@@ -87,6 +91,7 @@ class Administered:
 
     def start(self) -> None:
         self.broker_id = ME
+        self.coordinators_asked_for = Seldom(60.0, 256)
         self.config = BrokerConfig(read_static(settings=self.settings))
         self.registry = Registry(self.tree, broker_id=ME, time_ms=self.clock.time_ms, random_bytes=self._random_bytes)
         self.registry.start(broker=BrokerInfo(ME, "10.0.0.1", 9092))

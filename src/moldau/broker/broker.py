@@ -22,6 +22,7 @@ from moldau.log.cache import OPEN_FILES_MAX, SegmentCache
 from moldau.log.manager import LogManager
 from moldau.model.config.store import BrokerConfig
 from moldau.model.identity import TopicPartition
+from moldau.model.seldom import Seldom
 from moldau.protocol.framing import ReceiveBuffer
 
 if TYPE_CHECKING:
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
     from moldau.ports.transport import Transport
 
 _LOG = logging.getLogger(__name__)
+
+COORDINATOR_NOTES_INTERVAL_S = 60.0
+COORDINATOR_NOTES_MAX = 256
+"""Clients that want a coordinator are told of once in this time each, and of no more than this many."""
 
 
 class Broker:
@@ -85,6 +90,7 @@ class Broker:
         """Bytes of answers that a connection may leave unread."""
         self.fetch_bytes_max = 0
         """Bytes of records in one fetch answer."""
+        self.coordinators_asked_for = Seldom(COORDINATOR_NOTES_INTERVAL_S, COORDINATOR_NOTES_MAX)
         self.on_reconfigured: list[Callable[[], object]] = []
         """Called after the broker's configuration has changed."""
         self._files = files

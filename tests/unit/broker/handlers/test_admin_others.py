@@ -73,6 +73,26 @@ def test_no_coordinator_is_available_for_any_of_many_keys(broker: Administered, 
     assert broker.ask(FindCoordinatorRequest(), version, FindCoordinatorResponse).coordinators == []
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "reason"),
+    [
+        (GROUP, "group", "consumer groups are not available in this version; assign partitions instead"),
+        (TRANSACTION, "transaction", "transactions are not available in this version; produce without a transactional id"),
+    ],
+)
+def test_who_wants_a_coordinator_is_told_why_there_is_none_and_so_is_the_log_once_a_minute(
+    broker: Administered, caplog: pytest.LogCaptureFixture, kind: int, name: str, reason: str
+) -> None:
+    for key in ("g1", "g2"):
+        answer = broker.ask(FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]), 4, FindCoordinatorResponse)
+        assert answer.coordinators[0].error_message == reason
+    assert broker.ask(FindCoordinatorRequest("g3", kind), 1, FindCoordinatorResponse).error_message == reason
+    broker.clock.advance(60)
+    broker.ask(FindCoordinatorRequest("g\n4" + "x" * 1000, kind), 1, FindCoordinatorResponse)
+    long = "g?4" + "x" * 97
+    assert caplog.messages == [f"{name} coordinator asked for: client=test key={key} reason={reason}" for key in ("g1", long)]
+
+
 def test_keys_of_another_kind_are_an_invalid_request(broker: Administered) -> None:
     assert code(broker.ask(FindCoordinatorRequest("g", SHARE), 3, FindCoordinatorResponse).error_code) == "INVALID_REQUEST"
     (answer,) = broker.ask(FindCoordinatorRequest(key_type=9, coordinator_keys=["g"]), 6, FindCoordinatorResponse).coordinators
