@@ -1,4 +1,4 @@
-"""A broker in a process of its own: until SIGTERM or Ctrl-C."""
+"""A broker in a process of its own: until SIGTERM, Ctrl-C or the loss of its last data directory."""
 
 import asyncio
 import logging
@@ -23,7 +23,8 @@ def serve(
     """Run a broker until a signal asks to stop; a second signal does not wait for connections.
 
     `on_listening` gets the addresses, with real ports, once requests are taken. Everything else comes from `config`: ``listeners``,
-    ``advertised.listeners``, ``log.dirs``. OSError for a port that cannot be had, WorldError for a data directory that cannot be used.
+    ``advertised.listeners``, ``log.dirs``. OSError for a port that cannot be had, WorldError for a data directory that cannot be used;
+    AllDirectoriesFailedError, after an orderly stop, when the last data directory was lost while serving.
     """
     raise_open_files_limit()
     loop = new_event_loop(loop_name)
@@ -41,12 +42,16 @@ async def _serve(
     asked: asyncio.Event = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked.set)
-    running = RunningBroker(loop, config)
+    running = RunningBroker(loop, config, lambda _failure: asked.set())
     running.start(adopt=adopt)
     on_listening(running.addresses)
     await asked.wait()
     _LOG.info("stopping")
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, running.hurry)
-    await running.stop()
+    try:
+        await running.stop()
+    finally:
+        if running.failure is not None:
+            raise running.failure
     _LOG.info("stopped")

@@ -5,6 +5,7 @@ more, let what is in flight finish within `shutdown.timeout.ms`, close the logs,
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -17,10 +18,14 @@ from moldau.adapters.system_clock import LoopClock
 from moldau.adapters.threads import LoopBackground
 from moldau.assembly.open_files import log_files_max
 from moldau.broker.broker import Broker
+from moldau.cluster.registry import OtherClusterError
 from moldau.cluster.snapshot import BrokerInfo
-from moldau.log.directory import ForeignDirectoryError
+from moldau.log.log_set import AllDirectoriesFailedError, AllFailedListener
+from moldau.log.meta_properties import FILE_NAME as META_PROPERTIES
+from moldau.log.meta_properties import read_meta_properties
 from moldau.model.config.listeners import parse_listener
 from moldau.model.config.store import BrokerConfig
+from moldau.model.errors import CoordinationError, MoldauError
 
 _LOG = logging.getLogger(__name__)
 
@@ -33,8 +38,17 @@ POLL_S = 0.005
 class RunningBroker:
     """One broker with everything around it. All methods run on the loop's thread."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, config: BrokerConfig) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        config: BrokerConfig,
+        on_all_failed: AllFailedListener = lambda _failure: None,
+    ) -> None:
+        """`on_all_failed` is told when the last log directory is lost; it should have `stop` called."""
         self.config = config
+        self.failure: AllDirectoriesFailedError | None = None
+        """What has made an end to serving."""
+        self._on_all_failed = on_all_failed
         self.broker: Broker
         self.addresses: list[tuple[str, int]] = []
         """Where it listens: as asked for, with the real port."""
@@ -92,6 +106,10 @@ class RunningBroker:
             raise
         return sockets
 
+    def _all_failed(self, failure: AllDirectoriesFailedError) -> None:
+        self.failure = failure
+        self._on_all_failed(failure)
+
     def _open(self, *, adopt: bool) -> None:
         directories = [os.path.abspath(path) for path in self.config.list("log.dirs")]
         store = f"{directories[0]}/{STORE}"
@@ -99,8 +117,13 @@ class RunningBroker:
         files = PosixFiles()
         files.make_directory(directories[0])
         clock = LoopClock(self._loop)
+        try:
+            self._coordination = SqliteCoordination(store, clock.time_ms)
+        except BaseException:
+            if is_new:
+                _remove_store(store)
+            raise
         self._background = LoopBackground(self._loop)
-        self._coordination = SqliteCoordination(store, clock.time_ms)
         try:
             self.broker = Broker(
                 self.config,
@@ -110,16 +133,22 @@ class RunningBroker:
                 background=self._background,
                 coordination=self._coordination,
                 random_bytes=os.urandom,
+                on_all_failed=self._all_failed,
                 log_files_max=log_files_max(),
             )
             self.broker.advertised = self._advertised()
             self.broker.start(adopt=adopt)
             self._announce()
         except BaseException as error:
-            self._coordination.close()
+            with contextlib.suppress(MoldauError):
+                self._coordination.close()
             self._background.close()
-            if is_new and isinstance(error, ForeignDirectoryError):
+            if is_new:
+                if not adopt and hasattr(self, "broker"):
+                    _disown(files, directories, self.broker.metadata.cluster_id)
                 _remove_store(store)
+            if isinstance(error, OtherClusterError):
+                raise _other_cluster(store, error) from error
             raise
         self._server = Server(self._loop, self.broker.accept, self._limits())
         self.broker.on_reconfigured.append(self._reconfigured)
@@ -171,8 +200,26 @@ def _overrides(text: str) -> dict[str, int]:
     return overrides
 
 
+def _other_cluster(store: str, error: OtherClusterError) -> CoordinationError:
+    """The error, in words for whoever adopts a directory beside a store that is there already."""
+    return CoordinationError(
+        f"{store}: this metadata store belongs to cluster {error.found}, the directories to adopt to {error.wanted}; "
+        "if the store's topics are not needed, move the file away and start with --adopt again",
+        retriable=False,
+    )
+
+
+def _disown(files: PosixFiles, directories: list[str], cluster_id: str) -> None:
+    """Take back what says that directories are of a cluster whose store, made by this start, goes. Its id was random: no other has it."""
+    for directory in directories:
+        with contextlib.suppress(MoldauError):
+            found = read_meta_properties(files, directory)
+            if cluster_id and found is not None and found.cluster_id == cluster_id:
+                files.remove(f"{directory}/{META_PROPERTIES}")
+
+
 def _remove_store(store: str) -> None:
-    """Take back the file that a start made in a directory that turned out to be somebody else's."""
+    """Take back the file that a start made and could not use."""
     for suffix in ("", "-wal", "-shm", "-journal"):
         if os.path.exists(store + suffix):
             os.remove(store + suffix)

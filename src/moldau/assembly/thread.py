@@ -1,6 +1,7 @@
 """A broker in a thread of this process: for tests and scripts."""
 
 import asyncio
+import contextlib
 import threading
 
 from moldau.adapters.event_loop import new_event_loop
@@ -9,7 +10,7 @@ from moldau.model.config.store import BrokerConfig
 
 
 class BrokerThread:
-    """A broker that serves until `stop`."""
+    """A broker that serves until `stop`, or until its last log directory is lost."""
 
     def __init__(self, config: BrokerConfig, *, adopt: bool = False, loop_name: str = "") -> None:
         self._config = config
@@ -35,10 +36,16 @@ class BrokerThread:
         host, port = self._running.addresses[0]
         return "127.0.0.1" if host in ("", "0.0.0.0", "*", "localhost") else host, port
 
+    @property
+    def serving(self) -> bool:
+        """Whether it has not ended."""
+        return self._thread.is_alive()
+
     def stop(self) -> None:
         """Stop in order and wait for the end; harmless when it has stopped."""
         if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._asked.set)
+            with contextlib.suppress(RuntimeError):  # it has just closed its loop
+                self._loop.call_soon_threadsafe(self._asked.set)
             self._thread.join()
 
     def _run(self) -> None:
@@ -52,7 +59,7 @@ class BrokerThread:
 
     async def _serve(self) -> None:
         self._asked = asyncio.Event()
-        self._running = RunningBroker(self._loop, self._config)
+        self._running = RunningBroker(self._loop, self._config, lambda _failure: self._asked.set())
         self._running.start(adopt=self._adopt)
         self._started.set()
         await self._asked.wait()

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from moldau.broker.configs import Configs
     from moldau.broker.topics import Topics
     from moldau.cluster.snapshot import MetadataSnapshot
+    from moldau.log.log_set import AllFailedListener
     from moldau.ports.background import Background
     from moldau.ports.clock import Clock
     from moldau.ports.coordination import Coordination
@@ -56,8 +57,12 @@ class Broker:
         coordination: "Coordination",
         random_bytes: Callable[[int], bytes],
         log_files_max: int = OPEN_FILES_MAX,
+        on_all_failed: "AllFailedListener" = lambda _failure: None,
     ) -> None:
-        """`log_files_max`: files of segments that are kept open, of all logs together."""
+        """`log_files_max`: files of segments that are kept open, of all logs together.
+
+        `on_all_failed` is told when the last log directory is lost: there is nothing left to serve.
+        """
         self.config = config
         self.broker_id = config.int("broker.id")
         self.directories = list(directories)
@@ -93,6 +98,7 @@ class Broker:
         self.coordinators_asked_for = Seldom(COORDINATOR_NOTES_INTERVAL_S, COORDINATOR_NOTES_MAX)
         self.on_reconfigured: list[Callable[[], object]] = []
         """Called after the broker's configuration has changed."""
+        self._on_all_failed = on_all_failed
         self._files = files
         self._log_files_max = log_files_max
         self._topics: Topics | None = None
@@ -119,6 +125,8 @@ class Broker:
             topic_config=self.leading.log_config_of,
             background=self.background,
             on_offline=self.leading.directory_offline,
+            on_all_failed=self._on_all_failed,
+            monotonic=self.clock.monotonic,
             cache=SegmentCache(self._files, open_files_max=self._log_files_max),
         )
         self.logs.start(now_ms, adopt=adopt)

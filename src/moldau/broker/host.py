@@ -3,11 +3,15 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from moldau.model.errors import PeerError
 from moldau.model.identity import TopicPartition
 
 
 class PartitionHost(Protocol):
     """The broker's side of a topic's life; called after the change is durable."""
+
+    def storage_lost(self) -> PeerError | None:
+        """KAFKA_STORAGE_ERROR when no log directory is left to hold anything; None if there is one."""
 
     def open_partition(self, topic_partition: TopicPartition) -> object:
         """Serve a partition that the metadata has now. MoldauError when its log cannot be opened; the partition is offline then."""

@@ -29,6 +29,12 @@ class Leading:
         self._without_room: dict[TopicPartition, bool] = {}
         """Partitions whose logs found no room to be made, and whether they were new."""
 
+    def storage_lost(self) -> PeerError | None:
+        """KAFKA_STORAGE_ERROR when no log directory is left."""
+        if not self._broker.logs.all_failed:
+            return None
+        return PeerError(ErrorCode.KAFKA_STORAGE_ERROR, "all log directories are offline; the broker stops")
+
     def open_partition(self, topic_partition: TopicPartition, *, is_new: bool = True) -> None:
         """Begin to lead a partition that the metadata knows. PeerError KAFKA_STORAGE_ERROR, StorageError."""
         if self.table.get(topic_partition) is not None:

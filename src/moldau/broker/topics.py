@@ -53,8 +53,12 @@ class Topics:
         """Create topics, or only check them. INVALID_REQUEST for a name that comes twice.
 
         Further codes: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,
-        INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, POLICY_VIOLATION at a bound on partitions.
+        INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, POLICY_VIOLATION at a bound on partitions; KAFKA_STORAGE_ERROR, for all of them, when
+        no log directory is left.
         """
+        lost = self._host.storage_lost()
+        if lost is not None:
+            return {spec.name: lost for spec in wanted}
         outcomes = self._planned_all(wanted)
         planned = [topic for topic in outcomes.values() if isinstance(topic, NewTopic)]
         if not planned or validate_only:
@@ -66,7 +70,8 @@ class Topics:
             return _instead_of_topics(outcomes, error)
         for topic in planned:
             self._open(topic.name, range(len(topic.replicas)))
-        return outcomes
+        lost = self._host.storage_lost()
+        return outcomes if lost is None else _instead_of_topics(outcomes, lost)
 
     def create_for_client(self, names: Iterable[str]) -> dict[str, PeerError | None]:
         """Create topics that a client asked about, where `auto.create.topics.enable` allows it; by name why not, or None."""
@@ -80,7 +85,7 @@ class Topics:
         """Add partitions to topics, or only check. INVALID_REQUEST for a name that comes twice.
 
         Further codes: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS unless there are more than before, INVALID_REPLICA_ASSIGNMENT,
-        INVALID_REPLICATION_FACTOR, POLICY_VIOLATION at a bound on partitions.
+        INVALID_REPLICATION_FACTOR, POLICY_VIOLATION at a bound on partitions, KAFKA_STORAGE_ERROR when no log directory is left.
         """
         times = Counter(spec.name for spec in wanted)
         return {spec.name: twice(spec.name) if times[spec.name] > 1 else self._grown(spec, validate_only) for spec in wanted}
@@ -88,8 +93,11 @@ class Topics:
     def delete(self, names: Sequence[str]) -> PeerError | None:
         """Delete topics that are there, all of them; the error if the store failed. Once begun, the next start finishes what is left.
 
-        The bytes go after `file.delete.delay.ms`.
+        The bytes go after `file.delete.delay.ms`. KAFKA_STORAGE_ERROR when no log directory is left.
         """
+        lost = self._host.storage_lost()
+        if lost is not None:
+            return lost
         try:
             with reported(f"delete topics {list(names)}"):
                 sizes = {name: len(self._registry.snapshot.topics[name].partitions) for name in names}
@@ -176,6 +184,9 @@ class Topics:
         topic = self._registry.snapshot.topics.get(spec.name)
         if topic is None:
             return unknown_topic(spec.name)
+        lost = self._host.storage_lost()
+        if lost is not None:
+            return lost
         try:
             added = self._added(spec, topic)
             if not validate_only:
@@ -184,7 +195,7 @@ class Topics:
                 self._open(spec.name, range(len(topic.partitions), spec.total))
         except PeerError as error:
             return error
-        return None
+        return self._host.storage_lost()
 
     def _added(self, spec: GrowthSpec, topic: TopicInfo) -> list[Replicas]:
         there = len(topic.partitions)

@@ -51,6 +51,15 @@ class NewTopic(NamedTuple):
     first_epochs: Mapping[int, int] = MappingProxyType({})
 
 
+class OtherClusterError(CoordinationError):
+    """The store is another cluster's than the one that was asked for."""
+
+    def __init__(self, found: str, wanted: str) -> None:
+        super().__init__(f"{paths.CLUSTER_ID}: the store belongs to cluster {found}, not to {wanted}", retriable=False)
+        self.found = found
+        self.wanted = wanted
+
+
 class Registry:
     """The metadata of a cluster, by way of one broker's session. Used by one thread."""
 
@@ -70,7 +79,8 @@ class Registry:
     def start(self, *, cluster_id: str | None = None, broker: BrokerInfo | None = None) -> None:
         """Read everything; in one transaction make what is missing, become controller, raise the leader epochs and register `broker`.
 
-        A new store gets `cluster_id`, or a random one. CoordinationError when a store has another one, or when the broker's id is taken.
+        A new store gets `cluster_id`, or a random one. OtherClusterError when a store has another one, CoordinationError when the broker's
+        id is taken.
         """
         tree = self.coordination
         operations: list[Operation] = [Create(root) for root in reading.missing_roots(tree)]
@@ -102,7 +112,7 @@ class Registry:
             found = format_id(self._random_bytes(ID_BYTES)) if wanted is None else wanted
             operations.append(Create(paths.CLUSTER_ID, encode_cluster_id(found)))
         elif wanted not in (None, found):
-            raise CoordinationError(f"{paths.CLUSTER_ID}: the store belongs to cluster {found}, not to {wanted}", retriable=False)
+            raise OtherClusterError(found, str(wanted))
         return found
 
     def _become_controller(self, operations: list[Operation]) -> None:

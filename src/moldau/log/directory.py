@@ -86,6 +86,15 @@ class LogDirectory:
             self._files.remove(f"{self.path}/{CLEAN_MARK}")
             self._files.sync_directory(self.path)
 
+    def refuse_foreign(self, identity: Identity) -> None:
+        """ForeignDirectoryError for a directory that is not this broker's and would have to be adopted. Writes nothing."""
+        if self._files.exists(self.path):
+            self._refuse(self._why_foreign(read_meta_properties(self._files, self.path), identity))
+
+    def _refuse(self, foreign: str | None) -> None:
+        if foreign is not None:
+            raise ForeignDirectoryError(self.path, f"{foreign}; start with --adopt to take it over")
+
     def record(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Take over new offsets for one checkpoint file, in memory."""
         self.offsets[name].update(offsets)
@@ -136,8 +145,8 @@ class LogDirectory:
         """Check that the directory is this broker's, or make it so."""
         found = read_meta_properties(self._files, self.path)
         foreign = self._why_foreign(found, identity)
-        if foreign is not None and not adopt:
-            raise ForeignDirectoryError(self.path, f"{foreign}; start with --adopt to take it over")
+        if not adopt:
+            self._refuse(foreign)
         self.adopted = foreign is not None or (found is not None and found.moldau == ADOPTED)
         if found is not None and foreign is None:
             return

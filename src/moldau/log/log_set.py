@@ -11,26 +11,42 @@ from moldau.log.placement import Placement
 from moldau.log.topic_ids import ID_BYTES
 from moldau.model.errors import StorageError, WorldError
 from moldau.model.identity import TopicPartition
+from moldau.model.seldom import Seldom
 from moldau.ports.filesystem import FileSystem
 
 _LOG = logging.getLogger(__name__)
 
 OfflineListener = Callable[[str, list[TopicPartition]], object]
 """Told the path of a log directory that went offline, and the partitions that went with it."""
+AllFailedListener = Callable[["AllDirectoriesFailedError"], object]
+"""Told, once, that the last log directory went offline."""
+SHORTAGE_INTERVAL_S = 1.0
+SHORTAGES_MAX = 100
+"""Shortages are told once in this time for each directory and reason, of which no more than this are told apart."""
 
 
 class LogSet:
     """Invariant: `placements` holds what the directories hold together; a partition is in at most one of them."""
 
     def __init__(
-        self, files: FileSystem, directories: list[LogDirectory], random_bytes: Callable[[int], bytes], on_offline: OfflineListener
+        self,
+        files: FileSystem,
+        directories: list[LogDirectory],
+        random_bytes: Callable[[int], bytes],
+        on_offline: OfflineListener,
+        on_all_failed: AllFailedListener,
+        monotonic: Callable[[], float] | None,
     ) -> None:
+        """Without a clock, `monotonic`, each shortage is told."""
         self.files = files
         self.directories = directories
         self.placements: dict[TopicPartition, Placement] = {}
         self._held: dict[str, dict[TopicPartition, Placement]] = {directory.path: {} for directory in directories}
         self._random_bytes = random_bytes
         self._on_offline = on_offline
+        self._on_all_failed = on_all_failed
+        self._monotonic = monotonic
+        self._shortages = Seldom(SHORTAGE_INTERVAL_S, SHORTAGES_MAX)
 
     def online(self) -> list[LogDirectory]:
         """Directories in service."""
@@ -89,10 +105,10 @@ class LogSet:
 
     def storage_failed(self, directory: LogDirectory, error: StorageError) -> None:
         """Take note of an error of the disk: a full one passes, any other takes the directory offline."""
-        if error.no_space:
-            _LOG.warning("disk full: path=%s", error.path)
-        else:
+        if not error.no_space:
             self.take_offline(directory, error)
+        elif self._monotonic is None or self._shortages.due((directory.path, error.reason), self._monotonic()):
+            _LOG.warning("storage short: path=%s reason=%s", error.path, error.reason)
 
     def take_offline(self, directory: LogDirectory, error: StorageError | DamagedFileError) -> None:
         """Close the directory's logs as they are and give its lock back. Harmless when it is offline already."""
@@ -105,7 +121,9 @@ class LogSet:
         directory.release()
         _LOG.error("log directory offline: path=%s partitions=%d reason=%s", directory.path, len(partitions), error)
         if self.all_failed:
-            _LOG.critical("all log directories offline: %s", AllDirectoriesFailedError(self.directories))
+            failure = AllDirectoriesFailedError(self.directories)
+            _LOG.critical("all log directories offline: %s", failure)
+            self._on_all_failed(failure)
         self._on_offline(directory.path, partitions)
 
     @property

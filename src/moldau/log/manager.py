@@ -1,7 +1,7 @@
 """All logs of a broker, in one or several log directories.
 
 A directory that fails goes offline alone: its logs are closed as they are and answer KAFKA_STORAGE_ERROR, the others go on. Only when the
-last one fails does `all_failed` become true, and the process has nothing left to serve.
+last one fails does `all_failed` become true and `on_all_failed` is told: the process has nothing left to serve.
 
 Nothing is deleted for being unknown: a folder of a topic that nobody registered is opened and kept with retention and compaction off, what
 has no partition's name is not looked at, and folders marked ``-stray`` and ``-future`` are left alone.
@@ -9,6 +9,7 @@ has no partition's name is not looked at, and folders marked ``-stray`` and ``-f
 Times and random bytes are handed in; what takes long (checkpoints, removals) runs in the background where there is one.
 """
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from moldau.log.directory import Identity, LogDirectory
 from moldau.log.housekeeping import Housekeeping
 from moldau.log.lifecycle import Lifecycle
 from moldau.log.loading import Loader, TopicConfig
-from moldau.log.log_set import AllDirectoriesFailedError, LogSet, OfflineListener
+from moldau.log.log_set import AllDirectoriesFailedError, AllFailedListener, LogSet, OfflineListener
 from moldau.log.partition_log import PartitionLog
 from moldau.log.removals import Removals
 from moldau.model.errors import MoldauError, StorageError, WorldError
@@ -54,13 +55,16 @@ class LogManager:
         topic_config: TopicConfig = lambda _topic: None,
         background: Background | None = None,
         on_offline: OfflineListener = lambda _path, _partitions: None,
+        on_all_failed: AllFailedListener = lambda _failure: None,
+        monotonic: Callable[[], float] | None = None,
         cache: SegmentCache | None = None,
     ) -> None:
         self._files = files
         self._identity = Identity(broker_id, cluster_id)
         self._random_bytes = random_bytes
         self._cache = SegmentCache(files) if cache is None else cache
-        self._logs = LogSet(files, [LogDirectory(files, path) for path in directories], random_bytes, on_offline)
+        opened = [LogDirectory(files, path) for path in directories]
+        self._logs = LogSet(files, opened, random_bytes, on_offline, on_all_failed, monotonic)
         self._removals = Removals()
         self._loader = Loader(files, self._cache, default_config, topic_config, self._logs, self._removals)
         lifecycle = Lifecycle(files, self._logs, self._loader, self._removals, default_config)
@@ -81,6 +85,8 @@ class LogManager:
         LockHeldError and ForeignDirectoryError stop the start: somebody has to decide. A directory that cannot be used goes offline;
         AllDirectoriesFailedError if none is left. With `adopt`, what was marked for deletion is left as it is.
         """
+        if not adopt:
+            self._refuse_foreign()
         try:
             for directory in self._logs.directories:
                 self._open_directory(directory, adopt)
@@ -94,7 +100,14 @@ class LogManager:
                 self._logs.take_offline(directory, error)
         if self.all_failed:
             raise AllDirectoriesFailedError(self._logs.directories)
-        _LOG.info("logs loaded: %s", " ".join(f"{name}={value}" for name, value in self.statistics().items()))
+        paths = ",".join(directory.path for directory in self._logs.online())
+        _LOG.info("logs loaded: paths=%s %s", paths, " ".join(f"{name}={value}" for name, value in self.statistics().items()))
+
+    def _refuse_foreign(self) -> None:
+        """ForeignDirectoryError before anything is written into any directory; other trouble shows when they are opened."""
+        for directory in self._logs.directories:
+            with contextlib.suppress(StorageError, DamagedFileError):
+                directory.refuse_foreign(self._identity)
 
     def _open_directory(self, directory: LogDirectory, adopt: bool) -> None:
         try:

@@ -226,6 +226,7 @@ class StorageError(WorldError):
 
     def __init__(self, message: str, *, path: str, no_space: bool = False) -> None:
         super().__init__(f"{path}: {message}", retriable=no_space)
+        self.reason = message
         self.path = path
         self.no_space = no_space
 

@@ -57,11 +57,11 @@ class Broker:
     @property
     def running(self) -> bool:
         """Whether it serves."""
-        return self._thread is not None
+        return self._thread is not None and self._thread.serving
 
     def start(self) -> None:
         """Start it, and wait until it takes requests. OSError for a port that cannot be had, WorldError for the directory."""
-        if self._thread is not None:
+        if self.running:
             return
         own = [f"listeners=PLAINTEXT://127.0.0.1:{self._port}", f"log.dirs={self.directory}"]
         thread = BrokerThread(BrokerConfig(read_static(settings=[*self._settings, *own])))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from moldau.broker.topics import TopicSpec
-from moldau.model.errors import ErrorCode
+from moldau.broker.topics import GrowthSpec, TopicSpec
+from moldau.model.errors import ErrorCode, PeerError
 from support.broker_world import BrokerWorld, batch, fetch_request, produce_request, values_of
 
 
@@ -100,6 +100,24 @@ def test_a_broken_disk_takes_its_partitions_offline(world: BrokerWorld) -> None:
     assert client.produce("t", b"c").error_code == ErrorCode.KAFKA_STORAGE_ERROR, "until somebody starts the broker again"
     assert client.fetch("t", 0).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert not client.closed
+
+
+def test_without_a_log_directory_no_topic_is_made_grown_or_deleted(world: BrokerWorld) -> None:
+    """Also for the request that finds the disk broken, the answer is no success."""
+    world.disk.fail = lambda operation, path: True
+    topics, storage = world.broker.topics, ErrorCode.KAFKA_STORAGE_ERROR
+    assert not world.broker.logs.all_failed
+    for name in ("first", "second"):
+        outcome = topics.create([TopicSpec(name, 1, 1)])[name]
+        assert isinstance(outcome, PeerError)
+        assert outcome.code == storage
+        assert world.broker.logs.all_failed
+    assert "second" not in world.broker.metadata.topics
+    grown, deleted = topics.grow([GrowthSpec("t", 2)])["t"], topics.delete(["t"])
+    assert grown is not None
+    assert deleted is not None
+    assert (grown.code, deleted.code) == (storage, storage)
+    assert len(world.broker.metadata.topics["t"].partitions) == 1
 
 
 def test_a_waiting_fetch_that_finds_the_disk_broken_is_answered_once(world: BrokerWorld, caplog: pytest.LogCaptureFixture) -> None:

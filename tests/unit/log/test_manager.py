@@ -4,6 +4,7 @@ import logging
 import struct
 from collections.abc import Callable
 from random import Random
+from typing import Any
 from zlib import crc32
 
 import pytest
@@ -206,7 +207,7 @@ def test_the_directory_of_somebody_else_is_refused_and_untouched(content: bytes,
     disk.write_atomically("/data/meta.properties", content)
     with pytest.raises(ForeignDirectoryError, match=f"{reason}.*--adopt"):
         restart(disk)
-    assert disk.list("/data") == [".lock", "meta.properties"]
+    assert disk.list("/data") == ["meta.properties"]
     assert disk.read("/data/meta.properties") == content
 
 
@@ -532,6 +533,51 @@ def test_the_last_directory_that_fails_is_told() -> None:
     assert manager.all_failed
     with pytest.raises(AllDirectoriesFailedError):
         create(manager, "u")
+
+
+def test_the_loss_of_the_last_directory_is_told_once() -> None:
+    told: list[AllDirectoriesFailedError] = []
+    manager = manager_with(on_all_failed=told.append)
+    manager.start(NOW_MS)
+    for path in ("/a", "/a", "/b", "/b"):
+        manager.offline_directory(path, StorageError("gone", path=path))
+        assert len(told) == (path == "/b")
+    assert "/a: gone; /b: gone" in str(told[0])
+
+
+def test_a_shortage_is_told_with_its_reason_once_a_second(caplog: pytest.LogCaptureFixture) -> None:
+    seconds = [0.0]
+    manager = manager_with(monotonic=lambda: seconds[0])
+    manager.start(NOW_MS)
+    create(manager, "t")
+    caplog.clear()
+    for now in (0.0, 0.5, 1.0, 1.9):
+        seconds[0] = now
+        manager.storage_failed(T0, StorageError("Too many open files", path="/a/t-0/x", no_space=True))
+    assert caplog.messages == ["storage short: path=/a/t-0/x reason=Too many open files"] * 2
+    assert not manager.all_failed
+
+
+def test_a_start_that_is_refused_for_one_directory_has_written_into_none() -> None:
+    disk = ForgetfulDisk()
+    disk.make_directory("/b")
+    disk.write_atomically("/b/meta.properties", b"version=0\nbroker.id=0\ncluster.id=another\n")
+    with pytest.raises(ForeignDirectoryError, match="/b"):
+        manager_with(disk).start(NOW_MS)
+    assert not disk.exists("/a")
+    assert disk.list("/b") == ["meta.properties"]
+
+
+def test_the_log_names_the_directories_loaded(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    manager_with().start(NOW_MS)
+    assert any(message.startswith("logs loaded: paths=/a,/b directories=2 ") for message in caplog.messages)
+
+
+def manager_with(disk: ForgetfulDisk | None = None, **options: Any) -> LogManager:
+    """A manager of two directories that has not been started."""
+    disk = ForgetfulDisk() if disk is None else disk
+    return LogManager(disk, ["/a", "/b"], LogConfig(), broker_id=0, cluster_id=CLUSTER, random_bytes=bytes, **options)
 
 
 def test_a_full_disk_takes_nothing_offline() -> None:
