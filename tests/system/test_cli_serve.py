@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from moldau.client.cluster import Cluster
-from support.console import Console, end
+from support.console import MOLDAU, Console, end
 from support.server import ServerProcess
 
 pytestmark = pytest.mark.system
@@ -195,3 +195,12 @@ def test_without_a_directory_it_uses_one_beside_you(tmp_path: Path, monkeypatch:
     process, _ = start("--listen", "127.0.0.1:0")
     assert (tmp_path / "moldau-data").is_dir()
     assert end(process, signal.SIGTERM)[0] == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_whoever_cannot_be_told_the_address_is_not_served(tmp_path: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        command = [MOLDAU, "serve", "--listen", "127.0.0.1:0", "--data", str(tmp_path / "data")]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "Error: cannot write the output: no space left on device"

@@ -58,12 +58,15 @@ def serve(
         raise click.UsageError(error.message) from error
     gc.disable()  # until it listens: what is made while starting stays
     from moldau.assembly.process import serve as run
+    from moldau.cli.output import is_output_error
     from moldau.cli.server_log import set_up_logging
 
     set_up_logging(log_level, log_format)
     try:
         run(config, adopt=adopt, on_listening=_announce)
     except OSError as error:
+        if is_output_error(error):
+            raise
         raise click.ClickException(f"cannot listen on {', '.join(config.list('listeners'))}: {_reason(error)}") from error
 
 
