@@ -1,4 +1,7 @@
-"""A server that may have 256 files open serves 300 partitions: one record is written to each and read back, flushed or not."""
+"""A server that may have 256 files open serves 300 partitions: one record is written to each and read back, flushed or not.
+
+As many connections as it admits do not take the files away that the logs need.
+"""
 
 import os
 import resource
@@ -39,6 +42,7 @@ def test_three_hundred_partitions_with_256_files(tmp_path: Path, flush_messages:
         assert resource.prlimit(server.pid, resource.RLIMIT_NOFILE) == (OPEN_FILES, OPEN_FILES)
         host, _, port = server.bootstrap.rpartition(":")
         wire = Wire((host, int(port)))
+        crowd = [Wire((host, int(port))) for _ in range(OPEN_FILES)]
         assert [topic.error_code for topic in wire.ask(CreateTopicsRequest([CreatableTopic("many", PARTITIONS, 1)]), 5).topics] == [0]
         for partition in range(PARTITIONS):  # one request for each partition
             data = [PartitionProduceData(partition, batch(value_of(partition)))]
@@ -51,10 +55,11 @@ def test_three_hundred_partitions_with_256_files(tmp_path: Path, flush_messages:
         asked = [ListOffsetsPartition(partition_index=partition, timestamp=0) for partition in range(PARTITIONS)]
         found = wire.ask(ListOffsetsRequest(topics=[ListOffsetsTopic("many", partitions=asked)]), 5)  # a handler loaded late
         assert {(row.error_code, row.offset) for row in found.topics[0].partitions} == {(0, 0)}
-        assert len(os.listdir(f"/proc/{server.pid}/fd")) < OPEN_FILES // 2
-        wire.close()
+        assert len(os.listdir(f"/proc/{server.pid}/fd")) < OPEN_FILES - 32
+        for connected in [wire, *crowd]:
+            connected.close()
         assert server.stop() == 0
-    assert not [line for line in server.output if "ERROR" in line or "open files" in line.lower()], server.output
+    assert not [line for line in server.output if "ERROR" in line or "disk full" in line], server.output
     with server:
         wire = Wire((host, int(port)))
         read_back(wire)

@@ -2,7 +2,8 @@
 
 Bounds: `connections_max` in all, `connections_per_ip_max` for one address, the process's limit of open files. At a bound a new connection
 is accepted and closed at once, so that the peer is told rather than left waiting, and the log says so once a second. A quarter of the
-open files is kept from connections (`FILES_KEPT_MAX` at most), or peers could take the logs' files away. Descriptors are given out from
+open files is kept from connections (`FILES_KEPT_MIN` at least, unless that is more than half, and `FILES_KEPT_MAX` at most), or peers could
+take the logs' files away. Descriptors are given out from
 the lowest free number on, so the number of an accepted socket tells how many are in use. Should none be free at all, one held in reserve
 is given up for the moment of the refusal.
 
@@ -26,6 +27,7 @@ from moldau.ports.transport import Receiver, Transport
 
 _LOG = logging.getLogger(__name__)
 
+FILES_KEPT_MIN = 128
 FILES_KEPT_MAX = 10_000
 ACCEPTS_PER_TURN = 64
 """Connections accepted before those that are there get their turn."""
@@ -49,6 +51,11 @@ class ServerLimits:
     """SO_SNDBUF of a connection; -1 leaves it to the system."""
     receive_buffer_bytes: int = -1
     """SO_RCVBUF of a connection; -1 leaves it to the system."""
+
+
+def _files_kept(files_max: int) -> int:
+    """Of so many files that may be open, those that are not for connections."""
+    return min(max(files_max // 4, min(FILES_KEPT_MIN, files_max // 2)), FILES_KEPT_MAX)
 
 
 class Server:
@@ -118,7 +125,7 @@ class Server:
                     return
                 continue
             files_max = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-            if files_max != resource.RLIM_INFINITY and connected.fileno() >= files_max - min(files_max // 4, FILES_KEPT_MAX):
+            if files_max != resource.RLIM_INFINITY and connected.fileno() >= files_max - _files_kept(files_max):
                 self._refuse(connected, address[0], "open files", files_max)
             else:
                 self._admit(connected, address[:2])

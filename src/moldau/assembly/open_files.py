@@ -1,7 +1,7 @@
 """How many open files the process may have (RLIMIT_NOFILE), and which share of them the logs get.
 
-Connections leave a quarter free (:mod:`moldau.adapters.asyncio_server`). The logs' cache takes an eighth, so that the rest of that quarter
-is there for what is opened only for a moment: indexes, snapshots, directories that are synced, modules that are imported late.
+Connections leave a quarter free, or half of a small limit (:mod:`moldau.adapters.asyncio_server`). The logs' cache takes half of that.
+The rest is there for what is opened only for a moment: indexes, snapshots, directories that are synced, modules that are imported late.
 
     256 -> 64    1,024 -> 128    4,096 -> 512    40,000 and more -> 5,000
 """
