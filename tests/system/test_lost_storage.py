@@ -75,6 +75,18 @@ def test_a_refused_start_leaves_nothing_and_adoption_then_works(tmp_path: Path) 
         assert (kafka / STORE).exists()
 
 
+def test_a_directory_whose_identity_cannot_be_understood_is_left_as_it_is(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "meta.properties").write_text("version=1\nbroker.id=3\ncluster.id=abcdefghijklmnopqrstuv\n")
+    for arguments in ([], ["--adopt"]):
+        assert "without node.id" in refused("--data", str(data), *arguments)
+        assert [path.name for path in data.iterdir()] == ["meta.properties"]
+    (data / "meta.properties").write_text(KAFKA)
+    with ServerProcess(data, arguments=["--adopt"]):
+        assert (data / STORE).exists()
+
+
 def test_a_start_that_fails_for_another_reason_leaves_no_store_and_no_identity(tmp_path: Path) -> None:
     """The second directory is in use; the first, which was new, may serve another start, for which a new cluster's id is drawn."""
     fresh, used = tmp_path / "fresh", tmp_path / "used"

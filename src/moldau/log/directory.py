@@ -73,6 +73,8 @@ class LogDirectory:
 
         LockHeldError, ForeignDirectoryError; DamagedFileError for a meta.properties that cannot be understood; StorageError.
         """
+        if not adopt:
+            self.refuse_foreign(identity)  # before the lock file is made
         self._make()
         self._lock = self._files.lock(f"{self.path}/{LOCK}")
         self._claim(identity, adopt)
@@ -87,7 +89,10 @@ class LogDirectory:
             self._files.sync_directory(self.path)
 
     def refuse_foreign(self, identity: Identity) -> None:
-        """ForeignDirectoryError for a directory that is not this broker's and would have to be adopted. Writes nothing."""
+        """ForeignDirectoryError for a directory that is not this broker's and would have to be adopted. Writes nothing.
+
+        DamagedFileError, StorageError.
+        """
         if self._files.exists(self.path):
             self._refuse(self._why_foreign(read_meta_properties(self._files, self.path), identity))
 
