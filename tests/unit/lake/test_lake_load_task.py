@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from moldau.lake.batches import ARROW_TYPES
-from moldau.lake.load import DEAD_LETTERS, EVENTS, LoadJob
+from moldau.lake.load_job import DEAD_LETTERS, EVENTS, LoadJob
 from moldau.lake.load_task import write_batches
 
 NAMES = ("key", "value", "partition", "offset", "timestamp", "headers")
