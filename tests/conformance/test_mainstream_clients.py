@@ -21,7 +21,6 @@ from support.clients import (
     KcatClient,
     Read,
     Write,
-    foreign_warnings,
 )
 from support.maven import kafka_libraries
 from support.server import ServerProcess
@@ -79,23 +78,22 @@ def wait_for_next_millisecond() -> None:
 
 @pytest.mark.parametrize("name", CLIENTS)
 def test_create_produce_and_consume_by_assignment(name: str, server: ServerProcess) -> None:
-    with foreign_warnings():
-        client = CLIENTS[name](server.bootstrap)
-        topic = f"conformance-{name}"
-        client.create_topic(topic, len(CASES))
+    client = CLIENTS[name](server.bootstrap)
+    topic = f"conformance-{name}"
+    client.create_topic(topic, len(CASES))
 
-        for first in (0, HALF):
-            client.write(topic, [Write(p, codec, acks, values(p, first, HALF)) for p, (codec, acks) in enumerate(CASES)])
-            wait_for_next_millisecond()
+    for first in (0, HALF):
+        client.write(topic, [Write(p, codec, acks, values(p, first, HALF)) for p, (codec, acks) in enumerate(CASES)])
+        wait_for_next_millisecond()
 
-        partitions = range(len(CASES))
-        everything = client.read(topic, [Read(p, 2 * HALF) for p in partitions])
-        for partition, seen in zip(partitions, everything, strict=True):
-            assert [record.offset for record in seen] == list(range(2 * HALF)), CASES[partition]
-            assert tuple(record.value for record in seen) == values(partition, 0, 2 * HALF), CASES[partition]
+    partitions = range(len(CASES))
+    everything = client.read(topic, [Read(p, 2 * HALF) for p in partitions])
+    for partition, seen in zip(partitions, everything, strict=True):
+        assert [record.offset for record in seen] == list(range(2 * HALF)), CASES[partition]
+        assert tuple(record.value for record in seen) == values(partition, 0, 2 * HALF), CASES[partition]
 
-        middle = client.read(topic, [Read(p, HALF + 5, offset=HALF - 5) for p in partitions])
-        assert middle == [seen[HALF - 5 :] for seen in everything]
+    middle = client.read(topic, [Read(p, HALF + 5, offset=HALF - 5) for p in partitions])
+    assert middle == [seen[HALF - 5 :] for seen in everything]
 
-        moments = [Read(p, HALF, timestamp_ms=everything[p][HALF].timestamp_ms) for p in partitions]
-        assert client.read(topic, moments) == [seen[HALF:] for seen in everything]
+    moments = [Read(p, HALF, timestamp_ms=everything[p][HALF].timestamp_ms) for p in partitions]
+    assert client.read(topic, moments) == [seen[HALF:] for seen in everything]

@@ -4,10 +4,8 @@ A client creates a topic, writes values to partitions (each with its codec and i
 """
 
 import asyncio
-import contextlib
 import json
 import subprocess
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -304,12 +302,3 @@ class JavaClient:
             number, offset, timestamp, value = line.split(" ", 3)
             found[int(number)].append(Seen(int(offset), int(timestamp), value))
         return found
-
-
-@contextlib.contextmanager
-def foreign_warnings() -> Any:
-    """Inside, warnings of a client's own code (an unclosed socket at its exit) are not ours to answer for."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        warnings.simplefilter("ignore", DeprecationWarning)
-        yield

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -117,10 +117,3 @@ class ServerProcess:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self.running:
             self.stop()
-
-
-@contextlib.contextmanager
-def serve(data: Path, **settings: str) -> Iterator[ServerProcess]:
-    """A running server with settings given as ``log_segment_bytes="1048576"``: underscores stand for dots."""
-    with ServerProcess(data, settings={name.replace("_", "."): value for name, value in settings.items()}) as server:
-        yield server
