@@ -1,0 +1,60 @@
+"""What a coordinator needs of its internal topic: ``__consumer_offsets`` for groups, ``__transaction_state`` for transactions.
+
+The topic is compacted and keyed; a record without a value deletes its key. A coordinator looks after the keys of the partitions that this
+broker leads (`partition_for`); it appends every change before it answers, and reads a partition from its start when it becomes the
+partition's coordinator. :mod:`moldau.broker.state_topic` is the real one; tests of the coordinators put a list in its place.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from moldau.model.errors import PeerError
+from moldau.protocol.records.control import EndTxnMarker
+from moldau.protocol.records.record import Record
+
+KeyValue = tuple[bytes, bytes | None]
+Done = Callable[[PeerError | None], object]
+
+
+class TransactionalProducer(NamedTuple):
+    """Whose transaction the appended records are part of."""
+
+    producer_id: int
+    epoch: int
+
+
+class LoadedBatch(NamedTuple):
+    """A batch of the topic as it is read back. `producer_id` is -1 unless the batch is part of a transaction.
+
+    A control batch has no `records` but its `marker`.
+    """
+
+    base_offset: int
+    producer_id: int
+    producer_epoch: int
+    marker: EndTxnMarker | None
+    records: Sequence[Record]
+
+
+class StateLog(Protocol):
+    """One internal topic. All calls and callbacks are on the broker's thread."""
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions the topic has, or will have once it is made."""
+
+    def partition_for(self, key: str) -> int:
+        """The partition that holds the state of a group or a transactional id: Java's hash of the string, as in Kafka."""
+
+    def append(self, partition: int, records: Sequence[KeyValue], done: Done, producer: TransactionalProducer | None = None) -> None:
+        """Append all records in one batch, then ``done(None)`` once they are as safe as ``acks=all`` promises, now or later.
+
+        ``done(error)`` says that nothing of them is in the log, with the code for the client: COORDINATOR_NOT_AVAILABLE when replicas are
+        missing or the disk failed, NOT_COORDINATOR when the partition is not led here any more, MESSAGE_TOO_LARGE when the batch is.
+        """
+
+    def load(self, partition: int, take: Callable[[LoadedBatch], object], done: Done) -> None:
+        """Read the partition from its start to its end as of now, in slices between which requests are served, then ``done``.
+
+        A batch or record that is damaged is left out with a line in the log that names partition and offset; the rest is read.
+        """
