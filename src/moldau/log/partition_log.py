@@ -28,6 +28,7 @@ from moldau.log.timestamps import TimestampOffset, first_not_older, largest
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
 from moldau.ports.filesystem import FileSystem
+from moldau.ports.transport import FileRange
 
 __all__ = ["AppendResult", "FlushJob", "PartitionLog", "ProducerView", "ReadResult", "RecoveryReport", "RemovedSegment", "TimestampOffset"]
 
@@ -102,6 +103,15 @@ class PartitionLog(ShorteningLog):
             return self._reader.readable_bytes(offset, limit_offset, max_bytes, self.written_offset)
         except PeerError:
             return max_bytes
+
+    def stretch(self, offset: int) -> tuple[FileRange, int]:
+        """All that is written of the segment that holds `offset`, and the offset before which it ends; for who reads in spite of damage.
+
+        Whoever asks releases the range. The first batches may lie before `offset`.
+        """
+        slot = self._segments.slot_of(offset)
+        segment = self._segments.items[slot]
+        return FileRange(segment.file(), 0, segment.size), self._segments.end_of(slot, self.written_offset)
 
     def remember_bad_batch(self, first_offset: int, last_offset: int) -> None:
         """A reader found the batch with these offsets damaged: fetches end before it and fail in it."""

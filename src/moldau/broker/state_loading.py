@@ -1,0 +1,184 @@
+"""Reading the partitions of an internal topic back, in slices between which requests are served.
+
+A slice lasts `SLICE_S`; the next comes when the clock's turn comes. What is damaged is left out with a line in the log: one batch where
+the next follows it, otherwise all bytes up to where a whole batch begins again. A record that breaks its batch takes those behind it along.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from moldau.broker.state_log import Done, LoadedBatch
+from moldau.log.batches import BadBatchError, OldFormatError, scan
+from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError, StorageError
+from moldau.model.identity import TopicPartition
+from moldau.ports.filesystem import File
+from moldau.protocol.records.batch import iterate
+from moldau.protocol.records.control import decode_end_txn_marker
+from moldau.protocol.records.header import LOG_OVERHEAD, MAGIC_OFFSET, BatchHeader, read_header, verify_crc
+
+if TYPE_CHECKING:
+    from moldau.broker.broker import Broker
+    from moldau.broker.partition import Partition
+    from moldau.protocol.records.record import Record
+
+_LOG = logging.getLogger(__name__)
+
+SLICE_S = 0.005
+SEARCH_WINDOW = 1024 * 1024
+_MAGIC = b"\x02"
+
+Take = Callable[[LoadedBatch], object]
+
+
+class StateLoads:
+    """The partitions that are read, one after the other."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._line: deque[tuple[TopicPartition, Take, Done]] = deque()
+        self._running: tuple[Partition, Iterator[LoadedBatch | None]] | None = None
+
+    def add(self, topic_partition: TopicPartition, take: Take, done: Done) -> None:
+        """Read a partition after those that were added before: see :meth:`moldau.broker.state_log.StateLog.load`."""
+        self._line.append((topic_partition, take, done))
+        if len(self._line) == 1:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        self._broker.clock.call_later(0.0, self._slice)
+
+    def _slice(self) -> None:
+        topic_partition, take, done = self._line[0]
+        problem: PeerError | None = None
+        try:
+            if self._step(topic_partition, take):
+                self._go_on()
+                return
+        except StorageError as error:
+            problem = PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic_partition} cannot be read: {error}")
+        except PeerError as error:
+            problem = error
+        self._running = None
+        self._line.popleft()
+        if self._line:
+            self._go_on()
+        done(problem)
+
+    def _step(self, topic_partition: TopicPartition, take: Take) -> bool:
+        """Read for the time of a slice; whether there is more."""
+        clock = self._broker.clock
+        if self._running is None:
+            found = self._broker.partitions.get(topic_partition)
+            if found is not None:
+                self._running = found, _batches_of(found, found.log.written_offset)
+        if self._running is None or not self._running[0].is_open:
+            raise PeerError(ErrorCode.NOT_COORDINATOR, f"{topic_partition} is not led by broker {self._broker.broker_id}")
+        due = clock.monotonic() + SLICE_S
+        for batch in self._running[1]:
+            if batch is not None:
+                take(batch)
+            if clock.monotonic() >= due:
+                return True
+        return False
+
+
+def _batches_of(partition: "Partition", end_offset: int) -> Iterator[LoadedBatch | None]:
+    """All that can be read of a partition up to `end_offset`; None now and then while looking for where damage ends. StorageError."""
+    log = partition.log
+    offset = log.start_offset
+    while offset < end_offset:
+        stretch, after = log.stretch(offset)
+        try:
+            for found in _sound(str(partition.topic_partition), stretch.file, stretch.length, offset):
+                if found is None:
+                    yield None
+                elif found[0].base_offset >= end_offset:
+                    return
+                elif found[0].last_offset >= offset:
+                    loaded = _loaded(partition, *found)
+                    if loaded is not None:
+                        yield loaded
+        finally:
+            stretch.release()
+        offset = after
+
+
+def _sound(name: str, file: File, end: int, offset: int) -> Iterator[tuple[BatchHeader, memoryview] | None]:
+    """The batches of a file that are whole, with a line in the log for what is not."""
+    position = due = 0
+    while position < end:
+        try:
+            for span, header, data in scan(file, position, end, due):
+                position, due = span.position + span.size, span.last_offset + 1
+                yield header, data
+        except (BadBatchError, OldFormatError) as error:
+            start = position
+            for found in _search(file, start + 1, end, due):
+                if found is None:
+                    yield None
+                else:
+                    position = found
+            _LOG.error(
+                "damaged bytes of an internal topic left out: partition=%s offset=%d bytes=%d reason=%s",
+                name,
+                max(due, offset),
+                position - start,
+                error,
+            )
+
+
+def _search(file: File, position: int, end: int, due: int) -> Iterator[int | None]:
+    """Where the next whole batch begins, or `end`: the last that is given. None before that, now and then."""
+    while position < end:
+        window = file.pread(SEARCH_WINDOW, position)
+        at = window.find(_MAGIC, MAGIC_OFFSET)
+        while at >= 0:
+            if _begins_batch(file, position + at - MAGIC_OFFSET, end, due):
+                yield position + at - MAGIC_OFFSET
+                return
+            at = window.find(_MAGIC, at + 1)
+        if len(window) <= MAGIC_OFFSET:
+            break
+        position += len(window) - MAGIC_OFFSET
+        yield None
+    yield end
+
+
+def _begins_batch(file: File, position: int, end: int, due: int) -> bool:
+    """Whether a whole batch with an offset of at least `due` begins there. The length is looked at before anything is read."""
+    head = file.pread(LOG_OVERHEAD, position)
+    base_offset, length = int.from_bytes(head[:8], "big", signed=True), int.from_bytes(head[8:], "big", signed=True)
+    if base_offset < due or not 0 < length <= end - position - LOG_OVERHEAD:
+        return False
+    data = file.pread(length + LOG_OVERHEAD, position)
+    try:
+        read_header(data)
+    except CorruptBatchError:
+        return False
+    return verify_crc(data)
+
+
+def _loaded(partition: "Partition", header: BatchHeader, data: memoryview) -> LoadedBatch | None:
+    records: list[Record] = []
+    marker = None
+    try:
+        for record in iterate(data, max_decompressed_bytes=partition.rules.decompressed_bytes_max):
+            records.append(record)  # noqa: PERF402 - what was read before a malformed one is kept
+        if header.is_control:
+            marker = decode_end_txn_marker(records[0]) if records else None
+            if marker is None:
+                return None
+    except PeerError as error:
+        _LOG.error(
+            "damaged record of an internal topic left out: partition=%s offset=%d records_read=%d reason=%s",
+            partition.topic_partition,
+            header.base_offset + len(records),
+            len(records),
+            error.message,
+        )
+        if header.is_control:
+            return None
+    producer_id = header.producer_id if header.is_transactional else -1
+    return LoadedBatch(header.base_offset, producer_id, header.producer_epoch, marker, () if marker is not None else records)

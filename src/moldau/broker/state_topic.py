@@ -1,0 +1,180 @@
+"""The internal topic of a coordinator: a :class:`moldau.broker.state_log.StateLog` on partitions that this broker leads.
+
+The topic is made when it is first needed, with as many replicas as it is configured to have or as there are brokers. An append is one
+batch, on the broker's thread: in the log and in the page cache when it returns. Reading it back is in :mod:`moldau.broker.state_loading`.
+"""
+
+from functools import lru_cache
+from struct import unpack
+from typing import TYPE_CHECKING, NamedTuple
+
+from moldau.broker.state_loading import StateLoads
+from moldau.broker.topics import TopicSpec
+from moldau.model.errors import ErrorCode, PeerError, StorageError
+from moldau.model.identity import TopicPartition
+from moldau.protocol.records.builder import RecordBatchBuilder
+from moldau.protocol.records.compression import Compression
+from moldau.protocol.records.header import read_header
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from moldau.broker.broker import Broker
+    from moldau.broker.partition import Partition
+    from moldau.broker.state_log import Done, KeyValue, LoadedBatch, TransactionalProducer
+    from moldau.model.config import BrokerConfig
+
+_CODECS = {"uncompressed": Compression.NONE, **{codec.name.lower(): codec for codec in Compression if codec}}
+
+
+class StateTopicSpec(NamedTuple):
+    """The configurations that an internal topic is made by; None for one that Kafka does not have."""
+
+    name: str
+    partitions: str
+    replication_factor: str
+    segment_bytes: str
+    compression: str | None
+    min_insync_replicas: str | None
+
+
+OFFSETS = StateTopicSpec(
+    "__consumer_offsets",
+    "offsets.topic.num.partitions",
+    "offsets.topic.replication.factor",
+    "offsets.topic.segment.bytes",
+    "offsets.topic.compression.codec",
+    None,
+)
+TRANSACTIONS = StateTopicSpec(
+    "__transaction_state",
+    "transaction.state.log.num.partitions",
+    "transaction.state.log.replication.factor",
+    "transaction.state.log.segment.bytes",
+    None,
+    "transaction.state.log.min.isr",
+)
+
+
+class StateTopic:
+    """See the module."""
+
+    def __init__(self, broker: "Broker", spec: StateTopicSpec) -> None:
+        self.name = spec.name
+        self._spec = spec
+        self._broker = broker
+        self._codec = Compression.NONE if spec.compression is None else Compression(broker.config.int(spec.compression))
+        self._loads = StateLoads(broker)
+
+    @property
+    def exists(self) -> bool:
+        """Whether the topic has been made."""
+        return self.name in self._broker.metadata.topics
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions the topic has, or will have once it is made."""
+        topic = self._broker.metadata.topics.get(self.name)
+        return self._broker.config.int(self._spec.partitions) if topic is None else len(topic.partitions)
+
+    def partition_for(self, key: str) -> int:
+        """The partition that holds the state of a group or a transactional id."""
+        return java_hash(key) % self.partitions
+
+    def ensure(self) -> None:
+        """Make the topic if it is not there. PeerError COORDINATOR_NOT_AVAILABLE if it cannot be made."""
+        if self.exists:
+            return
+        spec = state_topic_spec(self._spec, self._broker.config, len(self._broker.metadata.brokers))
+        outcome = self._broker.topics.create([spec])[self.name]
+        if isinstance(outcome, PeerError):
+            raise PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"topic '{self.name}' cannot be made: {outcome.message}")
+
+    def append(self, partition: int, records: "Sequence[KeyValue]", done: "Done", producer: "TransactionalProducer | None" = None) -> None:
+        """As :meth:`moldau.broker.state_log.StateLog.append`.
+
+        Should a disk be lost, the partition closes, which tells its coordinator to resign; that comes after ``done(error)`` where the
+        append failed, and may come before it where the sync did.
+        """
+        led = self._broker.partitions.get(TopicPartition(self.name, partition))
+        if led is None:
+            done(PeerError(ErrorCode.NOT_COORDINATOR, f"{self.name}-{partition} is not led by broker {self._broker.broker_id}"))
+            return
+        try:
+            last_offset = self._append(led, records, producer)
+        except PeerError as error:
+            done(error)
+            return
+        except StorageError as error:
+            done(_not_stored(led, error))
+            self._broker.storage_failed(led, error)
+            return
+        log = led.log
+        if last_offset >= log.flushed_offset and log.end_offset - log.flushed_offset >= log.config.flush_messages:
+            self._broker.flusher.wait(led, last_offset, lambda failure: done(None if failure is None else _not_stored(led, failure)))
+        else:
+            done(None)
+
+    def load(self, partition: int, take: "Callable[[LoadedBatch], object]", done: "Done") -> None:
+        """As :meth:`moldau.broker.state_log.StateLog.load`. One partition is read after the other, in the order of the calls."""
+        self._loads.add(TopicPartition(self.name, partition), take, done)
+
+    def _append(self, led: "Partition", records: "Sequence[KeyValue]", producer: "TransactionalProducer | None") -> int:
+        """Write the batch; the offset of its last record."""
+        broker = self._broker
+        minimum = led.rules.min_insync_replicas
+        if minimum > 1:
+            message = f"{led.topic_partition}: 1 replica in sync, min.insync.replicas is {minimum}"
+            raise PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
+        now_ms = broker.clock.time_ms()
+        batch = self._build(led, records, producer, now_ms)
+        appended = led.log.append(batch, read_header(batch), now_ms)
+        led.log.write_staged()
+        if led.advance() and led.watchers:
+            broker.delayed.appended(led, len(batch))
+        return appended.last_offset
+
+    def _build(self, led: "Partition", records: "Sequence[KeyValue]", producer: "TransactionalProducer | None", now_ms: int) -> memoryview:
+        codec = _CODECS.get(led.rules.compression_type, self._codec)
+        if producer is None:
+            builder = RecordBatchBuilder(compression=codec)
+        else:
+            builder = RecordBatchBuilder(
+                compression=codec, producer_id=producer.producer_id, producer_epoch=producer.epoch, transactional=True
+            )
+        for key, value in records:
+            builder.append(now_ms, key, value)
+        batch = memoryview(bytearray(builder.build()))
+        if len(batch) > led.max_plain_bytes:
+            message = f"{led.topic_partition}: batch of {len(batch)} bytes, the most is {led.max_plain_bytes}"
+            raise PeerError(ErrorCode.MESSAGE_TOO_LARGE, message)
+        return batch
+
+
+def state_topic_spec(spec: StateTopicSpec, config: "BrokerConfig", live_brokers: int) -> TopicSpec:
+    """The topic as it is made: compacted, its replicas capped by the number of live brokers."""
+    factor = min(config.int(spec.replication_factor), max(live_brokers, 1))
+    configs: list[tuple[str, str | None]] = [
+        ("cleanup.policy", "compact"),
+        ("compression.type", "producer"),
+        ("segment.bytes", str(config.int(spec.segment_bytes))),
+    ]
+    if spec.min_insync_replicas is not None:
+        configs.append(("min.insync.replicas", str(min(config.int(spec.min_insync_replicas), factor))))
+    return TopicSpec(spec.name, config.int(spec.partitions), factor, configs=configs)
+
+
+@lru_cache(maxsize=4096)
+def java_hash(text: str) -> int:
+    """What Kafka's ``Utils.abs(text.hashCode())`` gives: the hash over UTF-16 units, without its sign; 0 for the least number."""
+    encoded = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for unit in unpack(f">{len(encoded) // 2}H", encoded):
+        value = (value * 31 + unit) & 0xFFFFFFFF
+    if value == 1 << 31:
+        return 0
+    return value if value < 1 << 31 else (1 << 32) - value
+
+
+def _not_stored(led: "Partition", error: StorageError) -> PeerError:
+    return PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{led.topic_partition} cannot be written: {error}")

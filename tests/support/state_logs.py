@@ -1,0 +1,114 @@
+"""An internal topic that is a list: what tests of coordinators put in place of :class:`moldau.broker.state_topic.StateTopic`.
+
+log = ListStateLog()
+log.append(0, [(b"key", b"value")], done)     # done(None) at once
+log.hold(); ...; log.release()                # answers that come later, in order
+log.fail(ErrorCode.COORDINATOR_NOT_AVAILABLE) # the next append is refused
+log.newest(0)                                 # what compaction would leave: {key: value}
+"""
+
+from collections.abc import Callable, Sequence
+
+from moldau.broker.state_log import Done, KeyValue, LoadedBatch, TransactionalProducer
+from moldau.broker.state_topic import java_hash
+from moldau.model.errors import ErrorCode, PeerError
+from moldau.ports.clock import Clock
+from moldau.protocol.records.control import ControlType, EndTxnMarker
+from moldau.protocol.records.record import CREATE_TIME, Record
+
+
+class ListStateLog:
+    """A :class:`moldau.broker.state_log.StateLog`. With a `clock` a load is done when the clock's turn comes, else at once."""
+
+    def __init__(self, partitions: int = 50, *, clock: Clock | None = None) -> None:
+        self.partitions = partitions
+        self.batches: dict[int, list[LoadedBatch]] = {index: [] for index in range(partitions)}
+        self.closed: set[int] = set()
+        """Partitions that are led elsewhere."""
+        self.load_failure: PeerError | None = None
+        """What loads end with, after everything was read."""
+        self._clock = clock
+        self._failures: list[PeerError] = []
+        self._held: list[tuple[Done, PeerError | None]] | None = None
+
+    def partition_for(self, key: str) -> int:
+        """As Kafka."""
+        return java_hash(key) % self.partitions
+
+    def append(self, partition: int, records: Sequence[KeyValue], done: Done, producer: TransactionalProducer | None = None) -> None:
+        """Keep a batch, unless it is to fail."""
+        error = self._failures.pop(0) if self._failures else None
+        if partition in self.closed:
+            error = PeerError(ErrorCode.NOT_COORDINATOR, f"partition {partition} is not led here")
+        if error is None:
+            base = self.end_offset(partition)
+            now_ms = -1 if self._clock is None else self._clock.time_ms()
+            kept = [Record(base + index, now_ms, CREATE_TIME, key, value, []) for index, (key, value) in enumerate(records)]
+            self.batches[partition].append(LoadedBatch(base, *(producer or (-1, -1)), None, kept))
+        self._answer(done, error)
+
+    def load(self, partition: int, take: Callable[[LoadedBatch], object], done: Done) -> None:
+        """Give every batch there is, then the end."""
+
+        def read() -> None:
+            for batch in batches:
+                take(batch)
+            done(self.load_failure)
+
+        batches = list(self.batches[partition])
+        if self._clock is None:
+            read()
+        else:
+            self._clock.call_later(0.0, read)
+
+    def mark(self, partition: int, producer: TransactionalProducer, *, committed: bool, coordinator_epoch: int = 0) -> None:
+        """The end of a transaction, as its coordinator writes it."""
+        marker = EndTxnMarker(ControlType.COMMIT if committed else ControlType.ABORT, coordinator_epoch)
+        self.batches[partition].append(LoadedBatch(self.end_offset(partition), *producer, marker, ()))
+
+    def end_offset(self, partition: int) -> int:
+        """The offset of the next record."""
+        return sum(len(batch.records) or 1 for batch in self.batches[partition])
+
+    def newest(self, partition: int) -> dict[bytes, bytes]:
+        """The value of every key that has one, whatever became of transactions."""
+        found: dict[bytes, bytes] = {}
+        for record in self.records(partition):
+            assert record.key is not None
+            if record.value is None:
+                found.pop(record.key, None)
+            else:
+                found[record.key] = record.value
+        return found
+
+    def records(self, partition: int) -> list[Record]:
+        """All records, oldest first."""
+        return [record for batch in self.batches[partition] for record in batch.records]
+
+    def fail(self, code: ErrorCode, times: int = 1) -> None:
+        """Refuse the next appends."""
+        self._failures += [PeerError(code, "the test wants it so")] * times
+
+    def hold(self) -> None:
+        """Answer appends only at `release`. They are in the log at once."""
+        self._held = [] if self._held is None else self._held
+
+    def release(self, count: int | None = None) -> None:
+        """Answer what was held, oldest first: `count` of it, or all and hold no more."""
+        held = self._held or []
+        if count is None:
+            self._held = None
+        for _ in range(len(held) if count is None else count):
+            done, error = held.pop(0)
+            done(error)
+
+    @property
+    def waiting(self) -> int:
+        """Appends that are not answered."""
+        return len(self._held or ())
+
+    def _answer(self, done: Done, error: PeerError | None) -> None:
+        if self._held is None:
+            done(error)
+        else:
+            self._held.append((done, error))
