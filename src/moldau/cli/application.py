@@ -18,6 +18,7 @@ COMMANDS = {
     "topic": LazyCommand("moldau.cli.topic", "topic", "Create, list, describe, alter, trim and delete topics."),
     "produce": LazyCommand("moldau.cli.produce", "produce", "Send the lines of a file to a topic: text, JSON or CSV."),
     "consume": LazyCommand("moldau.cli.consume", "consume", "Print the records of a topic."),
+    "group": LazyCommand("moldau.cli.group", "group", "List, describe, reset and delete consumer groups."),
     "config": LazyCommand("moldau.cli.config", "config", "Show and change settings of topics and brokers."),
     "log": LazyCommand("moldau.cli.log", "log", "Look into the files of a log, without a broker."),
     "demo": LazyCommand("moldau.cli.demo", "demo", "Carry real events from a file through the log into a lake table."),

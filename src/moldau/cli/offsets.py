@@ -1,4 +1,4 @@
-"""Points in a topic as people name them: ``beginning``, ``end``, an offset, the last N, a time."""
+"""Points in a topic as people name them: ``beginning`` or ``earliest``, ``end`` or ``latest``, an offset, the last N, a time."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -47,16 +47,16 @@ StartPoint = Beginning | End | AtOffset | LastOffsets | AtTime
 
 
 def parse_start(text: str) -> StartPoint:
-    """``beginning``, ``end``, ``120``, ``-10``, ``2013-01-01T05:00:00Z``, ``@1357016400000``. ValueError.
+    """``beginning``, ``earliest``, ``end``, ``latest``, ``120``, ``-10``, ``2013-01-01T05:00:00Z``, ``@1357016400000``. ValueError.
 
     A number is always an offset; milliseconds have the sign before them. A time without a zone is UTC. A time before
     1970 is 1970: to a broker negative timestamps are something else (-1 the end, -2 the beginning).
     """
     word = text.strip()
     match word.lower():
-        case "beginning":
+        case "beginning" | "earliest" | "smallest":
             return Beginning()
-        case "end":
+        case "end" | "latest" | "largest":
             return End()
     sign, digits = (word[0], word[1:]) if word[:1] in ("-", "@") else ("", word)
     if digits.isascii() and digits.isdigit() and len(digits) <= 18:

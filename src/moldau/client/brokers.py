@@ -20,6 +20,7 @@ from moldau.model.errors import ErrorCode, MoldauError, PeerError, ProtocolError
 from moldau.model.identity import BrokerId, TopicPartition
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from moldau.protocol.versions import VersionRange
 
 T = TypeVar("T")
 
@@ -50,14 +51,14 @@ class Brokers:
         self._leaders.learn(found)
         return found
 
-    def anywhere(self, api_key: ApiKey, message: Any) -> Any:
-        """Ask any broker."""
-        retry = self._retry()
+    def anywhere(self, api_key: ApiKey, message: Any, *, version: VersionRange | None = None) -> Any:
+        """Ask any broker, in the highest common version (of the range `version`)."""
+        retry = self.retry()
         while True:
             trouble: WorldError | None = None
             for address in self._candidates():
                 try:
-                    response = self._connection(address).request(api_key, message)
+                    response = self._connection(address).request(api_key, message, version=version)
                 except WorldError as error:
                     trouble = trouble or error
                     continue
@@ -68,11 +69,14 @@ class Brokers:
                 raise trouble
             retry.pause(trouble)
 
-    def at_broker(self, broker: BrokerId, api_key: ApiKey, message: Any) -> Any:
-        """Ask one broker. RequestFailedError (BROKER_NOT_AVAILABLE) if the cluster does not know it."""
+    def at_broker(self, broker: BrokerId, api_key: ApiKey, message: Any, *, version: VersionRange | None = None) -> Any:
+        """Ask one broker, in the highest common version (of the range `version`).
+
+        RequestFailedError (BROKER_NOT_AVAILABLE) if the cluster does not know it.
+        """
         if broker not in self._leaders.brokers:
             self.metadata([])
-        return self._connection(self._address(broker)).request(api_key, message)
+        return self._connection(self._address(broker)).request(api_key, message, version=version)
 
     def at_controller(self, api_key: ApiKey, message: Any, read: Callable[[Any], T]) -> T:
         """Ask the controller; `read` raises RequestFailedError for an answer with an error.
@@ -80,7 +84,7 @@ class Brokers:
         Another try is made when the controller was not reached or is one no longer, but not when the connection was lost under way: the
         request may have been carried out.
         """
-        retry = self._retry()
+        retry = self.retry()
         while True:
             controller = self.metadata([]).controller
             try:
@@ -105,7 +109,7 @@ class Brokers:
 
         `build` makes the message for the partitions of one leader, `read` takes its response apart.
         """
-        retry = self._retry()
+        retry = self.retry()
         left = list(partitions)
         done: dict[TopicPartition, T] = {}
         while left:
@@ -192,7 +196,8 @@ class Brokers:
             self._connections[address] = BrokerConnection(*address, client_id=self._client_id, timeout_s=self.timeout_s)
         return self._connections[address]
 
-    def _retry(self) -> Retry:
+    def retry(self) -> Retry:
+        """How long one operation may be tried again, beginning now."""
         return Retry(self.timeout_s, sleep=self._sleep)
 
     def close(self) -> None:

@@ -70,10 +70,11 @@ class BrokerConnection:
         self._correlation_id = 0
         self._pending: deque[Pending] = deque()
 
-    def request(self, api_key: ApiKey, message: Any, *, version: int | None = None, timeout_s: float | None = None) -> Any:
-        """Send one request and wait for its response: the response class of that API. `version` None takes the highest common one.
+    def request(self, api_key: ApiKey, message: Any, *, version: int | VersionRange | None = None, timeout_s: float | None = None) -> Any:
+        """Send one request and wait for its response: the response class of that API.
 
-        `timeout_s` replaces the connection's own, for a request that the broker may hold back (a long poll).
+        `version` None takes the highest common one, a range the highest common one in it. `timeout_s` replaces the connection's own, for
+        a request that the broker may hold back (a long poll).
         """
         return self.receive(self.send(api_key, message, version=version, timeout_s=timeout_s))
 
@@ -88,11 +89,12 @@ class BrokerConnection:
         responses.extend(self.receive(pending) for pending in waiting)
         return responses
 
-    def send(self, api_key: ApiKey, message: Any, *, version: int | None = None, timeout_s: float | None = None) -> Pending:
+    def send(self, api_key: ApiKey, message: Any, *, version: int | VersionRange | None = None, timeout_s: float | None = None) -> Pending:
         """Send one request; its response is to be taken with `receive`."""
         deadline = time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
         self.connect(deadline)
-        return self._send(api_key, message, self.version_for(api_key) if version is None else version, deadline)
+        chosen = version if isinstance(version, int) else self.version_for(api_key, version)
+        return self._send(api_key, message, chosen, deadline)
 
     def receive(self, pending: Pending) -> Any:
         """The response to `pending`, which must be the oldest one sent and not yet received."""
@@ -113,9 +115,12 @@ class BrokerConnection:
         self._pending.popleft()
         return response
 
-    def version_for(self, api_key: ApiKey) -> int:
-        """Highest version of an API that both sides know, once connected. RequestFailedError (UNSUPPORTED_VERSION) if there is none."""
-        theirs, ours = self._versions.get(api_key), CODEC[api_key]
+    def version_for(self, api_key: ApiKey, within: VersionRange | None = None) -> int:
+        """Highest version of an API that both sides know, once connected, and that is `within` a range if one is given.
+
+        RequestFailedError (UNSUPPORTED_VERSION) if there is none.
+        """
+        theirs, ours = self._versions.get(api_key), within or CODEC[api_key]
         if theirs is not None:
             version = min(theirs.max, ours.max)
             if version >= max(theirs.min, ours.min):

@@ -1,0 +1,234 @@
+"""Consumer groups from the outside: who they are, how far they have read, and setting that.
+
+An answer with an error raises RequestFailedError. Whoever commits here is no member: the coordinator takes such a commit only while the
+group has none (UNKNOWN_MEMBER_ID otherwise).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from moldau.client.cluster import Cluster
+from moldau.client.coordinators import Coordinators, not_found
+from moldau.client.errors import RequestFailedError, failure
+from moldau.client.group_members import assigned_partitions, subscribed_topics
+from moldau.model.errors import ErrorCode, ProtocolError
+from moldau.model.identity import BrokerId, Offset, TopicPartition
+from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.versions import VersionRange
+
+CONSUMER = "consumer"
+"""Protocol type of groups of consumers; Kafka Connect's workers and others have their own."""
+EMPTY, DEAD = "Empty", "Dead"
+"""States of a group without members: one that is kept for its offsets, and one that is gone."""
+
+_BY_NAME = VersionRange(8, 9)
+"""Versions of OffsetFetch and OffsetCommit that name topics, deleted ones too; from 10 on topics are ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGroup:
+    """One group in the list of its coordinator. `state` and `type` are empty where the broker does not say."""
+
+    group: str
+    protocol_type: str
+    state: str
+    type: str
+    coordinator: BrokerId
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """One member, and the partitions that it was given; `partitions` is None where its assignment is of an unknown format."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    topics: tuple[str, ...]
+    partitions: tuple[TopicPartition, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group with its members; `protocol` is the assignor that they agreed on."""
+
+    group: str
+    state: str
+    protocol_type: str
+    protocol: str
+    coordinator: BrokerId
+    members: tuple[GroupMember, ...]
+
+    @property
+    def has_members(self) -> bool:
+        """Whether somebody reads now, or is about to."""
+        return bool(self.members) or self.state not in (EMPTY, DEAD)
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The offset that a group reads next in a partition, and the text that was committed with it."""
+
+    offset: Offset
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+class Groups:
+    """The groups of the cluster behind `cluster`."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._coordinators = Coordinators(cluster)
+
+    def list_groups(self, states: Iterable[str] = ()) -> list[ListedGroup]:
+        """All groups by name, or those in one of `states`, asked of every broker."""
+        from moldau.protocol.messages.list_groups import ListGroupsRequest
+
+        wanted = sorted(states)
+        request = ListGroupsRequest(states_filter=wanted)
+        found = []
+        for broker in self._cluster.metadata([]).brokers:
+            retry = self._cluster.retry()
+            while True:
+                response = self._cluster.at_broker(broker, ApiKey.LIST_GROUPS, request)
+                if not response.error_code:
+                    break
+                retry.pause(failure(response.error_code, f"groups of broker {broker}"))
+            found += [ListedGroup(g.group_id, g.protocol_type, g.group_state, g.group_type, broker) for g in response.groups]
+        return sorted(found, key=lambda group: group.group)
+
+    def describe(self, group: str) -> GroupDescription:
+        """State and members of a group. RequestFailedError: GROUP_ID_NOT_FOUND, also where the broker calls it dead."""
+        from moldau.protocol.messages.describe_groups import DescribeGroupsRequest
+
+        def read(response: Any) -> GroupDescription:
+            found = _only(response.groups, group)
+            if found.error_code:
+                raise failure(found.error_code, f"group {group}", found.error_message)
+            if found.group_state == DEAD:
+                raise failure(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group}")
+            members = tuple(_member(each, found.protocol_type) for each in found.members)
+            coordinator = self._coordinators.find(group)
+            return GroupDescription(group, found.group_state, found.protocol_type, found.protocol_data, coordinator, members)
+
+        return self._coordinators.ask(group, ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest([group]), read)
+
+    def committed(self, group: str, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, Committed]:
+        """What the group committed in these partitions, None: in all; those without a commit are left out. Nothing for an unknown group.
+
+        Offsets that an open transaction is about to commit do not count yet.
+        """
+        from moldau.protocol.messages import offset_fetch as messages
+
+        topics = None
+        if partitions is not None:
+            topics = [messages.OffsetFetchRequestTopics(name, partition_indexes=ids) for name, ids in _numbers(partitions).items()]
+            if not topics:
+                return {}
+        wanted = messages.OffsetFetchRequestGroup(group, topics=topics)
+
+        def read(response: Any) -> dict[TopicPartition, Committed]:
+            found = _only(response.groups, group)
+            if found.error_code:
+                raise failure(found.error_code, f"group {group}")
+            committed = {}
+            for topic in found.topics:
+                for each in topic.partitions:
+                    where = TopicPartition(topic.name, each.partition_index)
+                    if each.error_code:
+                        raise _failure_at(each.error_code, group, where)
+                    if each.committed_offset >= 0:
+                        committed[where] = Committed(Offset(each.committed_offset), each.committed_leader_epoch, each.metadata or "")
+            return committed
+
+        request = messages.OffsetFetchRequest(groups=[wanted])
+        try:
+            return self._coordinators.ask(group, ApiKey.OFFSET_FETCH, request, read, version=_BY_NAME)
+        except RequestFailedError as error:
+            if not_found(error):
+                return {}
+            raise
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, Committed]) -> None:
+        """Set where the group reads next. RequestFailedError names group, partition and offset; UNKNOWN_MEMBER_ID: it has members."""
+        from moldau.protocol.messages import offset_commit as messages
+
+        topics: dict[str, list[Any]] = {}
+        for where, to in sorted(offsets.items()):
+            topics.setdefault(where.topic, []).append(
+                messages.OffsetCommitRequestPartition(where.partition, to.offset, to.leader_epoch, to.metadata)
+            )
+        request = messages.OffsetCommitRequest(
+            group, topics=[messages.OffsetCommitRequestTopic(name, partitions=partitions) for name, partitions in topics.items()]
+        )
+
+        def read(response: Any) -> None:
+            for where, code in _codes(response):
+                if code:
+                    raise _failure_at(code, group, where, offsets[where].offset)
+
+        if offsets:
+            self._coordinators.ask(group, ApiKey.OFFSET_COMMIT, request, read, version=_BY_NAME)
+
+    def delete_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
+        """Forget how far the group has read there. RequestFailedError: GROUP_SUBSCRIBED_TO_TOPIC, GROUP_ID_NOT_FOUND."""
+        from moldau.protocol.messages import offset_delete as messages
+
+        topics = [
+            messages.OffsetDeleteRequestTopic(name, [messages.OffsetDeleteRequestPartition(number) for number in numbers])
+            for name, numbers in _numbers(partitions).items()
+        ]
+
+        def read(response: Any) -> None:
+            if response.error_code:
+                raise failure(response.error_code, f"group {group}")
+            for where, code in _codes(response):
+                if code:
+                    raise _failure_at(code, group, where)
+
+        self._coordinators.ask(group, ApiKey.OFFSET_DELETE, messages.OffsetDeleteRequest(group, topics), read)
+
+    def delete(self, group: str) -> None:
+        """Delete a group and its offsets. RequestFailedError: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND."""
+        from moldau.protocol.messages.delete_groups import DeleteGroupsRequest
+
+        def read(response: Any) -> None:
+            code = _only(response.results, group).error_code
+            if code:
+                raise failure(code, f"group {group}")
+
+        self._coordinators.ask(group, ApiKey.DELETE_GROUPS, DeleteGroupsRequest([group]), read, repeatable=False)
+
+
+def _member(each: Any, protocol_type: str) -> GroupMember:
+    topics: tuple[str, ...] | None = ()
+    partitions: tuple[TopicPartition, ...] | None = None
+    if protocol_type == CONSUMER:
+        topics, partitions = subscribed_topics(each.member_metadata), assigned_partitions(each.member_assignment)
+    host = each.client_host.removeprefix("/")
+    return GroupMember(each.member_id, each.group_instance_id, each.client_id, host, topics or (), partitions)
+
+
+def _only(answers: list[Any], group: str) -> Any:
+    if len(answers) != 1:
+        raise ProtocolError(f"group {group}: {len(answers)} answers where one was asked for")
+    return answers[0]
+
+
+def _numbers(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for where in sorted(partitions):
+        topics.setdefault(where.topic, []).append(where.partition)
+    return topics
+
+
+def _codes(response: Any) -> Iterable[tuple[TopicPartition, int]]:
+    return ((TopicPartition(topic.name, each.partition_index), each.error_code) for topic in response.topics for each in topic.partitions)
+
+
+def _failure_at(code: int, group: str, where: TopicPartition, offset: int | None = None) -> RequestFailedError:
+    at = "" if offset is None else f" at offset {offset}"
+    error = failure(code, where)
+    return RequestFailedError(error.code, f"group {group}, {error.message}{at}", where)
