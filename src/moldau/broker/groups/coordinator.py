@@ -1,0 +1,126 @@
+"""The coordinator of consumer groups: which groups there are, and whether this broker may speak for them.
+
+A group belongs to a partition of ``__consumer_offsets`` by the hash of its id. The broker that leads the partition coordinates the group;
+it reads the partition first, and until that is done answers COORDINATOR_LOAD_IN_PROGRESS.
+
+What is in memory is what the log says: a change is appended, then made, and answered once it is as safe as `StateLog.append` promises.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from moldau.broker.groups.group import Group
+from moldau.broker.groups.group_records import group_value
+from moldau.broker.groups.records import group_key
+from moldau.broker.groups.shard import Shard
+from moldau.model.errors import ErrorCode, PeerError
+
+if TYPE_CHECKING:
+    from moldau.broker.groups.runner import GroupRunner
+    from moldau.broker.groups.state import GroupState
+    from moldau.broker.state_log import Done, KeyValue, StateLog, TransactionalProducer
+    from moldau.model.config import BrokerConfig
+    from moldau.ports.clock import Clock
+
+_LOG = logging.getLogger(__name__)
+
+
+class GroupCoordinator:
+    """All groups that this broker coordinates. Everything runs on the broker's thread."""
+
+    def __init__(self, state_log: "StateLog", clock: "Clock", config: "BrokerConfig", random_bytes: Callable[[int], bytes]) -> None:
+        self.clock = clock
+        self.config = config
+        self.random_bytes = random_bytes
+        self._state_log = state_log
+        self._shards: dict[int, Shard] = {}
+
+    # For handlers
+
+    def group_for(self, group_id: str, *, create: bool = False, empty_id: bool = False) -> Group | None:
+        """The group; one that is not there is made if `create`, and None otherwise.
+
+        PeerError: INVALID_GROUP_ID for the empty id unless the API takes it (`empty_id`), NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        if not group_id and not empty_id:
+            raise PeerError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+        partition = self._state_log.partition_for(group_id)
+        shard = self._shards.get(partition)
+        if shard is None:
+            raise PeerError(
+                ErrorCode.NOT_COORDINATOR, f"group '{group_id}' belongs to partition {partition} of the offsets topic, not led here"
+            )
+        if shard.loading:
+            raise PeerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"group '{group_id}': its state is being loaded")
+        group = shard.groups.get(group_id)
+        if group is None and create:
+            group = shard.make_group(group_id)
+        return group
+
+    def groups(self) -> Iterator[Group]:
+        """All groups that are loaded."""
+        for shard in self._shards.values():
+            if not shard.loading:
+                yield from shard.groups.values()
+
+    @property
+    def loading(self) -> bool:
+        """Whether the state of some groups is still being read."""
+        return any(shard.loading for shard in self._shards.values())
+
+    # For the broker
+
+    def become_coordinator(self, partition: int) -> None:
+        """This broker leads a partition of the offsets topic now: read it, then coordinate its groups."""
+        if partition in self._shards:
+            return
+        shard = self._shards[partition] = Shard(partition, self._make_runner)
+        self._state_log.load(partition, shard.replay, lambda error: self._loaded(shard, error))
+
+    def resign(self, partition: int) -> None:
+        """It leads it no longer: whoever waits for an answer of its groups is told NOT_COORDINATOR."""
+        shard = self._shards.pop(partition, None)
+        if shard is not None:
+            shard.close(PeerError(ErrorCode.NOT_COORDINATOR, f"partition {partition} of the offsets topic is not led here any more"))
+
+    def transaction_ended(self, partition: int, producer_id: int, *, committed: bool) -> None:
+        """A marker was written to a partition of the offsets topic: the offsets that waited for it count now, or are gone."""
+        shard = self._shards.get(partition)
+        if shard is not None:
+            shard.transaction_ended(producer_id, committed=committed)
+
+    # For the parts of a group
+
+    def append(self, group: Group, records: "list[KeyValue]", done: "Done", producer: "TransactionalProducer | None" = None) -> bool:
+        """Append records of a group; whether they are in the log, so that the change can be made. `done` as for `StateLog.append`."""
+        refused: list[PeerError] = []
+
+        def answered(error: PeerError | None) -> None:
+            if error is not None:
+                refused.append(error)
+            done(error)
+
+        self._state_log.append(group.partition, records, answered, producer)
+        return not refused
+
+    def store_group(self, group: Group, state: "GroupState", done: "Done") -> None:
+        """Keep what the group's members have agreed on. `done` as for `StateLog.append`."""
+        if self.append(group, [(group_key(group.group_id), group_value(state))], done):
+            group.is_stored = True
+
+    def _make_runner(self, group: Group, state: "GroupState | None") -> "GroupRunner":
+        from moldau.broker.groups.runner import GroupRunner
+
+        return GroupRunner(self, group, state)
+
+    def _loaded(self, shard: Shard, error: PeerError | None) -> None:
+        if self._shards.get(shard.partition) is not shard:
+            return
+        if error is not None:
+            _LOG.error("group state not loaded: partition=%d reason=%s", shard.partition, error.message)
+            self.resign(shard.partition)
+            return
+        shard.loaded()
+        if shard.groups:
+            _LOG.info("group state loaded: partition=%d groups=%d", shard.partition, len(shard.groups))

@@ -1,0 +1,49 @@
+"""A consumer group: its members, if it ever had any, and its offsets."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from moldau.broker.groups.offsets import GroupOffsets
+
+if TYPE_CHECKING:
+    from moldau.broker.groups.runner import GroupRunner
+    from moldau.broker.groups.state import GroupState
+
+MakeRunner = Callable[["Group", "GroupState | None"], "GroupRunner"]
+"""Makes what runs the members of a group, from what was stored of them, if anything was."""
+
+
+class Group:
+    """One group of a partition that this broker coordinates.
+
+    A group to which only offsets are committed never has members: it has no runner until somebody joins.
+    """
+
+    __slots__ = ("_make_runner", "_runner", "group_id", "is_stored", "offsets", "partition")
+
+    def __init__(self, group_id: str, partition: int, make_runner: MakeRunner) -> None:
+        self.group_id = group_id
+        self.partition = partition
+        """Of the offsets topic."""
+        self.offsets = GroupOffsets()
+        self.is_stored = False
+        """Whether the topic holds a record of the group itself, which needs a tombstone when the group goes."""
+        self._make_runner = make_runner
+        self._runner: GroupRunner | None = None
+
+    def restore(self, state: "GroupState") -> None:
+        """The group was stored with these members."""
+        self.is_stored = True
+        self._runner = self._make_runner(self, state)
+
+    @property
+    def runner(self) -> "GroupRunner":
+        """What runs the machine of its members; made when it is first asked for."""
+        if self._runner is None:
+            self._runner = self._make_runner(self, None)
+        return self._runner
+
+    @property
+    def runner_if_any(self) -> "GroupRunner | None":
+        """The same, None if nobody has ever joined."""
+        return self._runner

@@ -1,0 +1,111 @@
+"""How far a group has read: committed offsets, and those that wait for their transaction to end.
+
+Rules, as in Kafka: of a plain commit and one by a transaction the later in the log wins, whenever the transaction ends; a tombstone also
+takes the offsets that wait; a commit for a topic that has been made anew since (another topic id) does not count.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+NO_TOPIC_ID = bytes(16)
+NOT_SET = -1
+
+
+class CommittedOffset(NamedTuple):
+    """The offset to read next, and what was said with it."""
+
+    offset: int
+    leader_epoch: int
+    """-1 where the client did not say it."""
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int
+    """-1 unless a client of an old version asked for a time of its own."""
+    topic_id: bytes
+    """Zero where an older broker wrote it."""
+    order: int
+    """Position among the commits of the offsets topic's partition: the later one has the larger."""
+
+
+class GroupOffsets:
+    """The offsets of one group.
+
+    Invariants: no topic without an offset, no producer without a pending one.
+    """
+
+    __slots__ = ("committed", "pending")
+
+    def __init__(self) -> None:
+        self.committed: dict[str, dict[int, CommittedOffset]] = {}
+        self.pending: dict[int, dict[tuple[str, int], CommittedOffset]] = {}
+        """By producer id."""
+
+    def __len__(self) -> int:
+        return sum(map(len, self.committed.values()))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is neither an offset nor one that waits."""
+        return not self.committed and not self.pending
+
+    def put(self, topic: str, partition: int, committed: CommittedOffset) -> None:
+        """Commit."""
+        partitions = self.committed.get(topic)
+        if partitions is None:
+            partitions = self.committed[topic] = {}
+        partitions[partition] = committed
+
+    def put_pending(self, producer_id: int, topic: str, partition: int, committed: CommittedOffset) -> None:
+        """Commit when the producer's transaction does."""
+        self.pending.setdefault(producer_id, {})[topic, partition] = committed
+
+    def remove(self, topic: str, partition: int) -> None:
+        """Forget an offset, and those that wait to take its place."""
+        partitions = self.committed.get(topic)
+        if partitions is not None:
+            partitions.pop(partition, None)
+            if not partitions:
+                del self.committed[topic]
+        for producer_id, waiting in list(self.pending.items()):
+            waiting.pop((topic, partition), None)
+            if not waiting:
+                del self.pending[producer_id]
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """The producer's transaction has ended: its offsets count now, unless a later commit is there, or are gone."""
+        waiting = self.pending.pop(producer_id, None)
+        if waiting is None or not committed:
+            return
+        for (topic, partition), offset in waiting.items():
+            present = self.committed.get(topic, {}).get(partition)
+            if present is None or offset.order > present.order:
+                self.put(topic, partition, offset)
+
+    def get(self, topic: str, partition: int, topic_id: bytes = NO_TOPIC_ID) -> CommittedOffset | None:
+        """What is committed; None for nothing, and for an offset in another topic of that name than the one with `topic_id`."""
+        partitions = self.committed.get(topic)
+        found = None if partitions is None else partitions.get(partition)
+        return None if found is None or is_other_topic(found.topic_id, topic_id) else found
+
+    def is_pending(self, topic: str, partition: int) -> bool:
+        """Whether a transaction that has not ended will change it."""
+        return any((topic, partition) in waiting for waiting in self.pending.values())
+
+    def keys(self) -> set[tuple[str, int]]:
+        """Topic and partition of all offsets, of those that wait too."""
+        found = {(topic, partition) for topic, partitions in self.committed.items() for partition in partitions}
+        for waiting in self.pending.values():
+            found.update(waiting)
+        return found
+
+    def expired(self, is_expired: Callable[[str, CommittedOffset], bool]) -> Iterator[tuple[str, int]]:
+        """Topic and partition of the offsets that are too old; one that a transaction is about to change is not."""
+        for topic, partitions in self.committed.items():
+            for partition, offset in partitions.items():
+                if is_expired(topic, offset) and not self.is_pending(topic, partition):
+                    yield topic, partition
+
+
+def is_other_topic(committed: bytes, present: bytes) -> bool:
+    """Whether an offset was committed for another topic than the present one; not where either has no id."""
+    return committed != present and NO_TOPIC_ID not in (committed, present)
