@@ -58,7 +58,7 @@ def prepare_rebalance(group: "Membership", reason: str) -> None:
     timeout_ms = group.roster.rebalance_timeout_ms
     if was_empty:
         delay_ms = group.limits.initial_rebalance_delay_ms
-        if delay_ms == 0:
+        if delay_ms <= 0:
             _complete(group)
         else:
             group.gathering = Gathering(delay_ms, max(timeout_ms - delay_ms, 0))

@@ -1,7 +1,7 @@
 """Runs the machine of one group's members: carries its effects out, and tells it when time is over.
 
-There is one timer for a group, and it is only ever set forward by need: a heartbeat moves a member's deadline and leaves the timer alone, so
-it may go off with nothing to do. That is once in a session timeout, whatever the number of members and heartbeats.
+There is one timer for a group, and it is set anew only for a deadline before the one it is set for: a heartbeat moves a member's deadline
+and leaves the timer alone, which may then go off with nothing to do, about once in a session timeout.
 """
 
 import logging
@@ -32,7 +32,7 @@ class GroupRunner:
     __slots__ = ("_clock", "_coordinator", "_events", "_group", "_timer", "_timer_due_ms", "membership")
 
     def __init__(self, coordinator: "GroupCoordinator", group: "Group", state: "GroupState | None") -> None:
-        """`state`: what was loaded of the group; None for a new one."""
+        """`state`: what was loaded of the group, whose members' sessions begin now; None for a new one."""
         self._coordinator = coordinator
         self._clock = coordinator.clock
         self._group = group
@@ -41,7 +41,11 @@ class GroupRunner:
         self._timer_due_ms = inf
         config = coordinator.config
         limits = Limits(config.int("group.initial.rebalance.delay.ms"), config.int("group.max.size"), config.int("group.max.bytes"))
-        self.membership = Membership(group.group_id, limits) if state is None else Membership.restored(group.group_id, limits, state)
+        if state is None:
+            self.membership = Membership(group.group_id, limits)
+        else:
+            self.membership = Membership.restored(group.group_id, limits, state)
+            self.take(Loaded())
 
     def take(self, event: Event) -> None:
         """Something has happened. What an effect brings about meanwhile is taken after all effects of its cause."""
@@ -69,13 +73,9 @@ class GroupRunner:
         self.membership.heard_from(member_id, self._now_ms())
         self._set_timer()
 
-    def loaded(self) -> None:
-        """The group's state has been read: its members may be heard from."""
-        self.take(Loaded())
-
-    def close(self, error: ErrorCode) -> None:
+    def close(self, error: "PeerError") -> None:
         """The group ends here: whoever waits is answered `error`."""
-        self.take(Unloaded(error))
+        self.take(Unloaded(error.code))
 
     def new_member_id(self, name: str) -> str:
         """An id for a new member, beginning with its client's or its instance's name, as Kafka's do."""

@@ -55,6 +55,24 @@ COORDINATORS = table(
             "How often the high watermarks are written down; here together with the recovery points.",
             in_effect=False,
         ),
+        integer("group.min.session.timeout.ms", 6000, "Shortest session timeout that a member may ask for."),
+        integer("group.max.session.timeout.ms", 1_800_000, "Longest session timeout that a member may ask for."),
+        integer(
+            "group.initial.rebalance.delay.ms",
+            0,
+            "How long a new group waits for further members before its first rebalance.",
+            deviation="0 instead of 3,000: a consumer in a test or on a laptop starts at once; set it where many start together.",
+        ),
+        integer("group.max.size", INT_MAX, "Most members of a group.", allowed=at_least(1)),
+        integer(
+            "group.max.bytes",
+            16_777_216,
+            "Memory that the members of one group may take: what they sent and were assigned, and 1,000 bytes for each member and each "
+            "that was given an id. Who would need more is refused like one member too many.",
+            allowed=at_least(1),
+            own=True,
+            deviation="A bound of our own: members that send much, or take an id and never come back, must not fill our memory.",
+        ),
         *later(
             boolean(
                 "unclean.leader.election.enable",
@@ -75,15 +93,6 @@ COORDINATORS = table(
             integer("controller.socket.timeout.ms", 30_000, "How long the controller waits for a broker's answer."),
             boolean("auto.leader.rebalance.enable", True, "Move leaderships back to the preferred replicas."),
             long("leader.imbalance.check.interval.seconds", 300, "How often that is looked at.", allowed=at_least(1)),
-            integer("group.min.session.timeout.ms", 6000, "Shortest session timeout that a member may ask for."),
-            integer("group.max.session.timeout.ms", 1_800_000, "Longest session timeout that a member may ask for."),
-            integer(
-                "group.initial.rebalance.delay.ms",
-                0,
-                "How long a new group waits for further members before its first rebalance.",
-                deviation="0 instead of 3,000: a consumer in a test or on a laptop starts at once; set it where many start together.",
-            ),
-            integer("group.max.size", INT_MAX, "Most members of a group.", allowed=at_least(1)),
             items(
                 "group.coordinator.rebalance.protocols",
                 ("classic",),
