@@ -17,7 +17,6 @@ from moldau.cluster.snapshot import BrokerInfo
 from moldau.model.config import BrokerConfig, read_static
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
-from moldau.model.seldom import Seldom
 from moldau.ports.coordination import Create, Operation
 from moldau.protocol.codec import decode, encode
 from moldau.protocol.messages import load
@@ -91,7 +90,6 @@ class Administered:
 
     def start(self) -> None:
         self.broker_id = ME
-        self.coordinators_asked_for = Seldom(60.0, 256)
         self.config = BrokerConfig(read_static(settings=self.settings))
         self.registry = Registry(self.tree, broker_id=ME, time_ms=self.clock.time_ms, random_bytes=self._random_bytes)
         self.registry.start(broker=BrokerInfo(ME, "10.0.0.1", 9092))

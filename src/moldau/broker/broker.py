@@ -22,12 +22,14 @@ from moldau.log.cache import OPEN_FILES_MAX, SegmentCache
 from moldau.log.manager import LogManager
 from moldau.model.config.store import BrokerConfig
 from moldau.model.identity import TopicPartition
-from moldau.model.seldom import Seldom
 from moldau.protocol.framing import ReceiveBuffer
 
 if TYPE_CHECKING:
     from moldau.broker.configs import Configs
+    from moldau.broker.coordinating import Coordinating
+    from moldau.broker.groups.coordinator import GroupCoordinator
     from moldau.broker.topics import Topics
+    from moldau.broker.transactions.coordinator import TransactionCoordinator
     from moldau.cluster.snapshot import MetadataSnapshot
     from moldau.log.log_set import AllFailedListener
     from moldau.ports.background import Background
@@ -37,10 +39,6 @@ if TYPE_CHECKING:
     from moldau.ports.transport import Transport
 
 _LOG = logging.getLogger(__name__)
-
-COORDINATOR_NOTES_INTERVAL_S = 60.0
-COORDINATOR_NOTES_MAX = 256
-"""Clients that want a coordinator are told of once in this time each, and of no more than this many."""
 
 
 class Broker:
@@ -95,7 +93,6 @@ class Broker:
         """Bytes of answers that a connection may leave unread."""
         self.fetch_bytes_max = 0
         """Bytes of records in one fetch answer."""
-        self.coordinators_asked_for = Seldom(COORDINATOR_NOTES_INTERVAL_S, COORDINATOR_NOTES_MAX)
         self.on_reconfigured: list[Callable[[], object]] = []
         """Called after the broker's configuration has changed."""
         self._on_all_failed = on_all_failed
@@ -103,6 +100,7 @@ class Broker:
         self._log_files_max = log_files_max
         self._topics: Topics | None = None
         self._configs: Configs | None = None
+        self._coordinating: Coordinating | None = None
         self._take_limits()
 
     # Start and stop
@@ -143,6 +141,8 @@ class Broker:
     def stop(self) -> None:
         """Answer what waits, flush and close the logs."""
         self.housekeeping.stop()
+        if self._coordinating is not None:
+            self._coordinating.close()
         self.delayed.close()
         for partition in self.partitions:
             partition.close()
@@ -175,6 +175,30 @@ class Broker:
             self._configs = Configs(self.registry, self.config, self.leading, self.broker_id)
         return self._configs
 
+    @property
+    def coordinating(self) -> "Coordinating":
+        """The coordinators and their topics; loaded when first asked for."""
+        if self._coordinating is None:
+            from moldau.broker.coordinating import Coordinating
+
+            self._coordinating = Coordinating(self)
+        return self._coordinating
+
+    @property
+    def coordinating_if_any(self) -> "Coordinating | None":
+        """The same, None if nothing has asked for it."""
+        return self._coordinating
+
+    @property
+    def groups(self) -> "GroupCoordinator":
+        """The coordinator of groups."""
+        return self.coordinating.groups
+
+    @property
+    def transactions(self) -> "TransactionCoordinator":
+        """The coordinator of transactions."""
+        return self.coordinating.transactions
+
     # Connections
 
     def accept(self, transport: "Transport") -> Connection:
@@ -188,7 +212,9 @@ class Broker:
         return self.advertised or local
 
     def finish_connections(self) -> None:
-        """Take no more requests; each connection closes once its answers have left."""
+        """Take no more requests; each connection closes once its answers have left. Members of groups that wait are answered."""
+        if self._coordinating is not None:
+            self._coordinating.close()
         for connection in list(self.connections):
             connection.finish()
 

@@ -8,6 +8,7 @@ from moldau.broker.housekeeping import TICK_MS
 from moldau.broker.log_settings import TopicSettings
 from moldau.broker.partition import Partition, ProduceRules
 from moldau.broker.partition_table import PartitionTable
+from moldau.cluster.snapshot import INTERNAL_TOPICS
 from moldau.log.config import LogConfig
 from moldau.model.errors import ErrorCode, MoldauError, PeerError, StorageError
 from moldau.model.identity import LeaderEpoch, TopicPartition
@@ -56,6 +57,8 @@ class Leading:
         self.table.add(partition)
         if log.config.flush_ms < TICK_MS:
             self._broker.housekeeping.hurry()
+        if topic.internal:
+            self._broker.coordinating.opened(topic_partition)
 
     def _flush_recovered(self, log: "PartitionLog") -> None:
         """With ``visibility=flushed`` a log shows what recovery found only once it is on disk, and shows it from the start."""
@@ -75,6 +78,8 @@ class Leading:
         for topic_partition in topic_partitions:
             self._close(topic_partition)
         self._broker.logs.delete(topic_partitions, self._broker.clock.time_ms())
+        if self._broker.coordinating_if_any is not None:
+            self._broker.coordinating_if_any.topics_deleted({each.topic for each in topic_partitions})
 
     def reconfigure_topic(self, topic: str) -> None:
         """Obey the topic's configuration as it is now."""
@@ -133,6 +138,8 @@ class Leading:
         if partition is not None:
             partition.close()
             self._broker.delayed.changed(partition)
+            if topic_partition.topic in INTERNAL_TOPICS:
+                self._broker.coordinating.closed(topic_partition)
 
     def flushed(self, partition: Partition) -> None:
         """A sync has brought more of the partition's log to disk."""

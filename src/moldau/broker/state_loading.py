@@ -41,7 +41,14 @@ class StateLoads:
         self._running: tuple[Partition, Iterator[LoadedBatch | None]] | None = None
 
     def add(self, topic_partition: TopicPartition, take: Take, done: Done) -> None:
-        """Read a partition after those that were added before: see :meth:`moldau.broker.state_log.StateLog.load`."""
+        """Read a partition after those that were added before: see :meth:`moldau.broker.state_log.StateLog.load`.
+
+        One without records, as of a topic that was just made, is done at once.
+        """
+        led = self._broker.partitions.get(topic_partition)
+        if led is not None and led.log.written_offset == led.log.start_offset:
+            done(None)
+            return
         self._line.append((topic_partition, take, done))
         if len(self._line) == 1:
             self._go_on()
@@ -50,36 +57,35 @@ class StateLoads:
         self._broker.clock.call_later(0.0, self._slice)
 
     def _slice(self) -> None:
-        topic_partition, take, done = self._line[0]
-        problem: PeerError | None = None
-        try:
-            if self._step(topic_partition, take):
-                self._go_on()
-                return
-        except StorageError as error:
-            problem = PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic_partition} cannot be read: {error}")
-        except PeerError as error:
-            problem = error
-        self._running = None
-        self._line.popleft()
-        if self._line:
-            self._go_on()
-        done(problem)
+        due = self._broker.clock.monotonic() + SLICE_S
+        while self._line:
+            topic_partition, take, done = self._line[0]
+            problem: PeerError | None = None
+            try:
+                if self._step(topic_partition, take, due):
+                    self._go_on()
+                    return
+            except StorageError as error:
+                problem = PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic_partition} cannot be read: {error}")
+            except PeerError as error:
+                problem = error
+            self._running = None
+            done(problem)
+            self._line.popleft()
 
-    def _step(self, topic_partition: TopicPartition, take: Take) -> bool:
-        """Read for the time of a slice; whether there is more."""
-        clock = self._broker.clock
+    def _step(self, topic_partition: TopicPartition, take: Take, due: float) -> bool:
+        """Read until it is time to serve others; whether there is more."""
+        broker = self._broker
         if self._running is None:
-            found = self._broker.partitions.get(topic_partition)
+            found = broker.partitions.get(topic_partition)
             if found is not None:
                 self._running = found, _batches_of(found, found.log.written_offset)
         if self._running is None or not self._running[0].is_open:
-            raise PeerError(ErrorCode.NOT_COORDINATOR, f"{topic_partition} is not led by broker {self._broker.broker_id}")
-        due = clock.monotonic() + SLICE_S
+            raise PeerError(ErrorCode.NOT_COORDINATOR, f"{topic_partition} is not led by broker {broker.broker_id}")
         for batch in self._running[1]:
             if batch is not None:
                 take(batch)
-            if clock.monotonic() >= due:
+            if broker.clock.monotonic() >= due:
                 return True
         return False
 

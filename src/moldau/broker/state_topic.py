@@ -1,15 +1,15 @@
 """The internal topic of a coordinator: a :class:`moldau.broker.state_log.StateLog` on partitions that this broker leads.
 
-The topic is made when it is first needed, with as many replicas as it is configured to have or as there are brokers. An append is one
+The topic is made when it is first needed (:mod:`moldau.broker.internal_topics`). An append is one
 batch, on the broker's thread: in the log and in the page cache when it returns. Reading it back is in :mod:`moldau.broker.state_loading`.
 """
 
 from functools import lru_cache
 from struct import unpack
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from moldau.broker.internal_topics import InternalTopic, internal_topic_spec
 from moldau.broker.state_loading import StateLoads
-from moldau.broker.topics import TopicSpec
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
 from moldau.protocol.records.builder import RecordBatchBuilder
@@ -22,44 +22,14 @@ if TYPE_CHECKING:
     from moldau.broker.broker import Broker
     from moldau.broker.partition import Partition
     from moldau.broker.state_log import Done, KeyValue, LoadedBatch, TransactionalProducer
-    from moldau.model.config import BrokerConfig
 
 _CODECS = {"uncompressed": Compression.NONE, **{codec.name.lower(): codec for codec in Compression if codec}}
-
-
-class StateTopicSpec(NamedTuple):
-    """The configurations that an internal topic is made by; None for one that Kafka does not have."""
-
-    name: str
-    partitions: str
-    replication_factor: str
-    segment_bytes: str
-    compression: str | None
-    min_insync_replicas: str | None
-
-
-OFFSETS = StateTopicSpec(
-    "__consumer_offsets",
-    "offsets.topic.num.partitions",
-    "offsets.topic.replication.factor",
-    "offsets.topic.segment.bytes",
-    "offsets.topic.compression.codec",
-    None,
-)
-TRANSACTIONS = StateTopicSpec(
-    "__transaction_state",
-    "transaction.state.log.num.partitions",
-    "transaction.state.log.replication.factor",
-    "transaction.state.log.segment.bytes",
-    None,
-    "transaction.state.log.min.isr",
-)
 
 
 class StateTopic:
     """See the module."""
 
-    def __init__(self, broker: "Broker", spec: StateTopicSpec) -> None:
+    def __init__(self, broker: "Broker", spec: InternalTopic) -> None:
         self.name = spec.name
         self._spec = spec
         self._broker = broker
@@ -85,7 +55,7 @@ class StateTopic:
         """Make the topic if it is not there. PeerError COORDINATOR_NOT_AVAILABLE if it cannot be made."""
         if self.exists:
             return
-        spec = state_topic_spec(self._spec, self._broker.config, len(self._broker.metadata.brokers))
+        spec = internal_topic_spec(self._spec, self._broker.config, len(self._broker.metadata.brokers))
         outcome = self._broker.topics.create([spec])[self.name]
         if isinstance(outcome, PeerError):
             raise PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"topic '{self.name}' cannot be made: {outcome.message}")
@@ -149,19 +119,6 @@ class StateTopic:
             message = f"{led.topic_partition}: batch of {len(batch)} bytes, the most is {led.max_plain_bytes}"
             raise PeerError(ErrorCode.MESSAGE_TOO_LARGE, message)
         return batch
-
-
-def state_topic_spec(spec: StateTopicSpec, config: "BrokerConfig", live_brokers: int) -> TopicSpec:
-    """The topic as it is made: compacted, its replicas capped by the number of live brokers."""
-    factor = min(config.int(spec.replication_factor), max(live_brokers, 1))
-    configs: list[tuple[str, str | None]] = [
-        ("cleanup.policy", "compact"),
-        ("compression.type", "producer"),
-        ("segment.bytes", str(config.int(spec.segment_bytes))),
-    ]
-    if spec.min_insync_replicas is not None:
-        configs.append(("min.insync.replicas", str(min(config.int(spec.min_insync_replicas), factor))))
-    return TopicSpec(spec.name, config.int(spec.partitions), factor, configs=configs)
 
 
 @lru_cache(maxsize=4096)

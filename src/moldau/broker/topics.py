@@ -77,9 +77,8 @@ class Topics:
         """Create topics that a client asked about, where `auto.create.topics.enable` allows it; by name why not, or None."""
         if not self._config.boolean("auto.create.topics.enable"):
             return {name: unknown_topic(name) for name in names}
-        refused = {name: unknown_topic(name) for name in names if name in INTERNAL_TOPICS}
-        made = self.create([TopicSpec(name) for name in names if name not in refused])
-        return {**refused, **{name: outcome if isinstance(outcome, PeerError) else None for name, outcome in made.items()}}
+        made = self.create([self._internal(name) if name in INTERNAL_TOPICS else TopicSpec(name) for name in names])
+        return {name: outcome if isinstance(outcome, PeerError) else None for name, outcome in made.items()}
 
     def grow(self, wanted: Sequence[GrowthSpec], *, validate_only: bool = False) -> dict[str, PeerError | None]:
         """Add partitions to topics, or only check. INVALID_REQUEST for a name that comes twice.
@@ -107,6 +106,11 @@ class Topics:
         except PeerError as error:
             return error
         return None
+
+    def _internal(self, name: str) -> TopicSpec:
+        from moldau.broker.internal_topics import INTERNAL, internal_topic_spec
+
+        return internal_topic_spec(INTERNAL[name], self._config, len(self._registry.snapshot.brokers))
 
     def _open(self, name: str, indexes: Iterable[int]) -> None:
         for index in indexes:

@@ -7,12 +7,14 @@ What is in memory is what the log says: a change is appended, then made, and ans
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from moldau.broker.groups.group import Group
 from moldau.broker.groups.group_records import group_value
 from moldau.broker.groups.records import group_key
+from moldau.broker.groups.removal import Removal
 from moldau.broker.groups.shard import Shard
 from moldau.model.errors import ErrorCode, PeerError
 
@@ -35,6 +37,7 @@ class GroupCoordinator:
         self.random_bytes = random_bytes
         self._state_log = state_log
         self._shards: dict[int, Shard] = {}
+        self.removal = Removal(self)
 
     # For handlers
 
@@ -58,24 +61,26 @@ class GroupCoordinator:
             group = shard.make_group(group_id)
         return group
 
-    def groups(self) -> Iterator[Group]:
-        """All groups that are loaded."""
-        for shard in self._shards.values():
-            if not shard.loading:
-                yield from shard.groups.values()
+    def delete(self, group: Group, done: "Done") -> None:
+        """Delete an empty group with all of its offsets. `done` as for `StateLog.append`."""
+        self.removal.group(self._shards[group.partition], group, done)
 
-    @property
-    def loading(self) -> bool:
-        """Whether the state of some groups is still being read."""
-        return any(shard.loading for shard in self._shards.values())
+    def shards(self) -> list[Shard]:
+        """The partitions that are led here, those that are still read too."""
+        return list(self._shards.values())
 
     # For the broker
+
+    def coordinates(self, shard: Shard) -> bool:
+        """Whether it is one of those still."""
+        return self._shards.get(shard.partition) is shard
 
     def become_coordinator(self, partition: int) -> None:
         """This broker leads a partition of the offsets topic now: read it, then coordinate its groups."""
         if partition in self._shards:
             return
         shard = self._shards[partition] = Shard(partition, self._make_runner)
+        self.removal.start()
         self._state_log.load(partition, shard.replay, lambda error: self._loaded(shard, error))
 
     def resign(self, partition: int) -> None:
@@ -89,6 +94,18 @@ class GroupCoordinator:
         shard = self._shards.get(partition)
         if shard is not None:
             shard.transaction_ended(producer_id, committed=committed)
+
+    def forget_topics(self, names: Iterable[str]) -> None:
+        """Topics are deleted: what is committed there goes, as in Kafka."""
+        gone = set(names)
+        for shard in self._shards.values():
+            shard.when_loaded(partial(self.removal.topics, shard, gone))
+
+    def close(self) -> None:
+        """The broker stops."""
+        self.removal.stop()
+        for partition in list(self._shards):
+            self.resign(partition)
 
     # For the parts of a group
 
@@ -115,7 +132,7 @@ class GroupCoordinator:
         return GroupRunner(self, group, state)
 
     def _loaded(self, shard: Shard, error: PeerError | None) -> None:
-        if self._shards.get(shard.partition) is not shard:
+        if not self.coordinates(shard):
             return
         if error is not None:
             _LOG.error("group state not loaded: partition=%d reason=%s", shard.partition, error.message)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from moldau.broker.groups.offsets import GroupOffsets
 
 if TYPE_CHECKING:
+    from moldau.broker.groups.membership import Membership
     from moldau.broker.groups.runner import GroupRunner
     from moldau.broker.groups.state import GroupState
 
@@ -47,3 +48,13 @@ class Group:
     def runner_if_any(self) -> "GroupRunner | None":
         """The same, None if nobody has ever joined."""
         return self._runner
+
+    @property
+    def membership_if_any(self) -> "Membership | None":
+        """The machine itself, None if nobody has ever joined."""
+        return None if self._runner is None else self._runner.membership
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no members, nor anybody about to become one."""
+        return self._runner is None or self._runner.membership.is_empty

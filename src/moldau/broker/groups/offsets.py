@@ -91,7 +91,7 @@ class GroupOffsets:
         """Whether a transaction that has not ended will change it."""
         return any((topic, partition) in waiting for waiting in self.pending.values())
 
-    def keys(self) -> set[tuple[str, int]]:
+    def places(self) -> set[tuple[str, int]]:
         """Topic and partition of all offsets, of those that wait too."""
         found = {(topic, partition) for topic, partitions in self.committed.items() for partition in partitions}
         for waiting in self.pending.values():

@@ -5,6 +5,7 @@ left out with a line in the log; those of other kinds of groups are left alone.
 """
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from moldau.broker.groups.group import Group, MakeRunner
@@ -36,8 +37,7 @@ class Shard:
         self._next_order = 0
         self._waiting: dict[int, set[Group]] = {}
         self._states: dict[str, GroupState] = {}
-        self._ended: list[tuple[int, bool]] = []
-        """Transactions that ended while the partition was read."""
+        self._deferred: list[Callable[[], object]] = []
         self._left_alone: dict[int, int] = {}
         """Records by the version of their key, where that is not known."""
         self._texts: dict[str, str] = {}
@@ -66,8 +66,9 @@ class Shard:
         self.loading = False
         for group_id, state in self._states.items():
             self.make_group(group_id).restore(state)
-        for producer_id, committed in self._ended:
-            self._end(producer_id, committed=committed)
+        deferred, self._deferred = self._deferred, []
+        for action in deferred:
+            action()
         for group in [group for group in self.groups.values() if not group.is_stored and group.offsets.is_empty]:
             del self.groups[group.group_id]
         if self._left_alone:
@@ -76,7 +77,7 @@ class Shard:
                 self.partition,
                 self._left_alone,
             )
-        self._states, self._ended, self._texts, self._ids, self._left_alone = {}, [], {}, {}, {}
+        self._states, self._texts, self._ids, self._left_alone = {}, {}, {}, {}
 
     def _apply(self, record: "Record", producer_id: int) -> None:
         match decode_key(record.key):
@@ -121,10 +122,14 @@ class Shard:
 
     def transaction_ended(self, producer_id: int, *, committed: bool) -> None:
         """A marker was appended. One that comes while the partition is read lies behind what is read."""
+        self.when_loaded(lambda: self._end(producer_id, committed=committed))
+
+    def when_loaded(self, action: Callable[[], object]) -> None:
+        """Do it now, or when the partition is read."""
         if self.loading:
-            self._ended.append((producer_id, committed))
+            self._deferred.append(action)
         else:
-            self._end(producer_id, committed=committed)
+            action()
 
     def close(self, error: PeerError) -> None:
         """Speak for these groups no longer."""

@@ -1,55 +1,72 @@
-"""FindCoordinator: there is no coordinator for groups or transactions, and the answer says that trying again may help.
+"""FindCoordinator: where a group's or a transactional id's requests go. The internal topic is made when it is first asked for.
 
-Clients do try again, for ever and without a word. So the reason goes into the answer, where the version has room for it, and into our
-log: one line a minute for each client id and kind of key.
+Only this broker leads partitions yet, so it is the coordinator of whatever has one; the answer still comes from the metadata, as it will
+with many brokers.
 """
 
-import logging
 from typing import TYPE_CHECKING
 
 from moldau.broker.context import RequestContext
-from moldau.model.errors import ErrorCode
+from moldau.broker.handlers.metadata import broker_addresses
+from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.identity import TopicPartition
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
     from moldau.broker.dispatch import Reply
-
-_LOG = logging.getLogger(__name__)
+    from moldau.broker.state_topic import StateTopic
 
 FIRST_WITH_KEYS = 4
 NOBODY = -1
-SHOWN_MAX = 100
-"""Characters of a peer's text that a line of the log shows."""
-KINDS = {
-    0: ("group", "consumer groups are not available in this version; assign partitions instead"),
-    1: ("transaction", "transactions are not available in this version; produce without a transactional id"),
-}
-"""By type of key: what it is for, and why there is no coordinator."""
-NOT_A_KIND = "coordinators look after groups (0) and transactional ids (1)"
+
+Node = tuple[int, str, int]
 
 
 def handle(broker: "Broker", request: FindCoordinatorRequest, context: RequestContext, reply: "Reply") -> None:
-    """COORDINATOR_NOT_AVAILABLE for each key, INVALID_REQUEST for a key of another kind."""
+    """One answer per key. Codes: COORDINATOR_NOT_AVAILABLE, INVALID_REQUEST for keys that are neither groups nor transactions."""
     many = context.api_version >= FIRST_WITH_KEYS
     keys = request.coordinator_keys if many else [request.key]
-    code, message = ErrorCode.INVALID_REQUEST, NOT_A_KIND
-    if request.key_type in KINDS:
-        kind, message = KINDS[request.key_type]
-        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if keys and broker.coordinators_asked_for.due((context.client_id, kind), broker.clock.monotonic()):
-            client, key = _shown(context.client_id or ""), _shown(keys[0])
-            _LOG.warning("%s coordinator asked for: client=%s key=%s reason=%s", kind, client, key, message)
+    try:
+        topic = _topic(broker, request.key_type)
+        topic.ensure()
+        nodes = {each[0]: each[:3] for each in broker_addresses(broker, context)}
+        answers = [_answer(broker, topic, nodes, key) for key in keys]
+    except PeerError as error:
+        answers = [_refusal(key, error) for key in keys]
     if many:
-        reply(FindCoordinatorResponse(coordinators=[Coordinator(key, NOBODY, "", NOBODY, code, message) for key in keys]))
-    else:
-        reply(FindCoordinatorResponse(error_code=code, error_message=message, node_id=NOBODY, port=NOBODY))
+        reply(FindCoordinatorResponse(coordinators=answers))
+        return
+    (only,) = answers
+    reply(
+        FindCoordinatorResponse(
+            error_code=only.error_code, error_message=only.error_message, node_id=only.node_id, host=only.host, port=only.port
+        )
+    )
 
 
-def _shown(text: str) -> str:
-    """A peer's text on one line of the log, and no longer than is useful."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text[:SHOWN_MAX])
+def _topic(broker: "Broker", kind: int) -> "StateTopic":
+    match kind:
+        case 0:
+            return broker.coordinating.offsets_topic
+        case 1:
+            return broker.coordinating.transactions_topic
+    raise PeerError(ErrorCode.INVALID_REQUEST, f"key type {kind}: there are coordinators of groups (0) and of transactions (1)")
+
+
+def _answer(broker: "Broker", topic: "StateTopic", nodes: dict[int, Node], key: str) -> Coordinator:
+    index = topic.partition_for(key)
+    leader = broker.metadata.topics[topic.name].partitions[index].leader
+    node = nodes.get(leader)
+    if node is None or (leader == broker.broker_id and broker.partitions.get(TopicPartition(topic.name, index)) is None):
+        message = f"'{key}' belongs to {topic.name}-{index}, which nobody can serve now"
+        return _refusal(key, PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message))
+    return Coordinator(key, *node)
+
+
+def _refusal(key: str, error: PeerError) -> Coordinator:
+    return Coordinator(key, NOBODY, "", NOBODY, error.code, error.message)
 
 
 HANDLERS = {ApiKey.FIND_COORDINATOR: handle}

@@ -106,12 +106,15 @@ def test_a_client_or_the_broker_may_not_want_that(broker: Administered) -> None:
     assert unwilling.registry.snapshot.topics == {}
 
 
-def test_internal_topics_are_not_made_by_asking(broker: Administered) -> None:
-    told = metadata(broker, ["__consumer_offsets"])
-    assert errors(told) == {"__consumer_offsets": "UNKNOWN_TOPIC_OR_PARTITION"}
-    assert told.topics[0].is_internal
-    broker.topics.create([TopicSpec("__consumer_offsets")])
-    assert metadata(broker, ["__consumer_offsets"]).topics[0].is_internal
+@pytest.mark.parametrize(("name", "codec"), [("__consumer_offsets", "producer"), ("__transaction_state", "uncompressed")])
+def test_an_internal_topic_is_made_by_asking_and_by_its_own_configurations(name: str, codec: str) -> None:
+    broker = Administered("offsets.topic.num.partitions=7", "transaction.state.log.num.partitions=7")
+    (topic,) = metadata(broker, [name]).topics
+    assert (topic.error_code, topic.is_internal, len(topic.partitions)) == (0, True, 7)
+    assert [each.replica_nodes for each in topic.partitions] == [[0]] * 7  # as many as there are brokers, not 3
+    configs = broker.registry.snapshot.topic_config(name)
+    assert (configs["cleanup.policy"], configs["compression.type"], configs["segment.bytes"]) == ("compact", codec, "104857600")
+    assert configs.get("min.insync.replicas", "1") == "1"
 
 
 def test_a_name_that_cannot_be_is_an_invalid_topic_whether_or_not_it_may_be_created(broker: Administered) -> None:

@@ -1,0 +1,65 @@
+"""The coordinators of a broker, of groups and of transactions, with the internal topics that keep their state.
+
+Made when the first partition of such a topic is opened, or when a client first asks for a coordinator: a broker without groups and
+transactions imports nothing of them.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from moldau.broker.groups.coordinator import GroupCoordinator
+from moldau.broker.internal_topics import OFFSETS, TRANSACTIONS
+from moldau.broker.state_topic import StateTopic
+
+if TYPE_CHECKING:
+    from moldau.broker.broker import Broker
+    from moldau.broker.transactions.coordinator import TransactionCoordinator
+    from moldau.model.identity import TopicPartition
+
+
+class Coordinating:
+    """See the module."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self.offsets_topic = StateTopic(broker, OFFSETS)
+        self.transactions_topic = StateTopic(broker, TRANSACTIONS)
+        self.groups = GroupCoordinator(self.offsets_topic, broker.clock, broker.config, broker.random_bytes)
+        self._transactions: TransactionCoordinator | None = None
+        self._closed = False
+
+    @property
+    def transactions(self) -> "TransactionCoordinator":
+        """The coordinator of transactions; loaded when first asked for."""
+        if self._transactions is None:
+            from moldau.broker.transactions.coordinator import TransactionCoordinator
+
+            self._transactions = TransactionCoordinator(self.transactions_topic, self._broker)
+        return self._transactions
+
+    def opened(self, topic_partition: "TopicPartition") -> None:
+        """This broker leads a partition of an internal topic now."""
+        if topic_partition.topic == OFFSETS.name:
+            self.groups.become_coordinator(topic_partition.partition)
+        else:
+            self.transactions.become_coordinator(topic_partition.partition)
+
+    def closed(self, topic_partition: "TopicPartition") -> None:
+        """It leads it no longer."""
+        if topic_partition.topic == OFFSETS.name:
+            self.groups.resign(topic_partition.partition)
+        elif self._transactions is not None:
+            self._transactions.resign(topic_partition.partition)
+
+    def topics_deleted(self, names: Iterable[str]) -> None:
+        """Topics are gone: what groups had committed there is of no use."""
+        self.groups.forget_topics(names)
+
+    def close(self) -> None:
+        """The broker stops: whoever waits is answered, and nothing happens any more by itself."""
+        if self._closed:
+            return
+        self._closed = True
+        self.groups.close()
+        if self._transactions is not None:
+            self._transactions.close()

@@ -1,0 +1,133 @@
+"""Offsets and groups that go: tombstones are appended, then what they delete is forgotten.
+
+Every `offsets.retention.check.interval.ms` expired offsets go, and then groups that have neither members nor offsets; one partition of the
+offsets topic after the other, with requests served between. What cannot be appended stays, and is tried again the next time.
+"""
+
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import TYPE_CHECKING
+
+from moldau.broker.groups.expiry import expired_offsets
+from moldau.broker.groups.records import group_key, offset_key
+from moldau.model.errors import ErrorCode, PeerError
+
+if TYPE_CHECKING:
+    from moldau.broker.groups.coordinator import GroupCoordinator
+    from moldau.broker.groups.group import Group
+    from moldau.broker.groups.shard import Shard
+    from moldau.broker.state_log import Done
+    from moldau.ports.clock import Timer
+
+TOMBSTONES_MAX = 1000
+"""Records in one batch."""
+MINUTE_MS = 60_000
+
+_Change = tuple[bytes, Callable[[], object]]
+"""The key of a tombstone, and what it does to the group."""
+
+
+class Removal:
+    """See the module."""
+
+    def __init__(self, coordinator: "GroupCoordinator") -> None:
+        self._coordinator = coordinator
+        self._timer: Timer | None = None
+        self._left: list[Shard] = []
+
+    def offsets(self, group: "Group", keys: Collection[tuple[str, int]], done: "Done") -> None:
+        """Delete these offsets of a group, and those that wait for a transaction to take their place. `done` as for `StateLog.append`."""
+        self._delete(group, _offset_changes(group, keys), done)
+
+    def group(self, shard: "Shard", group: "Group", done: "Done") -> None:
+        """Delete an empty group with all of its offsets. `done` as for `StateLog.append`."""
+        changes = _offset_changes(group, group.offsets.places())
+        if group.is_stored:
+            changes.append((group_key(group.group_id), lambda: None))
+        if self._delete(group, changes, done):
+            shard.groups.pop(group.group_id, None)
+            if group.runner_if_any is not None:
+                group.runner_if_any.close(PeerError(ErrorCode.GROUP_ID_NOT_FOUND, f"group '{group.group_id}' was deleted"))
+
+    def topics(self, shard: "Shard", names: Collection[str]) -> None:
+        """These topics were deleted: what is committed there goes."""
+        for group in list(shard.groups.values()):
+            keys = [key for key in group.offsets.places() if key[0] in names]
+            if keys:
+                self.offsets(group, keys, _nobody_waits)
+
+    def start(self) -> None:
+        """Begin to look for what has expired; harmless if that has begun."""
+        if self._timer is None:
+            self._wait()
+
+    def stop(self) -> None:
+        """End."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _wait(self) -> None:
+        interval_ms = self._coordinator.config.int("offsets.retention.check.interval.ms")
+        self._timer = self._coordinator.clock.call_later(interval_ms / 1000, self._look)
+
+    def _look(self) -> None:
+        self._left = self._coordinator.shards()
+        self._step()
+
+    def _step(self) -> None:
+        if not self._left:
+            self._wait()
+            return
+        shard = self._left.pop()
+        if not shard.loading and self._coordinator.coordinates(shard):
+            self._expire(shard)
+        self._timer = self._coordinator.clock.call_later(0.0, self._step)
+
+    def _expire(self, shard: "Shard") -> None:
+        now_ms = self._coordinator.clock.time_ms()
+        retention_ms = self._coordinator.config.int("offsets.retention.minutes") * MINUTE_MS
+        for group in list(shard.groups.values()):
+            expired = expired_offsets(group, now_ms, retention_ms)
+            if expired:
+                self.offsets(group, expired, _nobody_waits)
+            if group.is_empty and group.offsets.is_empty:
+                self.group(shard, group, _nobody_waits)
+
+    def _delete(self, group: "Group", changes: list[_Change], done: "Done") -> bool:
+        """Append tombstones and make the changes; whether all of them are in the log."""
+        answer = _LastOf(-(-len(changes) // TOMBSTONES_MAX), done)
+        complete = True
+        for start in range(0, len(changes), TOMBSTONES_MAX):
+            some = changes[start : start + TOMBSTONES_MAX]
+            if self._coordinator.append(group, [(key, None) for key, _ in some], answer):
+                for _, change in some:
+                    change()
+            else:
+                complete = False
+        return complete
+
+
+class _LastOf:
+    """Calls `done` once, after so many outcomes, with the first error among them; at once if there are none to come."""
+
+    def __init__(self, count: int, done: "Done") -> None:
+        self._left = count
+        self._done = done
+        self._error: PeerError | None = None
+        if count == 0:
+            done(None)
+
+    def __call__(self, error: PeerError | None) -> None:
+        self._error = self._error or error
+        self._left -= 1
+        if self._left == 0:
+            self._done(self._error)
+
+
+def _offset_changes(group: "Group", keys: Collection[tuple[str, int]]) -> list[_Change]:
+    return [(offset_key(group.group_id, *key), partial(group.offsets.remove, *key)) for key in keys]
+
+
+def _nobody_waits(error: PeerError | None) -> None:
+    """What could not be deleted is still there the next time."""
