@@ -17,7 +17,7 @@ from moldau.log.segment import Segment
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
 from moldau.ports.filesystem import FileSystem
-from moldau.protocol.records.header import LOG_OVERHEAD, BatchHeader, stamp, stamp_log_append_time
+from moldau.protocol.records.header import LOG_OVERHEAD, TRANSACTIONAL_BIT, BatchHeader, stamp, stamp_log_append_time
 
 SNAPSHOT_INTERVAL_BYTES = 64 * 1024 * 1024
 """A flush also takes a producer snapshot when so much was written since the last one: it bounds what a start has to walk."""
@@ -66,6 +66,7 @@ class GrowingLog:
         "recovery",
         "start_offset",
         "topic_partition",
+        "unsettled",
         "written_offset",
     )
 
@@ -86,6 +87,8 @@ class GrowingLog:
         self.topic_partition = topic_partition
         self._segments = opened.segments
         self._producers = opened.producers
+        self.unsettled = opened.producers.transactions.unsettled
+        """Not empty: there may be transactions that hold the last stable offset down."""
         self._snapshots = opened.snapshots
         self._epochs = opened.epochs
         self._unflushed = opened.unflushed
@@ -121,10 +124,12 @@ class GrowingLog:
         """Stage a batch that `check_batch` took: give it offsets and epoch, in place. The memory must stay as it is until `write_staged`.
 
         A batch that repeats one of its producer's last five is not staged; its answer holds like theirs.
-        PeerError: OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TIMESTAMP, RECORD_LIST_TOO_LARGE; nothing was staged.
+        A transactional batch begins a transaction of its producer unless one is ongoing; whether it may is for the caller to know.
+        PeerError: OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, INVALID_TIMESTAMP, RECORD_LIST_TOO_LARGE;
+        nothing was staged.
         StorageError: see the module.
         """
-        _, length, _, _, _, _, delta, base_timestamp, timestamp, producer_id, producer_epoch, sequence, _ = header
+        _, length, _, _, _, attributes, delta, base_timestamp, timestamp, producer_id, producer_epoch, sequence, _ = header
         if timestamp - now_ms > self._after_ms or now_ms - base_timestamp > self._before_ms:
             self._check_timestamps(base_timestamp, timestamp, now_ms)
         size = length + LOG_OVERHEAD
@@ -144,7 +149,9 @@ class GrowingLog:
             appender = self._make_room(size, last_offset, timestamp, now_ms)
             position = appender.position
         if producer_id >= 0:
-            stored = self._producers.stage(producer_id, producer_epoch, sequence, delta, offset, timestamp, now_ms)
+            stored = self._producers.stage(
+                producer_id, producer_epoch, sequence, delta, offset, timestamp, now_ms, attributes & TRANSACTIONAL_BIT
+            )
             if stored is not None:
                 return AppendResult(stored.first_offset, stored.last_offset, stored.timestamp if self._append_time else -1, duplicate=True)
         if append_time >= 0:
@@ -224,7 +231,8 @@ class GrowingLog:
             self.end_offset = first_offset
             self._producers.undo()
             raise
-        self._producers.commit()
+        for aborted in self._producers.commit():
+            self._appender.segment.transaction_index.add(aborted)
         self.written_offset = self.end_offset
         if self._epoch_begins:
             self._epochs.assign(self.leader_epoch, first_offset)
@@ -247,7 +255,8 @@ class GrowingLog:
         self._take_snapshot()
         sealed = appender.segment
         self._create_segment(self.end_offset)
-        self._unflushed.add(sealed.path, sealed.index.path, sealed.time_index.path)
+        self._unflushed.add(sealed.path, *sealed.index_paths())
+        sealed.transaction_index.unsynced = False
         self._appender = self._append_to(self._segments.active, now_ms)
         appender.close()
         self._appender.prepare()

@@ -1,52 +1,25 @@
-"""What offset index and time index share: entries of a fixed size in rising order, most of them in a file, the newest in memory.
+"""What offset index and time index share: entries of two numbers in rising order, most of them in a file, the newest in memory.
 
-    stored ............ | tail
-    in the index file   | in memory
-
-Appending touches the tail only and costs no system call; `store` moves it to the file (a segment is rolled, the log is flushed or closed,
-or some KB have gathered). A tail lost in a crash is rebuilt from the log, so the file is never synced for its own sake, only before
-the recovery point passes the segment.
+They go to the file when a segment is rolled, the log is closed, or some KB have gathered. The file is never synced for its own sake, only
+before the recovery point passes the segment.
 
 Kafka allocates its index files in full and leaves zeros behind the last entry when it is killed: `stored` ends before them.
 """
 
 from struct import Struct
 
-from moldau.log.cache import SegmentCache
-from moldau.ports.filesystem import FileSystem
+from moldau.log.entry_file import EntryFile
 
 STORE_BYTES = 4096
 """A tail of this size is moved to the file at the next write."""
 
 
-class IndexFile:
-    """Invariant: `_stored` is a multiple of the entry size, or -1 while the file has not been looked at.
+class IndexFile(EntryFile):
+    """See the module."""
 
-    `stale` says that the file is not there, or holds more than the stored entries, so that `store` has work even without a tail.
-    """
-
-    __slots__ = ("_cache", "_files", "_stored", "base_offset", "path", "stale", "tail")
+    __slots__ = ()
 
     entry = Struct(">ii")
-
-    def __init__(self, files: FileSystem, cache: SegmentCache, path: str, base_offset: int, *, new: bool = False) -> None:
-        self._files = files
-        self._cache = cache
-        self.path = path
-        self.base_offset = base_offset
-        self.tail = bytearray()
-        self.stale = new
-        self._stored = 0 if new else -1
-
-    @property
-    def stored(self) -> int:
-        """Bytes of valid entries in the file."""
-        if self._stored < 0:
-            self._stored = self._measure()
-        return self._stored
-
-    def __len__(self) -> int:
-        return (self.stored + len(self.tail)) // self.entry.size
 
     def __getitem__(self, slot: int) -> tuple[int, int]:
         """The two numbers of an entry as they are stored."""
@@ -101,40 +74,6 @@ class IndexFile:
         """Add an entry to the tail."""
         self.tail += self.entry.pack(first, second)
 
-    def keep(self, entries: int) -> None:
-        """Drop all but the first `entries`, in memory; the file is cut by the next `store`."""
-        stored = self.stored
-        size = entries * self.entry.size
-        if size < stored:
-            self._stored = size
-            self.stale = True
-            self._cache.forget(self.path)
-        del self.tail[max(0, size - stored) :]
-
-    def store(self) -> bool:
-        """Bring the file to what it should hold (in the page cache): cut what is behind the stored entries, append the tail.
-
-        Whether there was anything to do.
-
-        StorageError: the tail stays in memory, and the next `store` begins anew.
-        """
-        if not self.tail and not self.stale:
-            return False
-        stored = self.stored
-        file = self._files.open(self.path, create=True)
-        try:
-            if file.size() != stored:
-                file.truncate(stored)
-            data = bytes(self.tail)  # not a view: an error that is kept somewhere would keep the tail from growing
-            while data:
-                data = data[file.append([data]) :]
-        finally:
-            file.release()
-        self._stored = stored + len(self.tail)
-        self.tail = bytearray()
-        self.stale = False
-        return True
-
     def rising_prefix(self) -> int:
         """How many entries, from the first, rise in both numbers: what a crash left whole of a file that was not synced."""
         entries = list(self.entry.iter_unpack(self._cache.index(self.path, self.stored)[: self.stored])) if self.stored else []
@@ -142,13 +81,6 @@ class IndexFile:
             if entries[slot][0] <= entries[slot - 1][0] or entries[slot][1] <= entries[slot - 1][1]:
                 return slot
         return len(entries)
-
-    def clear(self) -> None:
-        """Drop every entry, in memory; the file is emptied by the next `store`."""
-        self._cache.forget(self.path)
-        self.tail = bytearray()
-        self._stored = 0
-        self.stale = True
 
     def _measure(self) -> int:
         try:

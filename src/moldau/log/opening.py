@@ -156,12 +156,14 @@ class Opening:
 
     def _load_producers(self, snapshots: Snapshots, start_offset: int, until: int, *, missing_is_empty: bool) -> int:
         """Producers from the newest snapshot and what follows it; the offset of that snapshot."""
+        had_some = bool(snapshots.offsets)
         loaded = snapshots.load_newest(until, self._now_ms)
-        if loaded is None and missing_is_empty:
+        if loaded is None and missing_is_empty and not had_some:
             return until
         first = max(start_offset, self._segments.bases[0])
         if loaded is not None:
-            first, self._producers.entries = loaded
+            first, entries = loaded
+            self._producers.load(entries)
             self._producers.look_back = lambda: producers_before(self._segments, first, self._now_ms)
         replay_producers(self._segments, self._producers, first, until, self._now_ms)
         return first
@@ -182,8 +184,14 @@ class Opening:
             holes_allowed=self._adopted or self._config.compacts,
             now_ms=self._now_ms,
         )
-        for segment in recovery.run(self._config.index_interval_bytes, self._config.file_delete_delay_ms):
-            self._unflushed.add(segment.path, segment.index.path, segment.time_index.path)
+        read = recovery.run(self._config.index_interval_bytes, self._config.file_delete_delay_ms)
+        if report.end_offset < recovery_point:  # what was flushed is damaged, and more is gone than the producers' state knows of
+            snapshots.remove_after(report.end_offset)
+            self._producers.clear()
+            self._load_producers(snapshots, start_offset, report.end_offset, missing_is_empty=False)
+        for segment in read:
+            self._unflushed.add(segment.path, *segment.index_paths())
+            segment.transaction_index.unsynced = False
         for removed in report.removed:
             snapshots.forget(removed.base_offset)
         self._removed += report.removed

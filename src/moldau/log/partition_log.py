@@ -158,13 +158,18 @@ class PartitionLog(ShorteningLog):
         `flush_failed`. StorageError, for good after a sync has failed.
         """
         unwritten = self.written_offset > self.flushed_offset
-        if not (unwritten or self._unflushed.has_files or self._unflushed.has_names or self._epochs.changed):
-            return None
         active = self._segments.active
+        aborted = active.transaction_index
+        if not (unwritten or self._unflushed.has_files or self._unflushed.has_names or self._epochs.changed or aborted.unsynced):
+            return None
         if active.size - self._snapshot_due >= 0 and not self.has_staged:
             self._take_snapshot_if_there_is_room()
         if self._appender.failure is not None:
             raise self._appender.failure
+        if aborted.unsynced:
+            aborted.store()
+            self._unflushed.add(aborted.path)
+            aborted.unsynced = False
         file = active.file() if unwritten else None
         job = self._unflushed.job(self.written_offset, file, self._epochs)
         job.place = (active, active.size)
@@ -197,7 +202,8 @@ class PartitionLog(ShorteningLog):
                 self.write_staged()
                 active = self._segments.active
                 if self._appender.seal():
-                    self._unflushed.add(active.index.path, active.time_index.path)
+                    self._unflushed.add(*active.index_paths())
+                    active.transaction_index.unsynced = False
                 if self._producers.entries or self.end_offset > active.base_offset:
                     self._take_snapshot()
                 job = self.flush_job()
@@ -238,6 +244,7 @@ class PartitionLog(ShorteningLog):
             "written_offset": self.written_offset,
             "flushed_offset": self.flushed_offset,
             "high_watermark": self.high_watermark,
+            "last_stable_offset": self.last_stable_offset,
             "leader_epoch": self.leader_epoch,
             "segments": len(self._segments),
             "size_bytes": self.size_bytes,

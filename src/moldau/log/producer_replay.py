@@ -1,29 +1,72 @@
-"""Producer state from the headers of batches that are in the log: what came after a snapshot, and what came just before it."""
+"""Producer state from batches that are in the log: what came after a snapshot, and what came just before it. Headers are enough, but for
+markers."""
+
+from collections.abc import Callable
 
 from moldau.log.batches import BadBatchError, walk
-from moldau.log.producer_state import ProducerEntry, Producers
+from moldau.log.producer_entry import ProducerEntry
+from moldau.log.producer_state import Producers
 from moldau.log.segment import Segment
 from moldau.log.segments import Segments
+from moldau.log.transaction_index import AbortedTransaction
+from moldau.model.errors import PeerError
+from moldau.ports.filesystem import File
+from moldau.protocol.records.header import BatchHeader
 
+MARKER_BYTES_MAX = 1024
 LOOK_BACK_BYTES = 8 * 1024 * 1024
 """How much of the log is searched for the batches before a snapshot: five of the usual longest, and some of other producers between."""
 
 
-def replay_producers(segments: Segments, producers: Producers, first_offset: int, end_offset: int, now_ms: int) -> None:
-    """Bring the producers' state from `first_offset` to `end_offset` by the headers between. What lies behind damage is left out."""
+def _nowhere(_: AbortedTransaction) -> None:
+    """The index has it already."""
+
+
+def replay_producers(
+    segments: Segments,
+    producers: Producers,
+    first_offset: int,
+    end_offset: int,
+    now_ms: int,
+    ended: Callable[[AbortedTransaction], object] = _nowhere,
+) -> None:
+    """Bring the producers' state from `first_offset` to `end_offset` by the batches between. What lies behind damage is left out.
+
+    `ended` is told of each transaction that was aborted there.
+    """
     for slot in range(segments.slot_of(first_offset), len(segments)):
         segment = segments.items[slot]
         if max(first_offset, segment.base_offset) >= end_offset:
             return
         try:
             start = _position_before(segment, first_offset) if segment.base_offset < first_offset else 0
-            for _, header in walk(segment.file(), start, segment.size, segment.base_offset):
+            file = segment.file()
+            for position, header in walk(file, start, segment.size, segment.base_offset):
                 if header.base_offset >= end_offset:
                     return
                 if header.producer_id >= 0 and header.base_offset >= first_offset:
-                    producers.replay(header, now_ms)
+                    aborted = producers.replay(header, now_ms, _marker_at(file, position, header))
+                    if aborted is not None:
+                        ended(aborted)
         except BadBatchError:
             continue
+
+
+def marker_in(batch: memoryview) -> tuple[int, bool] | None:
+    """What a control batch says of a transaction's end: the coordinator's epoch, and whether it aborts. None if it is of another kind."""
+    from moldau.protocol.records.batch import iterate
+    from moldau.protocol.records.control import ControlType, decode_end_txn_marker
+
+    try:
+        record = next(iter(iterate(batch, max_decompressed_bytes=MARKER_BYTES_MAX)), None)
+        marker = None if record is None else decode_end_txn_marker(record)
+    except PeerError:
+        return None
+    return None if marker is None else (marker.coordinator_epoch, marker.type is ControlType.ABORT)
+
+
+def _marker_at(file: File, position: int, header: BatchHeader) -> tuple[int, bool] | None:
+    return marker_in(memoryview(file.pread(header.size, position))) if header.is_control else None
 
 
 def _position_before(segment: Segment, offset: int) -> int:
@@ -47,11 +90,12 @@ def producers_before(segments: Segments, offset: int, now_ms: int) -> dict[int, 
     found = Producers("")
     for segment in segments.items[slot:]:
         try:
-            for _, header in walk(segment.file(), position if segment is first else 0, segment.size, segment.base_offset):
+            file = segment.file()
+            for at, header in walk(file, position if segment is first else 0, segment.size, segment.base_offset):
                 if header.base_offset >= offset:
                     return found.entries
                 if header.producer_id >= 0:
-                    found.replay(header, now_ms)
+                    found.replay(header, now_ms, _marker_at(file, at, header))
         except BadBatchError:
             continue
     return found.entries

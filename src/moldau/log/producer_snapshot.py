@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from fastcrc.crc32 import iscsi as crc32c
 
-from moldau.log.producer_state import ProducerEntry, StoredBatch
+from moldau.log.producer_entry import ProducerEntry, StoredBatch
 from moldau.model.errors import MoldauError
 
 VERSION = 1

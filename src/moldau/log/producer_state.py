@@ -1,129 +1,164 @@
-"""What a partition remembers of each idempotent producer, so that a batch sent twice is stored once (KIP-98).
+"""What a partition remembers of its producers: of each its last batches, and where its transaction began (KIP-98).
 
-A producer numbers its records per partition. Of each producer the last five batches are kept. For a batch that comes in::
+Batches and markers are noted when they are staged, if :mod:`moldau.log.producer_rules` lets them in; `undo` takes back those whose write
+failed.
 
-    producer unknown                     taken, whatever its sequence (its state may have expired)
-    same epoch, next in sequence         taken
-    same epoch, one of the last five     not stored again: answered with the first offset it got then
-    same epoch, anything else            OUT_OF_ORDER_SEQUENCE_NUMBER
-    newer epoch, sequence 0              taken, the older epoch's batches are forgotten
-    newer epoch, any other sequence      OUT_OF_ORDER_SEQUENCE_NUMBER
-    older epoch                          INVALID_PRODUCER_EPOCH
-
-After sequence 2^31 - 1 follows 0. Batches are noted when they are staged; `undo` takes back those whose write failed.
 A snapshot holds only each producer's last batch (the file is Kafka's), yet a producer may send up to five again after a restart. So when
 a batch would be refused, the batches before the snapshot are looked up in the log, once (`look_back`).
 Expiry goes by the time of the append, not by the records' timestamps as in Kafka: else a producer that writes events of years ago
-would lose its state at the next check.
+would lose its state at the next check. A producer whose transaction is ongoing is never forgotten.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
 
-from moldau.model.errors import ErrorCode, PeerError
+from moldau.log.producer_entry import BATCHES_KEPT, NO_SEQUENCE, SEQUENCE_MASK, ProducerEntry, StoredBatch
+from moldau.log.producer_rules import check_epoch, check_marker, out_of_order, outside_transaction
+from moldau.log.transaction_index import AbortedTransaction
+from moldau.log.transactions import OngoingTransaction, Transactions
+from moldau.log.verifications import Verifications
 from moldau.protocol.records.header import BatchHeader
 
-BATCHES_KEPT = 5
-_SEQUENCE_MASK = 2**31 - 1
-
-
-class StoredBatch(NamedTuple):
-    """A batch of a producer as it lies in the log; sequences and offsets of its first and last record."""
-
-    first_sequence: int
-    last_sequence: int
-    first_offset: int
-    last_offset: int
-    timestamp: int
-
-
-class ProducerEntry:
-    """One producer. Invariant: `next_sequence` follows the last of `batches`, oldest first; it is 0 when there are none."""
-
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "next_sequence", "seen_ms", "timestamp", "transaction_start")
-
-    def __init__(self, epoch: int, seen_ms: int) -> None:
-        self.epoch = epoch
-        self.batches: tuple[StoredBatch, ...] = ()
-        self.next_sequence = 0
-        self.timestamp = -1
-        self.seen_ms = seen_ms
-        self.coordinator_epoch = -1
-        self.transaction_start = -1
-
-    @property
-    def last_sequence(self) -> int:
-        """Sequence of the producer's last record, -1 without one."""
-        return self.batches[-1].last_sequence if self.batches else -1
-
-
 _Before = tuple[int, ProducerEntry | None, int, tuple[StoredBatch, ...], int, int]
-_stored = tuple.__new__
 
 
 class Producers:
     """All producers of one partition, by id."""
 
-    __slots__ = ("_undo", "entries", "look_back", "partition")
+    __slots__ = (
+        "_aborted",
+        "_looked_back",
+        "_undo",
+        "_undo_transactions",
+        "entries",
+        "look_back",
+        "partition",
+        "transactions",
+        "verifications",
+    )
 
     def __init__(self, partition: str) -> None:
         self.partition = partition
         self.entries: dict[int, ProducerEntry] = {}
+        self.transactions = Transactions()
+        self.verifications = Verifications()
         self.look_back: Callable[[], dict[int, ProducerEntry]] | None = None
         """Finds the state before the snapshot that `entries` come from."""
+        self._looked_back: Callable[[], dict[int, ProducerEntry]] | None = None
+        """The same once it was called, as long as an undo may take away what it found."""
         self._undo: list[_Before] = []
+        self._undo_transactions: list[tuple[ProducerEntry, int, int]] = []
+        """What staging changed of transactions: whose, its start and its coordinator's epoch before."""
+        self._aborted: list[AbortedTransaction] = []
+        """Transactions whose abort markers are staged."""
+
+    def load(self, entries: dict[int, ProducerEntry]) -> None:
+        """Begin with these, from a snapshot."""
+        self.entries = entries
+        self.transactions.restart([entry.transaction_start for entry in entries.values() if entry.transaction_start >= 0])
 
     def stage(
-        self, producer_id: int, epoch: int, sequence: int, delta: int, offset: int, timestamp: int, now_ms: int
+        self, producer_id: int, epoch: int, sequence: int, delta: int, offset: int, timestamp: int, now_ms: int, transactional: int = 0
     ) -> StoredBatch | None:
-        """Note a batch that is about to be stored at `offset`, or find the one that it repeats. PeerError after the table above."""
+        """Note a batch that is about to be stored at `offset`, or find the one that it repeats. PeerError."""
         entry = self.entries.get(producer_id)
         if entry is None:
             entry = self.entries[producer_id] = ProducerEntry(epoch, now_ms)
             self._undo.append((producer_id, None, 0, (), 0, 0))
         elif epoch == entry.epoch and sequence == entry.next_sequence:
+            if entry.transaction_start >= 0 and not transactional:
+                raise outside_transaction(self.partition, producer_id, entry)
             self._undo.append((producer_id, entry, epoch, entry.batches, sequence, entry.timestamp))
         else:
             repeated = self._repeated_or_refused(producer_id, entry, epoch, sequence, delta)
             if repeated is not None:
                 return repeated
+            if entry.transaction_start >= 0 and not transactional:
+                raise outside_transaction(self.partition, producer_id, entry)
             self._undo.append((producer_id, entry, entry.epoch, entry.batches, entry.next_sequence, entry.timestamp))
-            entry.epoch = epoch
-            entry.batches = ()
-        self._note(entry, sequence, delta, offset, timestamp)
+            if epoch != entry.epoch:
+                entry.bump(epoch)
+        entry.note(sequence, delta, offset, timestamp)
         entry.seen_ms = now_ms
+        if transactional and entry.transaction_start < 0:
+            self._undo_transactions.append((entry, -1, entry.coordinator_epoch))
+            entry.transaction_start = offset
+            self.transactions.begin(offset)
+            self.verifications.end(producer_id)
         return None
 
-    def commit(self) -> None:
-        """What was staged is written."""
+    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, version: int) -> None:
+        """Whether a marker may end what the producer has begun, in transactions of this version. PeerError."""
+        entry = self.entries.get(producer_id)
+        if entry is not None:
+            check_marker(self.partition, producer_id, entry, epoch, coordinator_epoch, version)
+
+    def stage_marker(
+        self, producer_id: int, epoch: int, coordinator_epoch: int, offset: int, timestamp: int, now_ms: int, *, abort: bool
+    ) -> None:
+        """Note a marker that `check_marker` took and that is about to be stored at `offset`."""
+        entry = self.entries.get(producer_id)
+        if entry is None:
+            entry = self.entries[producer_id] = ProducerEntry(epoch, now_ms)
+            self._undo.append((producer_id, None, 0, (), 0, 0))
+        else:
+            self._undo.append((producer_id, entry, entry.epoch, entry.batches, entry.next_sequence, entry.timestamp))
+        self._undo_transactions.append((entry, entry.transaction_start, entry.coordinator_epoch))
+        aborted = self._end(producer_id, entry, epoch, coordinator_epoch, offset, timestamp, abort=abort)
+        entry.seen_ms = now_ms
+        if aborted is not None:
+            self._aborted.append(aborted)
+        self.verifications.end(producer_id)
+
+    def commit(self) -> Sequence[AbortedTransaction]:
+        """What was staged is written; the transactions that were aborted by it."""
         self._undo.clear()
+        self._looked_back = None
+        if not self._undo_transactions:
+            return ()
+        self._undo_transactions.clear()
+        aborted, self._aborted = self._aborted, []
+        return aborted
 
     def undo(self) -> None:
         """What was staged was not written: go back to the state before."""
+        for entry, start, coordinator_epoch in reversed(self._undo_transactions):
+            if entry.transaction_start >= 0:
+                self.transactions.forget(entry.transaction_start)
+            elif start >= 0:
+                self.transactions.resume(start)
+            entry.transaction_start, entry.coordinator_epoch = start, coordinator_epoch
+        self._undo_transactions.clear()
+        self._aborted.clear()
         while self._undo:
-            producer_id, entry, epoch, batches, next_sequence, timestamp = self._undo.pop()
-            if entry is None:
+            producer_id, before, epoch, batches, next_sequence, timestamp = self._undo.pop()
+            if before is None:
                 del self.entries[producer_id]
             else:
-                entry.epoch, entry.batches, entry.next_sequence, entry.timestamp = epoch, batches, next_sequence, timestamp
+                before.epoch, before.batches, before.next_sequence, before.timestamp = epoch, batches, next_sequence, timestamp
+        if self._looked_back is not None:
+            self.look_back, self._looked_back = self._looked_back, None
 
-    def replay(self, header: BatchHeader, now_ms: int) -> None:
-        """Note a batch of a producer that is in the log already (recovery): no rule applies any more."""
-        epoch = header.producer_epoch
-        entry = self.entries.get(header.producer_id)
+    def replay(self, header: BatchHeader, now_ms: int, marker: tuple[int, bool] | None = None) -> AbortedTransaction | None:
+        """Note a batch of a producer that is in the log already (recovery): no rule applies any more.
+
+        `marker`, in a control batch: the coordinator's epoch, and whether it aborts. The transaction that it aborted.
+        """
+        producer_id, epoch = header.producer_id, header.producer_epoch
+        if header.is_control and marker is None:  # another kind, or one of which compaction has left nothing
+            return None
+        entry = self.entries.get(producer_id)
         if entry is None:
-            entry = self.entries[header.producer_id] = ProducerEntry(epoch, now_ms)
-        elif epoch != entry.epoch:
-            entry.epoch = epoch
-            entry.batches = ()
-            entry.next_sequence = 0
-        if header.is_control:
-            entry.transaction_start = -1
-            entry.timestamp = header.max_timestamp
-            return
+            entry = self.entries[producer_id] = ProducerEntry(epoch, now_ms)
+        if marker is not None:
+            coordinator_epoch, abort = marker
+            return self._end(producer_id, entry, epoch, coordinator_epoch, header.base_offset, header.max_timestamp, abort=abort)
+        if epoch != entry.epoch:
+            entry.bump(epoch)
         if header.is_transactional and entry.transaction_start < 0:
             entry.transaction_start = header.base_offset
-        self._note(entry, header.base_sequence, header.last_offset_delta, header.base_offset, header.max_timestamp)
+            self.transactions.begin(header.base_offset)
+        entry.note(header.base_sequence, header.last_offset_delta, header.base_offset, header.max_timestamp)
+        return None
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that have not appended for `expiration_ms`; how many."""
@@ -134,20 +169,43 @@ class Producers:
         ]
         for producer_id in idle:
             del self.entries[producer_id]
+        self.verifications.expire(now_ms, expiration_ms)
         return len(idle)
+
+    def ongoing(self) -> list[OngoingTransaction]:
+        """The transactions that have no marker yet."""
+        return [
+            OngoingTransaction(producer_id, entry.epoch, entry.transaction_start, entry.coordinator_epoch, entry.timestamp)
+            for producer_id, entry in self.entries.items()
+            if entry.transaction_start >= 0
+        ]
 
     def clear(self) -> None:
         """Forget every producer."""
         self.entries.clear()
-        self.look_back = None
+        self.transactions.restart([])
+        self.verifications.clear()
+        self.look_back = self._looked_back = None
         self._undo.clear()
+        self._undo_transactions.clear()
+        self._aborted.clear()
 
-    def _note(self, entry: ProducerEntry, sequence: int, delta: int, offset: int, timestamp: int) -> None:
-        last_sequence = (sequence + delta) & _SEQUENCE_MASK
-        batch = _stored(StoredBatch, (sequence, last_sequence, offset, offset + delta, timestamp))
-        entry.batches = (*entry.batches[1 - BATCHES_KEPT :], batch)
-        entry.next_sequence = (last_sequence + 1) & _SEQUENCE_MASK
+    def _end(
+        self, producer_id: int, entry: ProducerEntry, epoch: int, coordinator_epoch: int, offset: int, timestamp: int, *, abort: bool
+    ) -> AbortedTransaction | None:
+        """A marker at `offset` ends the transaction of `entry`, if there is one; that transaction if it is aborted."""
+        if epoch != entry.epoch:
+            entry.bump(epoch)
         entry.timestamp = timestamp
+        entry.coordinator_epoch = coordinator_epoch
+        first_offset, entry.transaction_start = entry.transaction_start, -1
+        if first_offset < 0:
+            return None
+        self.transactions.end(first_offset, offset)
+        if not abort:
+            return None
+        first_ongoing = self.transactions.first_ongoing()
+        return AbortedTransaction(producer_id, first_offset, offset, offset + 1 if first_ongoing is None else first_ongoing)
 
     def _prepend(self, earlier: dict[int, ProducerEntry]) -> None:
         """Complete the last five of each producer with batches that come directly before those known."""
@@ -157,33 +215,22 @@ class Producers:
                 continue
             batches = entry.batches
             for batch in reversed(found.batches):
-                follows = bool(batches) and (batch.last_sequence + 1) & _SEQUENCE_MASK == batches[0].first_sequence
+                follows = bool(batches) and (batch.last_sequence + 1) & SEQUENCE_MASK == batches[0].first_sequence
                 if follows and batch.last_offset < batches[0].first_offset:
                     batches = (batch, *batches)
             entry.batches = batches[-BATCHES_KEPT:]
 
     def _repeated_or_refused(self, producer_id: int, entry: ProducerEntry, epoch: int, sequence: int, delta: int) -> StoredBatch | None:
-        if epoch < entry.epoch:
-            raise PeerError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"{self.partition}: producer {producer_id} has epoch {epoch}, its newest is {entry.epoch}",
-            )
-        if epoch > entry.epoch:
-            if sequence == 0:
-                return None
-            raise PeerError(
-                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"{self.partition}: producer {producer_id} starts epoch {epoch} with sequence {sequence}, not 0",
-            )
-        last_sequence = (sequence + delta) & _SEQUENCE_MASK
-        for batch in entry.batches:
-            if batch.first_sequence == sequence and batch.last_sequence == last_sequence:
-                return batch
-        if self.look_back is not None:
+        """The batch that one which is not next in sequence repeats, None for one that begins a newer epoch. PeerError."""
+        check_epoch(self.partition, producer_id, entry, epoch, sequence)
+        if sequence == NO_SEQUENCE or epoch > entry.epoch:
+            return None
+        repeated = entry.find(sequence, delta)
+        if repeated is None and self.look_back is not None:
             look_back, self.look_back = self.look_back, None
+            self._looked_back = look_back if self._undo else None
             self._prepend(look_back())
-            return self._repeated_or_refused(producer_id, entry, epoch, sequence, delta)
-        raise PeerError(
-            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-            f"{self.partition}: producer {producer_id} sent sequence {sequence}, next is {entry.next_sequence}",
-        )
+            repeated = entry.find(sequence, delta)
+        if repeated is None:
+            raise out_of_order(self.partition, producer_id, entry, sequence)
+        return repeated

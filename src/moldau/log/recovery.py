@@ -7,7 +7,8 @@ is cut, and the segments after it go. A log that may have been compacted has hol
 Leader epochs must not fall: behind an earlier cut, blocks may still hold whole batches of an earlier leadership, with offsets that fit.
 
 Indexes are sparse copies of the log and are rebuilt as the batches pass. They are not synced with every flush, so of the segment that
-holds the recovery point only those entries are believed that rise and lead to a batch.
+holds the recovery point only those entries are believed that rise and lead to a batch. The index of aborted transactions is synced, and
+kept up to the recovery point; from there on the producers' replayed state says what each marker has ended.
 """
 
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from typing import NamedTuple
 from moldau.log.batches import BadBatchError, find, scan, walk
 from moldau.log.index_builder import IndexBuilder
 from moldau.log.leader_epochs import LeaderEpochs
+from moldau.log.producer_replay import marker_in
 from moldau.log.producer_state import Producers
 from moldau.log.segment import Segment
 from moldau.log.segments import RemovedSegment, Segments
@@ -104,6 +106,7 @@ class Recovery:
         file, due = segment.file(), segment.base_offset
         position = believe_indexes(segment, file, self._report.recovery_point)
         builder = IndexBuilder(segment.index, segment.time_index, index_interval)
+        segment.transaction_index.truncate_to(self._report.recovery_point)
         try:
             for at, header in walk(file, position, segment.size, due):
                 if header.last_offset >= self._report.recovery_point:
@@ -111,15 +114,17 @@ class Recovery:
                 self._note(builder, at, header)
                 position, due = at + header.size, header.last_offset + 1
             latest = self._epochs.latest
-            for (at, size, base_offset, last_offset), header, _ in scan(file, position, segment.size, due):
+            for (at, size, base_offset, last_offset), header, batch in scan(file, position, segment.size, due):
                 if base_offset != due and not self._holes_allowed:
                     raise BadBatchError(file.path, at, due, f"base offset {base_offset} where {due} is due")
                 if 0 <= header.partition_leader_epoch < latest:
                     raise BadBatchError(file.path, at, due, f"leader epoch {header.partition_leader_epoch} after {latest}")
                 latest = self._note(builder, at, header)
+                self._replay(segment, header, batch)
                 position, due = at + size, last_offset + 1
         except BadBatchError as error:
             self._cut(segment, position, due, error.reason)
+            segment.transaction_index.truncate_to(due)
         builder.finish()
         segment.set_largest_timestamp(builder.newest, builder.reached)
         segment.store_indexes()
@@ -129,14 +134,19 @@ class Recovery:
         """Take what is to be known of a good batch; the newest leader epoch so far."""
         self._report.batches += 1
         builder.add(position, header)
-        if header.producer_id >= 0 and header.base_offset >= self._producers_offset:
-            self._producers.replay(header, self._now_ms)
         epochs = self._epochs.entries
         if not epochs or header.partition_leader_epoch > epochs[-1][0]:
             if header.partition_leader_epoch < 0:
                 return -1
             self._epochs.assign(header.partition_leader_epoch, header.base_offset)
         return epochs[-1][0]
+
+    def _replay(self, segment: Segment, header: BatchHeader, batch: memoryview) -> None:
+        """Let the producers know of a batch, and the index of a transaction that it aborts."""
+        if header.producer_id >= 0 and header.base_offset >= self._producers_offset:
+            aborted = self._producers.replay(header, self._now_ms, marker_in(batch) if header.is_control else None)
+            if aborted is not None:
+                segment.transaction_index.add(aborted)
 
     def _cut(self, segment: Segment, position: int, offset: int, reason: str) -> None:
         self._report.cuts.append(Cut(segment.path, position, segment.size - position, offset, reason))

@@ -1,7 +1,8 @@
 """Which segments are to go: by age, by the size of the whole, by the start offset. Decides only; the log removes.
 
 Kafka's rules: from the oldest on, up to the first segment that stays; nothing that reaches beyond the high watermark; and the active
-segment only if it holds records, in which case it is rolled first.
+segment only if it holds records, in which case it is rolled first. Beyond Kafka's: age and size take nothing of a transaction that
+is not decided, nor what follows it (D3). DeleteRecords may.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ class Bounds(NamedTuple):
     start_offset: int
     end_offset: int
     high_watermark: int
+    last_stable_offset: int
 
 
 class Expired(NamedTuple):
@@ -31,6 +33,7 @@ def expired(segments: Sequence[Segment], config: LogConfig, bounds: Bounds, now_
     unseen = before_start(segments, bounds)
     if unseen is not None or not config.deletes:
         return unseen
+    bounds = bounds._replace(high_watermark=bounds.last_stable_offset)
     if config.retention_bytes >= 0:
         count = _over_size(segments, config.retention_bytes, bounds)
         if count:

@@ -1,4 +1,4 @@
-"""One segment: a file of batches and its two indexes (``docs/formats/segment.md``).
+"""One segment: a file of batches and its indexes (``docs/formats/segment.md``).
 
 A segment opens nothing until someone reads it, and then through the shared :class:`moldau.log.cache.SegmentCache`.
 Only the newest segment of a log grows; :class:`moldau.log.append.Appender` does that.
@@ -10,6 +10,7 @@ from moldau.log.cache import SegmentCache
 from moldau.log.index_builder import IndexBuilder
 from moldau.log.offset_index import OffsetIndex
 from moldau.log.time_index import TimeIndex
+from moldau.log.transaction_index import TransactionIndex
 from moldau.ports.filesystem import File, FileSystem
 from moldau.protocol.records.header import BatchHeader
 
@@ -21,7 +22,19 @@ INDEX_INTERVAL = 4096
 class Segment:
     """Invariants: `size` bytes of the file are whole batches that readers may see; offsets in the file are at least `base_offset`."""
 
-    __slots__ = ("_cache", "_files", "_has_indexes", "_max_offset", "_max_timestamp", "base_offset", "index", "path", "size", "time_index")
+    __slots__ = (
+        "_cache",
+        "_files",
+        "_has_indexes",
+        "_max_offset",
+        "_max_timestamp",
+        "base_offset",
+        "index",
+        "path",
+        "size",
+        "time_index",
+        "transaction_index",
+    )
 
     def __init__(self, files: FileSystem, cache: SegmentCache, directory: str, base_offset: int, size: int, *, new: bool = False) -> None:
         self._files = files
@@ -32,6 +45,7 @@ class Segment:
         self.path = stem + names.LOG
         self.index = OffsetIndex(files, cache, stem + names.INDEX, base_offset, new=new)
         self.time_index = TimeIndex(files, cache, stem + names.TIME_INDEX, base_offset, new=new)
+        self.transaction_index = TransactionIndex(files, cache, stem + names.TRANSACTION_INDEX, base_offset, new=new)
         self._has_indexes = new
         self._max_timestamp = -1 if new else _UNKNOWN
         self._max_offset = base_offset
@@ -107,15 +121,20 @@ class Segment:
         return end
 
     def store_indexes(self) -> bool:
-        """Bring both index files up to date, in the page cache; whether they were not. StorageError."""
-        return any([self.index.store(), self.time_index.store()])
+        """Bring the index files up to date, in the page cache; whether they were not. StorageError."""
+        return any([self.index.store(), self.time_index.store(), self.transaction_index.store()])
 
     def file_paths(self) -> list[str]:
         """The files that make up the segment, the batches first; some may not exist."""
         stem = self.path[: -len(names.LOG)]
         return [stem + suffix for suffix in names.SEGMENT_SUFFIXES]
 
+    def index_paths(self) -> tuple[str, ...]:
+        """The index files; some may not exist."""
+        return self.index.path, self.time_index.path, self.transaction_index.path
+
     def forget(self) -> None:
         """Close what the cache holds of it."""
-        for path in (self.path, self.index.path, self.time_index.path):
+        self._cache.forget(self.path)
+        for path in self.index_paths():
             self._cache.forget(path)

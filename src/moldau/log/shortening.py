@@ -3,14 +3,14 @@
 Files of removed segments are only renamed. Readers that are in the middle of one keep it open; the caller unlinks them later.
 """
 
-from moldau.log.growing import GrowingLog
 from moldau.log.producer_replay import producers_before, replay_producers
 from moldau.log.retention import Bounds, Expired, before_start, expired
 from moldau.log.segments import RemovedSegment
+from moldau.log.transactional import TransactionalLog
 from moldau.model.errors import ErrorCode, PeerError
 
 
-class ShorteningLog(GrowingLog):
+class ShorteningLog(TransactionalLog):
     """Invariant: the first segment holds the start offset, or is waiting for retention."""
 
     __slots__ = ()
@@ -87,7 +87,7 @@ class ShorteningLog(GrowingLog):
         self._end_at(offset)
 
     def _bounds(self) -> Bounds:
-        return Bounds(self.start_offset, self.written_offset, self.high_watermark)
+        return Bounds(self.start_offset, self.written_offset, self.high_watermark, self.last_stable_offset)
 
     def _start_at(self, offset: int) -> None:
         if offset > self.start_offset:
@@ -121,6 +121,7 @@ class ShorteningLog(GrowingLog):
             segment.size = found[0]
             segment.index.truncate_to(segment.size)
             segment.time_index.truncate_to(offset)
+            segment.transaction_index.truncate_to(offset)
         end_offset = segment.index_end(self.config.index_interval_bytes)
         segment.store_indexes()
         return end_offset
@@ -139,6 +140,7 @@ class ShorteningLog(GrowingLog):
         first = self._segments.bases[0]
         loaded = self._snapshots.load_newest(until, self._now_ms)
         if loaded is not None:
-            first, self._producers.entries = loaded
+            first, entries = loaded
+            self._producers.load(entries)
             self._producers.look_back = lambda: producers_before(self._segments, first, self._now_ms)
         replay_producers(self._segments, self._producers, first, until, self._now_ms)

@@ -1,8 +1,8 @@
 """The producer snapshots in a partition's folder: written, found, and removed when they are out of use."""
 
 from moldau.log import names
+from moldau.log.producer_entry import ProducerEntry
 from moldau.log.producer_snapshot import BadSnapshotError, decode_snapshot, encode_snapshot, producers_of
-from moldau.log.producer_state import ProducerEntry
 from moldau.ports.filesystem import FileSystem
 
 

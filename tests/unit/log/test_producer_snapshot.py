@@ -3,7 +3,7 @@
 import pytest
 
 from moldau.log.producer_snapshot import BadSnapshotError, decode_snapshot, encode_snapshot, producers_of
-from moldau.log.producer_state import ProducerEntry, StoredBatch
+from moldau.log.producer_entry import ProducerEntry, StoredBatch
 
 
 def crc32c(data: bytes) -> int:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from moldau.log.producer_state import ProducerEntry, Producers, StoredBatch
+from moldau.log.producer_entry import ProducerEntry, StoredBatch
+from moldau.log.producer_state import Producers
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.protocol.records.header import read_header
 from support.one_log import make_batch

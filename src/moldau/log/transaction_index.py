@@ -1,0 +1,122 @@
+"""The index of aborted transactions (``docs/formats/transaction-index.md``): what a reader of committed records has to leave out.
+
+One file per segment, with an entry for each transaction whose abort marker lies in the segment; the transaction itself may begin in an
+earlier one. Most segments have none, and then there is no file.
+
+A crash loses more of it than of the other indexes: no single batch tells whether an entry is missing, for which records a marker speaks of
+depends on all that came before. So the file is synced with the flush that follows a change, and what it says of offsets before the recovery
+point is believed.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from moldau.log.cache import SegmentCache
+from moldau.log.entry_file import EntryFile
+from moldau.log.transaction_entry import ABORTED, ABORTED_VERSION
+from moldau.ports.filesystem import FileSystem
+
+
+class AbortedTransaction(NamedTuple):
+    """A transaction that was aborted: whose, its first record, its marker, and the last stable offset once that was written."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class TransactionIndex(EntryFile):
+    """Entries of :data:`moldau.log.transaction_entry.ABORTED`, 34 bytes.
+
+    Invariant: from entry to entry `last_offset` rises, and `last_stable_offset` does not fall.
+    """
+
+    __slots__ = ("damaged", "unsynced")
+
+    entry = ABORTED
+
+    def __init__(self, files: FileSystem, cache: SegmentCache, path: str, base_offset: int, *, new: bool = False) -> None:
+        super().__init__(files, cache, path, base_offset, new=new)
+        self.stale = new and files.exists(path)  # without entries there is no file
+        self.unsynced = self.stale
+        """Whether it has changed since somebody took it upon himself to sync it."""
+        self.damaged = False
+        """Whether the file held something else than entries in order, so that some may be missing. Known once `stored` is."""
+
+    def __getitem__(self, slot: int) -> AbortedTransaction:
+        at = slot * self.entry.size
+        stored = self.stored
+        if at >= stored:
+            _, *fields = self.entry.unpack_from(self.tail, at - stored)
+        else:
+            _, *fields = self.entry.unpack_from(self._cache.index(self.path, stored), at)
+        return AbortedTransaction(*fields)
+
+    def __iter__(self) -> Iterator[AbortedTransaction]:
+        return (self[slot] for slot in range(len(self)))
+
+    def add(self, aborted: AbortedTransaction) -> None:
+        """Add an entry. Its marker lies behind those of all others."""
+        self.tail += self.entry.pack(ABORTED_VERSION, *aborted)
+        self.unsynced = True
+
+    def overlapping(self, first_offset: int, end_offset: int) -> tuple[list[AbortedTransaction], bool]:
+        """Those with a record, or their marker, from `first_offset` to before `end_offset`; whether no later index can have more."""
+        found: list[AbortedTransaction] = []
+        for slot in range(self._slot_of(first_offset), len(self)):
+            aborted = self[slot]
+            if aborted.first_offset < end_offset:
+                found.append(aborted)
+            if aborted.last_stable_offset >= end_offset:
+                return found, True
+        return found, False
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries of markers at `offset` and behind it, and what cannot be read."""
+        kept = self._slot_of(offset)
+        if kept < len(self) or self.damaged:
+            self.keep(kept)
+            self.stale = True
+            self.damaged = False
+            self.unsynced = True
+
+    def clear(self) -> None:
+        """Drop every entry, in memory; the next `store` removes the file."""
+        super().clear()
+        self.damaged = False
+        self.unsynced = True
+
+    def store(self) -> bool:
+        """As for other indexes; a file that would be empty is removed."""
+        if self.tail or not self.stale or self.stored:
+            return super().store()
+        if self._files.exists(self.path):
+            self._files.remove(self.path)
+        self.stale = False
+        return True
+
+    def _slot_of(self, offset: int) -> int:
+        """How many entries have their marker before `offset`."""
+        low, high = 0, len(self)
+        while low < high:
+            middle = (low + high) // 2
+            if self[middle].last_offset < offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _measure(self) -> int:
+        try:
+            data = self._files.read(self.path)
+        except FileNotFoundError:
+            return 0
+        size, last = 0, self.base_offset - 1
+        while size + self.entry.size <= len(data):
+            version, _, first_offset, last_offset, _ = self.entry.unpack_from(data, size)
+            if version != ABORTED_VERSION or not 0 <= first_offset <= last_offset or last_offset <= last:
+                break
+            size, last = size + self.entry.size, last_offset
+        self.damaged = size < len(data)
+        return size

@@ -1,0 +1,58 @@
+"""Producers whose first batch of a transaction waits for the coordinator to say that the partition is part of it (KIP-890).
+
+From the question to the batch a `Verification` stands for it. It is gone once a transactional batch or a marker of the producer was
+appended, so that an answer which comes after the transaction has ended lets nothing in: without that, the records would belong to no
+transaction and hold the last stable offset for ever (T4). One that ended in an error is kept: it remembers the smallest sequence that
+was tried, and no batch behind that one may overtake it.
+"""
+
+
+class Verification:
+    """A question under way, or one that has failed. Compared by identity."""
+
+    __slots__ = ("bumps_epoch", "epoch", "lowest_sequence", "since_ms")
+
+    def __init__(self, epoch: int, sequence: int, since_ms: int, *, bumps_epoch: bool) -> None:
+        self.epoch = epoch
+        self.lowest_sequence = sequence
+        self.since_ms = since_ms
+        self.bumps_epoch = bumps_epoch
+        """Whether each transaction has an epoch of its own, so that its first batch here has sequence 0."""
+
+
+class Verifications:
+    """By producer id."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, Verification] = {}
+
+    def begin(self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, bumps_epoch: bool) -> Verification:
+        """Ask for a batch of this epoch and sequence; what stands for it, and for others that were asked for before."""
+        waiting = self._waiting.get(producer_id)
+        if waiting is None:
+            waiting = self._waiting[producer_id] = Verification(epoch, sequence, now_ms, bumps_epoch=bumps_epoch)
+        elif epoch > waiting.epoch:
+            waiting.epoch, waiting.lowest_sequence = epoch, sequence
+        elif epoch == waiting.epoch:
+            waiting.lowest_sequence = min(waiting.lowest_sequence, sequence)
+        waiting.bumps_epoch = bumps_epoch
+        return waiting
+
+    def get(self, producer_id: int) -> Verification | None:
+        """The one that stands."""
+        return self._waiting.get(producer_id)
+
+    def end(self, producer_id: int) -> None:
+        """It stands no more."""
+        self._waiting.pop(producer_id, None)
+
+    def expire(self, now_ms: int, expiration_ms: int) -> None:
+        """Forget those that were begun so long ago."""
+        for producer_id in [key for key, waiting in self._waiting.items() if now_ms - waiting.since_ms >= expiration_ms]:
+            del self._waiting[producer_id]
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._waiting.clear()
