@@ -1,0 +1,57 @@
+"""LeaveGroup: a member leaves, or an administrator puts several out."""
+
+from typing import TYPE_CHECKING
+
+from moldau.broker.context import RequestContext
+from moldau.broker.groups.membership_events import Leave, Leaver, Left
+from moldau.model.errors import ErrorCode, PeerError
+from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+
+if TYPE_CHECKING:
+    from moldau.broker.broker import Broker
+    from moldau.broker.dispatch import Reply
+
+FIRST_WITH_SEVERAL = 3
+REASON_MAX = 255
+
+
+def handle(broker: "Broker", request: LeaveGroupRequest, context: RequestContext, reply: "Reply") -> None:
+    """The rules are in :mod:`moldau.broker.groups.membership_leaving`.
+
+    Beside their errors: INVALID_GROUP_ID, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, and UNKNOWN_MEMBER_ID for each member of a group
+    that is not there.
+    """
+    version = context.api_version
+
+    def answer(left: Left) -> None:
+        reply(_response(left, version))
+
+    if version >= FIRST_WITH_SEVERAL:
+        leavers = [Leaver(each.member_id, each.group_instance_id, (each.reason or "not given")[:REASON_MAX]) for each in request.members]
+    else:
+        leavers = [Leaver(request.member_id, None, "not given")]
+    try:
+        group = broker.groups.group_for(request.group_id)
+    except PeerError as error:
+        answer(Left(None, error.code))
+        return
+    runner = group.runner_if_any if group is not None else None
+    if runner is None:
+        answer(Left(None, ErrorCode.NONE, [(leaver, ErrorCode.UNKNOWN_MEMBER_ID) for leaver in leavers]))
+        return
+    runner.take(Leave(answer, leavers))
+
+
+def _response(left: Left, version: int) -> LeaveGroupResponse:
+    """Before version 3 there is one member, whose error is that of the answer."""
+    if version >= FIRST_WITH_SEVERAL:
+        members = [MemberResponse(leaver.member_id, leaver.group_instance_id, code) for leaver, code in left.members]
+        return LeaveGroupResponse(0, left.error, members)
+    code = left.error
+    if code is ErrorCode.NONE and left.members:
+        code = left.members[0][1]
+    return LeaveGroupResponse(0, code)
+
+
+HANDLERS = {ApiKey.LEAVE_GROUP: handle}
