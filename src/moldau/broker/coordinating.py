@@ -5,6 +5,7 @@ transactions imports nothing of them.
 """
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from moldau.broker.groups.coordinator import GroupCoordinator
@@ -32,9 +33,13 @@ class Coordinating:
     def transactions(self) -> "TransactionCoordinator":
         """The coordinator of transactions; loaded when first asked for."""
         if self._transactions is None:
+            from moldau.broker.markers import write_markers
             from moldau.broker.transactions.coordinator import TransactionCoordinator
 
-            self._transactions = TransactionCoordinator(self.transactions_topic, self._broker)
+            broker = self._broker
+            self._transactions = TransactionCoordinator(
+                self.transactions_topic, broker.clock, broker.producer_ids.next, broker.config, partial(write_markers, broker)
+            )
         return self._transactions
 
     def opened(self, topic_partition: "TopicPartition") -> None:
@@ -42,7 +47,9 @@ class Coordinating:
         if topic_partition.topic == OFFSETS.name:
             self.groups.become_coordinator(topic_partition.partition)
         else:
-            self.transactions.become_coordinator(topic_partition.partition)
+            led = self._broker.partitions.get(topic_partition)
+            assert led is not None, "a partition that was just opened"
+            self.transactions.become_coordinator(topic_partition.partition, led.leader_epoch)
 
     def closed(self, topic_partition: "TopicPartition") -> None:
         """It leads it no longer."""

@@ -136,33 +136,64 @@ COORDINATORS = table(
             short("offsets.topic.replication.factor", 3, "Replicas of the offsets topic.", allowed=at_least(1), deviation=CAPPED),
             integer("offsets.topic.segment.bytes", 104_857_600, "Segment size of the offsets topic.", allowed=at_least(1)),
             integer(
-                "transaction.max.timeout.ms", 900_000, "Longest timeout that a transactional producer may ask for.", allowed=at_least(1)
-            ),
-            boolean("transaction.partition.verification.enable", True, "Check that a partition is part of the transaction.", mode=CLUSTER),
-            integer(
-                "transaction.abort.timed.out.transaction.cleanup.interval.ms",
-                10_000,
-                "How often late transactions are aborted.",
-                allowed=at_least(1),
-            ),
-            integer(
-                "transaction.remove.expired.transaction.cleanup.interval.ms",
-                3_600_000,
-                "How often expired ids are removed.",
-                allowed=at_least(1),
-            ),
-            integer(
                 "transaction.state.log.load.buffer.size", 5_242_880, "Bytes per read when transactions are loaded.", allowed=at_least(1)
             ),
-            integer(
-                "transaction.state.log.min.isr", 2, "`min.insync.replicas` of the transaction topic.", allowed=at_least(1), deviation=CAPPED
-            ),
-            integer("transaction.state.log.num.partitions", 50, "Partitions of the transaction topic.", allowed=at_least(1)),
-            short(
-                "transaction.state.log.replication.factor", 3, "Replicas of the transaction topic.", allowed=at_least(1), deviation=CAPPED
-            ),
-            integer("transaction.state.log.segment.bytes", 104_857_600, "Segment size of the transaction topic.", allowed=at_least(1)),
-            integer("transactional.id.expiration.ms", 7 * DAY_MS, "How long an unused transactional id is kept.", allowed=at_least(1)),
         ),
+        integer("transaction.max.timeout.ms", 900_000, "Longest timeout that a transactional producer may ask for.", allowed=at_least(1)),
+        integer(
+            "transaction.partitions.max",
+            10_000,
+            "Most partitions of one transaction; adding more fails with POLICY_VIOLATION.",
+            allowed=at_least(1),
+            mode=CLUSTER,
+            own=True,
+            deviation="All partitions of a transaction stand in one record of the transaction topic; Kafka fails where that grows too large.",
+        ),
+        integer(
+            "transactional.ids.max",
+            100_000,
+            "Most transactional ids that a broker looks after; a new one is then refused with POLICY_VIOLATION.",
+            allowed=at_least(1),
+            mode=CLUSTER,
+            own=True,
+            deviation="Each id takes about half a kilobyte of memory until it expires; Kafka has no bound.",
+        ),
+        boolean(
+            "transaction.partition.verification.enable",
+            True,
+            "Check that a partition is part of the transaction before anything is appended to it.",
+            mode=CLUSTER,
+        ),
+        integer(
+            "add.partitions.to.txn.retry.backoff.ms",
+            20,
+            "While a transaction is being completed, how often a partition of the next one is tried.",
+            allowed=at_least(1),
+        ),
+        integer(
+            "add.partitions.to.txn.retry.backoff.max.ms",
+            100,
+            "How long that is tried before the client is told to come again.",
+            allowed=at_least(0),
+        ),
+        integer(
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+            10_000,
+            "How often late transactions are aborted.",
+            allowed=at_least(1),
+        ),
+        integer(
+            "transaction.remove.expired.transaction.cleanup.interval.ms",
+            3_600_000,
+            "How often expired ids are removed.",
+            allowed=at_least(1),
+        ),
+        integer(
+            "transaction.state.log.min.isr", 2, "`min.insync.replicas` of the transaction topic.", allowed=at_least(1), deviation=CAPPED
+        ),
+        integer("transaction.state.log.num.partitions", 50, "Partitions of the transaction topic.", allowed=at_least(1)),
+        short("transaction.state.log.replication.factor", 3, "Replicas of the transaction topic.", allowed=at_least(1), deviation=CAPPED),
+        integer("transaction.state.log.segment.bytes", 104_857_600, "Segment size of the transaction topic.", allowed=at_least(1)),
+        integer("transactional.id.expiration.ms", 7 * DAY_MS, "How long an unused transactional id is kept.", allowed=at_least(1)),
     ]
 )

@@ -1,0 +1,290 @@
+"""The transaction coordinator: looks after the transactional ids whose partition of ``__transaction_state`` this broker leads.
+
+It finds the machine of an id and lets it take its steps; who asked is answered now or later. A request for an id of a partition that is
+still being read gets COORDINATOR_LOAD_IN_PROGRESS, one for a partition that is led elsewhere NOT_COORDINATOR.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from moldau.broker.transactions.adding import verified
+from moldau.broker.transactions.events import Add, End, Init, Loaded
+from moldau.broker.transactions.listing import Filters, Listed, listed
+from moldau.broker.transactions.machine import Machine, Surroundings
+from moldau.broker.transactions.owned import Owned
+from moldau.broker.transactions.runner import Reply, Runner
+from moldau.broker.transactions.states import State
+from moldau.broker.transactions.transaction import EPOCH_PER_TRANSACTION, NO_EPOCH, NO_PRODUCER_ID, Transaction, new_transaction
+from moldau.broker.transactions.upkeep import Upkeep
+from moldau.model.errors import CoordinationError, ErrorCode, PeerError
+
+if TYPE_CHECKING:
+    from moldau.broker.markers import Marker, MarkersDone
+    from moldau.broker.state_log import LoadedBatch, StateLog
+    from moldau.model.config.store import BrokerConfig
+    from moldau.model.identity import TopicPartition
+    from moldau.ports.clock import Clock
+
+_LOG = logging.getLogger(__name__)
+
+PartitionsDone = Callable[["dict[TopicPartition, ErrorCode]"], object]
+
+
+class Description(NamedTuple):
+    """How an id stands."""
+
+    state: State
+    transaction: Transaction
+
+
+class TransactionCoordinator:
+    """See the module. Everything runs on the broker's thread."""
+
+    def __init__(
+        self,
+        state_log: "StateLog",
+        clock: "Clock",
+        new_producer_id: Callable[[], int],
+        config: "BrokerConfig",
+        write_markers: "Callable[[Sequence[Marker], MarkersDone], object]",
+    ) -> None:
+        """`new_producer_id` gives an id that nobody has had, or raises CoordinationError."""
+        self._state_log = state_log
+        self._clock = clock
+        self._config = config
+        self._owned: dict[int, Owned] = {}
+        self._take_producer_id = new_producer_id
+        self._surroundings = Surroundings(self._new_producer_id, lambda: config.int("transaction.partitions.max"))
+        self._runner = Runner(state_log, clock, write_markers)
+        self._upkeep = Upkeep(self._runner, clock, config, self._owned.values)
+        self._runner.on_open = self._upkeep.opened
+
+    # Partitions of the internal topic
+
+    def become_coordinator(self, partition: int, epoch: int) -> None:
+        """Read the partition and then look after its ids; `epoch` is that of the leadership. What was decided is finished."""
+        self.resign(partition)
+        owned = self._owned[partition] = Owned(partition, epoch)
+
+        def take(batch: "LoadedBatch") -> None:
+            if not owned.is_over:
+                owned.take(batch)
+
+        def done(error: PeerError | None) -> None:
+            if not owned.is_over:
+                self._loaded(owned, error)
+
+        self._state_log.load(partition, take, done)
+
+    def resign(self, partition: int) -> None:
+        """Look after the partition no longer: it is led elsewhere, or offline."""
+        owned = self._owned.pop(partition, None)
+        if owned is not None:
+            self._runner.give_up(owned)
+
+    def close(self) -> None:
+        """The broker stops: whoever waits is told, and nothing happens any more by itself."""
+        for partition in list(self._owned):
+            self.resign(partition)
+        self._upkeep.stop()
+        self._runner.stop()
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether a partition is still being read."""
+        return any(owned.is_loading for owned in self._owned.values())
+
+    def statistics(self) -> dict[str, int]:
+        """Numbers for a person who looks into a running broker."""
+        return {
+            "transactional_ids": sum(len(owned.machines) for owned in self._owned.values()),
+            "transactions_open": sum(len(owned.open) for owned in self._owned.values()),
+        }
+
+    # What producers ask
+
+    def init_producer_id(self, transactional_id: str, wanted: Init) -> None:
+        """Give a producer its id and epoch. INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT; POLICY_VIOLATION at the bound on ids.
+
+        Further codes as in docs/transactions.md. The token of `wanted` is a :data:`moldau.broker.transactions.runner.Reply`.
+        """
+        reply: Reply = wanted.token
+        try:
+            if not transactional_id:
+                raise PeerError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+            most_ms = self._config.int("transaction.max.timeout.ms")
+            if not 0 < wanted.timeout_ms <= most_ms:
+                message = f"{transactional_id}: timeout of {wanted.timeout_ms} ms; transaction.max.timeout.ms is {most_ms}"
+                raise PeerError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, message)
+            owned = self._serving(transactional_id)
+            machine = owned.machines.get(transactional_id)
+            if machine is None:
+                machine = self._new(owned, transactional_id, wanted.timeout_ms)
+        except PeerError as error:
+            _LOG.info("producer id not given: transactional_id=%s reason=%s", transactional_id, error)
+            reply(error.code, NO_PRODUCER_ID, NO_EPOCH)
+            return
+        self._runner.step(owned, transactional_id, machine, wanted)
+
+    def add_partitions(self, transactional_id: str, wanted: Add) -> None:
+        """Take partitions into a transaction, and begin it with them. INVALID_PRODUCER_ID_MAPPING for an id that is not known."""
+        try:
+            owned, machine = self._known(transactional_id)
+        except PeerError as error:
+            wanted.token(error.code, NO_PRODUCER_ID, NO_EPOCH)
+            return
+        self._runner.step(owned, transactional_id, machine, wanted)
+
+    def end(self, transactional_id: str, wanted: End) -> None:
+        """Commit or abort. INVALID_PRODUCER_ID_MAPPING for an id that is not known."""
+        try:
+            owned, machine = self._known(transactional_id)
+        except PeerError as error:
+            wanted.token(error.code, NO_PRODUCER_ID, NO_EPOCH)
+            return
+        self._runner.step(owned, transactional_id, machine, wanted)
+
+    # What leaders ask before they append
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: "Iterable[TopicPartition]",
+        done: PartitionsDone,
+    ) -> None:
+        """Ask whether partitions are in the transaction of a producer that adds them itself (KIP-890, part 1).
+
+        ``done`` takes a code for each: NONE; TRANSACTION_ABORTABLE where it is not in the transaction (INVALID_TXN_STATE for clients that
+        do not know that code); INVALID_PRODUCER_EPOCH for a producer that has been replaced; INVALID_PRODUCER_ID_MAPPING,
+        CONCURRENT_TRANSACTIONS, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS. All NONE where `transaction.partition.verification.enable`
+        is off.
+        """
+        if not self._config.boolean("transaction.partition.verification.enable"):
+            done(dict.fromkeys(partitions, ErrorCode.NONE))
+            return
+        done(_for_leaders(partitions, self.verified(transactional_id, producer_id, producer_epoch, partitions)))
+
+    def verified(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: "Iterable[TopicPartition]"
+    ) -> "dict[TopicPartition, ErrorCode] | ErrorCode":
+        """A code for each partition, or one for all; those that AddPartitionsToTxn answers with."""
+        try:
+            _, machine = self._known(transactional_id)
+        except PeerError as error:
+            return error.code
+        return verified(machine.current, producer_id, producer_epoch, partitions)
+
+    def add_partitions_for_produce(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: "Iterable[TopicPartition]",
+        done: PartitionsDone,
+    ) -> None:
+        """Take partitions into the transaction of a producer that leaves this to us (KIP-890, part 2); codes as for `verify`.
+
+        While the last transaction is being completed, this waits for a moment: `add.partitions.to.txn.retry.backoff.max.ms`.
+        """
+        wanted = frozenset(partitions)
+        config, clock = self._config, self._clock
+        pause_s = config.int("add.partitions.to.txn.retry.backoff.ms") / 1000
+        due = clock.monotonic() + config.int("add.partitions.to.txn.retry.backoff.max.ms") / 1000
+
+        def answer(code: ErrorCode, _producer_id: int, _epoch: int) -> None:
+            if code is ErrorCode.CONCURRENT_TRANSACTIONS and clock.monotonic() + pause_s <= due:
+                clock.call_later(pause_s, attempt)
+            else:
+                done(_for_leaders(wanted, code))
+
+        def attempt() -> None:
+            self.add_partitions(transactional_id, Add(answer, producer_id, producer_epoch, wanted, EPOCH_PER_TRANSACTION))
+
+        attempt()
+
+    # What people ask
+
+    def describe(self, transactional_id: str) -> Description:
+        """How an id stands. PeerError: INVALID_REQUEST, TRANSACTIONAL_ID_NOT_FOUND, or why this broker cannot tell."""
+        if not transactional_id:
+            raise PeerError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+        machine = self._serving(transactional_id).machines.get(transactional_id)
+        if machine is None or machine.state is State.DEAD or machine.current.epoch == NO_EPOCH:
+            raise PeerError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"transactional id {transactional_id!r} is not known")
+        return Description(machine.state, machine.current)
+
+    def listed(self, filters: Filters) -> list[Listed]:
+        """The ids that this broker looks after. PeerError: COORDINATOR_LOAD_IN_PROGRESS, INVALID_REGULAR_EXPRESSION."""
+        if self.is_loading:
+            raise PeerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "not all transactional ids have been read yet")
+        return listed(self._machines(), filters, self._clock.time_ms())
+
+    # Parts
+
+    def _loaded(self, owned: Owned, error: PeerError | None) -> None:
+        if error is not None:
+            _LOG.error("transactions not loaded: partition=__transaction_state-%d reason=%s", owned.partition, error)
+            self.resign(owned.partition)
+            return
+        owned.begin(self._surroundings)
+        if owned.machines:
+            self._upkeep.known()
+        if owned.open:
+            self._upkeep.opened()
+        for transactional_id, machine in list(owned.machines.items()):
+            if machine.current.state.is_decided:
+                _LOG.info("finishing what was decided: transactional_id=%s state=%s", transactional_id, machine.state.label)
+                self._runner.step(owned, transactional_id, machine, Loaded())
+
+    def _new(self, owned: Owned, transactional_id: str, timeout_ms: int) -> Machine:
+        most = self._config.int("transactional.ids.max")
+        if sum(len(each.machines) for each in self._owned.values()) >= most:
+            raise PeerError(ErrorCode.POLICY_VIOLATION, f"there are {most} transactional ids, as many as transactional.ids.max allows")
+        machine = Machine(new_transaction(self._new_producer_id(), timeout_ms, self._clock.time_ms()), self._surroundings)
+        owned.machines[transactional_id] = machine
+        self._upkeep.known()
+        return machine
+
+    def _serving(self, transactional_id: str) -> Owned:
+        """The partition of an id. PeerError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS."""
+        partition = self._state_log.partition_for(transactional_id)
+        owned = self._owned.get(partition)
+        if owned is None:
+            raise PeerError(ErrorCode.NOT_COORDINATOR, f"{transactional_id}: __transaction_state-{partition} is not led here")
+        if owned.is_loading:
+            raise PeerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{transactional_id}: __transaction_state-{partition} is being read")
+        return owned
+
+    def _known(self, transactional_id: str) -> tuple[Owned, Machine]:
+        """Also PeerError INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING."""
+        if not transactional_id:
+            raise PeerError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+        owned = self._serving(transactional_id)
+        machine = owned.machines.get(transactional_id)
+        if machine is None:
+            raise PeerError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"transactional id {transactional_id!r} is not known")
+        return owned, machine
+
+    def _machines(self) -> Iterator[tuple[str, Machine]]:
+        for owned in self._owned.values():
+            yield from owned.machines.items()
+
+    def _new_producer_id(self) -> int:
+        try:
+            return self._take_producer_id()
+        except CoordinationError as error:
+            _LOG.error("no producer id: reason=%s", error)
+            raise PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no producer id can be had: {error}") from error
+
+
+def _for_leaders(
+    partitions: "Iterable[TopicPartition]", outcome: "dict[TopicPartition, ErrorCode] | ErrorCode"
+) -> "dict[TopicPartition, ErrorCode]":
+    """A code for each partition; producers expect INVALID_PRODUCER_EPOCH of a partition where PRODUCER_FENCED is the coordinator's."""
+    if isinstance(outcome, dict):
+        return outcome
+    code = ErrorCode.INVALID_PRODUCER_EPOCH if outcome is ErrorCode.PRODUCER_FENCED else outcome
+    return dict.fromkeys(partitions, code)

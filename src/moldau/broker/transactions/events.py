@@ -1,0 +1,99 @@
+"""What happens to a transactional id, and what the machine then wants done. A `token` is whom to answer; the machine only hands it on."""
+
+from typing import Any, NamedTuple
+
+from moldau.broker.transactions.transaction import NO_EPOCH, NO_PRODUCER_ID, Transaction
+from moldau.model.errors import ErrorCode
+from moldau.model.identity import TopicPartition
+
+
+class Init(NamedTuple):
+    """InitProducerId: a producer begins, or goes on after an error; then it says which id and epoch it had (KIP-360)."""
+
+    token: Any
+    timeout_ms: int
+    producer_id: int = NO_PRODUCER_ID
+    epoch: int = NO_EPOCH
+
+
+class Add(NamedTuple):
+    """Partitions come into the transaction, which may begin with them."""
+
+    token: Any
+    producer_id: int
+    epoch: int
+    partitions: frozenset[TopicPartition]
+    client_version: int
+
+
+class End(NamedTuple):
+    """EndTxn: commit or abort."""
+
+    token: Any
+    producer_id: int
+    epoch: int
+    committed: bool
+    client_version: int
+
+
+class Late(NamedTuple):
+    """It is time to look whether the transaction is late."""
+
+
+class Unused(NamedTuple):
+    """The id has not been used for so long that it is to be forgotten."""
+
+
+class Loaded(NamedTuple):
+    """The coordinator has begun, with the state as it was stored."""
+
+
+class Stored(NamedTuple):
+    """The last `Store` is done, or `error` says why it is not."""
+
+    error: ErrorCode = ErrorCode.NONE
+
+
+class MarkersWritten(NamedTuple):
+    """Every partition has the marker of the last `WriteMarkers`."""
+
+
+class Delayed(NamedTuple):
+    """The last `WriteMarkers` or `StoreAgain` will take a while: who waits is not kept waiting."""
+
+
+Event = Init | Add | End | Late | Unused | Loaded | Stored | MarkersWritten | Delayed
+
+
+class Answer(NamedTuple):
+    """Tell whoever asked. Id and epoch are -1 where there is nothing to tell."""
+
+    token: Any
+    code: ErrorCode
+    producer_id: int = NO_PRODUCER_ID
+    epoch: int = NO_EPOCH
+
+
+class Store(NamedTuple):
+    """Append the value, None for a tombstone; then `Stored`."""
+
+    value: Transaction | None
+
+
+class StoreAgain(NamedTuple):
+    """As `Store`, after a while: what is decided has to get there."""
+
+    value: Transaction
+
+
+class WriteMarkers(NamedTuple):
+    """Write the outcome to every partition, however often it takes; then `MarkersWritten`. `Delayed` at the first failure."""
+
+    transaction: Transaction
+
+
+class Forget(NamedTuple):
+    """The machine is done with: nothing is stored under its id."""
+
+
+Effect = Answer | Store | StoreAgain | WriteMarkers | Forget

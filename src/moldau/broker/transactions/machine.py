@@ -1,0 +1,210 @@
+"""One transactional id as a machine: an event and the time go in, effects come out.
+
+The order that matters: a change is stored before anybody is told of it, and a decision before its first marker is written. So a
+coordinator that crashes between any two effects finds, when it loads, either a transaction that is still open or one whose outcome stands,
+whose markers it writes again (a repeated marker is harmless). EndTxn is answered when the transaction is complete, or else at the first
+sign that this will take a while: from its first store on, the outcome cannot change.
+
+    end ──> Store(PrepareCommit) ─Stored─> WriteMarkers ─MarkersWritten─> Store(CompleteCommit) ─Stored─> Answer
+                    │                          └─Delayed─> Answer                └─error─> Answer, StoreAgain
+                    └─error─> Answer(error), the transaction is open as before
+
+While a change is under way, requests are told to come again (CONCURRENT_TRANSACTIONS). An InitProducerId that finds a transaction open
+aborts it and then goes on by itself; Kafka's sends the client away in between, with the same outcome.
+"""
+
+from collections.abc import Callable
+from typing import assert_never
+
+from moldau.broker.transactions.adding import added
+from moldau.broker.transactions.ending import ended
+from moldau.broker.transactions.events import (
+    Add,
+    Answer,
+    Delayed,
+    Effect,
+    End,
+    Event,
+    Forget,
+    Init,
+    Late,
+    Loaded,
+    MarkersWritten,
+    Store,
+    StoreAgain,
+    Stored,
+    Unused,
+    WriteMarkers,
+)
+from moldau.broker.transactions.initiating import NewProducerId, completed, fenced, initiated
+from moldau.broker.transactions.states import State
+from moldau.broker.transactions.transaction import NO_EPOCH, Transaction
+from moldau.model.errors import ErrorCode, PeerError
+
+BUSY = ErrorCode.CONCURRENT_TRANSACTIONS
+
+
+class Surroundings:
+    """What the machines of a coordinator have in common."""
+
+    __slots__ = ("new_producer_id", "partitions_max")
+
+    def __init__(self, new_producer_id: NewProducerId, partitions_max: Callable[[], int]) -> None:
+        self.new_producer_id = new_producer_id
+        self.partitions_max = partitions_max
+
+
+class Machine:
+    """See the module. `current` is what is stored.
+
+    Invariant: `_target` is what is being stored, `current` once no store is under way; `_asked` is the request that the change under way is
+    for, until it is answered.
+    """
+
+    __slots__ = ("_asked", "_pending", "_surroundings", "_target", "current")
+
+    def __init__(self, current: Transaction, surroundings: Surroundings) -> None:
+        self.current = current
+        self._surroundings = surroundings
+        self._pending: State | None = None
+        self._target: Transaction | None = None
+        self._asked: Init | Add | End | None = None
+
+    @property
+    def state(self) -> State:
+        """Where the id stands, for people: the state that is stored, or a passing one that never is."""
+        return self._pending if self._pending in (State.DEAD, State.PREPARE_EPOCH_FENCE) else self.current.state
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a change is under way: a store, or the markers of a decision."""
+        return self._pending is not None or self.current.state.is_decided
+
+    def step(self, event: Event, now_ms: int) -> list[Effect]:
+        """What to do now, in this order."""
+        match event:
+            case Init():
+                return self._init(event, now_ms)
+            case Add():
+                return self._add(event, now_ms)
+            case End():
+                return self._end(event, now_ms)
+            case Stored():
+                return self._stored(event.error, now_ms)
+            case MarkersWritten():
+                return self._store(completed(self.current, now_ms))
+            case Delayed():
+                return self._answer_early()
+            case Late():
+                return self._late(now_ms)
+            case Unused():
+                return self._unused()
+            case Loaded():
+                return [WriteMarkers(self.current)] if self.current.state.is_decided else []
+            case _:
+                assert_never(event)
+
+    def give_up(self, code: ErrorCode) -> list[Effect]:
+        """Another coordinator goes on from what is stored: tell whoever waits here."""
+        asked, self._asked = self._asked, None
+        return [] if asked is None else [Answer(asked.token, code)]
+
+    # Requests
+
+    def _init(self, asked: Init, now_ms: int) -> list[Effect]:
+        if self.is_busy:
+            return [Answer(asked.token, BUSY)]
+        try:
+            target = initiated(self.current, asked, self._surroundings.new_producer_id, now_ms)
+        except PeerError as error:
+            return [Answer(asked.token, error.code)]
+        if isinstance(target, ErrorCode):
+            return [Answer(asked.token, target)]
+        self._asked = asked
+        return self._store(target, State.PREPARE_EPOCH_FENCE if target.state is State.PREPARE_ABORT else None)
+
+    def _add(self, asked: Add, now_ms: int) -> list[Effect]:
+        if self.is_busy:
+            return [Answer(asked.token, BUSY)]
+        target = added(self.current, asked, self._surroundings.partitions_max(), now_ms)
+        if isinstance(target, ErrorCode):
+            return [Answer(asked.token, target)]
+        self._asked = asked
+        return self._store(target)
+
+    def _end(self, asked: End, now_ms: int) -> list[Effect]:
+        current = self.current
+        try:
+            target = ended(current, asked, self._surroundings.new_producer_id, now_ms, busy=self.is_busy)
+        except PeerError as error:
+            return [Answer(asked.token, error.code)]
+        if target is ErrorCode.NONE:
+            return [Answer(asked.token, ErrorCode.NONE, current.producer_id, current.epoch)]
+        if isinstance(target, ErrorCode):
+            return [Answer(asked.token, target)]
+        self._asked = asked
+        return self._store(target)
+
+    # Time
+
+    def _late(self, now_ms: int) -> list[Effect]:
+        """PeerError if there is no producer id to go on with."""
+        if self.is_busy or not self.current.is_late(now_ms):
+            return []
+        return self._store(fenced(self.current, self._surroundings.new_producer_id, now_ms), State.PREPARE_EPOCH_FENCE)
+
+    def _unused(self) -> list[Effect]:
+        if self.is_busy or not self.current.state.is_at_rest:
+            return []
+        self._pending = State.DEAD
+        return [Store(None)]
+
+    # Stores
+
+    def _store(self, target: Transaction, passing: State | None = None) -> list[Effect]:
+        self._target = target
+        self._pending = passing or target.state
+        return [Store(target)]
+
+    def _stored(self, error: ErrorCode, now_ms: int) -> list[Effect]:
+        target, self._target = self._target, None
+        if error is not ErrorCode.NONE:
+            return self._not_stored(target, error)
+        self._pending = None
+        if target is None:
+            return [Forget()]
+        self.current = target
+        if target.state.is_decided:
+            return [WriteMarkers(target)]
+        asked, self._asked = self._asked, None
+        match asked:
+            case None:
+                return []
+            case Init() if target.state.is_complete:
+                return self._init(asked, now_ms)
+            case Add():
+                return [Answer(asked.token, ErrorCode.NONE)]
+            case _:
+                return [Answer(asked.token, ErrorCode.NONE, target.producer_id, target.epoch)]
+
+    def _not_stored(self, target: Transaction | None, error: ErrorCode) -> list[Effect]:
+        if target is not None and target.state.is_complete:
+            self._target = target
+            return [*self._answer_early(), StoreAgain(target)]
+        self._pending = None
+        effects = self.give_up(error)
+        if self.current.epoch == NO_EPOCH:
+            effects.append(Forget())
+        return effects
+
+    def _answer_early(self) -> list[Effect]:
+        """Answer whoever waits for a transaction to be complete: the outcome stands. A producer that takes over comes again."""
+        asked, self._asked = self._asked, None
+        match asked:
+            case None:
+                return []
+            case End():
+                after = completed(self.current, self.current.updated_ms)
+                return [Answer(asked.token, ErrorCode.NONE, after.producer_id, after.epoch)]
+            case _:
+                return [Answer(asked.token, BUSY)]

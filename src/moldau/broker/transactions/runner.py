@@ -1,0 +1,160 @@
+"""Carries out what the machines want: answers, stores, markers. What has to get there and does not is tried again after a while."""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from moldau.broker.markers import Marker
+from moldau.broker.transactions.events import (
+    Answer,
+    Delayed,
+    Effect,
+    Event,
+    Forget,
+    MarkersWritten,
+    Store,
+    StoreAgain,
+    Stored,
+    WriteMarkers,
+)
+from moldau.broker.transactions.records import encode_key, encode_value
+from moldau.broker.transactions.states import State
+from moldau.model.errors import ErrorCode, PeerError
+
+if TYPE_CHECKING:
+    from moldau.broker.markers import MarkerResults, MarkersDone
+    from moldau.broker.state_log import StateLog
+    from moldau.broker.transactions.machine import Machine
+    from moldau.broker.transactions.owned import Owned
+    from moldau.broker.transactions.transaction import Transaction
+    from moldau.model.identity import TopicPartition
+    from moldau.ports.clock import Clock, Timer
+
+_LOG = logging.getLogger(__name__)
+
+RETRY_S = 1.0
+"""How long until what failed for want of space, or of a leader, is tried again."""
+
+Reply = Callable[[ErrorCode, int, int], object]
+"""The token of a request: takes the outcome, the producer's id and its epoch."""
+
+_WRITTEN = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+"""A partition that is gone needs no marker."""
+_REFUSED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
+"""The partition has seen a later epoch of the producer or the coordinator; to ask again would not change that."""
+
+
+class Runner:
+    """See the module."""
+
+    def __init__(self, state_log: "StateLog", clock: "Clock", write_markers: "Callable[[Sequence[Marker], MarkersDone], object]") -> None:
+        self._state_log = state_log
+        self._clock = clock
+        self._write_markers = write_markers
+        self.on_open: Callable[[], object] = lambda: None
+        """Called when a transaction is open."""
+        self._again: list[Callable[[], object]] = []
+        self._timer: Timer | None = None
+
+    def step(self, owned: "Owned", transactional_id: str, machine: "Machine", event: Event) -> None:
+        """Let something happen to an id. PeerError only from `Late`."""
+        self._run(owned, transactional_id, machine, machine.step(event, self._clock.time_ms()))
+
+    def give_up(self, owned: "Owned") -> None:
+        """Another coordinator goes on with a partition: whoever waits has to ask that one."""
+        owned.is_over = True
+        for transactional_id, machine in owned.machines.items():
+            self._run(owned, transactional_id, machine, machine.give_up(ErrorCode.NOT_COORDINATOR))
+
+    def stop(self) -> None:
+        """Try nothing again."""
+        self._again.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _run(self, owned: "Owned", transactional_id: str, machine: "Machine", effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Answer(token, code, producer_id, epoch):
+                    token(code, producer_id, epoch)
+                case Store(value):
+                    self._store(owned, transactional_id, machine, value)
+                case WriteMarkers(transaction):
+                    self._write(owned, transactional_id, machine, transaction, transaction.partitions)
+                case StoreAgain(value):
+                    self._later(owned, partial(self._store, owned, transactional_id, machine, value))
+                case Forget():
+                    owned.machines.pop(transactional_id, None)
+
+    def _store(self, owned: "Owned", transactional_id: str, machine: "Machine", value: "Transaction | None") -> None:
+        def done(error: PeerError | None) -> None:
+            if owned.is_over:
+                return
+            if error is not None:
+                _LOG.error("transaction not stored: transactional_id=%s reason=%s", transactional_id, error)
+            elif value is not None and value.state is State.ONGOING:
+                owned.open[transactional_id] = machine
+                self.on_open()
+            else:
+                owned.open.pop(transactional_id, None)
+            self.step(owned, transactional_id, machine, Stored(_told(error)))
+
+        record = encode_key(transactional_id), None if value is None else encode_value(value)
+        self._state_log.append(owned.partition, [record], done)
+
+    def _write(
+        self,
+        owned: "Owned",
+        transactional_id: str,
+        machine: "Machine",
+        transaction: "Transaction",
+        partitions: "frozenset[TopicPartition]",
+    ) -> None:
+        if not partitions:
+            self.step(owned, transactional_id, machine, MarkersWritten())
+            return
+
+        def done(results: "Sequence[MarkerResults]") -> None:
+            if owned.is_over:
+                return
+            left = frozenset(self._not_written(transactional_id, results[0]))
+            if not left:
+                self.step(owned, transactional_id, machine, MarkersWritten())
+                return
+            self.step(owned, transactional_id, machine, Delayed())
+            self._later(owned, partial(self._write, owned, transactional_id, machine, transaction, left))
+
+        marker = Marker(
+            transaction.producer_id, transaction.epoch, transaction.is_committed, owned.epoch, transaction.client_version, partitions
+        )
+        self._write_markers([marker], done)
+
+    def _not_written(self, transactional_id: str, results: "MarkerResults") -> "Iterable[TopicPartition]":
+        """The partitions to try again."""
+        for partition, code in results.items():
+            if code in _WRITTEN:
+                continue
+            if code in _REFUSED:
+                _LOG.error("marker refused for good: partition=%s transactional_id=%s error=%s", partition, transactional_id, code.name)
+                continue
+            _LOG.warning("marker not written yet: partition=%s transactional_id=%s error=%s", partition, transactional_id, code.name)
+            yield partition
+
+    def _later(self, owned: "Owned", again: Callable[[], object]) -> None:
+        self._again.append(lambda: owned.is_over or again())
+        if self._timer is None:
+            self._timer = self._clock.call_later(RETRY_S, self._retry)
+
+    def _retry(self) -> None:
+        self._timer = None
+        again, self._again = self._again, []
+        for each in again:
+            each()
+
+
+def _told(error: PeerError | None) -> ErrorCode:
+    """What a client is told of a store that failed; as in Kafka, a value that is too large is not the client's to understand."""
+    if error is None:
+        return ErrorCode.NONE
+    return ErrorCode.UNKNOWN_SERVER_ERROR if error.code is ErrorCode.MESSAGE_TOO_LARGE else error.code
