@@ -1,17 +1,26 @@
-"""ApiVersions: what is in service, and nothing else. No features are supported or finalised yet."""
+"""ApiVersions: what is in service, and nothing else; and the features of :mod:`moldau.broker.features`."""
 
 from typing import TYPE_CHECKING
 
 from moldau.broker.context import RequestContext
 from moldau.broker.dispatch import Reply, served_versions
+from moldau.broker.features import FEATURES, FEATURES_EPOCH
 from moldau.model.errors import ErrorCode
 from moldau.protocol.api_keys import ApiKey
-from moldau.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from moldau.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
 
 FIRST_WITH_SOFTWARE = 3
+FIRST_WITH_LEVEL_0 = 4
+"""Clients before take a feature that begins at level 0 for an error (KAFKA-17011)."""
 
 
 def handle(broker: "Broker", request: ApiVersionsRequest, context: RequestContext, reply: Reply) -> None:
@@ -21,7 +30,15 @@ def handle(broker: "Broker", request: ApiVersionsRequest, context: RequestContex
     ):
         reply(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
         return
-    reply(ApiVersionsResponse(api_keys=_api_keys()))
+    least = 0 if context.api_version >= FIRST_WITH_LEVEL_0 else 1
+    reply(
+        ApiVersionsResponse(
+            api_keys=_api_keys(),
+            supported_features=[SupportedFeatureKey(name, max(each.least, least), each.most) for name, each in FEATURES.items()],
+            finalized_features_epoch=FEATURES_EPOCH,
+            finalized_features=[FinalizedFeatureKey(name, each.level, each.level) for name, each in FEATURES.items()],
+        )
+    )
 
 
 def unsupported_version() -> ApiVersionsResponse:

@@ -1,4 +1,4 @@
-"""InitProducerId: an id for an idempotent producer. With a transactional id: COORDINATOR_NOT_AVAILABLE, for there is none yet."""
+"""InitProducerId: an id and an epoch for a producer, idempotent or transactional."""
 
 import logging
 from typing import TYPE_CHECKING
@@ -14,13 +14,34 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
+FIRST_WITH_FENCED = 4
+"""Clients before know PRODUCER_FENCED as INVALID_PRODUCER_EPOCH."""
+
 
 def handle(broker: "Broker", request: InitProducerIdRequest, context: RequestContext, reply: Reply) -> None:
-    """A new id with epoch 0, also for a producer that had one: an id without a transactional id has nothing to carry on."""
-    if request.transactional_id is not None:
-        code = ErrorCode.COORDINATOR_NOT_AVAILABLE if request.transactional_id else ErrorCode.INVALID_REQUEST
-        reply(InitProducerIdResponse(error_code=code))
-        return
+    """Without a transactional id a new id with epoch 0, also for a producer that had one: it has nothing to carry on.
+
+    With one see :meth:`moldau.broker.transactions.coordinator.TransactionCoordinator.init_producer_id`. INVALID_REQUEST also for an id
+    without its epoch, or the reverse.
+    """
+
+    def answer(code: ErrorCode, producer_id: int, epoch: int) -> None:
+        if code is ErrorCode.PRODUCER_FENCED and context.api_version < FIRST_WITH_FENCED:
+            code = ErrorCode.INVALID_PRODUCER_EPOCH
+        reply(InitProducerIdResponse(error_code=code, producer_id=producer_id, producer_epoch=epoch))
+
+    if (request.producer_id == -1) != (request.producer_epoch == -1):
+        answer(ErrorCode.INVALID_REQUEST, -1, -1)
+    elif request.transactional_id is None:
+        _without_transactions(broker, reply)
+    else:
+        from moldau.broker.transactions.events import Init
+
+        wanted = Init(answer, request.transaction_timeout_ms, request.producer_id, request.producer_epoch)
+        broker.transactions.init_producer_id(request.transactional_id, wanted)
+
+
+def _without_transactions(broker: "Broker", reply: Reply) -> None:
     try:
         producer_id = broker.producer_ids.next()
     except CoordinationError as error:
