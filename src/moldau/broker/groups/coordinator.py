@@ -7,13 +7,14 @@ What is in memory is what the log says: a change is appended, then made, and ans
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from moldau.broker.groups.group import Group
 from moldau.broker.groups.group_records import group_value
-from moldau.broker.groups.records import group_key
+from moldau.broker.groups.offsets import NOT_SET, Commit, CommittedOffset
+from moldau.broker.groups.records import group_key, offset_key, offset_value
 from moldau.broker.groups.removal import Removal
 from moldau.broker.groups.shard import Shard
 from moldau.model.errors import ErrorCode, PeerError
@@ -60,6 +61,38 @@ class GroupCoordinator:
         if group is None and create:
             group = shard.make_group(group_id)
         return group
+
+    def commit(
+        self,
+        group: Group,
+        commits: "Sequence[Commit]",
+        done: "Done",
+        *,
+        retention_ms: int | None = None,
+        producer: "TransactionalProducer | None" = None,
+    ) -> None:
+        """Commit offsets, with a `producer` when its transaction does. `done` as for `StateLog.append`.
+
+        `retention_ms`: how long the client wants them kept, if it says so.
+        """
+        shard = self._shards[group.partition]
+        now_ms = self.clock.time_ms()
+        expires_ms = NOT_SET if retention_ms is None else now_ms + retention_ms
+        order = shard.next_order()
+        group_id = group.group_id
+        records: list[KeyValue] = []
+        committed: list[tuple[str, int, CommittedOffset]] = []
+        for topic, partition, offset, leader_epoch, metadata, topic_id in commits:
+            each = CommittedOffset(offset, leader_epoch, metadata, now_ms, expires_ms, topic_id, order)
+            records.append((offset_key(group_id, topic, partition), offset_value(each)))
+            committed.append((topic, partition, each))
+        if not self.append(group, records, done, producer):
+            return
+        for topic, partition, each in committed:
+            if producer is None:
+                group.offsets.put(topic, partition, each)
+            else:
+                shard.put_pending(group, producer.producer_id, topic, partition, each)
 
     def delete(self, group: Group, done: "Done") -> None:
         """Delete an empty group with all of its offsets. `done` as for `StateLog.append`."""

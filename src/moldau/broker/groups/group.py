@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from moldau.broker.groups.offsets import GroupOffsets
+from moldau.model.errors import ErrorCode
 
 if TYPE_CHECKING:
     from moldau.broker.groups.membership import Membership
@@ -53,6 +54,12 @@ class Group:
     def membership_if_any(self) -> "Membership | None":
         """The machine itself, None if nobody has ever joined."""
         return None if self._runner is None else self._runner.membership
+
+    def check_commit(self, member_id: str, group_instance_id: str | None, generation: int, *, transactional: bool = False) -> ErrorCode:
+        """Whether offsets may be committed in this name: as `Membership.check_commit`. Where nobody ever joined, nobody is a member."""
+        if self._runner is None:
+            return ErrorCode.NONE if generation < 0 else ErrorCode.UNKNOWN_MEMBER_ID
+        return self._runner.membership.check_commit(member_id, group_instance_id, generation, transactional=transactional)
 
     @property
     def is_empty(self) -> bool:

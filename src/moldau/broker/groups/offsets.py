@@ -11,6 +11,17 @@ NO_TOPIC_ID = bytes(16)
 NOT_SET = -1
 
 
+class Commit(NamedTuple):
+    """An offset that is to be committed."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+    topic_id: bytes
+
+
 class CommittedOffset(NamedTuple):
     """The offset to read next, and what was said with it."""
 

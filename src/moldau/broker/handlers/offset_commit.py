@@ -1,0 +1,100 @@
+"""OffsetCommit: a group stores how far it has read (missions A10, B4)."""
+
+from typing import TYPE_CHECKING
+
+from moldau.broker.context import RequestContext
+from moldau.broker.groups.membership_states import State
+from moldau.broker.handlers.committing import Verdict, commit_code
+from moldau.model.errors import ErrorCode, PeerError
+from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from moldau.broker.broker import Broker
+    from moldau.broker.dispatch import Reply
+    from moldau.broker.groups.group import Group
+
+FIRST_BY_ID = 10
+FIRST_WITH_NOT_FOUND = 9
+"""GROUP_ID_NOT_FOUND for a member of a group that is not there; before, ILLEGAL_GENERATION."""
+NOT_SAID = -1
+
+
+def handle(broker: "Broker", request: OffsetCommitRequest, context: RequestContext, reply: "Reply") -> None:
+    """Commit what can be, partition by partition.
+
+    Codes: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, OFFSET_METADATA_TOO_LARGE; for all that are there, if the group refuses: those of
+    `Membership.check_commit`, GROUP_ID_NOT_FOUND, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE,
+    INVALID_COMMIT_OFFSET_SIZE.
+    """
+    verdict = _verdict(broker, request, by_id=context.api_version >= FIRST_BY_ID)
+
+    def answer(error: PeerError | None) -> None:
+        if error is not None:
+            verdict.refuse(commit_code(error.code))
+        reply(_response(request, verdict))
+
+    if not verdict.is_for_the_group:
+        answer(None)
+        return
+    try:
+        group = _group_for(broker, request, context.api_version, create=bool(verdict.commits))
+    except PeerError as error:
+        answer(error)
+        return
+    if group is None or not verdict.commits:
+        answer(None)
+        return
+    retention_ms = None if request.retention_time_ms == NOT_SAID else request.retention_time_ms
+    broker.groups.commit(group, verdict.commits, answer, retention_ms=retention_ms)
+
+
+def _verdict(broker: "Broker", request: OffsetCommitRequest, *, by_id: bool) -> Verdict:
+    snapshot = broker.metadata
+    metadata_max = broker.config.int("offset.metadata.max.bytes")
+    verdict = Verdict()
+    for topic in request.topics:
+        if by_id:
+            verdict.judge(snapshot.topics_by_id.get(topic.topic_id), ErrorCode.UNKNOWN_TOPIC_ID, topic.partitions, metadata_max)
+        else:
+            verdict.judge(snapshot.topics.get(topic.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic.partitions, metadata_max)
+    return verdict
+
+
+def _group_for(broker: "Broker", request: OffsetCommitRequest, version: int, *, create: bool) -> "Group | None":
+    """The group, once it has agreed. A consumer that is no member of anything makes it. PeerError."""
+    generation = request.generation_id_or_member_epoch
+    group = broker.groups.group_for(request.group_id, empty_id=True)
+    if group is None:
+        if generation < 0:
+            return broker.groups.group_for(request.group_id, create=create, empty_id=True)
+        code = ErrorCode.GROUP_ID_NOT_FOUND if version >= FIRST_WITH_NOT_FOUND else ErrorCode.ILLEGAL_GENERATION
+        raise PeerError(code, f"group '{request.group_id}' is not there")
+    code = group.check_commit(request.member_id, request.group_instance_id, generation)
+    if code is not ErrorCode.NONE:
+        raise PeerError(code, f"group '{request.group_id}': member '{request.member_id}' of generation {generation} may not commit")
+    runner = group.runner_if_any
+    if runner is not None and request.member_id and runner.membership.state in (State.STABLE, State.PREPARING_REBALANCE):
+        runner.heard_from(request.member_id)
+    return group
+
+
+def _response(request: OffsetCommitRequest, verdict: Verdict) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                topic.name,
+                topic.topic_id,
+                [OffsetCommitResponsePartition(each.partition_index, code) for each, code in zip(topic.partitions, codes, strict=True)],
+            )
+            for topic, codes in zip(request.topics, verdict.codes, strict=True)
+        ]
+    )
+
+
+HANDLERS = {ApiKey.OFFSET_COMMIT: handle}
