@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from moldau.cluster.snapshot import INTERNAL_TOPICS
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import LeaderEpoch, TopicPartition
 
@@ -36,6 +37,7 @@ class Partition:
     __slots__ = (
         "after_max_ms",
         "index",
+        "is_internal",
         "is_open",
         "is_plain",
         "leader_epoch",
@@ -61,6 +63,8 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.staged_bytes = 0
         self.watchers: dict[DelayedRequest, None] = {}
+        self.is_internal = log.topic_partition.topic in INTERNAL_TOPICS
+        """Whether it keeps the state of a coordinator, so that no client may write to it."""
         self.is_open = True
         """Until the partition is deleted or goes offline."""
         self.walks_records = False

@@ -7,16 +7,17 @@ the next follows it, otherwise all bytes up to where a whole batch begins again.
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
+from struct import Struct
 from typing import TYPE_CHECKING
 
 from moldau.broker.state_log import Done, LoadedBatch
 from moldau.log.batches import BadBatchError, OldFormatError, scan
-from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError, StorageError
+from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
 from moldau.ports.filesystem import File
 from moldau.protocol.records.batch import iterate
 from moldau.protocol.records.control import decode_end_txn_marker
-from moldau.protocol.records.header import LOG_OVERHEAD, MAGIC_OFFSET, BatchHeader, read_header, verify_crc
+from moldau.protocol.records.header import HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_OFFSET, BatchHeader, verify_crc
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
@@ -27,7 +28,9 @@ _LOG = logging.getLogger(__name__)
 
 SLICE_S = 0.005
 SEARCH_WINDOW = 1024 * 1024
-_MAGIC = b"\x02"
+_MAGIC = bytes([MAGIC])
+_START = Struct(">qi")
+"""Base offset and length."""
 
 Take = Callable[[LoadedBatch], object]
 
@@ -97,7 +100,7 @@ def _batches_of(partition: "Partition", end_offset: int) -> Iterator[LoadedBatch
     while offset < end_offset:
         stretch, after = log.stretch(offset)
         try:
-            for found in _sound(str(partition.topic_partition), stretch.file, stretch.length, offset):
+            for found in _sound(str(partition.topic_partition), stretch.file, stretch.length, range(offset, log.written_offset)):
                 if found is None:
                     yield None
                 elif found[0].base_offset >= end_offset:
@@ -111,17 +114,22 @@ def _batches_of(partition: "Partition", end_offset: int) -> Iterator[LoadedBatch
         offset = after
 
 
-def _sound(name: str, file: File, end: int, offset: int) -> Iterator[tuple[BatchHeader, memoryview] | None]:
-    """The batches of a file that are whole, with a line in the log for what is not."""
+def _sound(name: str, file: File, end: int, offsets: range) -> Iterator[tuple[BatchHeader, memoryview] | None]:
+    """The batches of a file that are whole, with a line in the log for what is not. None now and then while looking for a batch.
+
+    `offsets`: those that are looked for. Batches may come before them; one behind them is damaged, for its checksum leaves its offset out.
+    """
     position = due = 0
     while position < end:
         try:
             for span, header, data in scan(file, position, end, due):
+                if span.base_offset >= offsets.stop:
+                    raise BadBatchError(file.path, position, due, f"base offset {span.base_offset}, but the log ends at {offsets.stop}")
                 position, due = span.position + span.size, span.last_offset + 1
                 yield header, data
         except (BadBatchError, OldFormatError) as error:
             start = position
-            for found in _search(file, start + 1, end, due):
+            for found in _search(file, start + 1, end, range(due, offsets.stop)):
                 if found is None:
                     yield None
                 else:
@@ -129,41 +137,34 @@ def _sound(name: str, file: File, end: int, offset: int) -> Iterator[tuple[Batch
             _LOG.error(
                 "damaged bytes of an internal topic left out: partition=%s offset=%d bytes=%d reason=%s",
                 name,
-                max(due, offset),
+                max(due, offsets.start),
                 position - start,
                 error,
             )
 
 
-def _search(file: File, position: int, end: int, due: int) -> Iterator[int | None]:
-    """Where the next whole batch begins, or `end`: the last that is given. None before that, now and then."""
+def _search(file: File, position: int, end: int, offsets: range) -> Iterator[int | None]:
+    """Where the next whole batch begins, or `end`: the last that is given. None before that, now and then.
+
+    `offsets`: those that it may begin with. Cost: a quarter of a microsecond for each byte that could be its magic.
+    """
     while position < end:
         window = file.pread(SEARCH_WINDOW, position)
         at = window.find(_MAGIC, MAGIC_OFFSET)
         while at >= 0:
-            if _begins_batch(file, position + at - MAGIC_OFFSET, end, due):
-                yield position + at - MAGIC_OFFSET
-                return
+            base_offset, length = _START.unpack_from(window, at - MAGIC_OFFSET)
+            start = position + at - MAGIC_OFFSET
+            if base_offset in offsets and 0 < length <= end - start - LOG_OVERHEAD:
+                data = file.pread(length + LOG_OVERHEAD, start)
+                if len(data) >= HEADER_SIZE and verify_crc(data):
+                    yield start
+                    return
             at = window.find(_MAGIC, at + 1)
         if len(window) <= MAGIC_OFFSET:
             break
         position += len(window) - MAGIC_OFFSET
         yield None
     yield end
-
-
-def _begins_batch(file: File, position: int, end: int, due: int) -> bool:
-    """Whether a whole batch with an offset of at least `due` begins there. The length is looked at before anything is read."""
-    head = file.pread(LOG_OVERHEAD, position)
-    base_offset, length = int.from_bytes(head[:8], "big", signed=True), int.from_bytes(head[8:], "big", signed=True)
-    if base_offset < due or not 0 < length <= end - position - LOG_OVERHEAD:
-        return False
-    data = file.pread(length + LOG_OVERHEAD, position)
-    try:
-        read_header(data)
-    except CorruptBatchError:
-        return False
-    return verify_crc(data)
 
 
 def _loaded(partition: "Partition", header: BatchHeader, data: memoryview) -> LoadedBatch | None:
@@ -180,7 +181,7 @@ def _loaded(partition: "Partition", header: BatchHeader, data: memoryview) -> Lo
         _LOG.error(
             "damaged record of an internal topic left out: partition=%s offset=%d records_read=%d reason=%s",
             partition.topic_partition,
-            header.base_offset + len(records),
+            header.base_offset + (0 if header.is_control else len(records)),
             len(records),
             error.message,
         )
