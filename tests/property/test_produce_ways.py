@@ -7,14 +7,18 @@ its size put right, other acks, topics, batches. What both answer and what stand
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from moldau.broker.broker import Broker
 from moldau.broker.repeated_produce import RepeatedProduce
+from moldau.model.identity import TopicPartition
 from moldau.protocol.records.compression import Compression
+from moldau.protocol.records.control import ControlType, EndTxnMarker
 from support.broker_world import BrokerWorld, Client, batch, produce_request
 
 VERSIONS = (3, 5, 6, 7, 8, 9, 12, 13)
@@ -44,12 +48,12 @@ class Twins:
         monkeypatch.setattr(RepeatedProduce, "take", counted)
         assert self.topic_ids[0] == self.topic_ids[1]
 
-    def usual(self, version: int, acks: int, **options: object) -> bytes:
+    def usual(self, version: int, acks: int, transactional_id: str | None = None, **options: object) -> bytes:
         """A request's payload."""
         client = Client(self.short, None)  # type: ignore[arg-type]
         topic = self.topic_ids[0] if version >= 13 else TOPIC
         records = batch(self.short, b"value", **options)  # type: ignore[arg-type]
-        return client.frame(produce_request(topic, records, acks=acks), version)[4:]
+        return client.frame(produce_request(topic, records, acks=acks, transactional_id=transactional_id), version)[4:]
 
     def compare(self, *payloads: bytes) -> None:
         """Send the payloads over new connections, each as a read of its own and then all as one."""
@@ -115,6 +119,46 @@ def test_batches_of_every_size_and_kind(twins: Twins, version: int, caplog: pyte
     for other in others:
         twins.compare(usual, usual, other, usual)
     assert twins.taken > len(others) * 2
+
+
+class Leave:
+    """A transaction coordinator that lets everybody do everything."""
+
+    def verify(
+        self, name: str, producer_id: int, epoch: int, partitions: set[TopicPartition], done: Callable[[dict[Any, Any]], object]
+    ) -> None:
+        done({})
+
+    add_partitions_for_produce = verify
+
+
+@pytest.mark.parametrize("version", [5, 9, 11, 12, 13])
+def test_requests_of_a_transaction_one_step_away(
+    twins: Twins, version: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first request begins a transaction, the same again is a duplicate; then one that is changed, the next, and one after the end."""
+    caplog.set_level("CRITICAL")
+    monkeypatch.setattr(Broker, "transactions", Leave())
+    producer = {"producer_id": 3, "producer_epoch": 0, "transactional": True}
+    usual, following, plain = (
+        twins.usual(version, -1, transactional_id="an-id", **options)
+        for options in (
+            {**producer, "base_sequence": 0},
+            {**producer, "base_sequence": 1},
+            {**producer, "base_sequence": 1, "transactional": False},
+        )
+    )
+    twins.compare(usual, usual, following, plain, usual)
+    assert twins.taken == 6, "all but the first, and the one that is no part of the transaction"
+    step = STEP * 4
+    for number, other in enumerate(changed(usual)):
+        if number % step == version % step:
+            twins.compare(usual, usual, other, following)
+    for world in (twins.short, twins.general):
+        log = world.partition(TOPIC).log
+        log.append_marker(3, 0, EndTxnMarker(ControlType.COMMIT, 0), world.clock.time_ms(), transaction_version=1)
+        log.write_staged()
+    twins.compare(usual, following, usual, following)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))

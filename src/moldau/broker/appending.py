@@ -16,8 +16,15 @@ ZSTD = 4
 FIRST_VERSION_WITH_ZSTD = 7
 
 
-def prepare(partition: "Partition", records: memoryview | None, version: int, now_ms: int) -> tuple[memoryview, BatchHeader]:
-    """The batch to append and its header; another one than was sent where the topic's codec differs. PeerError says what is wrong."""
+def prepare(
+    partition: "Partition", records: memoryview | None, version: int, now_ms: int, *, transactional: bool = False
+) -> tuple[memoryview, BatchHeader]:
+    """The batch to append and its header; another one than was sent where the topic's codec differs. PeerError says what is wrong.
+
+    `transactional`: whether the request has a transactional id, without which no batch may be part of a transaction.
+    """
+    if partition.is_internal:
+        raise PeerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic_partition} is internal: no client may write to it")
     if records is None:
         raise PeerError(ErrorCode.INVALID_RECORD, f"{partition.topic_partition}: no record batch was sent for the partition")
     try:
@@ -27,6 +34,11 @@ def prepare(partition: "Partition", records: memoryview | None, version: int, no
     except PeerError as error:
         raise PeerError(error.code, f"{partition.topic_partition}: {error.message}") from error
     check_header(partition, header, version, now_ms)
+    if header.attributes & TRANSACTIONAL_BIT and not transactional:
+        raise PeerError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            f"{partition.topic_partition}: transactional batch in a request without a transactional id",
+        )
     batch = records
     if partition.walks_records:
         from moldau.broker.record_walk import walk
@@ -53,8 +65,6 @@ def check_header(partition: "Partition", header: BatchHeader, version: int, now_
         raise PeerError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"{where}: zstd needs Produce version {FIRST_VERSION_WITH_ZSTD}, not {version}"
         )
-    if header.attributes & TRANSACTIONAL_BIT:
-        raise PeerError(ErrorCode.INVALID_TXN_STATE, f"{where}: transactional batch, but transactions are not available")
     if header.attributes & LOG_APPEND_TIME_BIT:
         raise PeerError(ErrorCode.INVALID_TIMESTAMP, f"{where}: a producer may not set the timestamp type to LogAppendTime")
     if header.max_timestamp > now_ms + partition.after_max_ms:

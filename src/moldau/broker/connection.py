@@ -13,6 +13,8 @@ The order of answers is kept by `answers`. Rules that hold here:
 * Bounds: with `requests_max` slots, or `queued_bytes_max` bytes of answers that the peer has not taken, the connection stops reading, in
   the middle of a read if it must, and goes on once it is below both.
 * Another connection's progress never runs our frames: going on is left to the clock, so calls do not nest.
+* A Produce request that waits for the transaction coordinator holds the frames behind it: the order of a producer's batches is that of
+  its requests. It is taken up by itself, also when the connection has no room for more.
 * Failures: a request that breaks the protocol ends the connection after the answers before it, with one line in the log; a bug of ours
   ends it too, with the traceback. Neither touches another connection, and no batch stays staged.
 """
@@ -25,7 +27,7 @@ from moldau.broker.answers import Answers, Slot, release
 from moldau.broker.dispatch import HEAD_SIZE, UnservedError, dispatch, unpack_head
 from moldau.broker.handlers.fetch import handle_fetch
 from moldau.broker.handlers.old_produce import refuse_old_produce
-from moldau.broker.handlers.produce import ACKS_NONE, handle_produce
+from moldau.broker.handlers.produce import ACKS_NONE, ProduceOutcome, handle_produce
 from moldau.broker.handlers.produce import FIRST_VERSION as PRODUCE_FIRST
 from moldau.broker.handlers.produce import LAST_VERSION as PRODUCE_LAST
 from moldau.broker.pending_produce import PendingProduce
@@ -41,6 +43,7 @@ from moldau.protocol.versions import CODEC
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
+    from moldau.broker.handlers.transactional_produce import TransactionalProduce
 
 _LOG = logging.getLogger(__name__)
 
@@ -58,6 +61,7 @@ class Connection:
         "_broker",
         "_closed",
         "_going_on",
+        "_held",
         "_paused",
         "_reader",
         "_repeated",
@@ -79,6 +83,8 @@ class Connection:
         """Whether frames are being handled: what is answered meanwhile leaves at the end."""
         self._paused = False
         self._going_on = False
+        self._held = False
+        """Whether a Produce request waits for the transaction coordinator."""
         self._stopping = False
         """No more requests are taken; the connection closes when the last answer has left."""
         self._closed = False
@@ -137,8 +143,7 @@ class Connection:
         try:
             stopped_early = self._handle_frames()
         except ProtocolError as error:
-            _LOG.warning("connection cut: peer=%s:%d reason=%s", *self._transport.peer, error)
-            self.finish()
+            self._cut(error)
         except Exception:
             self._abort_for_a_bug()
         self._reader.stash()
@@ -150,6 +155,10 @@ class Connection:
             self._paused = True
             self._transport.pause_reading()
             self._go_on()
+
+    def _cut(self, reason: object) -> None:
+        _LOG.warning("connection cut: peer=%s:%d reason=%s", *self._transport.peer, reason)
+        self.finish()
 
     def _abort_for_a_bug(self) -> None:
         _LOG.exception("connection cut by a bug: peer=%s:%d", *self._transport.peer)
@@ -208,16 +217,53 @@ class Connection:
             if answer is not None:
                 self._answers.place([answer])
             return
-        outcome = handle_produce(self._broker, frame, body, version, correlation_id, now_ms)
-        self._repeated = RepeatedProduce.of(frame, body, outcome)
-        unwritten, answers = self._unwritten, self._answers
+        handled = handle_produce(self._broker, frame, body, version, correlation_id, now_ms)
+        outcome = handled if isinstance(handled, ProduceOutcome) else self._ask(handled, len(frame), now_ms)
+        if outcome is not None:
+            self._repeated = RepeatedProduce.of(frame, body, outcome)
+            self._place(outcome, None)
+
+    def _ask(self, produce: "TransactionalProduce", cost: int, now_ms: int) -> ProduceOutcome | None:
+        """Ask the transaction coordinator; the outcome if it has answered at once."""
+        if self._unwritten.entries:  # the coordinator writes too, and it is not told of what was ours in a write that fails
+            self._write()
+        clock = self._broker.clock
+        if produce.ask(lambda: clock.call_later(0.0, lambda: self._take_up(produce, slot))):
+            return produce.outcome(now_ms)
+        self._held = True
+        slot = None if produce.acks == ACKS_NONE else self._answers.hold(None, cost)
+        return None
+
+    def _take_up(self, produce: "TransactionalProduce", slot: Slot | None) -> None:
+        """The transaction coordinator has answered."""
+        self._held = False
+        if self._closed:
+            return
+        self._serving = True
+        try:
+            self._place(produce.outcome(self._broker.clock.time_ms()), slot)
+        except ProtocolError as error:
+            self._cut(error)
+        except Exception:
+            self._abort_for_a_bug()
+        self._write()
+        self._serving = False
+        self._flush()
+        self._go_on()
+
+    def _place(self, outcome: ProduceOutcome, slot: Slot | None) -> None:
+        """Put the answer to a Produce request where it belongs: into `slot` if it has one already."""
+        unwritten, answers, correlation_id = self._unwritten, self._answers, outcome.correlation_id
         place: int | Slot = NO_PLACE
         if outcome.acks == ACKS_NONE:
             if outcome.unflushed:
                 unwritten.pending.append(PendingProduce(self._broker, outcome, None))
         elif outcome.unflushed:
-            place = slot = answers.hold(None)
-            unwritten.pending.append(PendingProduce(self._broker, outcome, lambda parts: self._answer(slot, parts)))
+            place = waiting = slot or answers.hold(None)
+            unwritten.pending.append(PendingProduce(self._broker, outcome, lambda parts: self._answer(waiting, parts)))
+        elif slot is not None:
+            place = slot
+            answers.fill(slot, (outcome.encode(),))
         elif answers.slots:
             place = answers.hold((outcome.encode(),))
         else:
@@ -250,8 +296,7 @@ class Connection:
         """Write what the requests so far have staged."""
         reason = self._unwritten.write(self._broker, self._answers)
         if reason is not None:
-            _LOG.warning("connection cut: peer=%s:%d reason=%s", *self._transport.peer, reason)
-            self.finish()
+            self._cut(reason)
 
     # Answers
 
@@ -278,9 +323,11 @@ class Connection:
     # Bounds
 
     def _is_full(self) -> bool:
+        """Whether no further frame may be handled."""
         broker = self._broker
         return (
-            len(self._answers.slots) >= broker.requests_in_flight_max
+            self._held
+            or len(self._answers.slots) >= broker.requests_in_flight_max
             or self._answers.cost + self._transport.queued_bytes() >= broker.queued_bytes_max
         )
 

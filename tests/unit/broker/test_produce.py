@@ -7,7 +7,7 @@ import pytest
 
 from moldau.model.errors import ErrorCode
 from moldau.protocol.records.compression import Compression
-from moldau.protocol.records.header import LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT, read_header, stamp_crc
+from moldau.protocol.records.header import LOG_APPEND_TIME_BIT, read_header, stamp_crc
 from support.broker_world import BrokerWorld, Client, batch, produce_request
 
 
@@ -100,13 +100,6 @@ def test_versions_before_3_are_listed_but_refused(client: Client) -> None:
         assert (index, code, offset) == (0, ErrorCode.UNSUPPORTED_VERSION, -1)
         assert len(answer) == 19 + size
     assert not client.closed
-
-
-def test_transactions_are_refused(world: BrokerWorld, client: Client) -> None:
-    assert send(client, batch(world, b"x"), transactional_id="tx").error_code == ErrorCode.INVALID_TXN_STATE
-    transactional = batch(world, b"x", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
-    assert read_header(memoryview(transactional)).attributes & TRANSACTIONAL_BIT
-    assert send(client, transactional).error_code == ErrorCode.INVALID_TXN_STATE
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ write that is still to come; `ProduceOutcome.refuse` takes that back. What an ac
 * acks 1 and all: the batch is in the page cache; with `flush.messages` reached, on disk.
 
 Refused here beyond what `append` refuses: versions 0 to 2, which stand for older batch formats (listed all the same, see
-`protocol.versions`), with UNSUPPORTED_VERSION; a transactional id, with INVALID_TXN_STATE, the code for a producer that writes to a
-partition which is no part of its transaction: there is no coordinator yet that could have added one.
+`protocol.versions`), with UNSUPPORTED_VERSION. A request with a transactional id may have to wait for the transaction coordinator; see
+`transactional_produce`.
 """
 
 from collections.abc import Mapping
@@ -21,6 +21,8 @@ from moldau.protocol.fast.produce import ProducePartitionResult, decode_produce,
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
+    from moldau.broker.handlers.transactional_produce import TransactionalProduce
+    from moldau.protocol.records.header import BatchHeader
 
 FIRST_VERSION = 3
 LAST_VERSION = 13
@@ -37,12 +39,13 @@ class ProduceOutcome:
     partition and last offset of each batch whose acknowledgement waits for the disk.
     """
 
-    __slots__ = ("acks", "appended", "correlation_id", "first_error", "topics", "unflushed", "version")
+    __slots__ = ("acks", "appended", "correlation_id", "first_error", "topics", "transactional_id", "unflushed", "version")
 
-    def __init__(self, version: int, correlation_id: int, acks: int) -> None:
+    def __init__(self, version: int, correlation_id: int, acks: int, transactional_id: str | None = None) -> None:
         self.version = version
         self.correlation_id = correlation_id
         self.acks = acks
+        self.transactional_id = transactional_id
         self.topics: TopicResults = []
         self.appended: list[tuple[int, int, Partition]] = []
         self.unflushed: list[tuple[Partition, int]] = []
@@ -51,6 +54,16 @@ class ProduceOutcome:
     def encode(self) -> bytes:
         """The answer as a frame."""
         return encode_produce_response(self.version, self.correlation_id, self.topics)
+
+    def refused(self, topic: bytes, index: int, error: PeerError) -> ProducePartitionResult:
+        """The result for a batch that was not taken."""
+        self.first_error = self.first_error or f"{_name(topic)}-{index}: {error.message}"
+        return _refused(index, error.code, error.message)
+
+    def not_stored(self, index: int, error: StorageError) -> ProducePartitionResult:
+        """The result for a batch that the disk did not take."""
+        self.first_error = self.first_error or str(error)
+        return _refused(index, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
     def refuse(self, correlation_id: int, failures: Mapping[Partition, StorageError]) -> bytes | None:
         """The answer after taking back what was not written after all; None if everything was."""
@@ -69,12 +82,22 @@ class ProduceOutcome:
         return failed
 
 
-def handle_produce(broker: "Broker", frame: memoryview, position: int, version: int, correlation_id: int, now_ms: int) -> ProduceOutcome:
-    """Stage every batch of the request whose body starts at `position` that can be taken. ProtocolError."""
-    transactional_id, acks, _, topics = decode_produce(frame, position, version, broker.decoded_bytes_max)
+def handle_produce(
+    broker: "Broker", frame: memoryview, position: int, version: int, correlation_id: int, now_ms: int
+) -> "ProduceOutcome | TransactionalProduce":
+    """Stage every batch of the request whose body starts at `position` that can be taken; or say that the transaction coordinator has to be
+    asked first. ProtocolError.
+    """
+    request = decode_produce(frame, position, version, broker.decoded_bytes_max)
+    if request.transactional_id is not None:
+        from moldau.broker.handlers.transactional_produce import TransactionalProduce
+
+        transactional = TransactionalProduce(broker, request, version, correlation_id, now_ms)
+        return transactional if transactional.has_to_ask else transactional.outcome(now_ms)
+    acks = request.acks
     outcome = ProduceOutcome(version, correlation_id, acks)
-    refusal = _request_refusal(transactional_id, acks)
-    for topic, partitions in topics:
+    refusal = refusal_of(acks)
+    for topic, partitions in request.topics:
         led = broker.partitions_of(topic, by_id=version >= FIRST_WITH_TOPIC_IDS)
         results: list[ProducePartitionResult] = []
         for index, records in partitions:
@@ -84,35 +107,26 @@ def handle_produce(broker: "Broker", frame: memoryview, position: int, version: 
                 partition = led.get(index)
                 if partition is None:
                     raise broker.missing_partition(topic, index, by_id=version >= FIRST_WITH_TOPIC_IDS)
-                result = _append(broker, partition, records, acks, version, now_ms, outcome)
+                check_replicas(partition, acks)
+                batch, header = prepare(partition, records, version, now_ms)
+                result = append(broker, partition, batch, header, now_ms, outcome)
                 outcome.appended.append((len(outcome.topics), len(results), partition))
             except PeerError as error:
-                result = _refused(index, error.code, error.message)
-                outcome.first_error = outcome.first_error or f"{_name(topic)}-{index}: {error.message}"
+                result = outcome.refused(topic, index, error)
             except StorageError as error:
                 assert partition is not None, "only a log raises it"
                 broker.storage_failed(partition, error)
-                result = _refused(index, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
-                outcome.first_error = outcome.first_error or str(error)
+                result = outcome.not_stored(index, error)
             results.append(result)
         outcome.topics.append((topic, results))
     return outcome
 
 
-def _append(
-    broker: "Broker",
-    partition: Partition,
-    records: memoryview | None,
-    acks: int,
-    version: int,
-    now_ms: int,
-    outcome: ProduceOutcome,
+def append(
+    broker: "Broker", partition: Partition, batch: memoryview, header: "BatchHeader", now_ms: int, outcome: ProduceOutcome
 ) -> ProducePartitionResult:
+    """Stage a batch that was prepared. PeerError, StorageError."""
     log = partition.log
-    minimum = partition.rules.min_insync_replicas
-    if acks == ACKS_ALL and minimum > 1:
-        raise PeerError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{partition.topic_partition}: 1 replica in sync, min.insync.replicas is {minimum}")
-    batch, header = prepare(partition, records, version, now_ms)
     appended = log.append(batch, header, now_ms)
     if not appended.duplicate:
         broker.staged_writes.add(partition, len(batch))
@@ -121,12 +135,17 @@ def _append(
     return ProducePartitionResult(partition.index, 0, appended.base_offset, appended.log_append_time_ms, log.start_offset)
 
 
-def _request_refusal(transactional_id: str | None, acks: int) -> PeerError | None:
-    """Why no batch of the request can be taken, if that is so."""
+def check_replicas(partition: Partition, acks: int) -> None:
+    """There are as many in sync as the acknowledgement asks for. PeerError NOT_ENOUGH_REPLICAS."""
+    minimum = partition.rules.min_insync_replicas
+    if acks == ACKS_ALL and minimum > 1:
+        raise PeerError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{partition.topic_partition}: 1 replica in sync, min.insync.replicas is {minimum}")
+
+
+def refusal_of(acks: int) -> PeerError | None:
+    """Why no batch of a request can be taken, if that is so."""
     if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
         return PeerError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}: neither 0 nor 1 nor -1 (all)")
-    if transactional_id is not None:
-        return PeerError(ErrorCode.INVALID_TXN_STATE, f"transactional id {transactional_id!r}: transactions are not available")
     return None
 
 
