@@ -180,6 +180,10 @@ def test_names(place: Place) -> None:
     assert not place.files.is_directory(place.path("x"))
     assert place.files.size(place.path("d/a")) == 2
     assert abs(place.files.modified_ms(place.path("d/a"))) > 1_600_000_000_000
+    place.files.set_modified_ms(place.path("d/a"), 1_234_567_890_123)
+    assert place.files.modified_ms(place.path("d/a")) == 1_234_567_890_123
+    with pytest.raises(StorageError):
+        place.files.set_modified_ms(place.path("d/missing"), 0)
 
 
 def test_what_is_not_there(place: Place) -> None:

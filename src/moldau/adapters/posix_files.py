@@ -279,6 +279,13 @@ class PosixFiles:
         """When a file was last written; FileNotFoundError if it is missing."""
         return self._stat(path).st_mtime_ns // 1_000_000
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Set the time of the last write."""
+        try:
+            os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+        except OSError as error:
+            raise storage_error(error, path) from error
+
     def _stat(self, path: str) -> os.stat_result:
         try:
             return os.stat(path)

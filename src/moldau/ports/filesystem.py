@@ -102,6 +102,9 @@ class FileSystem(Protocol):
     def modified_ms(self, path: str) -> int:
         """When a file was last written, in milliseconds since 1970."""
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Have a file look as if it was last written at that time: it takes the place of one that was."""
+
     def sync_directory(self, path: str) -> None:
         """Bring the names in a directory to disk."""
 

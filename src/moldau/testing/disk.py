@@ -454,6 +454,14 @@ class ForgetfulDisk:
         self.enter("modified_ms", path)
         return self._file(path).modified_ms
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Set the time of the last write."""
+        self.enter("set_modified_ms", path)
+        try:
+            self._file(path).modified_ms = modified_ms
+        except FileNotFoundError as error:
+            raise StorageError("no such file", path=path) from error
+
     def sync_directory(self, path: str) -> None:
         """Make the names in a directory safe."""
         self.enter("sync_directory", path)

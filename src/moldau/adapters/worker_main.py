@@ -1,0 +1,94 @@
+"""The process of a worker: ``python -m moldau.adapters.worker_main``, started by :mod:`moldau.adapters.worker_process`.
+
+Frames on standard input and output: int32 length, one byte of kind, and so many bytes less one.
+
+    to here:    ``t``  module:function, a zero byte, the task
+    from here:  ``m``  a message of the work; ``d``  the work is done; ``e``  it has raised: what
+
+It takes the lowest priority, and ends at once when its input ends: whoever gave it work is gone, and files that it went on writing would
+meet those of the next.
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from importlib import import_module
+from queue import SimpleQueue
+from struct import Struct
+from typing import BinaryIO
+
+from moldau.adapters.posix_files import PosixFiles
+from moldau.ports.workers import Work, WorkerTools
+
+TASK = b"t"
+MESSAGE = b"m"
+DONE = b"d"
+ERROR = b"e"
+
+_LENGTH = Struct(">i")
+_NICENESS = 19
+
+
+def write_frame(stream: BinaryIO, kind: bytes, payload: bytes = b"") -> None:
+    """Send a frame. OSError when nobody takes it."""
+    stream.write(_LENGTH.pack(len(payload) + 1) + kind + payload)
+    stream.flush()
+
+
+def read_frame(stream: BinaryIO) -> tuple[bytes, bytes] | None:
+    """Kind and payload of the next frame; None when the stream has ended."""
+    head = stream.read(_LENGTH.size + 1)
+    if len(head) <= _LENGTH.size:
+        return None
+    length = _LENGTH.unpack_from(head)[0] - 1
+    payload = stream.read(length)
+    return None if len(payload) < length else (head[_LENGTH.size :], payload)
+
+
+def find_work(name: str) -> Work:
+    """The function that ``module:function`` names. ImportError, AttributeError."""
+    module, _, function = name.partition(":")
+    work: Work = getattr(import_module(module), function)
+    return work
+
+
+def describe_failure(error: BaseException) -> str:
+    """What has gone wrong in work, in one line, with the place."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = "" if trace is None else f" at {os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}"
+    return f"{type(error).__name__}: {error}{where}"
+
+
+def _take_tasks(stream: BinaryIO, tasks: "SimpleQueue[bytes]", end: Callable[[int], object]) -> None:
+    while (frame := read_frame(stream)) is not None:
+        tasks.put(frame[1])
+    end(0)
+
+
+def main() -> None:
+    """Do what comes until the input ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C at a terminal is the broker's to handle
+    os.nice(_NICENESS)
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints must not get between the frames
+    tasks: SimpleQueue[bytes] = SimpleQueue()
+    threading.Thread(target=_take_tasks, args=(sys.stdin.buffer, tasks, os._exit), daemon=True).start()
+    tools = WorkerTools(PosixFiles(), time.monotonic, time.sleep)
+    while True:
+        name, _, task = tasks.get().partition(b"\0")
+        try:
+            for message in find_work(name.decode())(task, tools):
+                write_frame(answers, MESSAGE, message)
+        except Exception as error:
+            write_frame(answers, ERROR, describe_failure(error).encode())
+        else:
+            write_frame(answers, DONE)
+
+
+if __name__ == "__main__":
+    main()
