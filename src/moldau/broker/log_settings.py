@@ -52,6 +52,10 @@ def log_config(broker: BrokerConfig, topic: TopicConfig) -> LogConfig:
         message_timestamp_before_max_ms=topic.int("message.timestamp.before.max.ms"),
         message_timestamp_after_max_ms=topic.int("message.timestamp.after.max.ms"),
         cleanup_policy=frozenset(topic.list("cleanup.policy")),
+        min_cleanable_dirty_ratio=topic.double("min.cleanable.dirty.ratio"),
+        min_compaction_lag_ms=topic.int("min.compaction.lag.ms"),
+        max_compaction_lag_ms=topic.int("max.compaction.lag.ms"),
+        delete_retention_ms=topic.int("delete.retention.ms"),
         visibility=topic.string("visibility").replace("-", "_"),
         producer_id_expiration_ms=broker.int("producer.id.expiration.ms"),
     )

@@ -230,7 +230,7 @@ class Appender:
         self._uncut = False
 
     def _set_roll_time(self, first_timestamp: int) -> None:
-        wait = self._config.segment_ms - self._jitter_ms
+        wait = self._config.roll_ms - self._jitter_ms
         if first_timestamp >= 0:
             self.roll_timestamp = first_timestamp + wait
             self.roll_ms = _NEVER

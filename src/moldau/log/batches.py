@@ -66,7 +66,7 @@ def walk(file: File, position: int, end: int, offset: int) -> Iterator[tuple[int
         at = position - start
         if at + HEADER_SIZE > len(window):
             window, start, at = file.pread(WALK_WINDOW, position), position, 0
-        header = _header_at(file, window, at, position, offset, end)
+        header = header_at(file, window, at, position, offset, end)
         yield position, header
         position += header.batch_length + LOG_OVERHEAD
         offset = header.base_offset + header.last_offset_delta + 1
@@ -79,7 +79,7 @@ def scan(file: File, position: int, end: int, offset: int) -> Iterator[tuple[Spa
         at = position - start
         if at + HEADER_SIZE > len(window):
             window, start, at = memoryview(file.pread(min(SCAN_WINDOW, end - position), position)), position, 0
-        header = _header_at(file, window, at, position, offset, end)
+        header = header_at(file, window, at, position, offset, end)
         size, last_offset = header.batch_length + LOG_OVERHEAD, header.base_offset + header.last_offset_delta
         batch = window[at : at + size]
         if len(batch) < size:
@@ -101,7 +101,8 @@ def find(file: File, position: int, end: int, offset: int, wanted: int) -> tuple
     return None
 
 
-def _header_at(file: File, window: bytes | memoryview, at: int, position: int, offset: int, end: int) -> BatchHeader:
+def header_at(file: File, window: bytes | memoryview, at: int, position: int, offset: int, end: int) -> BatchHeader:
+    """The header `at` this place of a window, which is at `position` of the file; `offset` and `end` as for :func:`walk`. BadBatchError."""
     try:
         header = read_header(window, at)
     except CorruptBatchError as error:

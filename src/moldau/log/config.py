@@ -45,6 +45,14 @@ class LogConfig:
     """How far a record's timestamp may lie after the broker's clock."""
     cleanup_policy: frozenset[str] = frozenset({"delete"})
     """``delete``, ``compact`` or both. Without ``delete`` only DeleteRecords removes segments."""
+    min_cleanable_dirty_ratio: float = 0.5
+    """Share of the bytes that is not compacted yet from which on compaction is worth while."""
+    min_compaction_lag_ms: int = 0
+    """A segment with a record that is not older is not compacted yet."""
+    max_compaction_lag_ms: int = UNLIMITED
+    """A segment whose first batch is older is compacted whatever the ratio."""
+    delete_retention_ms: int = _DAY_MS
+    """Tombstones and markers stay for so long after the pass that finds them without need."""
     visibility: str = "high_watermark"
     """``flushed`` adds the rule of the 2011 paper: consumers see only what is on disk (mission A4)."""
     producer_id_expiration_ms: int = _DAY_MS
@@ -54,6 +62,11 @@ class LogConfig:
     def append_time(self) -> bool:
         """Whether the broker's clock stamps the batches."""
         return self.message_timestamp_type == "LogAppendTime"
+
+    @property
+    def roll_ms(self) -> int:
+        """A segment is rolled when a batch is this much newer: a record that has to be compacted by then must not lie in the active one."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacts else self.segment_ms
 
     @property
     def deletes(self) -> bool:

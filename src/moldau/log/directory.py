@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from moldau.log.checkpoint_writer import CheckpointWriter
-from moldau.log.checkpoints import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, format_offsets, read_offsets
+from moldau.log.checkpoints import CLEANED, HIGH_WATERMARKS, LOG_STARTS, OFFSET_CHECKPOINTS, format_offsets, read_offsets
 from moldau.log.damage import DamagedFileError
 from moldau.log.folders import FolderKind, parse_folder
 from moldau.log.meta_properties import ADOPTED, OURS, MetaProperties, format_meta_properties, read_meta_properties
@@ -46,8 +46,8 @@ class ForeignDirectoryError(WorldError):
 class LogDirectory:
     """A directory in use. Whoever gets a StorageError from it other than a full disk takes it offline by setting `error`.
 
-    Invariant: `offsets` holds for each of the three checkpoint files a line for each partition that was ever seen in this directory and
-    not deleted, also for those whose logs are offline.
+    Invariant: `offsets` holds for each of the checkpoint files a line for each partition that was ever seen in this directory and not
+    deleted, also for those whose logs are offline; for that of compaction, for each that was ever compacted.
     """
 
     def __init__(self, files: FileSystem, path: str) -> None:
@@ -58,7 +58,9 @@ class LogDirectory:
         """Whether the last stop was clean: everything in the logs is on disk and whole."""
         self.adopted = False
         """Whether another system once wrote it."""
-        self.offsets: dict[str, dict[TopicPartition, int]] = {RECOVERY_POINTS: {}, LOG_STARTS: {}, HIGH_WATERMARKS: {}}
+        self.offsets: dict[str, dict[TopicPartition, int]] = {name: {} for name in OFFSET_CHECKPOINTS}
+        self._has_compacted = False
+        """Whether there is, or may be, a checkpoint of compaction."""
         self.checkpoints = CheckpointWriter(files, path)
         self._files = files
         self._lock: FileLock | None = None
@@ -83,6 +85,7 @@ class LogDirectory:
                 self.offsets[name] = read_offsets(self._files, f"{self.path}/{name}")
             except DamagedFileError as error:
                 _LOG.warning("checkpoint not used: %s", error)
+        self._has_compacted = self._files.exists(f"{self.path}/{CLEANED}")
         self.clean = self._files.exists(f"{self.path}/{CLEAN_MARK}")
         if self.clean:
             self._files.remove(f"{self.path}/{CLEAN_MARK}")
@@ -120,9 +123,14 @@ class LogDirectory:
         return bool(absent)
 
     def checkpoint_contents(self) -> dict[str, bytes]:
-        """The checkpoint files as they should be now. Log starts at 0 go without saying."""
+        """The checkpoint files as they should be now. Log starts at 0 go without saying, and so does that nothing was ever compacted."""
+        self._has_compacted = self._has_compacted or bool(self.offsets[CLEANED])
         starts = {topic_partition: offset for topic_partition, offset in self.offsets[LOG_STARTS].items() if offset > 0}
-        return {name: format_offsets(starts if name == LOG_STARTS else offsets) for name, offsets in self.offsets.items()}
+        return {
+            name: format_offsets(starts if name == LOG_STARTS else offsets)
+            for name, offsets in self.offsets.items()
+            if name != CLEANED or self._has_compacted
+        }
 
     def mark_clean(self) -> None:
         """Say, durably, that all logs are closed and flushed and the checkpoints written."""

@@ -98,6 +98,11 @@ class Unflushed:
         self._generation = 0
 
     @property
+    def truncations(self) -> int:
+        """How often offsets were cut off."""
+        return self._generation
+
+    @property
     def has_files(self) -> bool:
         """Whether files other than the active segment wait for a sync that is not under way."""
         return bool(self._paths)

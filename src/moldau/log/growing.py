@@ -44,6 +44,7 @@ class GrowingLog:
         "_appender",
         "_before_ms",
         "_cache",
+        "_cut_to",
         "_epoch_begins",
         "_epochs",
         "_files",
@@ -103,6 +104,7 @@ class GrowingLog:
         self._epoch_begins = leader_epoch > opened.epochs.latest
         self._reader = Reader(str(topic_partition), self._segments)
         self._lost: StorageError | None = None
+        self._cut_to: int | None = None
         self._flush_due_ms = NEVER_MS
         self._snapshot_due = SNAPSHOT_INTERVAL_BYTES + (0 if opened.report else self._segments.active.size)
         self._now_ms = now_ms

@@ -7,6 +7,7 @@ A compaction writes ``.cleaned`` files; renames them to ``.swap`` once they are 
    not finished: it goes too.
 2. Each other ``.swap`` segment is whole. Segments with a base offset in the range that the swapped ones cover are replaced: they go.
 3. The ``.swap`` files get their final names, batches before indexes.
+4. An index without its segment is left from a removal that was interrupted: it goes.
 
 ``.deleted`` files are dealt with where the log is opened.
 """
@@ -20,13 +21,24 @@ from moldau.ports.filesystem import FileSystem
 _LOG = logging.getLogger(__name__)
 
 
-def settle_leftovers(files: FileSystem, folder: str) -> None:
-    """Finish or undo what was interrupted. May be interrupted itself at any point, and begun again. StorageError; BadBatchError for a
-    ``.swap`` segment that is damaged: then nothing was changed that it would replace.
+def settle_leftovers(files: FileSystem, folder: str) -> list[str]:
+    """Finish or undo what was interrupted; the names in the folder after that. May be interrupted itself at any point, and begun again.
+
+    StorageError; BadBatchError for a ``.swap`` segment that is damaged: then nothing was changed that it would replace.
     """
     listing = files.list(folder)
-    if not any(name.endswith((names.CLEANED, names.SWAP)) for name in listing):
-        return
+    if any(name.endswith((names.CLEANED, names.SWAP)) for name in listing):
+        _settle_compaction(files, folder, listing)
+        listing = files.list(folder)
+    segments = {name[: -len(names.LOG)] for name in listing if name.endswith(names.LOG)}
+    orphans = [name for name in listing if name.endswith(names.SEGMENT_SUFFIXES) and name.partition(".")[0] not in segments]
+    for name in orphans:
+        _LOG.info("removing index without its segment: path=%s/%s", folder, name)
+        files.remove(f"{folder}/{name}")
+    return [name for name in listing if name not in orphans] if orphans else listing
+
+
+def _settle_compaction(files: FileSystem, folder: str, listing: list[str]) -> None:
     cleaned = [name for name in listing if name.endswith(names.CLEANED)]
     unfinished_from = min((_base(name) for name in cleaned), default=None)
     swapped = [name for name in listing if name.endswith(names.SWAP)]

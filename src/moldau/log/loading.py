@@ -9,12 +9,11 @@ from dataclasses import replace
 
 from moldau.log.batches import OldFormatError
 from moldau.log.cache import SegmentCache
-from moldau.log.checkpoints import LOG_STARTS, RECOVERY_POINTS
+from moldau.log.checkpoints import CLEANED, LOG_STARTS, RECOVERY_POINTS
 from moldau.log.config import LogConfig
 from moldau.log.damage import DamagedFileError
 from moldau.log.directory import LogDirectory
 from moldau.log.folders import Folder, FolderKind, parse_folder
-from moldau.log.leftovers import settle_leftovers
 from moldau.log.log_set import LogSet
 from moldau.log.partition_log import PartitionLog
 from moldau.log.partition_metadata import read_topic_id
@@ -109,7 +108,10 @@ class Loader:
             clean=clean,
             now_ms=now_ms,
             adopted=placement.directory.adopted,
+            compacted=key in offsets[CLEANED],
         )
+        if offsets[CLEANED].get(key, 0) > log.end_offset:  # what is appended from now on was never cleaned
+            offsets[CLEANED][key] = log.start_offset
         placement.opened(log)
         return log
 
@@ -128,7 +130,6 @@ class Loader:
         """Open a log, or note why it cannot be. StorageError: the directory fails."""
         config = self._topic_config(placement.topic_partition.topic) or self._unregistered
         try:
-            settle_leftovers(self._files, placement.folder)
             placement.topic_id = read_topic_id(self._files, placement.folder)
             log = self.open_log(placement, config, now_ms, clean=placement.directory.clean)
             _report_recovery(log)

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable, Iterator
 
-from moldau.log.checkpoints import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
+from moldau.log.checkpoints import CLEANED, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
 from moldau.log.damage import DamagedFileError
 from moldau.log.directory import LogDirectory
 from moldau.log.folders import FolderKind, marked_name
@@ -102,6 +102,9 @@ class LogSet:
                 directory.offsets[RECOVERY_POINTS][key] = log.flushed_offset
                 directory.offsets[LOG_STARTS][key] = log.start_offset
                 directory.offsets[HIGH_WATERMARKS][key] = log.high_watermark
+                cut = log.take_cut()
+                if cut is not None and cut < directory.offsets[CLEANED].get(key, 0):
+                    directory.offsets[CLEANED][key] = cut
 
     def storage_failed(self, directory: LogDirectory, error: StorageError) -> None:
         """Take note of an error of the disk: a full one passes, any other takes the directory offline."""

@@ -14,6 +14,7 @@ from moldau.log.config import LogConfig
 from moldau.log.damage import DamagedFileError
 from moldau.log.flush import Unflushed
 from moldau.log.leader_epochs import LeaderEpochs, decode_leader_epochs
+from moldau.log.leftovers import settle_leftovers
 from moldau.log.producer_replay import producers_before, replay_producers
 from moldau.log.producer_state import Producers
 from moldau.log.recovery import Recovery, RecoveryReport
@@ -43,7 +44,7 @@ class OpenedLog:
 
 
 class Opening:
-    """Opens one log. `adopted`: another system wrote it, and what was compacted there may have holes."""
+    """Opens one log. `adopted`: another system wrote it. `compacted`: it was compacted once. In both cases it may have holes."""
 
     def __init__(
         self,
@@ -54,6 +55,7 @@ class Opening:
         config: LogConfig,
         *,
         adopted: bool,
+        compacted: bool,
         now_ms: int,
     ) -> None:
         self._files = files
@@ -62,6 +64,7 @@ class Opening:
         self._partition = partition
         self._config = config
         self._adopted = adopted
+        self._holes_allowed = adopted or compacted or config.compacts
         self._now_ms = now_ms
         self._segments = Segments(files)
         self._producers = Producers(partition)
@@ -73,7 +76,7 @@ class Opening:
         if not self._files.exists(self._directory):
             self._files.make_directory(self._directory)
             self._unflushed.add_directory(self._directory.rpartition("/")[0] or ".")
-        found = self._files.list(self._directory)
+        found = settle_leftovers(self._files, self._directory)
         self._find_segments(found)
         snapshot_offsets = [offset for name in found if (offset := names.offset_of(name, names.SNAPSHOT)) is not None]
         snapshots = Snapshots(self._files, self._directory, snapshot_offsets)
@@ -123,8 +126,6 @@ class Opening:
                 self._removed.append(
                     RemovedSegment(self._files, -1, self._files.size(path), "left from before", self._config.file_delete_delay_ms, [path])
                 )
-            elif name.endswith(names.SWAP):
-                raise StorageError("a compaction that was interrupted has to be finished by the system that began it", path=path)
 
     def _create_segment(self, base_offset: int) -> None:
         segment = Segment(self._files, self._cache, self._directory, base_offset, 0, new=True)
@@ -181,7 +182,7 @@ class Opening:
             recovery_point,
             epochs,
             report,
-            holes_allowed=self._adopted or self._config.compacts,
+            holes_allowed=self._holes_allowed,
             now_ms=self._now_ms,
         )
         read = recovery.run(self._config.index_interval_bytes, self._config.file_delete_delay_ms)

@@ -65,15 +65,18 @@ class PartitionLog(ShorteningLog):
         high_watermark: int | None = None,
         cache: SegmentCache | None = None,
         adopted: bool = False,
+        compacted: bool = False,
     ) -> Self:
         """Open the log in a folder, which is made if it is missing.
 
         After a clean stop what was synced then is believed; otherwise everything from `recovery_point` on is checked, and cut where it is
-        damaged (`recovery` says what). Without a `high_watermark` all that is there may be read. `adopted`: another system wrote it; its
-        holes are kept. StorageError; OldFormatError, a StorageError that names file and offset, for batches of format 0 and 1.
+        damaged (`recovery` says what). Without a `high_watermark` all that is there may be read. `adopted`: another system wrote it, and
+        `compacted`: it was compacted once, whatever its policy is now; holes are kept in both. StorageError; OldFormatError, a
+        StorageError that names file and offset, for batches of format 0 and 1; BadBatchError for a compacted segment that is damaged
+        and was about to take the place of others.
         """
         cache = SegmentCache(files) if cache is None else cache
-        opening = Opening(files, cache, directory, str(topic_partition), config, adopted=adopted, now_ms=now_ms)
+        opening = Opening(files, cache, directory, str(topic_partition), config, adopted=adopted, compacted=compacted, now_ms=now_ms)
         opened = opening.open(recovery_point, start_offset, clean=clean)
         log = cls(files, cache, directory, topic_partition, config, opened, leader_epoch, now_ms)
         if high_watermark is not None:

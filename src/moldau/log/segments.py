@@ -72,13 +72,24 @@ class Segments:
             del self.bases[first]
         return removed
 
+    def replace(self, first: int, last: int, segment: Segment) -> None:
+        """Put one segment in the place of those from slot `first` to before `last`, whose files it has taken over."""
+        assert segment.base_offset == self.bases[first]
+        self.items[first:last] = [segment]
+        self.bases[first:last] = [segment.base_offset]
 
-def retire(files: FileSystem, segment: Segment, reason: str, delay_ms: int) -> RemovedSegment:
-    """Rename a segment's files, and the producer snapshot at its base, so that no start finds them. StorageError."""
+
+def retire(files: FileSystem, segment: Segment, reason: str, delay_ms: int, *, with_snapshot: bool = True) -> RemovedSegment:
+    """Rename a segment's files, and the producer snapshot at its base, so that no start finds them. StorageError.
+
+    The batches go first: an index that a crash leaves behind without them is removed by the next start.
+    """
     segment.forget()
+    wanted = segment.file_paths()
+    if with_snapshot:
+        wanted.append(segment.path[: -len(names.LOG)] + names.SNAPSHOT)
     paths = []
-    snapshot = segment.path[: -len(names.LOG)] + names.SNAPSHOT
-    for path in (*segment.file_paths(), snapshot):
+    for path in wanted:
         if files.exists(path):
             files.rename(path, path + names.DELETED)
             paths.append(path + names.DELETED)

@@ -1,10 +1,13 @@
-"""The part of a log that loses records: retention and DeleteRecords at its start, truncation at its end.
+"""The part of a log that loses records: retention and DeleteRecords at its start, truncation at its end, compaction in between.
 
 Files of removed segments are only renamed. Readers that are in the middle of one keep it open; the caller unlinks them later.
 """
 
+from collections.abc import Sequence
+
 from moldau.log.producer_replay import producers_before, replay_producers
 from moldau.log.retention import Bounds, Expired, before_start, expired
+from moldau.log.segment import Segment
 from moldau.log.segments import RemovedSegment
 from moldau.log.transactional import TransactionalLog
 from moldau.model.errors import ErrorCode, PeerError
@@ -86,6 +89,40 @@ class ShorteningLog(TransactionalLog):
         self.start_offset = self.high_watermark = offset
         self._end_at(offset)
 
+    # Compaction: see moldau.log.cleaning
+
+    def sealed_segments(self) -> list[Segment]:
+        """All but the active one."""
+        return self._segments.items[:-1]
+
+    @property
+    def truncations(self) -> int:
+        """How often the end was cut off since the log was opened."""
+        return self._unflushed.truncations
+
+    def take_cut(self) -> int | None:
+        """The least offset that the end was cut to since this was last asked; None if it was not."""
+        cut, self._cut_to = self._cut_to, None
+        return cut
+
+    def replace_segments(self, replaced: Sequence[Segment], size: int, largest_timestamp: tuple[int, int], suffixes: Sequence[str]) -> None:
+        """Put one segment of `size` bytes in the place of neighbours, all of them sealed. Its files wait on disk as ``.cleaned``.
+
+        `largest_timestamp`: what `Segment.largest_timestamp` of it is. The replaced files are in `take_removed`. After a crash, now or
+        later, either the old segments are there or the new one; `sync_directory` makes it the new one. StorageError: the files are
+        somewhere in between, and only opening the log anew can tell.
+        """
+        from moldau.log.cleaning.swap import swap_files
+
+        slot = self._segments.slot_of(replaced[0].base_offset)
+        self._reader.forget_positions()
+        self._removed += swap_files(self._files, self.directory, replaced, suffixes, self.config.file_delete_delay_ms)
+        segment = Segment(self._files, self._cache, self.directory, replaced[0].base_offset, size)
+        segment.set_largest_timestamp(*largest_timestamp)
+        self._segments.replace(slot, slot + len(replaced), segment)
+        for each in replaced[1:]:
+            self._snapshots.forget(each.base_offset)
+
     def _bounds(self) -> Bounds:
         return Bounds(self.start_offset, self.written_offset, self.high_watermark, self.last_stable_offset)
 
@@ -128,6 +165,7 @@ class ShorteningLog(TransactionalLog):
 
     def _end_at(self, offset: int) -> None:
         self._reader.forget_positions()
+        self._cut_to = offset if self._cut_to is None else min(self._cut_to, offset)
         self.written_offset = self.end_offset = offset
         self.start_offset = min(self.start_offset, offset)
         self.flushed_offset = min(self.flushed_offset, offset)

@@ -112,7 +112,11 @@ class TransactionalLog(GrowingLog):
 
     def aborted_transactions(self, first_offset: int, end_offset: int) -> list[tuple[int, int]]:
         """Producer and first offset of each aborted transaction with a record from `first_offset` to before `end_offset`. StorageError."""
-        found: list[tuple[int, int]] = []
+        return [(aborted.producer_id, aborted.first_offset) for aborted in self.aborted_entries(first_offset, end_offset)]
+
+    def aborted_entries(self, first_offset: int, end_offset: int) -> "list[AbortedTransaction]":
+        """The same, with all that the index has of them. StorageError."""
+        found: list[AbortedTransaction] = []
         segments = self._segments
         for slot in range(segments.slot_of(first_offset), len(segments)):
             index = segments.items[slot].transaction_index
@@ -121,7 +125,7 @@ class TransactionalLog(GrowingLog):
             if index.damaged:
                 self._mend(segments.items[slot])
             overlapping, complete = index.overlapping(first_offset, end_offset)
-            found += [(aborted.producer_id, aborted.first_offset) for aborted in overlapping]
+            found += overlapping
             if complete:
                 break
         return found

@@ -36,8 +36,8 @@ def names(disk: ForgetfulDisk) -> list[str]:
 def test_a_folder_without_leftovers_is_not_touched() -> None:
     disk = folder(s0_log=segment(0, 5), s0_index=b"", s5_log_deleted=b"", s5_log=b"")
     disk.operations.clear()
-    settle_leftovers(disk, "/t-0")
-    assert dict(disk.operations) == {"list": 1}
+    assert settle_leftovers(disk, "/t-0") == disk.list("/t-0")
+    assert dict(disk.operations) == {"list": 2}, "one of them is this test's"
 
 
 def test_unfinished_cleaning_is_undone() -> None:
@@ -79,6 +79,16 @@ def test_a_damaged_swap_changes_nothing() -> None:
     with pytest.raises(BadBatchError, match=r"\.log\.swap"):
         settle_leftovers(disk, "/t-0")
     assert names(disk) == ["s0_log", "s0_log_swap"]
+
+
+def test_an_index_without_its_segment_goes() -> None:
+    """A kill between the renames of a removed segment's files leaves some of them."""
+    disk = folder(
+        s0_log_deleted=b"", s0_index=b"old", s0_timeindex=b"old", s0_txnindex=b"old", s5_log=segment(5, 5), s5_index=b"", s0_snapshot=b""
+    )
+    left = settle_leftovers(disk, "/t-0")
+    assert names(disk) == ["s0_log_deleted", "s0_snapshot", "s5_index", "s5_log"]
+    assert left == disk.list("/t-0")
 
 
 @pytest.mark.parametrize("step", range(1, 12))

@@ -10,7 +10,6 @@ import pytest
 from moldau.log.batches import OldFormatError
 from moldau.log.config import LogConfig
 from moldau.log.partition_log import PartitionLog
-from moldau.model.errors import StorageError
 from moldau.protocol.records.header import stamp
 from moldau.testing.disk import ForgetfulDisk
 from support.one_log import DIRECTORY, NOW_MS, append, flush, headers, make_batch, names, new_disk, offsets, open_log, overwrite, stage
@@ -146,12 +145,15 @@ def test_a_damaged_epoch_checkpoint_is_said_and_not_used(caplog: pytest.LogCaptu
     assert log.end_offset_for_epoch(1) == (1, 4)
 
 
-def test_an_interrupted_compaction_keeps_the_log_closed() -> None:
+def test_an_interrupted_compaction_is_finished() -> None:
     disk = new_disk()
     filled(disk, 3).close(clean=True)
-    disk.open(f"{DIRECTORY}/{0:020d}.log.swap", create=True)
-    with pytest.raises(StorageError, match=r"log\.swap"):
-        open_log(disk, clean=True)
+    segment = f"{DIRECTORY}/{0:020d}.log"
+    disk.write_atomically(f"{segment}.swap", disk.read(segment))
+    disk.write_atomically(f"{DIRECTORY}/{7:020d}.log.cleaned", b"half")
+    log = open_log(disk, clean=True)
+    assert len(offsets(log)) == 3
+    assert not [name for name in disk.list(DIRECTORY) if name.endswith((".swap", ".cleaned"))]
 
 
 def test_a_log_that_ends_before_its_start_offset_begins_there_anew() -> None:

@@ -101,7 +101,7 @@ class RecordBatchBuilder:
             *self._producer,
             self._count,
         )
-        return bytes(_assemble(header, payload))
+        return bytes(assemble(header, payload))
 
 
 def encode_batch(
@@ -145,13 +145,14 @@ def recompress(
     """
     records = decompress(view[HEADER_SIZE:], header.compression, max_decompressed_bytes)
     payload = compress(records, codec, level)
-    return _assemble(
+    return assemble(
         header._replace(batch_length=HEADER_SIZE - LOG_OVERHEAD + len(payload), attributes=header.attributes & ~COMPRESSION_MASK | codec),
         payload,
     )
 
 
-def _assemble(header: BatchHeader, payload: bytes) -> bytearray:
+def assemble(header: BatchHeader, payload: bytes) -> bytearray:
+    """Header and records as one batch; the checksum is set."""
     batch = bytearray(pack_header(header))
     batch += payload
     stamp_crc(batch)

@@ -1,0 +1,149 @@
+"""What becomes of a batch: it stays as it is, stays with fewer records or none, or goes. Decides and builds; reads and writes nothing.
+
+A batch goes when no record of it stays, unless it is needed for what its header says:
+
+* the last batch of a producer that is remembered: it has the sequence that the next one must follow;
+* the last batch of a group of segments: where the new segment ends is where the old ones did, and after a crash that tells which segments
+  it stands for (Kafka keeps the last one of the whole pass).
+"""
+
+from collections.abc import Iterable
+
+from moldau.log.cleaning.key_map import REPLACED, TOMBSTONE, KeyMap, UnreadableRecordsError
+from moldau.log.cleaning.rebuilding import emptied, rebuilt, select
+from moldau.log.cleaning.task import PassDone, ProducerEnd
+from moldau.log.cleaning.transactions import Transactions, marker_kind
+from moldau.model.errors import CorruptBatchError, ProtocolError
+from moldau.protocol.records.compression import decompress
+from moldau.protocol.records.header import HEADER_SIZE, BatchHeader
+
+_REPLACED = bytes([REPLACED])
+_TOMBSTONE = bytes([TOMBSTONE])
+
+
+class BatchFilter:
+    """Shown every batch of the segments that are cleaned, in the order of offsets.
+
+    Batches before `first_dirty` are judged by key; from there to before `map_end` by the states that the map noted in the same order; those
+    behind it stay. `unreadable`: base offsets of batches whose records cannot be walked; they stay.
+    """
+
+    def __init__(
+        self,
+        key_map: KeyMap,
+        transactions: Transactions,
+        producers: Iterable[ProducerEnd],
+        unreadable: set[int],
+        *,
+        first_dirty: int,
+        map_end: int,
+        now_ms: int,
+        delete_retention_ms: int,
+        decompressed_bytes_max: int,
+        counts: PassDone,
+    ) -> None:
+        self._map = key_map
+        self._transactions = transactions
+        self._producers = {each.producer_id: each for each in producers}
+        self._unreadable = unreadable
+        self._first_dirty = first_dirty
+        self._map_end = map_end
+        self._now_ms = now_ms
+        self._horizon_ms = now_ms + delete_retention_ms
+        self._decompressed_bytes_max = decompressed_bytes_max
+        self._counts = counts
+        self._next = 0
+        """The next batch in the map."""
+        self._number = 0
+        """Of its first record."""
+
+    def pass_batch(self, data: bytes, at: int, header: BatchHeader, *, last: bool) -> bytearray | bool:
+        """What becomes of the batch `at` this place: True, it stays; False, it goes; or what takes its place. `last`: of its group."""
+        if header.is_control:
+            return self._pass_marker(data, at, header, last)
+        aborted = self._transactions.pass_data(header)
+        states = self._states(data, at, header)
+        count = header.record_count
+        self._counts.records_read += count
+        if not count:
+            return self._is_needed(header, last)
+        if aborted:
+            return self._is_needed(header, last) and emptied(header)
+        if states is None:
+            self._counts.records_kept += count
+            return True
+        if header.has_delete_horizon and header.base_timestamp <= self._now_ms:
+            states = states.replace(_TOMBSTONE, _REPLACED)
+        kept = count - states.count(REPLACED)
+        if not kept:
+            return self._is_needed(header, last) and emptied(header)
+        self._counts.records_kept += kept
+        horizon_ms = self._horizon_ms if TOMBSTONE in states and not header.has_delete_horizon else None
+        if kept == count and horizon_ms is None:
+            return True
+        try:
+            return self._rebuild(data, at, header, states, kept, horizon_ms)
+        except UnreadableRecordsError:
+            self._counts.batches_unreadable += 1
+            self._counts.records_kept += count - kept
+            return True
+
+    def _pass_marker(self, data: bytes, at: int, header: BatchHeader, last: bool) -> bytearray | bool:
+        try:
+            may_go = self._transactions.pass_marker(header, marker_kind(data, at) if header.record_count else None)
+            if not header.record_count:
+                return self._is_needed(header, last)
+            if not may_go or (header.has_delete_horizon and header.base_timestamp > self._now_ms):
+                return True
+            if header.has_delete_horizon:
+                return self._is_needed(header, last) and emptied(header)
+            records = data[at + HEADER_SIZE : at + header.size]
+            return rebuilt(header, records, header.record_count, header.max_timestamp - header.base_timestamp, self._horizon_ms)
+        except (ProtocolError, UnreadableRecordsError):
+            self._counts.batches_unreadable += 1
+            return True
+
+    def _states(self, data: bytes, at: int, header: BatchHeader) -> bytes | bytearray | None:
+        """Of the records of the batch; None if they stay whatever they are."""
+        offset, count = header.base_offset, header.record_count
+        offsets = self._map.batch_offsets
+        if self._next < len(offsets) and offsets[self._next] == offset:
+            first = self._number
+            self._next += 1
+            self._number += count
+            return None if offset in self._unreadable else self._map.states[first : self._number]
+        if offset >= self._map_end or not count:
+            return None
+        assert header.last_offset < self._first_dirty, f"the batch at offset {offset} is missing in the map"
+        try:
+            return self._map.judge_batch(*records_of(data, at, header, self._decompressed_bytes_max), count)
+        except UnreadableRecordsError:
+            self._counts.batches_unreadable += 1
+            return None
+
+    def _rebuild(
+        self, data: bytes, at: int, header: BatchHeader, states: bytes | bytearray, kept: int, horizon_ms: int | None
+    ) -> bytearray:
+        records, start, end = records_of(data, at, header, self._decompressed_bytes_max)
+        stretches, newest = select(records, start, end, states, with_timestamps=not header.timestamp_type_is_log_append)
+        return rebuilt(header, b"".join(stretches), kept, newest, horizon_ms)
+
+    def _is_needed(self, header: BatchHeader, last: bool) -> bool:
+        producer = self._producers.get(header.producer_id) if header.producer_id >= 0 else None
+        if producer is None:
+            return last
+        if producer.last_offset >= 0:
+            return last or header.last_offset == producer.last_offset
+        return last or (header.is_control and header.producer_epoch == producer.epoch)
+
+
+def records_of(data: bytes, at: int, header: BatchHeader, decompressed_bytes_max: int) -> tuple[bytes, int, int]:
+    """Where the records of the batch `at` this place are: bytes, start and end. UnreadableRecordsError."""
+    start, end = at + HEADER_SIZE, at + header.size
+    if not header.compression:
+        return data, start, end
+    try:
+        records = decompress(memoryview(data)[start:end], header.compression, decompressed_bytes_max)
+    except CorruptBatchError as error:
+        raise UnreadableRecordsError from error
+    return records, 0, len(records)

@@ -1,0 +1,132 @@
+"""What a worker is asked to do, and what it says, as bytes: JSON, for both ends are this program."""
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from moldau.log.transaction_index import AbortedTransaction
+
+WORK = "moldau.log.cleaning.work:compact"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A sealed segment: its base offset, its bytes, and where the next segment begins."""
+
+    base_offset: int
+    size: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerEnd:
+    """The last record of an idempotent producer that is still remembered; `last_offset` is -1 if it is a marker."""
+
+    producer_id: int
+    last_offset: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One pass over one log. `sources` are all segments before `end_offset`; those before `first_dirty` were cleaned already."""
+
+    folder: str
+    sources: list[Source]
+    first_dirty: int
+    end_offset: int
+    now_ms: int
+    delete_retention_ms: int
+    segment_bytes: int
+    index_bytes: int
+    index_interval_bytes: int
+    map_bytes: int
+    """For the map of keys."""
+    chunk_bytes: int
+    """Read at a time."""
+    bytes_per_second: float
+    """Read and written together."""
+    decompressed_bytes_max: int
+    aborted: list[AbortedTransaction] = field(default_factory=list)
+    producers: list[ProducerEnd] = field(default_factory=list)
+
+    def encode(self) -> bytes:
+        """As bytes."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> "Task":
+        """From bytes."""
+        fields: dict[str, Any] = json.loads(data)
+        fields["sources"] = [Source(**source) for source in fields["sources"]]
+        fields["aborted"] = [AbortedTransaction(*aborted) for aborted in fields["aborted"]]
+        fields["producers"] = [ProducerEnd(**producer) for producer in fields["producers"]]
+        return cls(**fields)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupWritten:
+    """These segments may be replaced by the one whose files, `suffixes` of them, wait as ``.cleaned``, on disk."""
+
+    sources: list[Source]
+    size: int
+    largest_timestamp: int
+    largest_offset: int
+    """Last offset of the batch that reaches it."""
+    suffixes: list[str]
+
+
+@dataclass(slots=True)
+class PassDone:
+    """The pass is over: everything before `end_offset` is clean. Bytes and records are those of both readings, and what was kept."""
+
+    end_offset: int
+    bytes_mapped: int = 0
+    records_mapped: int = 0
+    keys: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    records_read: int = 0
+    """Of data batches, as their headers say."""
+    records_kept: int = 0
+    batches_unreadable: int = 0
+    """Sound by their checksum, but with records that cannot be walked: kept as they are."""
+    map_seconds: float = 0.0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class BadBatch:
+    """The pass cannot be finished: a batch is damaged."""
+
+    path: str
+    position: int
+    offset: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StorageFailed:
+    """The pass cannot be finished: a file could not be read or written."""
+
+    path: str
+    reason: str
+    no_space: bool
+
+
+Message = GroupWritten | PassDone | BadBatch | StorageFailed
+
+_KINDS: dict[str, type[Message]] = {kind.__name__: kind for kind in (GroupWritten, PassDone, BadBatch, StorageFailed)}
+
+
+def encode_message(message: Message) -> bytes:
+    """As bytes."""
+    return json.dumps([type(message).__name__, asdict(message)]).encode()
+
+
+def decode_message(data: bytes) -> Message:
+    """From bytes."""
+    kind, fields = json.loads(data)
+    if kind == GroupWritten.__name__:
+        fields["sources"] = [Source(**source) for source in fields["sources"]]
+    return _KINDS[kind](**fields)

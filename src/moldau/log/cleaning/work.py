@@ -1,0 +1,195 @@
+"""A pass over one log, as the worker does it: the dirty part is read once for the map, then everything before its end is copied."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from moldau.log import names
+from moldau.log.batches import BadBatchError, OldFormatError
+from moldau.log.cache import SegmentCache
+from moldau.log.cleaning.filtering import BatchFilter, records_of
+from moldau.log.cleaning.grouping import Sized, group_segments
+from moldau.log.cleaning.key_map import KeyMap, UnreadableRecordsError
+from moldau.log.cleaning.reading import Throttle, chunks
+from moldau.log.cleaning.task import BadBatch, GroupWritten, Message, PassDone, Source, StorageFailed, Task, encode_message
+from moldau.log.cleaning.transactions import Transactions, marker_kind
+from moldau.log.cleaning.writing import CleanedSegment
+from moldau.log.segment import Segment
+from moldau.model.errors import ProtocolError, StorageError
+from moldau.ports.workers import WorkerTools
+from moldau.protocol.records.header import BatchHeader, read_header
+
+if TYPE_CHECKING:
+    from moldau.ports.filesystem import Bytes
+
+
+def compact(task: bytes, tools: WorkerTools) -> Iterator[bytes]:
+    """The work of a :class:`moldau.log.cleaning.task.Task`: a message for each group that is written, and one for the end."""
+    try:
+        for message in Pass(Task.decode(task), tools).run():
+            yield encode_message(message)
+    except BadBatchError as error:
+        yield encode_message(BadBatch(error.path, error.position, error.offset, error.reason))
+    except OldFormatError as error:
+        yield encode_message(BadBatch(error.path, error.position, error.offset, error.reason))
+    except StorageError as error:
+        yield encode_message(StorageFailed(error.path, error.reason, error.no_space))
+
+
+class Pass:
+    """One pass."""
+
+    def __init__(self, task: Task, tools: WorkerTools) -> None:
+        self._task = task
+        self._files = tools.files
+        self._monotonic = tools.monotonic
+        self._throttle = Throttle(task.bytes_per_second, tools.monotonic, tools.sleep)
+        self._map = KeyMap(task.map_bytes)
+        self._unreadable: set[int] = set()
+        self._done = PassDone(task.end_offset)
+
+    def run(self) -> Iterator[Message]:
+        """Do it. BadBatchError, OldFormatError, StorageError."""
+        task, done, begun = self._task, self._done, self._monotonic()
+        done.end_offset = self._fill_map()
+        done.keys = len(self._map)
+        done.map_seconds = self._monotonic() - begun
+        first = task.sources[0].base_offset if task.sources else 0
+        batch_filter = BatchFilter(
+            self._map,
+            transactions := Transactions(task.aborted, first),
+            task.producers,
+            self._unreadable,
+            first_dirty=task.first_dirty,
+            map_end=done.end_offset,
+            now_ms=task.now_ms,
+            delete_retention_ms=task.delete_retention_ms,
+            decompressed_bytes_max=task.decompressed_bytes_max,
+            counts=done,
+        )
+        sources = [source for source in task.sources if source.base_offset < done.end_offset]
+        by_base = {source.base_offset: source for source in sources}
+        for group in group_segments([self._sized(source) for source in sources], task.segment_bytes, task.index_bytes):
+            written = self._copy_group([by_base[sized.base_offset] for sized in group], batch_filter, transactions)
+            if written is not None:
+                yield written
+        done.seconds = self._monotonic() - begun
+        yield done
+
+    def _fill_map(self) -> int:
+        """Put the keys of the dirty part into the map, as long as there is room; the offset up to which they are in it.
+
+        The first batch is always taken, so that every pass gets on.
+        """
+        task, done = self._task, self._done
+        transactions = Transactions(task.aborted, task.first_dirty)
+        end_offset = task.first_dirty
+        for source in task.sources:
+            if source.end_offset <= task.first_dirty:
+                continue
+            for data, _, found in self._dirty_chunks(source):
+                done.bytes_mapped += len(data)
+                for at, header in found:
+                    if header.last_offset < task.first_dirty:
+                        continue
+                    if header.is_control:
+                        _pass_marker(transactions, data, at, header)
+                    elif not transactions.pass_data(header) and header.record_count:
+                        if not self._map.take_room(header.record_count) and end_offset > task.first_dirty:
+                            return end_offset
+                        self._add(data, at, header)
+                    end_offset = header.last_offset + 1
+            end_offset = source.end_offset
+        return end_offset
+
+    def _dirty_chunks(self, source: Source) -> Iterator[tuple[bytes, int, list[tuple[int, BatchHeader]]]]:
+        task, position = self._task, 0
+        if source.base_offset < task.first_dirty:
+            segment = Segment(self._files, SegmentCache(self._files), task.folder, source.base_offset, source.size)
+            found = segment.locate(task.first_dirty)
+            segment.forget()
+            position = source.size if found is None else found[0]
+        return self._chunks(source, position)
+
+    def _chunks(self, source: Source, position: int = 0) -> Iterator[tuple[bytes, int, list[tuple[int, BatchHeader]]]]:
+        file = self._files.open(self._path(source, names.LOG))
+        try:
+            yield from chunks(file, position, source.size, source.base_offset, self._task.chunk_bytes, self._throttle)
+        finally:
+            file.release()
+
+    def _add(self, data: bytes, at: int, header: BatchHeader) -> None:
+        self._done.records_mapped += header.record_count
+        try:
+            records, start, end = records_of(data, at, header, self._task.decompressed_bytes_max)
+            self._map.add_batch(header.base_offset, records, start, end, header.record_count)
+        except UnreadableRecordsError:
+            self._done.batches_unreadable += 1
+            self._unreadable.add(header.base_offset)
+
+    def _copy_group(self, group: list[Source], batch_filter: BatchFilter, transactions: Transactions) -> GroupWritten | None:
+        """Write the one segment that these become; None if there is nothing in them."""
+        filled = [source for source in group if source.size]
+        if not filled:
+            return None
+        task = self._task
+        cleaned = CleanedSegment(self._files, task.folder, group[0].base_offset, task.index_interval_bytes)
+        try:
+            for source in filled:
+                self._copy(source, cleaned, batch_filter, last=source is filled[-1])
+            kept, transactions.kept = transactions.kept, []
+            cleaned.finish(kept, self._files.modified_ms(self._path(filled[-1], names.LOG)))
+        except BaseException:
+            cleaned.discard()
+            raise
+        self._done.bytes_written += cleaned.size
+        return GroupWritten(group, cleaned.size, *cleaned.largest_timestamp, cleaned.suffixes)
+
+    def _copy(self, source: Source, cleaned: CleanedSegment, batch_filter: BatchFilter, *, last: bool) -> None:
+        for data, position, found in self._chunks(source):
+            view = memoryview(data)
+            pieces: list[Bytes] = []
+            start, end = -1, 0
+            for at, header in found:
+                end = at + header.size
+                passed = batch_filter.pass_batch(data, at, header, last=last and position + end == source.size)
+                if passed is True:
+                    if start < 0:
+                        start = at
+                    cleaned.note(header)
+                    continue
+                if start >= 0:
+                    pieces.append(view[start:at])
+                    start = -1
+                if passed is not False:
+                    cleaned.note(read_header(passed))
+                    pieces.append(passed)
+            if start >= 0:
+                pieces.append(view[start:end])
+            cleaned.append(pieces)
+            self._done.bytes_read += end
+            self._throttle.passed(sum(map(len, pieces)))
+
+    def _sized(self, source: Source) -> Sized:
+        return Sized(
+            source.base_offset,
+            source.end_offset,
+            source.size,
+            self._index_bytes(source, names.INDEX),
+            self._index_bytes(source, names.TIME_INDEX),
+        )
+
+    def _index_bytes(self, source: Source, suffix: str) -> int:
+        try:
+            return self._files.size(self._path(source, suffix))
+        except FileNotFoundError:
+            return 0
+
+    def _path(self, source: Source, suffix: str) -> str:
+        return f"{self._task.folder}/{names.file_name(source.base_offset, suffix)}"
+
+
+def _pass_marker(transactions: Transactions, data: bytes, at: int, header: BatchHeader) -> None:
+    try:
+        transactions.pass_marker(header, marker_kind(data, at) if header.record_count else None)
+    except ProtocolError:  # the copying will say so
+        return

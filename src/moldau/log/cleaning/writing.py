@@ -1,0 +1,92 @@
+"""The segment that a group of segments becomes: its files while they end with ``.cleaned``."""
+
+from collections.abc import Iterable
+
+from moldau.log import names
+from moldau.log.cache import SegmentCache
+from moldau.log.index_builder import IndexBuilder
+from moldau.log.offset_index import OffsetIndex
+from moldau.log.time_index import TimeIndex
+from moldau.log.transaction_entry import ABORTED, ABORTED_VERSION
+from moldau.log.transaction_index import AbortedTransaction
+from moldau.model.errors import StorageError
+from moldau.ports.filesystem import Bytes, File, FileSystem
+from moldau.protocol.records.header import BatchHeader
+
+SIZE_MAX = 2**31 - 1
+
+
+class CleanedSegment:
+    """Appended to, then `finish`ed or `discard`ed. What an earlier attempt left under its names is overwritten."""
+
+    def __init__(self, files: FileSystem, folder: str, base_offset: int, index_interval_bytes: int) -> None:
+        self._files = files
+        self._folder = folder
+        self._stem = f"{folder}/{names.file_name(base_offset, '')}"
+        self.size = 0
+        self.suffixes = [names.LOG, names.INDEX, names.TIME_INDEX]
+        self.remove()
+        cache = SegmentCache(files)
+        self._index = OffsetIndex(files, cache, self._path(names.INDEX), base_offset, new=True)
+        self._time_index = TimeIndex(files, cache, self._path(names.TIME_INDEX), base_offset, new=True)
+        self._builder = IndexBuilder(self._index, self._time_index, index_interval_bytes)
+        self._file: File = files.open(self._path(names.LOG), create=True)
+
+    @property
+    def largest_timestamp(self) -> tuple[int, int]:
+        """The largest timestamp, -1 without any, and the last offset of the batch that reaches it."""
+        return self._builder.newest, self._builder.reached
+
+    def note(self, header: BatchHeader) -> None:
+        """A batch follows, with the next `append`."""
+        self._builder.add(self.size, header)
+        self.size += header.size
+        if self.size > SIZE_MAX:
+            raise StorageError(f"compaction makes it longer than {SIZE_MAX} bytes", path=self._path(names.LOG))
+
+    def append(self, pieces: list[Bytes]) -> None:
+        """Write the bytes of what was noted. StorageError."""
+        wanted = sum(map(len, pieces))
+        written = self._file.append(pieces) if pieces else 0
+        while written < wanted:
+            written += self._file.append([memoryview(b"".join(pieces))[written:]])
+
+    def finish(self, aborted: Iterable[AbortedTransaction], modified_ms: int) -> None:
+        """Complete the indexes and bring all files to disk, as if last written at `modified_ms`. StorageError."""
+        self._builder.finish()
+        self._index.store()
+        self._time_index.store()
+        entries = b"".join(ABORTED.pack(ABORTED_VERSION, *entry) for entry in aborted)
+        if entries:
+            self.suffixes.append(names.TRANSACTION_INDEX)
+            file = self._files.open(self._path(names.TRANSACTION_INDEX), create=True)
+            try:
+                while entries:
+                    entries = entries[file.append([entries]) :]
+            finally:
+                file.release()
+        self._release()
+        for suffix in self.suffixes:
+            self._files.set_modified_ms(self._path(suffix), modified_ms)
+            file = self._files.open(self._path(suffix), writable=True)
+            try:
+                file.sync()
+            finally:
+                file.release()
+        self._files.sync_directory(self._folder)
+
+    def discard(self) -> None:
+        """It is of no use after all. StorageError."""
+        self._release()
+        self.remove()
+
+    def remove(self) -> None:
+        """Remove all files of its names. StorageError."""
+        for suffix in names.SEGMENT_SUFFIXES:
+            self._files.remove(self._path(suffix))
+
+    def _path(self, suffix: str) -> str:
+        return self._stem + suffix + names.CLEANED
+
+    def _release(self) -> None:
+        self._file.release()
