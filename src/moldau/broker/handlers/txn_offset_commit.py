@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 FIRST_WITH_LOADING = 2
 """Before, producers took COORDINATOR_LOAD_IN_PROGRESS for a fatal error (KAFKA-7296)."""
+FIRST_WITH_ABORTABLE = 4
+"""Before, INVALID_TXN_STATE stands for TRANSACTION_ABORTABLE."""
 FIRST_ADDING = 5
 
 
@@ -101,6 +103,8 @@ def _group_for(broker: "Broker", request: TxnOffsetCommitRequest) -> "Group":
 def _told(code: ErrorCode, version: int) -> ErrorCode:
     if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < FIRST_WITH_LOADING:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < FIRST_WITH_ABORTABLE:
+        return ErrorCode.INVALID_TXN_STATE
     return code
 
 
