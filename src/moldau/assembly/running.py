@@ -9,6 +9,7 @@ import contextlib
 import logging
 import os
 import socket
+from typing import TYPE_CHECKING
 
 from moldau.adapters.asyncio_server import Server, ServerLimits
 from moldau.adapters.binding import bind
@@ -26,6 +27,9 @@ from moldau.log.meta_properties import read_meta_properties
 from moldau.model.config.listeners import parse_listener
 from moldau.model.config.store import BrokerConfig
 from moldau.model.errors import CoordinationError, MoldauError
+
+if TYPE_CHECKING:
+    from moldau.adapters.worker_process import LoopWorkers
 
 _LOG = logging.getLogger(__name__)
 
@@ -54,6 +58,7 @@ class RunningBroker:
         """Where it listens: as asked for, with the real port."""
         self._loop = loop
         self._background: LoopBackground
+        self._workers: LoopWorkers | None = None
         self._coordination: SqliteCoordination
         self._server: Server
         self._deadline = 0.0
@@ -80,9 +85,11 @@ class RunningBroker:
             _LOG.warning("connections cut at shutdown: number=%d", self._server.connections)
         self._server.abort()
         self.broker.housekeeping.stop()
-        while self._background.running:  # a sync ends, whatever the disk says
+        while self._background.running or (self._workers is not None and self._workers.running):  # a sync ends, whatever the disk says
             await asyncio.sleep(POLL_S)
         self.broker.stop()
+        if self._workers is not None:
+            self._workers.close()
         self._background.close()
         self._coordination.close()
         await asyncio.sleep(0)  # connections that were cut are told
@@ -133,6 +140,7 @@ class RunningBroker:
                 background=self._background,
                 coordination=self._coordination,
                 random_bytes=os.urandom,
+                workers=self._make_workers,
                 on_all_failed=self._all_failed,
                 log_files_max=log_files_max(),
             )
@@ -152,6 +160,12 @@ class RunningBroker:
             raise
         self._server = Server(self._loop, self.broker.accept, self._limits())
         self.broker.on_reconfigured.append(self._reconfigured)
+
+    def _make_workers(self) -> "LoopWorkers":
+        from moldau.adapters.worker_process import LoopWorkers
+
+        self._workers = LoopWorkers(self._loop)
+        return self._workers
 
     def _advertised(self) -> tuple[str, int] | None:
         """What clients are told; None: the address that each has connected to."""

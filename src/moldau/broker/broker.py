@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from moldau.ports.coordination import Coordination
     from moldau.ports.filesystem import FileSystem
     from moldau.ports.transport import Transport
+    from moldau.ports.workers import Workers
 
 _LOG = logging.getLogger(__name__)
 
@@ -54,10 +55,13 @@ class Broker:
         background: "Background",
         coordination: "Coordination",
         random_bytes: Callable[[int], bytes],
+        workers: "Callable[[], Workers] | None" = None,
         log_files_max: int = OPEN_FILES_MAX,
         on_all_failed: "AllFailedListener" = lambda _failure: None,
     ) -> None:
-        """`log_files_max`: files of segments that are kept open, of all logs together.
+        """`workers` gives those for work that burns a processor, once there is some; without them nothing is compacted.
+
+        `log_files_max`: files of segments that are kept open, of all logs together.
 
         `on_all_failed` is told when the last log directory is lost: there is nothing left to serve.
         """
@@ -66,6 +70,7 @@ class Broker:
         self.directories = list(directories)
         self.clock = clock
         self.background = background
+        self.workers = workers
         self.random_bytes = random_bytes
         self.advertised: tuple[str, int] | None = None
         """Address that clients are told; None tells each the one that it connected to."""

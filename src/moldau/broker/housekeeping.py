@@ -1,4 +1,4 @@
-"""What a broker does from time to time: retention, flushes by time, checkpoints, expiry of producers, removal of what was deleted.
+"""What a broker does from time to time: retention, compaction, flushes, checkpoints, expiry of producers, removal of what was deleted.
 
 Each task has its interval; a task that raises is logged and comes again, for nothing here may end the process. The look at flushes is as
 often as the shortest `flush.ms` of a log asks for, and once a second otherwise.
@@ -42,6 +42,8 @@ class Housekeeping:
         self._every(lambda: max(config.int("log.flush.offset.checkpoint.interval.ms"), TICK_MS), self._checkpoint)
         self._every(lambda: EXPIRY_MS, self._expire_producers)
         self._every(lambda: RETRY_FULL_MS, self._broker.leading.retry_full)
+        if self._broker.workers is not None and config.boolean("log.cleaner.enable"):
+            self._every(lambda: max(config.int("log.cleaner.backoff.ms"), TICK_MS_MIN), self._compact)
 
     def stop(self) -> None:
         """End, for good."""
@@ -49,6 +51,7 @@ class Housekeeping:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+        self._broker.logs.stop_cleaning()
 
     def hurry(self) -> None:
         """A log's `flush.ms` has become shorter: look again how often to look."""
@@ -84,6 +87,15 @@ class Housekeeping:
 
     def _checkpoint(self) -> None:
         self._broker.logs.checkpoint()
+
+    def _compact(self) -> None:
+        broker = self._broker
+        assert broker.workers is not None
+        cleaner = broker.logs.cleaner(broker.workers, broker.clock.time_ms)
+        if cleaner is not None:
+            from moldau.broker.compaction import cleaner_settings
+
+            cleaner.look(cleaner_settings(broker.config))
 
     def _expire_producers(self) -> None:
         self._broker.logs.expire_producers(self._broker.clock.time_ms())

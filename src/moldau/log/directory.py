@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from moldau.log.checkpoint_writer import CheckpointWriter
-from moldau.log.checkpoints import CLEANED, HIGH_WATERMARKS, LOG_STARTS, OFFSET_CHECKPOINTS, format_offsets, read_offsets
+from moldau.log.checkpoints import CLEANED, LOG_STARTS, OFFSET_CHECKPOINTS, format_offsets, read_offsets
 from moldau.log.damage import DamagedFileError
 from moldau.log.folders import FolderKind, parse_folder
 from moldau.log.meta_properties import ADOPTED, OURS, MetaProperties, format_meta_properties, read_meta_properties

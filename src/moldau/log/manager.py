@@ -31,7 +31,9 @@ from moldau.ports.filesystem import FileSystem, LockHeldError
 
 if TYPE_CHECKING:
     from moldau.log.adopt import AdoptedTopic
+    from moldau.log.cleaning.cleaner import LogCleaner
     from moldau.log.description import DirectoryDescription
+    from moldau.ports.workers import Workers
 
 _LOG = logging.getLogger(__name__)
 
@@ -66,6 +68,8 @@ class LogManager:
         opened = [LogDirectory(files, path) for path in directories]
         self._logs = LogSet(files, opened, random_bytes, on_offline, on_all_failed, monotonic)
         self._removals = Removals()
+        self._background = background
+        self._cleaner: LogCleaner | None = None
         self._loader = Loader(files, self._cache, default_config, topic_config, self._logs, self._removals)
         lifecycle = Lifecycle(files, self._logs, self._loader, self._removals, default_config)
         self.create = lifecycle.create
@@ -179,6 +183,19 @@ class LogManager:
                 except StorageError as error:
                     self._logs.storage_failed(placement.directory, error)
 
+    def cleaner(self, workers: Callable[[], "Workers"], time_ms: Callable[[], int]) -> "LogCleaner | None":
+        """What compacts the logs; None as long as there is no log that it could find something in."""
+        if self._cleaner is None and any(log.config.compacts and log.sealed_segments() for _, log in self.logs()):
+            from moldau.log.cleaning.cleaner import LogCleaner
+
+            self._cleaner = LogCleaner(self._files, self._logs, self._removals, workers(), self._background, time_ms)
+        return self._cleaner
+
+    def stop_cleaning(self) -> None:
+        """Give up what is being compacted, for good; its worker ends soon."""
+        if self._cleaner is not None:
+            self._cleaner.stop()
+
     # Disks
 
     def storage_failed(self, topic_partition: TopicPartition, error: StorageError) -> None:
@@ -214,4 +231,5 @@ class LogManager:
             "partitions_offline": len(self._logs.placements) - in_service,
             "removals_waiting": len(self._removals),
             **self._cache.statistics(),
+            **({} if self._cleaner is None else self._cleaner.statistics()),
         }

@@ -21,7 +21,6 @@ from moldau.log.recovery import Recovery, RecoveryReport
 from moldau.log.segment import Segment
 from moldau.log.segments import RemovedSegment, Segments
 from moldau.log.snapshots import Snapshots
-from moldau.model.errors import StorageError
 from moldau.ports.filesystem import FileSystem
 
 _LOG = logging.getLogger(__name__)

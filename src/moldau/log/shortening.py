@@ -96,6 +96,18 @@ class ShorteningLog(TransactionalLog):
         return self._segments.items[:-1]
 
     @property
+    def active_base_offset(self) -> int:
+        """Where the active segment begins."""
+        return self._segments.active.base_offset
+
+    def producer_ends(self) -> list[tuple[int, int, int]]:
+        """Id, offset of the last record (-1 for none) and epoch of each producer that is remembered."""
+        return [
+            (producer_id, entry.batches[-1].last_offset if entry.batches else -1, entry.epoch)
+            for producer_id, entry in self._producers.entries.items()
+        ]
+
+    @property
     def truncations(self) -> int:
         """How often the end was cut off since the log was opened."""
         return self._unflushed.truncations

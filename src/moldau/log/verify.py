@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from moldau.log import names
-from moldau.log.checkpoints import HIGH_WATERMARKS, LOG_STARTS, OFFSET_CHECKPOINTS, RECOVERY_POINTS, read_offsets
+from moldau.log.checkpoints import CLEANED, HIGH_WATERMARKS, LOG_STARTS, OFFSET_CHECKPOINTS, RECOVERY_POINTS, read_offsets
 from moldau.log.damage import DamagedFileError
 from moldau.log.findings import Finding, Severity
 from moldau.log.folders import FolderKind, parse_folder
@@ -46,7 +46,8 @@ def verify(files: FileSystem, directory: str, *, records: bool = False, totals: 
     totals = Totals() if totals is None else totals
     listing = files.list(directory)
     if any(names.offset_of(name, names.LOG) is not None for name in listing):
-        check = FolderCheck(files, directory, records=records)
+        parent, _, name = directory.rstrip("/").rpartition("/")
+        check = FolderCheck(files, directory, records=records, cleaned_offset=_cleaned(files, parent or ".").get(name, -1))
         yield from check.findings()
         _count(totals, check)
         return
@@ -58,10 +59,11 @@ def verify(files: FileSystem, directory: str, *, records: bool = False, totals: 
     else:
         yield Finding(Severity.NOTE, directory, "directory", f"has no {META_PROPERTIES}")
     logs: dict[TopicPartition, FolderCheck] = {}
+    cleaned = _cleaned(files, directory)
     for name in listing:
         folder = parse_folder(name)
         if folder is not None and folder.kind is FolderKind.LOG and files.is_directory(f"{directory}/{name}"):
-            check = FolderCheck(files, f"{directory}/{name}", records=records)
+            check = FolderCheck(files, f"{directory}/{name}", records=records, cleaned_offset=cleaned.get(name, -1))
             yield from check.findings()
             _count(totals, check)
             logs[folder.topic_partition] = check
@@ -70,6 +72,14 @@ def verify(files: FileSystem, directory: str, *, records: bool = False, totals: 
             yield from _check_offsets(files, f"{directory}/{name}", name, logs)
     if META_PROPERTIES not in listing and not any(check.segments for check in logs.values()):
         raise NoLogError(directory)
+
+
+def _cleaned(files: FileSystem, directory: str) -> dict[str, int]:
+    """By folder, how far its log was compacted. A checkpoint that is damaged is told of where all of them are checked."""
+    try:
+        return {str(topic_partition): offset for topic_partition, offset in read_offsets(files, f"{directory}/{CLEANED}").items()}
+    except DamagedFileError:
+        return {}
 
 
 def _count(totals: Totals, check: FolderCheck) -> None:

@@ -13,12 +13,16 @@ from moldau.ports.filesystem import FileSystem
 
 
 class FolderCheck:
-    """`findings` walks the folder once; after it the other fields are known."""
+    """`findings` walks the folder once; after it the other fields are known.
 
-    def __init__(self, files: FileSystem, folder: str, *, records: bool = False) -> None:
+    `cleaned_offset`: how far the log was compacted, -1 if it never was. If it was, there may be gaps before its last segment.
+    """
+
+    def __init__(self, files: FileSystem, folder: str, *, records: bool = False, cleaned_offset: int = -1) -> None:
         self._files = files
         self._folder = folder
         self._records = records
+        self._cleaned_offset = cleaned_offset
         self._epochs = LeaderEpochs()
         self.start_offset = 0
         """Base of the first segment."""
@@ -49,13 +53,14 @@ class FolderCheck:
 
     def _check_segments(self, bases: list[int]) -> Iterator[Finding]:
         due = self.start_offset = self.end_offset = bases[0] if bases else 0
+        gaps_until = max(self._cleaned_offset, bases[-1]) if bases and self._cleaned_offset >= 0 else due
         for base in bases:
             path = f"{self._folder}/{names.file_name(base, names.LOG)}"
             if base < due:
                 yield Finding(Severity.DAMAGE, path, 0, f"segment begins at offset {base}, the one before it reaches up to {due}")
             segment = SegmentCheck(self._files, self._folder, base, self._epochs, records=self._records)
-            yield from segment.findings(due)
-            if not segment.batches and base > due:
+            yield from segment.findings(due, gaps_until)
+            if not segment.batches and base > max(due, gaps_until):
                 yield Finding(Severity.GAP, path, 0, f"empty segment at offset {base} follows where {due} is due")
             due = self.end_offset = segment.end_offset
             self.segments += 1

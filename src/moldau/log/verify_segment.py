@@ -34,14 +34,14 @@ class SegmentCheck:
         self.ends: dict[int, int] = {}
         self.newest: dict[int, int] = {}
 
-    def findings(self, due: int) -> Iterator[Finding]:
-        """What is wrong, the first offset being `due`. StorageError."""
-        yield from self._batches(due)
+    def findings(self, due: int, gaps_until: int = 0) -> Iterator[Finding]:
+        """What is wrong, the first offset being `due`. Offsets before `gaps_until` may be missing. StorageError."""
+        yield from self._batches(due, gaps_until)
         yield from self._offset_index()
         yield from self._time_index()
         yield from self._transaction_index()
 
-    def _batches(self, due: int) -> Iterator[Finding]:
+    def _batches(self, due: int, gaps_until: int) -> Iterator[Finding]:
         path = self._stem + names.LOG
         file = self._files.open(path)
         try:
@@ -57,8 +57,8 @@ class SegmentCheck:
                     header, position = found.header, found.position
                 else:
                     header, position = found.header, found.span.position
-                    yield from self._one_batch(path, found)
-                if header.base_offset != due:
+                    yield from self._one_batch(path, found, gaps_until)
+                if header.base_offset > max(due, gaps_until) or header.base_offset < due:
                     yield Finding(Severity.GAP, path, position, f"offset {header.base_offset} follows where {due} is due")
                 due = self.end_offset = header.last_offset + 1
                 self.batches += 1
@@ -67,12 +67,12 @@ class SegmentCheck:
         finally:
             file.release()
 
-    def _one_batch(self, path: str, batch: SoundBatch) -> Iterator[Finding]:
+    def _one_batch(self, path: str, batch: SoundBatch, gaps_until: int) -> Iterator[Finding]:
         header, position = batch.header, batch.span.position
         if header.record_count > header.last_offset_delta + 1 or header.record_count < 0:
             message = f"batch of offsets {header.base_offset} to {header.last_offset} says that it holds {header.record_count} records"
             yield Finding(Severity.DAMAGE, path, position, message)
-        elif header.record_count <= header.last_offset_delta:
+        elif header.record_count <= header.last_offset_delta and header.last_offset >= gaps_until:
             missing = header.last_offset_delta + 1 - header.record_count
             yield Finding(
                 Severity.GAP, path, position, f"{missing} offsets from {header.base_offset} to {header.last_offset} have no record"

@@ -11,6 +11,14 @@ from moldau.protocol.records.header import CRC_DATA_START, HEADER_SIZE, LOG_OVER
 WINDOW_S = 0.3
 
 
+class DamagedBatchError(BadBatchError):
+    """A batch whose header makes sense, but whose checksum does not match."""
+
+    def __init__(self, path: str, position: int, header: BatchHeader) -> None:
+        super().__init__(path, position, header.base_offset, "checksum does not match")
+        self.last_offset = header.last_offset
+
+
 class Throttle:
     """Keeps what is read and written below a rate: after each piece it sleeps as long as the piece was too early."""
 
@@ -55,7 +63,7 @@ def chunks(
             if after > length:
                 break
             if crc32c(view[at + CRC_DATA_START : after]) != header.crc:
-                raise BadBatchError(file.path, position + at, header.base_offset, "checksum does not match")
+                raise DamagedBatchError(file.path, position + at, header)
             found.append((at, header))
             at = after
             offset = header.base_offset + header.last_offset_delta + 1

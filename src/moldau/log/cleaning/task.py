@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from moldau.log.transaction_index import AbortedTransaction
 
@@ -18,8 +18,7 @@ class Source:
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerEnd:
+class ProducerEnd(NamedTuple):
     """The last record of an idempotent producer that is still remembered; `last_offset` is -1 if it is a marker."""
 
     producer_id: int
@@ -60,7 +59,7 @@ class Task:
         fields: dict[str, Any] = json.loads(data)
         fields["sources"] = [Source(**source) for source in fields["sources"]]
         fields["aborted"] = [AbortedTransaction(*aborted) for aborted in fields["aborted"]]
-        fields["producers"] = [ProducerEnd(**producer) for producer in fields["producers"]]
+        fields["producers"] = [ProducerEnd(*producer) for producer in fields["producers"]]
         return cls(**fields)
 
 
@@ -101,7 +100,9 @@ class BadBatch:
 
     path: str
     position: int
-    offset: int
+    first_offset: int
+    last_offset: int
+    """As far as its header is to be believed."""
     reason: str
 
 

@@ -9,7 +9,7 @@ from moldau.log.cache import SegmentCache
 from moldau.log.cleaning.filtering import BatchFilter, records_of
 from moldau.log.cleaning.grouping import Sized, group_segments
 from moldau.log.cleaning.key_map import KeyMap, UnreadableRecordsError
-from moldau.log.cleaning.reading import Throttle, chunks
+from moldau.log.cleaning.reading import DamagedBatchError, Throttle, chunks
 from moldau.log.cleaning.task import BadBatch, GroupWritten, Message, PassDone, Source, StorageFailed, Task, encode_message
 from moldau.log.cleaning.transactions import Transactions, marker_kind
 from moldau.log.cleaning.writing import CleanedSegment
@@ -27,10 +27,9 @@ def compact(task: bytes, tools: WorkerTools) -> Iterator[bytes]:
     try:
         for message in Pass(Task.decode(task), tools).run():
             yield encode_message(message)
-    except BadBatchError as error:
-        yield encode_message(BadBatch(error.path, error.position, error.offset, error.reason))
-    except OldFormatError as error:
-        yield encode_message(BadBatch(error.path, error.position, error.offset, error.reason))
+    except (BadBatchError, OldFormatError) as error:
+        last_offset = error.last_offset if isinstance(error, DamagedBatchError) else error.offset
+        yield encode_message(BadBatch(error.path, error.position, error.offset, last_offset, error.reason))
     except StorageError as error:
         yield encode_message(StorageFailed(error.path, error.reason, error.no_space))
 

@@ -1,0 +1,174 @@
+"""One pass under way, from its first step to its last, on the broker's thread.
+
+1. A line for the log in ``cleaner-offset-checkpoint``, on disk: from now on it may have holes, and recovery has to know.
+2. The worker.
+3. For each group that it has written, at once: the swap.
+4. The names in the folder, brought to disk.
+5. The line with the new offset.
+
+A pass that does not come to its end costs nothing but its time: what is swapped in stays, the rest of the log is as it was, and the next
+look finds it dirty again. That happens when the log is closed, deleted, cut or compacted no more, when a segment that was about to be
+replaced is gone, when the worker dies, when the disk fails.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from moldau.log.checkpoints import CLEANED
+from moldau.log.cleaning.swap import remove_cleaned
+from moldau.log.cleaning.task import WORK, BadBatch, GroupWritten, PassDone, StorageFailed, decode_message
+from moldau.model.errors import StorageError
+
+if TYPE_CHECKING:
+    from moldau.log.cleaning.planning import Dirt
+    from moldau.log.placement import Placement
+    from moldau.log.segment import Segment
+    from moldau.log.segments import RemovedSegment
+    from moldau.ports.filesystem import FileSystem
+    from moldau.ports.workers import Job, WorkerError, Workers
+
+
+class Host(Protocol):
+    """What a pass asks of its surroundings."""
+
+    files: "FileSystem"
+    workers: "Workers"
+
+    def run(self, work: Callable[[], object], then: Callable[[BaseException | None], object]) -> None:
+        """Do `work` where it holds nobody up, then ``then(None)`` or ``then(error)``."""
+
+    def swapped(self, running: "RunningPass", removed: "list[RemovedSegment]") -> None:
+        """Segments were replaced, and are to be unlinked."""
+
+    def finished(self, running: "RunningPass", done: PassDone) -> None:
+        """The log is clean."""
+
+    def gave_up(self, running: "RunningPass", reason: str) -> None:
+        """The pass has ended without that. It may be tried again later."""
+
+    def damaged(self, running: "RunningPass", bad: BadBatch) -> None:
+        """It has ended at a batch that no pass can get over."""
+
+    def storage_failed(self, running: "RunningPass", error: StorageError) -> None:
+        """The log's disk has failed."""
+
+
+class RunningPass:
+    """See the module. `outcome` is what the worker has said last."""
+
+    def __init__(self, host: Host, placement: "Placement", dirt: "Dirt") -> None:
+        self.placement = placement
+        self.log = dirt.log
+        self.first_dirty = dirt.first_dirty
+        self._host = host
+        self._segments = {segment.base_offset: segment for segment in dirt.segments}
+        self._truncations = dirt.log.truncations
+        self._job: Job | None = None
+        self._stopped = False
+        self._outcome: PassDone | BadBatch | StorageFailed | None = None
+        self._obstacle = ""
+        """Why not everything that the worker has written could be put in place."""
+
+    def begin(self, task: bytes) -> None:
+        """The first step."""
+        directory, key = self.placement.directory, self.placement.topic_partition
+        if key in directory.offsets[CLEANED]:
+            self._start_worker(task)
+            return
+        directory.offsets[CLEANED][key] = self.first_dirty
+        self._on_disk(directory.checkpoints.prepare(directory.checkpoint_contents()), lambda: self._start_worker(task))
+
+    def stop(self) -> None:
+        """Give it up."""
+        self._stopped = True
+        if self._job is not None:
+            self._job.cancel()
+
+    def _start_worker(self, task: bytes) -> None:
+        if self._stopped:
+            self._host.gave_up(self, "the broker stops")
+        else:
+            self._job = self._host.workers.run(WORK, task, self._told, self._worked)
+
+    def _told(self, data: bytes) -> None:
+        message = decode_message(data)
+        if not isinstance(message, GroupWritten):
+            self._outcome = message
+            return
+        self._obstacle = self._why_void() or self._obstacle
+        if self._why_void():
+            self.stop()
+        else:
+            self._swap(message)
+
+    def _swap(self, written: GroupWritten) -> None:
+        replaced = self._replaced_by(written)
+        if replaced is None:
+            self._obstacle = f"segments from offset {written.sources[0].base_offset} on are gone"
+            return
+        try:
+            self.log.replace_segments(replaced, written.size, (written.largest_timestamp, written.largest_offset), written.suffixes)
+        except StorageError as error:
+            self._obstacle = str(error)
+            self._host.storage_failed(self, error)
+        else:
+            self._host.swapped(self, self.log.take_removed())
+
+    def _worked(self, error: "WorkerError | None") -> None:
+        self._obstacle = self._obstacle or self._why_void()
+        if self._obstacle or error is not None:
+            self._give_up(self._obstacle or str(error))
+            return
+        match self._outcome:
+            case PassDone() as done:
+                self._on_disk(lambda: self._host.files.sync_directory(self.log.directory), lambda: self._note(done))
+            case BadBatch() as bad:
+                self._host.damaged(self, bad)
+                self._give_up(f"{bad.path}: at byte {bad.position}, offset {bad.first_offset}: {bad.reason}")
+            case StorageFailed() as failed:
+                self._host.storage_failed(self, StorageError(failed.reason, path=failed.path, no_space=failed.no_space))
+                self._give_up(f"{failed.path}: {failed.reason}")
+            case None:
+                self._give_up("the worker said nothing")
+
+    def _note(self, done: PassDone) -> None:
+        directory = self.placement.directory
+        directory.offsets[CLEANED][self.placement.topic_partition] = done.end_offset
+        self._on_disk(directory.checkpoints.prepare(directory.checkpoint_contents()), lambda: self._host.finished(self, done))
+
+    def _give_up(self, reason: str) -> None:
+        """Remove what the worker has left, and end."""
+        if self.placement.log is self.log:
+            self._host.run(lambda: remove_cleaned(self._host.files, self.log.directory), lambda _error: self._host.gave_up(self, reason))
+        else:
+            self._host.gave_up(self, reason)
+
+    def _on_disk(self, work: Callable[[], object], then: Callable[[], object]) -> None:
+        """Go on when this has been done; if it cannot be, the pass ends."""
+
+        def done(error: BaseException | None) -> None:
+            if error is None:
+                then()
+            elif isinstance(error, StorageError):
+                self._host.storage_failed(self, error)
+                self._give_up(str(error))
+            else:
+                raise error
+
+        self._host.run(work, done)
+
+    def _why_void(self) -> str:
+        """Why the result can be of no use any more; empty if it can."""
+        if self.placement.log is not self.log:
+            return "the log is closed"
+        if self.log.truncations != self._truncations:
+            return "the log was cut"
+        return "" if self.log.config.compacts else "the log is compacted no more"
+
+    def _replaced_by(self, written: GroupWritten) -> "list[Segment] | None":
+        """The segments that a group stands for; None if one of them is not in the log any more."""
+        wanted = [self._segments[source.base_offset] for source in written.sources]
+        present = {segment.base_offset: segment for segment in self.log.sealed_segments()}
+        if all(present.get(segment.base_offset) is segment for segment in wanted):
+            return wanted
+        return None
