@@ -20,6 +20,8 @@ class Options:
 
     scale: float
     runs: int
+    batch: str | None
+    """Only this size of batches (throughput)."""
 
 
 def benchmark(description: str | None, measure: Callable[[Pair, Results, Options], None]) -> None:
@@ -27,6 +29,7 @@ def benchmark(description: str | None, measure: Callable[[Pair, Results, Options
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", type=float, default=1.0, help="multiplies numbers of messages or seconds")
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--batch", help="only this size of batches: large, 50 or 1")
     parser.add_argument("--out", type=Path, help="append the JSON lines to this file as well")
     parser.add_argument("--only", choices=["moldau", "kafka"], help="leave the other system out (no ratio can be quoted then)")
     given = parser.parse_args()
@@ -40,4 +43,4 @@ def benchmark(description: str | None, measure: Callable[[Pair, Results, Options
         if given.only != "moldau":
             systems.append(stack.enter_context(kafka(folder / "kafka")))
         pair = [(system, LoadClient(program, system.bootstrap)) for system in systems]
-        measure(pair, results, Options(given.scale, given.runs))
+        measure(pair, results, Options(given.scale, given.runs, given.batch))
