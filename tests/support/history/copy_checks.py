@@ -1,0 +1,56 @@
+"""Consume, transform, produce: each record up to the group's offset has one copy, and copies stand in the order of their originals."""
+
+from collections.abc import Iterator
+
+from support.history.evidence import Evidence
+from support.history.history import NONE
+from support.history.kinds import Anomaly, Kind
+
+
+def check_copies(evidence: Evidence) -> Iterator[Anomaly]:
+    """For every group that some producer copies for. A partition is copied to one partition, so that order is defined."""
+    copies = _copies(evidence)
+    for group in sorted({producer.copies_for for producer in evidence.history.producers} - {""}):
+        of_group = copies.get(group, {})
+        yield from _doubled(evidence, group, of_group)
+        yield from _lost(evidence, group, of_group)
+        yield from _reordered(evidence, group, of_group)
+
+
+def _copies(evidence: Evidence) -> dict[str, dict[int, list[int]]]:
+    """Per group, per original: its copies that are visible."""
+    sends, producers = evidence.history.sends, evidence.history.producers
+    found: dict[str, dict[int, list[int]]] = {}
+    for value, source in enumerate(sends.source):
+        if source != NONE and evidence.visible[value]:
+            found.setdefault(producers[sends.producer[value]].copies_for, {}).setdefault(source, []).append(value)
+    return found
+
+
+def _doubled(evidence: Evidence, group: str, copies: dict[int, list[int]]) -> Iterator[Anomaly]:
+    for source, found in copies.items():
+        if len(found) > 1:
+            which = "; ".join(evidence.describe(copy) for copy in found)
+            yield Anomaly(Kind.COPY_DOUBLED, f"group {group} copied {evidence.describe(source)} {len(found)} times: {which}")
+
+
+def _lost(evidence: Evidence, group: str, copies: dict[int, list[int]]) -> Iterator[Anomaly]:
+    """The last look at the group's offsets counts: nobody may know at which moment an offset was passed."""
+    reached = {sight.partition: sight.offset for sight in evidence.history.offsets_seen if sight.group == group}
+    for partition, offset in reached.items():
+        for value in evidence.between(partition, 0, max(offset, 0), committed=True):
+            if value not in copies:
+                yield Anomaly(Kind.COPY_LOST, f"group {group} is at {offset} and has no copy of {evidence.describe(value)}")
+
+
+def _reordered(evidence: Evidence, group: str, copies: dict[int, list[int]]) -> Iterator[Anomaly]:
+    sends, place = evidence.history.sends, evidence.place
+    stored = sorted(
+        (sends.partition[copy], place[copy], source, copy) for source, found in copies.items() for copy in found if place[copy] != NONE
+    )
+    last: dict[tuple[int, int], tuple[int, int]] = {}
+    for partition, _, source, copy in stored:
+        key = (partition, sends.partition[source])
+        if key in last and last[key][0] > place[source] != NONE:
+            yield Anomaly(Kind.COPY_REORDERED, f"group {group}: {evidence.describe(copy)} stands behind {evidence.describe(last[key][1])}")
+        last[key] = (place[source], copy)

@@ -1,0 +1,193 @@
+"""What a history proves: which value stands at which offset, what was seen by whom, what must have been committed.
+
+**Must have committed**: a send that was acknowledged and whose transaction, if any, was told to be committed; or any send of a transaction
+of which a trace was seen: one of its values by a read_committed reader, or its group offset. An unknown outcome becomes known so.
+"""
+
+from array import array
+from collections.abc import Iterator
+from itertools import repeat
+from math import inf
+
+from support.history.history import NONE, History, Outcome
+from support.history.kinds import Anomaly, Kind
+
+SEEN = 1
+SEEN_COMMITTED = 2
+OFFSETS_SPARE = 1_000_000
+"""Offsets that markers and aborted or unacknowledged sends may use up beside those of the known ones."""
+
+
+class Evidence:
+    """Made once per history; the checks read it."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        values, partitions = len(history.sends), len(history.partitions)
+        self.offsets_limit = 4 * values + OFFSETS_SPARE
+        """Beyond this an offset is nonsense."""
+        self.stored = [array("q") for _ in range(partitions)]
+        """Per partition: the value at each offset, or NONE."""
+        self.place = array("q", repeat(NONE, values))
+        """Per value: its offset in the partition it was sent to, the first that became known."""
+        self.seen = bytearray(values)
+        """Per value: SEEN, SEEN_COMMITTED."""
+        self.polled_to = [NONE] * partitions
+        """Per partition: the greatest offset that a read_committed reader was given."""
+        self.contradictions: list[Anomaly] = []
+        """What came to light on the way: A3, A4, A13 and values that nobody sent."""
+        self.transaction_outcome = [entry.outcome for entry in history.transactions]
+        self.transaction_known_at = [entry.ended if entry.outcome == Outcome.OK else inf for entry in history.transactions]
+        """From when on it is certain that the transaction was committed."""
+        self.proved_by_offset: set[int] = set()
+        """Transactions of which a group's offset was seen."""
+        self._take_acknowledgements()
+        self._take_polls()
+        self._take_offsets()
+        self.visible = self._judge()
+        """Per value: 1 if it must have committed or was seen by a read_committed reader."""
+
+    def _take_acknowledgements(self) -> None:
+        sends, producers = self.history.sends, self.history.producers
+        asks = [entry.durable for entry in producers]
+        for value, outcome in enumerate(sends.outcome):
+            if outcome == Outcome.OK and asks[sends.producer[value]]:
+                offset = sends.offset[value]
+                if 0 <= offset < self.offsets_limit:
+                    self._put(sends.partition[value], offset, value, "acknowledged")
+                else:
+                    self._found(Kind.SPURIOUS_OFFSET, f"acknowledged at offset {offset}: {self.describe(value)}")
+
+    def _take_polls(self) -> None:
+        history = self.history
+        sent_to, in_transaction = history.sends.partition, history.sends.transaction
+        seen, stored, values = self.seen, self.stored, len(history.sends)
+        for reader in history.readers:
+            flag = SEEN | SEEN_COMMITTED if reader.committed else SEEN
+            for partition, offset, value, poll in zip(reader.partition, reader.offset, reader.value, reader.poll, strict=True):
+                if poll == NONE:
+                    continue
+                if not 0 <= value < values or sent_to[value] != partition:
+                    self._found_phantom(reader.name, partition, offset, value, reader.poll_ended[poll])
+                    continue
+                if not 0 <= offset < self.offsets_limit:
+                    at = reader.poll_ended[poll]
+                    self._found(Kind.SPURIOUS_OFFSET, f"{reader.name} polled at offset {offset}, {at:.3f} s: {self.describe(value)}")
+                    continue
+                here = stored[partition]
+                if offset >= len(here) or here[offset] != value:
+                    self._put(partition, offset, value, f"polled by {reader.name} at {reader.poll_ended[poll]:.3f} s")
+                if seen[value] & flag != flag:
+                    seen[value] |= flag
+                    transaction = in_transaction[value]
+                    if transaction != NONE and reader.committed:
+                        self._prove(transaction, reader.poll_ended[poll])
+                if reader.committed and offset > self.polled_to[partition]:
+                    self.polled_to[partition] = offset
+
+    def _take_offsets(self) -> None:
+        """A group's offset that only one transaction can have committed proves that transaction."""
+        history = self.history
+        committers: dict[tuple[str, int, int], set[int]] = {}
+        for commit in history.offset_commits:
+            committers.setdefault((commit.group, commit.partition, commit.offset), set()).add(commit.transaction)
+        for sight in history.offsets_seen:
+            found = committers.get((sight.group, sight.partition, sight.offset))
+            if found is not None and len(found) == 1:
+                (transaction,) = found
+                if transaction != NONE:
+                    self.proved_by_offset.add(transaction)
+                    self._prove(transaction, sight.ended)
+
+    def _prove(self, transaction: int, at: float) -> None:
+        """A trace of a transaction was seen at this time: it was committed before, unless that is certainly not so."""
+        if self.transaction_outcome[transaction] == Outcome.UNKNOWN:
+            self.transaction_outcome[transaction] = Outcome.OK
+        self.transaction_known_at[transaction] = min(self.transaction_known_at[transaction], at)
+
+    def _put(self, partition: int, offset: int, value: int, how: str) -> None:
+        """`value` stands at `offset`: note it, or what contradicts it."""
+        here = self.stored[partition]
+        if offset >= len(here):
+            here.extend(repeat(NONE, offset + 1 - len(here)))
+        other = here[offset]
+        if other == NONE:
+            here[offset] = value
+        elif other != value:
+            kind = Kind.SPURIOUS_OFFSET if how == "acknowledged" and offset == 0 else Kind.INCONSISTENT_OFFSET
+            self._found(kind, f"offset {offset} of {self.name(partition)} is {how} as {self.describe(value)}; it is {self.describe(other)}")
+            return
+        if self.place[value] == NONE:
+            self.place[value] = offset
+        elif self.place[value] != offset and self.history.producers[self.history.sends.producer[value]].idempotent:
+            self._found(Kind.DUPLICATE, f"also at offset {offset} of {self.name(partition)} ({how}): {self.describe(value)}")
+
+    def _found_phantom(self, reader: str, partition: int, offset: int, value: int, at: float) -> None:
+        what = f"; {self.describe(value)}" if 0 <= value < len(self.history.sends) else ""
+        text = f"{reader} polled value {value} at offset {offset} of {self.name(partition)}, {at:.3f} s: nobody sent it there{what}"
+        self._found(Kind.PHANTOM, text)
+
+    def _found(self, kind: Kind, text: str) -> None:
+        self.contradictions.append(Anomaly(kind, text))
+
+    def _judge(self) -> bytearray:
+        visible = bytearray(len(self.history.sends))
+        for value, flags in enumerate(self.seen):
+            if flags & SEEN_COMMITTED or self.outcome(value) == Outcome.OK:
+                visible[value] = 1
+        return visible
+
+    # What the checks ask
+
+    def outcome(self, value: int) -> Outcome:
+        """Whether a value must be there (OK), must not be (FAILED), or may be."""
+        sends = self.history.sends
+        told = sends.outcome[value]
+        transaction = sends.transaction[value]
+        if transaction == NONE or told == Outcome.FAILED:
+            return Outcome(told)
+        return self.transaction_outcome[transaction]
+
+    def must_be_kept(self, value: int) -> bool:
+        """Whether the broker promised to keep the value."""
+        sends = self.history.sends
+        return self.outcome(value) == Outcome.OK and self.history.producers[sends.producer[value]].durable
+
+    def between(self, partition: int, begin: int, end: int, *, committed: bool) -> Iterator[int]:
+        """The values known to stand at offsets from `begin` to `end` (without that), as a reader of this isolation has to be given them."""
+        visible = self.visible
+        for value in self.stored[partition][begin:end]:
+            if value != NONE and (not committed or visible[value]):
+                yield value
+
+    # Words for reports
+
+    def name(self, partition: int) -> str:
+        """As topic-number."""
+        return self.history.partitions[partition]
+
+    def describe(self, value: int) -> str:
+        """A value with all that is known of it."""
+        sends = self.history.sends
+        outcome = Outcome(sends.outcome[value])
+        text = f"value {value} sent to {self.name(sends.partition[value])} by {self.history.producers[sends.producer[value]].name}"
+        text += f" at {sends.begun[value]:.3f} s, {outcome.name}"
+        if outcome == Outcome.OK:
+            text += f" offset {sends.offset[value]}"
+        if outcome != Outcome.UNKNOWN:
+            text += f" at {sends.ended[value]:.3f} s"
+        if self.place[value] != NONE:
+            text += f", stored at {self.place[value]}"
+        if (transaction := sends.transaction[value]) != NONE:
+            text += f", {self.describe_transaction(transaction)}"
+        return text
+
+    def describe_transaction(self, transaction: int) -> str:
+        """A transaction with what its producer knew of it."""
+        entry = self.history.transactions[transaction]
+        text = f"transaction {transaction} of {self.history.producers[entry.producer].name} begun {entry.begun:.3f} s"
+        if entry.commit_asked != inf:
+            text += f", commit asked {entry.commit_asked:.3f} s"
+        if entry.ended != inf:
+            text += f", {'committed' if entry.told == Outcome.OK else 'aborted'} {entry.ended:.3f} s"
+        return text

@@ -1,0 +1,139 @@
+"""Groups' offsets and looked-up offsets: A11, A13."""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from math import inf
+
+from support.history.evidence import SEEN_COMMITTED, Evidence
+from support.history.history import NONE, EndSeen, OffsetCommit, OffsetSeen, Outcome
+from support.history.kinds import Anomaly, Kind
+
+
+@dataclass(slots=True)
+class _Effect:
+    """A commit with what is proved of it: it took effect between `begun` and `ended` (inf: some time, or never)."""
+
+    commit: OffsetCommit
+    outcome: Outcome
+    ended: float
+
+
+@dataclass(slots=True)
+class _Register:
+    """All commits of one group and partition."""
+
+    by_offset: dict[int, list[_Effect]] = field(default_factory=dict)
+    acknowledged: list[tuple[float, float, int]] = field(default_factory=list)
+    """(ended, begun, offset) of those that took effect for certain."""
+    youngest_begin: list[float] = field(default_factory=list)
+    """At the same place: the latest begin of any up to there."""
+
+    def acknowledged_before(self, at: float) -> tuple[float, int]:
+        """Of those that ended before `at`: the latest begin, and the offset of the last to end; (-inf, NONE) if there is none."""
+        place = bisect_left(self.acknowledged, (at,))
+        return (self.youngest_begin[place - 1], self.acknowledged[place - 1][2]) if place else (-inf, NONE)
+
+
+def check_group_offsets(evidence: Evidence) -> Iterator[Anomaly]:
+    """A11: a group's offset is that of a commit which no other one, begun after its end, had replaced before the look.
+
+    So a commit that was acknowledged is seen by everyone who looks afterwards, until another one is made; moving backward is legal only
+    by a commit of a lower offset.
+    """
+    registers = _registers(evidence)
+    for sight in evidence.history.offsets_seen:
+        register = registers.get((sight.group, sight.partition), _Register())
+        replaced, latest = register.acknowledged_before(sight.begun)
+        where = f"group {sight.group}, {evidence.name(sight.partition)}, looked up {sight.begun:.3f}-{sight.ended:.3f} s"
+        if sight.offset == NONE:
+            if latest != NONE:
+                yield Anomaly(Kind.OFFSET_VANISHED, f"{where}: none, after {latest} was committed")
+            continue
+        effects = register.by_offset.get(sight.offset, [])
+        possible = [each for each in effects if each.outcome != Outcome.FAILED and each.commit.begun <= sight.ended]
+        if not possible:
+            yield _nowhere(sight, where, latest, effects)
+        elif all(each.ended < replaced for each in possible):
+            yield Anomaly(Kind.OFFSET_WENT_BACK, f"{where}: {sight.offset}, after {latest} was committed")
+
+
+def _nowhere(sight: OffsetSeen, where: str, latest: int, effects: list[_Effect]) -> Anomaly:
+    if effects:
+        failed = effects[-1].commit
+        how = (
+            f"transaction {failed.transaction}, which did not commit"
+            if failed.transaction != NONE
+            else "a commit that failed or came later"
+        )
+        return Anomaly(Kind.OFFSET_FROM_NOWHERE, f"{where}: {sight.offset} is of {how}; {latest} was committed")
+    kind = Kind.SPURIOUS_OFFSET if sight.offset <= 0 else Kind.OFFSET_FROM_NOWHERE
+    return Anomaly(kind, f"{where}: {sight.offset}, which nobody committed; {latest} was")
+
+
+def _registers(evidence: Evidence) -> dict[tuple[str, int], _Register]:
+    registers: dict[tuple[str, int], _Register] = {}
+    for commit in evidence.history.offset_commits:
+        register = registers.setdefault((commit.group, commit.partition), _Register())
+        effect = _Effect(commit, commit.told, commit.ended if commit.told == Outcome.OK else inf)
+        if commit.transaction != NONE:
+            effect.outcome = evidence.transaction_outcome[commit.transaction]
+            effect.ended = evidence.transaction_known_at[commit.transaction]
+        register.by_offset.setdefault(commit.offset, []).append(effect)
+        if effect.outcome == Outcome.OK and effect.ended != inf:
+            insort(register.acknowledged, (effect.ended, commit.begun, commit.offset))
+    for register in registers.values():
+        youngest = -inf
+        for _, begun, _ in register.acknowledged:
+            youngest = max(youngest, begun)
+            register.youngest_begin.append(youngest)
+    return registers
+
+
+def check_ends(evidence: Evidence) -> Iterator[Anomaly]:
+    """A13: the end of a partition is behind everything that was acknowledged (committed: polled by read_committed) before the look-up."""
+    history = evidence.history
+    for committed in (False, True):
+        sights = sorted((sight for sight in history.ends_seen if sight.committed == committed), key=lambda sight: sight.begun)
+        if sights:
+            yield from _check_ends(evidence, sights, _polled(evidence) if committed else _acknowledged(evidence))
+
+
+def _check_ends(evidence: Evidence, sights: list[EndSeen], known: Iterable[tuple[float, int, int]]) -> Iterator[Anomaly]:
+    """`known`: (time, partition, offset), in the order of time."""
+    reached: dict[int, int] = {}
+    ahead = iter(known)
+    entry = next(ahead, None)
+    for sight in sights:
+        while entry is not None and entry[0] < sight.begun:
+            _, partition, offset = entry
+            reached[partition] = max(offset, reached.get(partition, NONE))
+            entry = next(ahead, None)
+        least = reached.get(sight.partition, NONE) + 1
+        if sight.offset < least:
+            which = "committed end" if sight.committed else "end"
+            where = f"{which} of {evidence.name(sight.partition)}, looked up {sight.begun:.3f}-{sight.ended:.3f} s"
+            yield Anomaly(Kind.SPURIOUS_OFFSET, f"{where}: {sight.offset}, but offset {least - 1} was known before")
+
+
+def _acknowledged(evidence: Evidence) -> Iterator[tuple[float, int, int]]:
+    sends, producers = evidence.history.sends, evidence.history.producers
+    values = [value for value, outcome in enumerate(sends.outcome) if outcome == Outcome.OK and producers[sends.producer[value]].durable]
+    values.sort(key=sends.ended.__getitem__)
+    for value in values:
+        if sends.offset[value] < evidence.offsets_limit:
+            yield sends.ended[value], sends.partition[value], sends.offset[value]
+
+
+def _polled(evidence: Evidence) -> list[tuple[float, int, int]]:
+    """Only the first sight of each value: nothing later raises what is known."""
+    found = []
+    unseen = bytearray(flags & SEEN_COMMITTED for flags in evidence.seen)
+    for reader in evidence.history.readers:
+        if reader.committed:
+            for partition, offset, value, poll in zip(reader.partition, reader.offset, reader.value, reader.poll, strict=True):
+                if poll != NONE and 0 <= value < len(unseen) and unseen[value] and offset < evidence.offsets_limit:
+                    unseen[value] = 0
+                    found.append((reader.poll_ended[poll], partition, offset))
+    found.sort()
+    return found

@@ -1,0 +1,492 @@
+"""The checker finds each anomaly of the fault list where it is planted (A1-A14), and names only that.
+
+Each test tells a short history: what was sent and acknowledged at which offset, what was polled. That honest histories, with every
+oddity that is legal, are not accused is in `tests/property/test_history_checker.py`.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from support.history.checker import assert_clean, check
+from support.history.history import NONE, Outcome
+from support.history.kinds import Kind
+from support.history.progress_check import STUCK_S
+from support.told_history import Told
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+# A1, A2: acknowledged and not there
+
+
+def test_lost_write(told: Told) -> None:
+    first, _, third = (told.stored(offset) for offset in range(3))
+    told.polled((0, first))
+    told.positioned(NONE)
+    told.polled((2, third))
+    assert told.anomalies() == {Kind.LOST_WRITE}
+
+
+def test_lost_write_of_a_transaction_that_was_proved_by_another_value(told: Told) -> None:
+    """The commit's answer never came; that one value was seen says that the other must be there too."""
+    producer = told.transactional("tp", "id")
+    transaction = told.history.begin(producer)
+    lost = told.sent(by=producer, transaction=transaction)
+    seen = told.sent(by=producer, transaction=transaction)
+    told.history.ask_commit(transaction)
+    told.polled((1, seen))
+    assert lost == 0
+    assert told.anomalies() == {Kind.UNSEEN, Kind.TORN_TRANSACTION}
+
+
+def test_unseen(told: Told) -> None:
+    told.polled((0, told.stored(0)))
+    told.stored(1)
+    assert told.anomalies() == {Kind.UNSEEN}
+
+
+def test_unseen_without_any_poll(told: Told) -> None:
+    told.stored(0)
+    assert told.anomalies() == {Kind.UNSEEN}
+
+
+# A3, A4, A5: the wrong thing at an offset
+
+
+def test_inconsistent_offset_between_acknowledgements(told: Told) -> None:
+    told.polled((0, told.stored(0)), (1, told.stored(1)))
+    other = told.stored(1)
+    told.polled((2, other))
+    assert Kind.INCONSISTENT_OFFSET in told.anomalies()
+
+
+def test_inconsistent_offset_between_consumers(told: Told) -> None:
+    """Two readers, one offset, two values: as after a divergence of replicas."""
+    one, two = told.sent(), told.sent()
+    other = told.history.add_reader("r2")
+    told.polled((0, one))
+    told.polled((0, two), by=other)
+    assert told.anomalies() == {Kind.INCONSISTENT_OFFSET}
+
+
+def test_inconsistent_offset_over_time(told: Told) -> None:
+    one, two = told.sent(), told.sent()
+    told.polled((0, one))
+    told.positioned(0)
+    told.polled((0, two))
+    assert told.anomalies() == {Kind.INCONSISTENT_OFFSET}
+
+
+def test_duplicate(told: Told) -> None:
+    value = told.stored(0)
+    told.polled((0, value), (1, value))
+    assert told.anomalies() == {Kind.DUPLICATE}
+
+
+def test_aborted_read_of_a_failed_send(told: Told) -> None:
+    told.polled((0, told.failed()))
+    assert told.anomalies() == {Kind.ABORTED_READ}
+
+
+def test_aborted_read_of_an_aborted_transaction(told: Told) -> None:
+    producer = told.transactional("tp", "id")
+    transaction = told.history.begin(producer)
+    value = told.stored(0, by=producer, transaction=transaction)
+    told.abort(transaction)
+    told.polled((0, value))
+    assert told.anomalies() == {Kind.ABORTED_READ}
+
+
+def test_aborted_read_of_a_transaction_that_nobody_asked_to_commit(told: Told) -> None:
+    producer = told.transactional("tp", "id")
+    value = told.stored(0, by=producer, transaction=told.history.begin(producer))
+    told.polled((0, value))
+    assert told.anomalies() == {Kind.ABORTED_READ}
+
+
+def test_phantom(told: Told) -> None:
+    told.polled(foreign=0)
+    assert told.anomalies() == {Kind.PHANTOM}
+
+
+def test_phantom_of_another_partition(told: Told) -> None:
+    value = told.stored(0)
+    told.polled((0, value))
+    told.polled((0, value), of=told.right)
+    assert told.anomalies() == {Kind.PHANTOM}
+
+
+# A6, A7: what a consumer is given
+
+
+def test_poll_skip_within_a_poll(told: Told) -> None:
+    values = [told.stored(offset) for offset in range(3)]
+    told.polled(*enumerate(values), by=told.history.add_reader("whole"))
+    told.polled((0, values[0]), (2, values[2]))
+    assert told.anomalies() == {Kind.POLL_SKIP_INTERNAL}
+
+
+def test_poll_skip_between_polls(told: Told) -> None:
+    values = [told.stored(offset) for offset in range(3)]
+    told.polled(*enumerate(values), by=told.history.add_reader("whole"))
+    told.polled((0, values[0]))
+    told.polled((2, values[2]))
+    assert told.anomalies() == {Kind.POLL_SKIP}
+
+
+def test_poll_skip_after_an_assignment(told: Told) -> None:
+    """The group's offset said 1, the first record given is that of 2."""
+    values = [told.stored(offset) for offset in range(3)]
+    told.polled(*enumerate(values), by=told.history.add_reader("whole"))
+    told.positioned(1)
+    told.polled((2, values[2]))
+    assert told.anomalies() == {Kind.POLL_SKIP}
+
+
+def test_poll_skip_by_read_uncommitted_of_what_was_aborted(told: Told) -> None:
+    """A reader of everything must be given what others must not."""
+    producer = told.transactional("tp", "id")
+    transaction = told.history.begin(producer)
+    told.stored(0, by=producer, transaction=transaction)
+    told.abort(transaction)
+    value = told.stored(2)
+    told.polled((2, value))
+    everything = told.history.add_reader("everything", committed=False)
+    told.positioned(0, by=everything)
+    told.polled((2, value), by=everything)
+    assert told.anomalies() == {Kind.POLL_SKIP}
+
+
+def test_nonmonotonic_poll_within_a_poll(told: Told) -> None:
+    one, two = told.stored(0), told.stored(1)
+    told.polled((0, one), (1, two), (0, one))
+    assert told.anomalies() == {Kind.NONMONOTONIC_POLL_INTERNAL}
+
+
+def test_nonmonotonic_poll_between_polls(told: Told) -> None:
+    one = told.stored(0)
+    told.polled((0, one))
+    told.polled((0, one))
+    assert told.anomalies() == {Kind.NONMONOTONIC_POLL}
+
+
+# A8: sends out of order
+
+
+def test_nonmonotonic_send(told: Told) -> None:
+    late, early = told.stored(1), told.stored(0)
+    told.polled((0, early), (1, late))
+    assert told.anomalies() == {Kind.NONMONOTONIC_SEND}
+
+
+def test_nonmonotonic_send_that_only_a_poll_reveals(told: Told) -> None:
+    late, early = told.sent(), told.sent()
+    told.polled((0, early), (1, late))
+    assert told.anomalies() == {Kind.NONMONOTONIC_SEND}
+
+
+def test_nonmonotonic_send_within_a_transaction(told: Told) -> None:
+    producer = told.transactional("tp", "id")
+    transaction = told.history.begin(producer)
+    late = told.stored(1, by=producer, transaction=transaction)
+    early = told.stored(0, by=producer, transaction=transaction)
+    told.commit(transaction)
+    told.polled((0, early), (1, late))
+    assert told.anomalies() == {Kind.NONMONOTONIC_SEND_INTERNAL}
+
+
+# A9: reads before their time
+
+
+def test_precommitted_read_of_its_own(told: Told) -> None:
+    producer = told.transactional("tp", "id")
+    transaction = told.history.begin(producer)
+    value = told.stored(0, by=producer, transaction=transaction)
+    told.history.ask_commit(transaction)
+    told.polled((0, value), transaction=transaction)
+    told.history.transaction_ended(transaction, Outcome.OK)
+    assert told.anomalies() == {Kind.PRECOMMITTED_READ}
+
+
+def test_precommitted_read_of_anothers(told: Told) -> None:
+    """It was committed in the end, but not when it was polled."""
+    producer = told.transactional("tp", "id")
+    transaction = told.history.begin(producer)
+    value = told.stored(0, by=producer, transaction=transaction)
+    told.polled((0, value))
+    told.commit(transaction)
+    assert told.anomalies() == {Kind.PRECOMMITTED_READ}
+
+
+@pytest.mark.parametrize("length", [2, 3, 8])
+def test_circular_flow(told: Told, length: int) -> None:
+    """Each transaction read what the one before it wrote, the first what the last wrote: none of them can have been first."""
+    readers = [told.history.add_reader(f"r{number}") for number in range(length)]
+    producers = [told.transactional(f"tp{number}", f"id{number}") for number in range(length)]
+    transactions = [told.history.begin(producer) for producer in producers]
+    values = [told.stored(n, by=producers[n], transaction=transactions[n]) for n in range(length)]
+    for transaction in transactions:
+        told.history.ask_commit(transaction)
+    for number in range(length):
+        before = (number - 1) % length
+        told.polled((before, values[before]), by=readers[number], transaction=transactions[number])
+    for transaction in transactions:
+        told.history.transaction_ended(transaction, Outcome.OK)
+    counts, shown = check(told.history)
+    assert counts == {Kind.CIRCULAR_FLOW: 1}
+    assert shown[0].text.count("read by") == length
+
+
+def test_two_circles_are_told_apart(told: Told) -> None:
+    for first in (0, 10):
+        producers = [told.transactional(f"tp{first}{n}", f"id{first}{n}") for n in range(2)]
+        transactions = [told.history.begin(producer) for producer in producers]
+        values = [told.stored(first + n, by=producers[n], transaction=transactions[n]) for n in range(2)]
+        for transaction in transactions:
+            told.history.ask_commit(transaction)
+        for number in range(2):
+            reader = told.history.add_reader(f"r{first}{number}")
+            told.polled((first + 1 - number, values[1 - number]), by=reader, transaction=transactions[number])
+        for transaction in transactions:
+            told.history.transaction_ended(transaction, Outcome.OK)
+    assert check(told.history)[0] == {Kind.CIRCULAR_FLOW: 2}
+
+
+# A10: half a transaction
+
+
+def test_torn_transaction(told: Told) -> None:
+    """Both partitions were read to their ends by the drain, one has the transaction's record, the other has not."""
+    producer = told.transactional("tp", "id")
+    transaction = told.history.begin(producer)
+    here = told.sent(by=producer, to=told.left, transaction=transaction)
+    told.sent(by=producer, to=told.right, transaction=transaction)
+    told.history.ask_commit(transaction)
+    told.polled((0, here))
+    assert Kind.TORN_TRANSACTION in told.anomalies()
+
+
+def test_torn_between_the_groups_offset_and_the_records(told: Told) -> None:
+    """The offset is committed, what was to be written with it is not there."""
+    told.polled((0, told.stored(0)))
+    producer = told.transactional("tp", "id")
+    transaction = told.history.begin(producer)
+    told.sent(by=producer, transaction=transaction)
+    told.offset_committed(1, transaction=transaction)
+    told.history.ask_commit(transaction)
+    told.offset_seen(1)
+    assert told.anomalies() == {Kind.UNSEEN, Kind.TORN_TRANSACTION}
+
+
+def test_zombie_commit(told: Told) -> None:
+    """A producer that was taken over commits what it had begun before (T1's like)."""
+    older = told.transactional("older", "id")
+    transaction = told.history.begin(older)
+    value = told.stored(0, by=older, transaction=transaction)
+    told.transactional("newer", "id")
+    told.commit(transaction)
+    told.polled((0, value))
+    assert told.anomalies() == {Kind.ZOMBIE}
+
+
+def test_zombie_send(told: Told) -> None:
+    older = told.transactional("older", "id")
+    told.transactional("newer", "id")
+    told.stored(0, by=older, transaction=told.history.begin(older))
+    assert told.anomalies() == {Kind.ZOMBIE}
+
+
+# A11: a group's offset
+
+
+def test_committed_offset_goes_back(told: Told) -> None:
+    told.offset_committed(5)
+    told.offset_committed(9)
+    told.offset_seen(9)
+    told.offset_seen(5)
+    assert told.anomalies() == {Kind.OFFSET_WENT_BACK}
+
+
+def test_committed_offset_vanishes(told: Told) -> None:
+    told.offset_committed(5)
+    told.offset_seen(NONE)
+    assert told.anomalies() == {Kind.OFFSET_VANISHED}
+
+
+def test_committed_offset_that_nobody_committed(told: Told) -> None:
+    told.offset_committed(5)
+    told.offset_seen(7)
+    assert told.anomalies() == {Kind.OFFSET_FROM_NOWHERE}
+
+
+def test_committed_offset_of_an_aborted_transaction(told: Told) -> None:
+    producer = told.transactional("tp", "id")
+    transaction = told.history.begin(producer)
+    told.offset_committed(7, transaction=transaction)
+    told.abort(transaction)
+    told.offset_seen(7)
+    assert told.anomalies() == {Kind.OFFSET_FROM_NOWHERE}
+
+
+def test_committed_offset_goes_back_behind_a_transaction_that_was_proved(told: Told) -> None:
+    """The commit's answer never came, but its record was polled: from then on its offset counts."""
+    told.offset_committed(3)
+    producer = told.transactional("tp", "id")
+    transaction = told.history.begin(producer)
+    value = told.sent(by=producer, transaction=transaction)
+    told.offset_committed(8, transaction=transaction)
+    told.history.ask_commit(transaction)
+    told.polled((0, value))
+    told.offset_seen(3)
+    assert told.anomalies() == {Kind.OFFSET_WENT_BACK}
+
+
+# A12: no progress
+
+
+def test_stuck_send(told: Told) -> None:
+    told.sent()
+    for _ in range(int(STUCK_S) + 3):
+        told.history.now()
+    assert told.anomalies() == {Kind.STUCK}
+
+
+def test_stuck_commit_after_the_fault_was_healed(told: Told) -> None:
+    producer = told.transactional("tp", "id")
+    transaction = told.history.begin(producer)
+    value = told.stored(0, by=producer, transaction=transaction)
+    told.history.ask_commit(transaction)
+    told.history.healed(told.history.outage("killed"))
+    for _ in range(int(STUCK_S) + 3):
+        told.history.now()
+    told.history.transaction_ended(transaction, Outcome.OK)
+    told.polled((0, value))
+    assert told.anomalies() == {Kind.STUCK}
+
+
+def test_stuck_offset_commit(told: Told) -> None:
+    told.offset_committed(3, Outcome.UNKNOWN)
+    for _ in range(int(STUCK_S) + 3):
+        told.history.now()
+    assert told.anomalies() == {Kind.STUCK}
+
+
+def test_stuck_reader(told: Told) -> None:
+    value = told.stored(0)
+    for _ in range(int(STUCK_S) + 3):
+        told.history.now()
+    told.polled((0, value))
+    assert told.anomalies() == {Kind.STUCK}
+
+
+# A13: offsets of 0 and -1
+
+
+def test_spurious_offset_in_an_acknowledgement(told: Told) -> None:
+    told.polled((0, told.stored(0)))
+    told.polled((1, told.stored(NONE)))
+    assert told.anomalies() == {Kind.SPURIOUS_OFFSET}
+
+
+def test_spurious_zero_in_an_acknowledgement(told: Told) -> None:
+    told.polled((0, told.stored(0)))
+    told.polled((1, told.stored(0)))
+    assert told.anomalies() == {Kind.SPURIOUS_OFFSET}
+
+
+def test_spurious_zero_as_a_groups_offset(told: Told) -> None:
+    told.offset_committed(5)
+    told.offset_seen(0)
+    assert told.anomalies() == {Kind.SPURIOUS_OFFSET}
+
+
+@pytest.mark.parametrize("end", [0, -1, 1])
+def test_spurious_end(told: Told, end: int) -> None:
+    told.polled((0, told.stored(0)), (1, told.stored(1)))
+    told.end_seen(end)
+    assert told.anomalies() == {Kind.SPURIOUS_OFFSET}
+
+
+def test_spurious_committed_end(told: Told) -> None:
+    told.polled((0, told.stored(0)), (1, told.stored(1)))
+    told.end_seen(1, committed=True)
+    assert told.anomalies() == {Kind.SPURIOUS_OFFSET}
+
+
+def test_nonsense_offsets_are_reported_and_not_believed(told: Told) -> None:
+    """An offset of 2^60 must not make the checker ask for that much memory."""
+    told.polled((0, told.stored(1 << 60)))
+    told.polled((1 << 60, told.stored(1)))
+    assert Kind.SPURIOUS_OFFSET in told.anomalies()
+
+
+# A14
+
+
+@pytest.mark.parametrize("offset", [0, 1, 2])
+def test_out_of_range_though_it_is_not(told: Told, offset: int) -> None:
+    told.polled((0, told.stored(0)), (1, told.stored(1)))
+    told.history.told_out_of_range(told.reader, told.left, offset)
+    assert told.anomalies() == {Kind.OUT_OF_RANGE}
+
+
+# Copies
+
+
+def copying(told: Told) -> tuple[int, list[int]]:
+    """A producer that copies for g, and two originals that were polled."""
+    originals = [told.stored(0), told.stored(1)]
+    told.polled(*enumerate(originals))
+    return told.transactional("copier", "id", copies_for="g"), originals
+
+
+def copy(told: Told, producer: int, original: int, offset: int, upto: int) -> int:
+    """A transaction that copies one record and commits the group's offset."""
+    transaction = told.history.begin(producer)
+    value = told.stored(offset, by=producer, to=told.right, transaction=transaction, source=original)
+    told.offset_committed(upto, transaction=transaction)
+    told.commit(transaction)
+    return value
+
+
+def test_copy_doubled(told: Told) -> None:
+    """T3: the commit succeeded, its answer was lost, the next owner began at the old offset."""
+    producer, (original, _) = copying(told)
+    copies = [copy(told, producer, original, offset, 1) for offset in range(2)]
+    told.polled(*enumerate(copies), of=told.right)
+    assert told.anomalies() == {Kind.COPY_DOUBLED}
+
+
+def test_copy_lost(told: Told) -> None:
+    """T2: the group's offset went past a record of which there is no copy."""
+    producer, (_, second) = copying(told)
+    told.polled((0, copy(told, producer, second, 0, 2)), of=told.right)
+    told.offset_seen(2)
+    assert told.anomalies() == {Kind.COPY_LOST}
+
+
+def test_copy_reordered(told: Told) -> None:
+    producer, (first, second) = copying(told)
+    copies = [copy(told, producer, second, 0, 2), copy(told, producer, first, 1, 2)]
+    told.polled(*enumerate(copies), of=told.right)
+    assert told.anomalies() == {Kind.COPY_REORDERED}
+
+
+# The report
+
+
+def test_the_report_names_values_offsets_and_times_and_leaves_the_history(told: Told, tmp_path: Path) -> None:
+    value = told.stored(0)
+    told.polled((0, value), (7, value))
+    with pytest.raises(AssertionError) as failure:
+        assert_clean(told.history, tmp_path, "(seed 4711)")
+    report = str(failure.value)
+    assert "1 × A4 duplicate" in report
+    assert "(seed 4711)" in report
+    assert "also at offset 7 of t-0 (polled by r at 4.000 s): value 0 sent to t-0 by p at 1.000 s, OK offset 0 at 2.000 s" in report
+    assert str(tmp_path / "history.jsonl") in report
+    assert (tmp_path / "history.jsonl").exists()
