@@ -68,7 +68,8 @@ class ListStateLog:
 
     def end_offset(self, partition: int) -> int:
         """The offset of the next record."""
-        return sum(len(batch.records) or 1 for batch in self.batches[partition])
+        batches = self.batches[partition]
+        return batches[-1].base_offset + (len(batches[-1].records) or 1) if batches else 0
 
     def newest(self, partition: int) -> dict[bytes, bytes]:
         """The value of every key that has one, whatever became of transactions."""

@@ -37,7 +37,7 @@ from moldau.broker.transactions.events import (
     WriteMarkers,
 )
 from moldau.broker.transactions.initiating import NewProducerId, completed, fenced, initiated
-from moldau.broker.transactions.states import State
+from moldau.broker.transactions.states import MOVES, State
 from moldau.broker.transactions.transaction import NO_EPOCH, Transaction
 from moldau.model.errors import ErrorCode, PeerError
 
@@ -162,6 +162,7 @@ class Machine:
     # Stores
 
     def _store(self, target: Transaction, passing: State | None = None) -> list[Effect]:
+        assert target.state in MOVES[self.current.state]
         self._target = target
         self._pending = passing or target.state
         return [Store(target)]
