@@ -77,6 +77,18 @@ def rows(ours: Summary, theirs: Summary) -> Iterator[Row]:
         case "start":
             yield Row("start to first acknowledgement, s", ours["first_ack_s"]["median"], theirs["first_ack_s"]["median"], 1 / 6, False)
             yield Row("memory idle, MB", ours["idle_rss_mb"]["median"], theirs["idle_rss_mb"]["median"], 1 / 8, False)
+        case "transactions":
+            cell = "transactions of 100 records"
+            yield Row(f"{cell}: messages/s", ours["rate"]["median"], theirs["rate"]["median"], 1.0, True)
+            yield Row(
+                f"{cell}: broker CPU s per million", ours["cpu_s_per_million"]["median"], theirs["cpu_s_per_million"]["median"], None, False
+            )
+        case "first record":
+            bound = 0.5 if theirs["system"] == "kafka as shipped" else 1.0
+            cell = f"subscribe to first record of a new group, s ({theirs['system']})"
+            yield Row(cell, ours["seconds"]["median"], theirs["seconds"]["median"], bound, False)
+        case "rebalance":
+            yield Row("rebalance of 20 members, ms", ours["ms"]["median"], theirs["ms"]["median"], 1.0, False)
         case "memory after":
             yield Row("memory after the tests, MB", ours["rss_mb"], theirs["rss_mb"], 1 / 8, False)
 
@@ -84,14 +96,14 @@ def rows(ours: Summary, theirs: Summary) -> Iterator[Row]:
 def pairs(lines: list[Summary]) -> Iterator[tuple[Summary, Summary]]:
     """Summaries of the same cell, ours and theirs."""
     names = ("test", "batch", "acks", "fetch", "rate")
-    rivals = {}
+    rivals: dict[tuple[object, ...], list[Summary]] = {}
     for line in lines:
         if line["system"] != "moldau":
-            rivals[tuple(line.get(name) if not isinstance(line.get(name), dict) else None for name in names)] = line
+            rivals.setdefault(tuple(line.get(name) if not isinstance(line.get(name), dict) else None for name in names), []).append(line)
     for line in lines:
-        key = tuple(line.get(name) if not isinstance(line.get(name), dict) else None for name in names)
-        if line["system"] == "moldau" and key in rivals:
-            yield line, rivals[key]
+        if line["system"] == "moldau":
+            key = tuple(line.get(name) if not isinstance(line.get(name), dict) else None for name in names)
+            yield from ((line, rival) for rival in rivals.get(key, []))
 
 
 def main() -> None:

@@ -31,6 +31,8 @@ def main() -> None:
         ["first_ack.py", *shared],
         ["throughput.py", *sized],
         ["latency.py", *sized],
+        ["transactions.py", *sized],
+        ["groups.py", *shared],
     ):
         print(f"# {part[0]}", flush=True)
         subprocess.run([sys.executable, str(HERE / part[0]), *part[1:]], check=True)

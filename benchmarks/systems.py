@@ -5,7 +5,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,11 +67,12 @@ def moldau(data: Path) -> Iterator[System]:
         yield System("moldau", server.bootstrap, server.pid, data)
 
 
-def kafka_command(data: Path, port: int) -> list[str]:
-    """Write Kafka's configuration, format its folder, and give the command that starts it."""
+def kafka_command(data: Path, port: int, settings: Mapping[str, str] | None = None) -> list[str]:
+    """Write Kafka's configuration, `settings` beside the shipped ones, format its folder, and give the command that starts it."""
     data.mkdir(parents=True, exist_ok=True)
     properties, logging = data / "server.properties", data / "log4j2.yaml"
-    properties.write_text(KAFKA_PROPERTIES.format(port=port, controller=free_port(), data=data))
+    more = "".join(f"{name}={value}\n" for name, value in (settings or {}).items())
+    properties.write_text(KAFKA_PROPERTIES.format(port=port, controller=free_port(), data=data) + more)
     logging.write_text(LOGGING)
     java = ["java", f"-Dlog4j2.configurationFile={logging}", "-cp", f"{kafka_libraries(KAFKA_VERSION)}/*"]
     form = [*java, "kafka.tools.StorageTool", "format", "-t", KAFKA_CLUSTER, "-c", str(properties)]
@@ -80,10 +81,10 @@ def kafka_command(data: Path, port: int) -> list[str]:
 
 
 @contextlib.contextmanager
-def kafka(data: Path) -> Iterator[System]:
+def kafka(data: Path, settings: Mapping[str, str] | None = None) -> Iterator[System]:
     """Apache Kafka in one process, broker and controller."""
     port = free_port()
-    command = kafka_command(data, port)
+    command = kafka_command(data, port, settings)
     log = data / "server.log"
     with log.open("w") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
