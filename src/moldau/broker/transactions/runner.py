@@ -81,7 +81,7 @@ class Runner:
                 case Store(value):
                     self._store(owned, transactional_id, machine, value)
                 case WriteMarkers(transaction):
-                    self._write(owned, transactional_id, machine, transaction, transaction.partitions)
+                    self._write(owned, transactional_id, machine, transaction, None)
                 case StoreAgain(value):
                     self._later(owned, partial(self._store, owned, transactional_id, machine, value))
                 case Forget():
@@ -109,28 +109,36 @@ class Runner:
         transactional_id: str,
         machine: "Machine",
         transaction: "Transaction",
-        partitions: "frozenset[TopicPartition]",
+        left: "frozenset[TopicPartition] | None",
     ) -> None:
-        if not partitions:
+        """Write markers: to all partitions first, then to those that were `left`."""
+        if not transaction.partitions:
             self.step(owned, transactional_id, machine, MarkersWritten())
             return
 
         def done(results: "Sequence[MarkerResults]") -> None:
             if owned.is_over:
                 return
-            left = frozenset(self._not_written(transactional_id, results[0]))
-            if not left:
+            left_now = frozenset(self._not_written(transactional_id, results[0], is_first=left is None))
+            if not left_now:
+                if left is not None:
+                    _LOG.info("markers written at last: transactional_id=%s", transactional_id)
                 self.step(owned, transactional_id, machine, MarkersWritten())
                 return
             self.step(owned, transactional_id, machine, Delayed())
-            self._later(owned, partial(self._write, owned, transactional_id, machine, transaction, left))
+            self._later(owned, partial(self._write, owned, transactional_id, machine, transaction, left_now))
 
         marker = Marker(
-            transaction.producer_id, transaction.epoch, transaction.is_committed, owned.epoch, transaction.client_version, partitions
+            transaction.producer_id,
+            transaction.epoch,
+            transaction.is_committed,
+            owned.epoch,
+            transaction.client_version,
+            transaction.partitions if left is None else left,
         )
         self._write_markers([marker], done)
 
-    def _not_written(self, transactional_id: str, results: "MarkerResults") -> "Iterable[TopicPartition]":
+    def _not_written(self, transactional_id: str, results: "MarkerResults", *, is_first: bool) -> "Iterable[TopicPartition]":
         """The partitions to try again."""
         for partition, code in results.items():
             if code in _WRITTEN:
@@ -138,7 +146,8 @@ class Runner:
             if code in _REFUSED:
                 _LOG.error("marker refused for good: partition=%s transactional_id=%s error=%s", partition, transactional_id, code.name)
                 continue
-            _LOG.warning("marker not written yet: partition=%s transactional_id=%s error=%s", partition, transactional_id, code.name)
+            if is_first:
+                _LOG.warning("marker not written yet: partition=%s transactional_id=%s error=%s", partition, transactional_id, code.name)
             yield partition
 
     def _later(self, owned: "Owned", again: Callable[[], object]) -> None:
