@@ -27,19 +27,30 @@ class Watched(Protocol):
 
     watchers: "dict[DelayedRequest, None]"
 
+    def stable_growth(self, count: int) -> int:
+        """As `count` bytes were appended, how many more there are for who reads committed records only, at most."""
+
 
 class DelayedRequest:
     """One request that waits.
 
     `attempt(expired)` answers it if it can, and then gives True; when `expired` it must. It is not called again after True. Should it
-    raise, which is a bug, `give_up` is called: the requests of others go on.
+    raise, which is a bug, `give_up` is called: the requests of others go on. One that wants only `committed` records waits for what is
+    decided, not for what is appended.
     """
 
-    __slots__ = ("attempt", "attempted", "deadline", "done", "give_up", "missing_bytes", "partitions")
+    __slots__ = ("attempt", "attempted", "committed", "deadline", "done", "give_up", "missing_bytes", "partitions")
 
     def __init__(
-        self, attempt: Callable[[bool], bool], partitions: Sequence[Watched], missing_bytes: int, give_up: Callable[[], object]
+        self,
+        attempt: Callable[[bool], bool],
+        partitions: Sequence[Watched],
+        missing_bytes: int,
+        give_up: Callable[[], object],
+        *,
+        committed: bool = False,
     ) -> None:
+        self.committed = committed
         self.attempt = attempt
         self.give_up = give_up
         self.partitions = partitions
@@ -86,10 +97,11 @@ class DelayedRequests:
 
     def appended(self, partition: Watched, count: int) -> None:
         """`count` more bytes of `partition` can be read."""
+        stable_count = partition.stable_growth(count)
         for request in list(partition.watchers):
             if request.done:
                 continue
-            request.missing_bytes -= count
+            request.missing_bytes -= stable_count if request.committed else count
             if request.missing_bytes <= 0:
                 self._attempt(request, expired=False)
 

@@ -40,12 +40,15 @@ class Partition:
         "is_internal",
         "is_open",
         "is_plain",
+        "jumped",
+        "lags",
         "leader_epoch",
         "log",
         "max_message_bytes",
         "max_plain_bytes",
         "rules",
         "shows_flushed",
+        "stable_offset",
         "staged_bytes",
         "topic",
         "topic_id",
@@ -77,6 +80,12 @@ class Partition:
         self.after_max_ms = UNLIMITED
         """How far a timestamp may lie ahead."""
         self.shows_flushed = False
+        self.stable_offset = 0
+        """Last stable offset as of the last `advance`, if it `lags`."""
+        self.lags = False
+        """Whether the last stable offset is not the high watermark."""
+        self.jumped = False
+        """Whether it has grown by something else than the last append since somebody asked for `stable_growth`."""
         self.rules = rules
         self.configure(rules)
 
@@ -102,11 +111,28 @@ class Partition:
         Whether it has moved.
         """
         log = self.log
-        offset = min(log.flushed_offset, log.written_offset) if self.shows_flushed else log.written_offset
-        if offset <= log.high_watermark:
+        before = log.high_watermark
+        if not log.advance_high_watermark(log.flushed_offset if self.shows_flushed else log.written_offset):
             return False
-        log.high_watermark = offset
+        if log.unsettled or self.lags:
+            self._advance_stable(before)
         return True
+
+    def stable_growth(self, count: int) -> int:
+        """How much there is more to read for who reads committed records only, after an append of `count` bytes: a bound, as long as
+        transactions are ongoing or have just ended.
+        """
+        if self.jumped:
+            self.jumped = False
+            return UNLIMITED
+        return 0 if self.lags else count
+
+    def _advance_stable(self, high_watermark_before: int) -> None:
+        """The high watermark has moved, with transactions about."""
+        stable_offset = self.log.last_stable_offset
+        self.jumped = self.jumped or stable_offset > (self.stable_offset if self.lags else high_watermark_before)
+        self.stable_offset = stable_offset
+        self.lags = stable_offset < self.log.high_watermark
 
     def close(self) -> None:
         """Take nothing more: the partition is deleted or offline."""

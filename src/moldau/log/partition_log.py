@@ -65,27 +65,33 @@ class PartitionLog(ShorteningLog):
         high_watermark: int | None = None,
         cache: SegmentCache | None = None,
         adopted: bool = False,
-        compacted: bool = False,
+        holes_anywhere: bool = False,
     ) -> Self:
         """Open the log in a folder, which is made if it is missing.
 
         After a clean stop what was synced then is believed; otherwise everything from `recovery_point` on is checked, and cut where it is
-        damaged (`recovery` says what). Without a `high_watermark` all that is there may be read. `adopted`: another system wrote it, and
-        `compacted`: it was compacted once, whatever its policy is now; holes are kept in both. StorageError; OldFormatError, a
-        StorageError that names file and offset, for batches of format 0 and 1; BadBatchError for a compacted segment that is damaged
-        and was about to take the place of others.
+        damaged (`recovery` says what). Without a `high_watermark` all that is there may be read. `adopted`: another system wrote it;
+        `holes_anywhere`: it was compacted, and the recovery point got lost. Holes behind that point are kept in both. StorageError;
+        OldFormatError, a StorageError that names file and offset, for batches of format 0 and 1; BadBatchError for a compacted segment
+        that is damaged and was about to take the place of others.
         """
         cache = SegmentCache(files) if cache is None else cache
-        opening = Opening(files, cache, directory, str(topic_partition), config, adopted=adopted, compacted=compacted, now_ms=now_ms)
+        opening = Opening(
+            files, cache, directory, str(topic_partition), config, adopted=adopted, holes_anywhere=holes_anywhere, now_ms=now_ms
+        )
         opened = opening.open(recovery_point, start_offset, clean=clean)
         log = cls(files, cache, directory, topic_partition, config, opened, leader_epoch, now_ms)
         if high_watermark is not None:
             log.high_watermark = max(log.start_offset, min(high_watermark, log.end_offset))
         return log
 
-    def advance_high_watermark(self, offset: int) -> None:
-        """Let consumers read up to `offset`, as far as that is written; never back."""
-        self.high_watermark = max(self.high_watermark, min(offset, self.written_offset))
+    def advance_high_watermark(self, offset: int) -> bool:
+        """Let consumers read up to `offset`, as far as that is written; never back. Whether more may be read now."""
+        offset = min(offset, self.written_offset)
+        if offset <= self.high_watermark:
+            return False
+        self.high_watermark = offset
+        return True
 
     def read(self, offset: int, max_bytes: int, limit_offset: int, *, at_least_one: bool) -> ReadResult:
         """The bytes of one segment from the batch that holds `offset` to before the one that holds `limit_offset`, `max_bytes` at most.
@@ -97,6 +103,10 @@ class PartitionLog(ShorteningLog):
                 ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.topic_partition}: offset {offset} is not in {self.start_offset}..{self.end_offset}"
             )
         return self._reader.read(offset, max_bytes, limit_offset, self.written_offset, at_least_one=at_least_one)
+
+    def aborted_in(self, read: ReadResult, offset: int, limit_offset: int) -> list[tuple[int, int]]:
+        """Producer and first offset of each aborted transaction that may be in what `read` gave from `offset` on. StorageError."""
+        return [] if read.records is None else self.aborted_transactions(offset, self._reader.end_of(read, limit_offset))
 
     def readable_bytes(self, offset: int, limit_offset: int, max_bytes: int) -> int:
         """How much `read`, called again and again, would give, up to `max_bytes`; all of it where `read` would raise."""
@@ -120,19 +130,22 @@ class PartitionLog(ShorteningLog):
         """A reader found the batch with these offsets damaged: fetches end before it and fail in it."""
         self._reader.remember_bad(first_offset, last_offset)
 
-    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
-        """The first record that is not older. PeerError CORRUPT_MESSAGE when damage is in the way."""
+    def offset_for_timestamp(self, timestamp_ms: int, limit_offset: int | None = None) -> TimestampOffset | None:
+        """The first record before `limit_offset` that is not older. PeerError CORRUPT_MESSAGE when damage is in the way."""
         try:
-            return first_not_older(self._segments, timestamp_ms, self.start_offset, self.written_offset)
+            return first_not_older(self._segments, timestamp_ms, self.start_offset, self._limit(limit_offset))
         except BadBatchError as error:
             raise self._reader.corrupt(error.offset, error) from error
 
-    def max_timestamp_offset(self) -> TimestampOffset | None:
-        """The record with the largest timestamp. PeerError CORRUPT_MESSAGE when damage is in the way."""
+    def max_timestamp_offset(self, limit_offset: int | None = None) -> TimestampOffset | None:
+        """The record with the largest timestamp before `limit_offset`. PeerError CORRUPT_MESSAGE when damage is in the way."""
         try:
-            return largest(self._segments, self.start_offset, self.written_offset)
+            return largest(self._segments, self.start_offset, self._limit(limit_offset), self.written_offset)
         except BadBatchError as error:
             raise self._reader.corrupt(error.offset, error) from error
+
+    def _limit(self, offset: int | None) -> int:
+        return self.written_offset if offset is None else min(offset, self.written_offset)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """The newest epoch up to `epoch` that has records, and the offset after its last; ``(-1, -1)`` if unknown (KIP-101)."""

@@ -26,6 +26,7 @@ class ReadResult(NamedTuple):
 
     records: FileRange | None
     position: int
+    segment: Segment | None = None
 
 
 _NOTHING = ReadResult(None, -1)
@@ -63,7 +64,15 @@ class Reader:
             length = min(length, self._cut(segment, position, offset, max_bytes, at_least_one=at_least_one))
         if length <= 0:
             return _NOTHING
-        return ReadResult(FileRange(segment.file(), position, length), position)
+        return ReadResult(FileRange(segment.file(), position, length), position, segment)
+
+    def end_of(self, read: ReadResult, limit_offset: int) -> int:
+        """An offset before which all that was read lies: where it ended, as closely as the index says without a look at the batches."""
+        assert read.segment is not None
+        assert read.records is not None
+        index, end = read.segment.index, read.position + read.records.length
+        slot = index.search(end - 1, 1)
+        return limit_offset if slot >= len(index) else min(limit_offset, index.base_offset + index[slot][0])
 
     def readable_bytes(self, offset: int, limit_offset: int, max_bytes: int, written_offset: int) -> int:
         """How many bytes reads from `offset` on would give, up to `max_bytes`, over all segments."""

@@ -30,6 +30,8 @@ def first_not_older(segments: Segments, timestamp: int, start_offset: int, end_o
     """The first record from `start_offset` to before `end_offset` whose timestamp is at least `timestamp`. BadBatchError."""
     for slot in range(segments.slot_of(start_offset), len(segments)):
         segment = segments.items[slot]
+        if segment.base_offset >= end_offset:
+            break
         if segment.size and segment.largest_timestamp()[0] >= timestamp:
             first_offset = max(start_offset, segment.time_index.offset_before(timestamp))
             found = _first_in_segment(segment, timestamp, first_offset, start_offset, end_offset)
@@ -38,33 +40,37 @@ def first_not_older(segments: Segments, timestamp: int, start_offset: int, end_o
     return None
 
 
-def largest(segments: Segments, start_offset: int, end_offset: int) -> TimestampOffset | None:
-    """The record with the largest timestamp, the first of several. None in a log without timestamps. BadBatchError."""
-    candidates = [segment for segment in segments.items[segments.slot_of(start_offset) :] if segment.size]
-    best = max(candidates, key=lambda segment: segment.largest_timestamp()[0], default=None)
-    if best is None:
-        return None
-    timestamp, reached = best.largest_timestamp()
-    if timestamp < 0:
-        return None
-    found = _first_in_segment(best, timestamp, max(reached, start_offset), start_offset, end_offset)
-    if found is None:  # the record lies before the start offset since DeleteRecords, so the rest has to be searched
-        timestamp = _largest_from(segments, start_offset, end_offset)
-        found = first_not_older(segments, timestamp, start_offset, end_offset) if timestamp >= 0 else None
-    return found
+def largest(segments: Segments, start_offset: int, end_offset: int, written_offset: int) -> TimestampOffset | None:
+    """The record with the largest timestamp, the first of several. None without timestamps. BadBatchError.
+
+    Only a segment that reaches beyond one of the bounds has to be walked, and only if that is where its newest record lies.
+    """
+    best, newest, first_offset = None, -1, start_offset
+    for slot in range(segments.slot_of(start_offset), len(segments)):
+        segment = segments.items[slot]
+        if segment.base_offset >= end_offset:
+            break
+        timestamp, reached = segment.largest_timestamp() if segment.size else (-1, start_offset)
+        if timestamp <= newest:
+            continue
+        if segment.base_offset < start_offset or segments.end_of(slot, written_offset) > end_offset:
+            reached = max(reached, start_offset)
+            if _first_in_segment(segment, timestamp, reached, start_offset, end_offset) is None:
+                timestamp, reached = _largest_within(segment, start_offset, end_offset), start_offset
+        if timestamp > newest:
+            best, newest, first_offset = segment, timestamp, reached
+    return None if best is None else _first_in_segment(best, newest, first_offset, start_offset, end_offset)
 
 
-def _largest_from(segments: Segments, start_offset: int, end_offset: int) -> int:
-    newest = -1
-    for segment in segments.items[segments.slot_of(start_offset) :]:
-        file = segment.file()
-        for position, header in walk(file, segment.index.position_before(start_offset), segment.size, segment.base_offset):
-            if header.base_offset >= end_offset:
-                return newest
-            if header.base_offset >= start_offset:
-                newest = max(newest, header.max_timestamp)
-            elif header.last_offset >= start_offset:
-                newest = max([newest, *(at for at, offset in _records(file, position, header) if offset >= start_offset)])
+def _largest_within(segment: Segment, start_offset: int, end_offset: int) -> int:
+    newest, file = -1, segment.file()
+    for position, header in walk(file, segment.index.position_before(start_offset), segment.size, segment.base_offset):
+        if header.base_offset >= end_offset:
+            break
+        if header.base_offset >= start_offset:
+            newest = max(newest, header.max_timestamp)
+        elif header.last_offset >= start_offset:
+            newest = max([newest, *(at for at, offset in _records(file, position, header) if offset >= start_offset)])
     return newest
 
 

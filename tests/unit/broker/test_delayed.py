@@ -11,6 +11,11 @@ from moldau.testing.clock import FakeClock
 class Place:
     def __init__(self) -> None:
         self.watchers: dict[DelayedRequest, None] = {}
+        self.grows: int | None = None
+        """How much there is more for who reads committed records, if that is not what was appended."""
+
+    def stable_growth(self, count: int) -> int:
+        return count if self.grows is None else self.grows
 
 
 class Story:
@@ -21,12 +26,12 @@ class Story:
         self.delayed = DelayedRequests(self.clock, 1_000_000)
         self.finished: list[tuple[str, bool]] = []
 
-    def wait(self, name: str, places: list[Place], ms: int, missing: int = 1) -> DelayedRequest:
+    def wait(self, name: str, places: list[Place], ms: int, missing: int = 1, *, committed: bool = False) -> DelayedRequest:
         def attempt(expired: bool) -> bool:
             self.finished.append((name, expired))
             return True
 
-        request = DelayedRequest(attempt, places, missing, lambda: self.finished.append((name, False)))
+        request = DelayedRequest(attempt, places, missing, lambda: self.finished.append((name, False)), committed=committed)
         self.delayed.wait(request, ms)
         return request
 
@@ -42,6 +47,18 @@ def test_an_append_of_enough_completes_whoever_watches() -> None:
     assert story.delayed.waiting == 0
     assert not place.watchers
     assert not other.watchers
+
+
+def test_who_wants_committed_records_waits_for_what_is_decided() -> None:
+    story, place = Story(), Place()
+    story.wait("any", [place], 1000, missing=100)
+    story.wait("committed", [place], 1000, missing=100, committed=True)
+    place.grows = 0  # of a transaction that goes on
+    story.delayed.appended(place, 100)
+    assert story.finished == [("any", False)]
+    place.grows = 1000  # its marker, and with it all that came before
+    story.delayed.appended(place, 78)
+    assert story.finished == [("any", False), ("committed", False)]
 
 
 def test_time_completes_in_the_order_of_deadlines() -> None:

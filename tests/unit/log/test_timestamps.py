@@ -23,8 +23,8 @@ def filled(batches: Batches, *, segment_bytes: int = 400, epoch: int = 3) -> Par
     return log
 
 
-def looked_up(log: PartitionLog, timestamp: int) -> tuple[int, int] | None:
-    found = log.offset_for_timestamp(timestamp)
+def looked_up(log: PartitionLog, timestamp: int, limit: int | None = None) -> tuple[int, int] | None:
+    found = log.offset_for_timestamp(timestamp, limit)
     return None if found is None else (found.timestamp_ms, found.offset)
 
 
@@ -33,15 +33,20 @@ def looked_up(log: PartitionLog, timestamp: int) -> tuple[int, int] | None:
     st.lists(st.lists(st.integers(-1, 30), min_size=1, max_size=4), max_size=12),
     st.integers(0, 31),
     st.floats(0, 1),
+    st.floats(0, 1),
     st.sampled_from([150, 400, 10_000]),
 )
-def test_every_look_up_gives_what_a_walk_over_all_records_gives(batches: Batches, wanted: int, deleted: float, segment_bytes: int) -> None:
+def test_every_look_up_gives_what_a_walk_over_all_records_gives(
+    batches: Batches, wanted: int, deleted: float, visible: float, segment_bytes: int
+) -> None:
+    """Also when only the first few batches can be seen: those before the limit, where a batch begins."""
     log = filled(batches, segment_bytes=segment_bytes)
-    log.delete_records(int(deleted * log.end_offset))
-    rows = [(timestamp, offset) for offset, timestamp in enumerate(chain.from_iterable(batches)) if offset >= log.start_offset]
-    assert looked_up(log, wanted) == next((row for row in rows if row[0] >= wanted), None)
+    limit = sum(map(len, batches[: int(visible * (len(batches) + 1))]))
+    log.delete_records(int(deleted * limit))
+    rows = [(timestamp, offset) for offset, timestamp in enumerate(chain.from_iterable(batches)) if log.start_offset <= offset < limit]
+    assert looked_up(log, wanted, limit) == next((row for row in rows if row[0] >= wanted), None)
     newest = max((timestamp for timestamp, _ in rows), default=-1)
-    largest = log.max_timestamp_offset()
+    largest = log.max_timestamp_offset(limit)
     expected = next((row for row in rows if row[0] == newest), None) if newest >= 0 else None
     assert (None if largest is None else (largest.timestamp_ms, largest.offset)) == expected
 

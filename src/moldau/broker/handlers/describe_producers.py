@@ -1,4 +1,4 @@
-"""DescribeProducers: which idempotent producers a partition knows (KIP-664)."""
+"""DescribeProducers: which producers a partition knows, and where their transactions began (KIP-664)."""
 
 from typing import TYPE_CHECKING
 
@@ -36,10 +36,7 @@ def _describe(broker: "Broker", topic: bytes, index: int) -> PartitionResponse:
         return PartitionResponse(index, error.code, error.message)
     return PartitionResponse(
         index,
-        active_producers=[
-            ProducerState(producer.producer_id, producer.epoch, producer.last_sequence, producer.last_timestamp_ms, -1, -1)
-            for producer in partition.log.active_producers()
-        ],
+        active_producers=[ProducerState(*producer) for producer in partition.log.active_producers()],
     )
 
 

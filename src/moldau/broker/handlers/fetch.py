@@ -5,11 +5,13 @@ session is answered with FETCH_SESSION_ID_NOT_FOUND, on which clients start anew
 
 A request waits when there is less than `min_bytes`, or `max_bytes` if that is less, none of its partitions has an error, and it asks for
 something. An error, an offset out of range, a log that diverges from the client's is told at once. The first partition with data gives at
-least one whole batch, however long, so that a client with small limits gets on; after that the limits hold. Transactions are not available
-yet, so the last stable offset is the high watermark and both isolation levels read the same.
+least one whole batch, however long, so that a client with small limits gets on; after that the limits hold.
+
+Isolation level 1 reads up to the last stable offset, and is told which transactions in what it reads were aborted: their records are there,
+and clients leave them out. It waits for what is decided: a marker wakes it, not each append of a transaction that goes on.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from moldau.broker.delayed import DelayedRequest
@@ -20,8 +22,11 @@ from moldau.protocol.fast.fetch import FetchFrame, FetchPartition, FetchPartitio
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
+    from moldau.log.partition_log import PartitionLog
+    from moldau.log.read import ReadResult
 
 FIRST_WITH_TOPIC_IDS = 13
+READ_COMMITTED = 1
 FULL_SESSION_EPOCHS = (-1, 0)
 """Session epochs of a request that lists all it wants."""
 
@@ -31,11 +36,12 @@ Answer = Callable[[list[Part]], object]
 class _Fetch:
     """One Fetch request while it is worked on."""
 
-    __slots__ = ("answer", "broker", "correlation_id", "enough", "frame", "led", "version")
+    __slots__ = ("answer", "broker", "committed", "correlation_id", "enough", "frame", "led", "version")
 
     def __init__(self, broker: "Broker", frame: FetchFrame, version: int, correlation_id: int) -> None:
         self.broker = broker
         self.frame = frame
+        self.committed = frame.isolation_level == READ_COMMITTED
         self.enough = min(frame.min_bytes, frame.max_bytes, broker.fetch_bytes_max)
         """Bytes to wait for."""
         self.version = version
@@ -94,16 +100,20 @@ class _Fetch:
             partitions = self.broker.partitions_of(topic, by_id=by_id)
             for want in wanted:
                 partition = partitions.get(want.partition)
-                if partition is not None and want.fetch_offset < partition.log.high_watermark:
-                    available += partition.log.readable_bytes(want.fetch_offset, partition.log.high_watermark, want.max_bytes)
+                if partition is not None and want.fetch_offset < (limit := self._limit(partition)):
+                    available += partition.log.readable_bytes(want.fetch_offset, limit, want.max_bytes)
         return available
+
+    def _limit(self, partition: Partition) -> int:
+        """The offset before which the records are that may be read."""
+        return partition.log.last_stable_offset if self.committed else partition.log.high_watermark
 
     def _read_partition(self, partition: Partition, want: FetchPartition, left: int, *, at_least_one: bool) -> FetchPartitionResult:
         log = partition.log
         try:
             if want.current_leader_epoch >= 0:
                 partition.check_leader_epoch(want.current_leader_epoch)
-            high_watermark = log.high_watermark
+            high_watermark, stable_offset = log.high_watermark, log.last_stable_offset
             if want.last_fetched_epoch >= 0:
                 epoch, end_offset = log.end_offset_for_epoch(want.last_fetched_epoch)
                 if epoch < 0 or end_offset < 0:
@@ -112,7 +122,7 @@ class _Fetch:
                     )
                 if epoch < want.last_fetched_epoch or end_offset < want.fetch_offset:
                     return FetchPartitionResult(
-                        partition.index, 0, high_watermark, high_watermark, log.start_offset, b"", diverging_epoch=(epoch, end_offset)
+                        partition.index, 0, high_watermark, stable_offset, log.start_offset, b"", diverging_epoch=(epoch, end_offset)
                     )
             offset = want.fetch_offset
             if not log.start_offset <= offset <= log.end_offset:
@@ -121,10 +131,14 @@ class _Fetch:
                     f"{partition.topic_partition}: offset {offset} is not in {log.start_offset}..{log.end_offset}",
                 )
             records: FileRange | bytes = b""
-            if offset < high_watermark and (left > 0 or at_least_one):
-                read = log.read(offset, max(min(want.max_bytes, left), 0), high_watermark, at_least_one=at_least_one)
+            aborted: Sequence[tuple[int, int]] | None = () if self.committed else None
+            limit = stable_offset if self.committed else high_watermark
+            if offset < limit and (left > 0 or at_least_one):
+                read = log.read(offset, max(min(want.max_bytes, left), 0), limit, at_least_one=at_least_one)
                 records = read.records or b""
-            return FetchPartitionResult(partition.index, 0, high_watermark, high_watermark, log.start_offset, records)
+                if self.committed:
+                    aborted = _aborted(log, read, offset, limit)
+            return FetchPartitionResult(partition.index, 0, high_watermark, stable_offset, log.start_offset, records, aborted)
         except CorruptBatchError as error:
             return _refused(partition.index, error.code, partition)
         except PeerError as error:
@@ -174,9 +188,10 @@ class WaitingFetch:
 
     def start(self, answer: Answer, give_up: Callable[[], object]) -> None:
         """Wait; one of the two is called, once: `give_up` if a bug keeps it from being answered."""
-        self._fetch.answer = answer
-        self._request = DelayedRequest(self._attempt, tuple(self._fetch.led), self._missing_bytes, give_up)
-        self._fetch.broker.delayed.wait(self._request, self._fetch.frame.max_wait_ms)
+        fetch = self._fetch
+        fetch.answer = answer
+        self._request = DelayedRequest(self._attempt, tuple(fetch.led), self._missing_bytes, give_up, committed=fetch.committed)
+        fetch.broker.delayed.wait(self._request, fetch.frame.max_wait_ms)
 
     def finish(self) -> None:
         """Answer at once with what there is."""
@@ -204,7 +219,16 @@ def _refused(index: int, code: ErrorCode, partition: Partition | None = None) ->
     if partition is None or code is not ErrorCode.OFFSET_OUT_OF_RANGE:
         return FetchPartitionResult(index, code, -1, -1, -1, b"")
     log = partition.log
-    return FetchPartitionResult(index, code, log.high_watermark, log.high_watermark, log.start_offset, b"")
+    return FetchPartitionResult(index, code, log.high_watermark, log.last_stable_offset, log.start_offset, b"")
+
+
+def _aborted(log: "PartitionLog", read: "ReadResult", offset: int, limit: int) -> list[tuple[int, int]]:
+    try:
+        return log.aborted_in(read, offset, limit)
+    except StorageError:
+        if read.records is not None:
+            read.records.release()
+        raise
 
 
 def _release(topics: list[tuple[bytes, list[FetchPartitionResult]]]) -> None:

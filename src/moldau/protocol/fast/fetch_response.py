@@ -61,7 +61,8 @@ _INT32_INT64 = Struct(">iq")
 _INT64_INT32 = Struct(">qi")
 _STATUS = Struct(">ihi")  # throttle time, error, session id
 # Answer with one topic and one partition: size, correlation id, no tags, throttle time, error, session id, topics (2), and after the
-# topic partitions (2), index, error, high watermark, last stable and log start offset, no list of aborted (0), read replica.
+# topic partitions (2), index, error, high watermark, last stable and log start offset, no list of aborted (0) or an empty one (1), read
+# replica.
 _ONE_HEAD = Struct(">iiBihiB")
 _ONE_PARTITION = Struct(">BihqqqBi")
 _PARTITION_4 = Struct(">ihqq")  # index, error, high watermark, last stable offset
@@ -93,12 +94,12 @@ def _encode_one_range(
 ) -> list[Part] | None:
     """The whole answer if its only partition has a range of a file and nothing uncommon, else None."""
     partition, error, high_watermark, last_stable, log_start, records, aborted, read_replica, diverging, leader, snapshot = result
-    if aborted is not None or not isinstance(records, FileRange):
+    if aborted or not isinstance(records, FileRange):
         return None
     if diverging is not None or leader is not None or snapshot is not None:
         return None
     named = topic if version >= FIRST_WITH_TOPIC_IDS else bytes((len(topic) + 1,)) + topic
-    fields = _ONE_PARTITION.pack(2, partition, error, high_watermark, last_stable, log_start, 0, read_replica)
+    fields = _ONE_PARTITION.pack(2, partition, error, high_watermark, last_stable, log_start, 0 if aborted is None else 1, read_replica)
     length = uvarint(records.length + 1)
     size = 19 + len(named) + len(fields) + len(length) + records.length
     head = _ONE_HEAD.pack(size, correlation_id, 0, throttle_ms, error_code, session_id, 2)
