@@ -1,0 +1,253 @@
+"""Reading messages: as a member of a group, or partitions by assignment (mission B2 to B4; P 3.1, 3.2).
+
+    with Consumer("localhost:9092", group_id="billing", topics=["orders"]) as consumer:
+        for message in consumer:
+            charge(message.value)
+
+At least once: a message is finished when the next one is asked for, and only what is finished is committed, every few seconds, when a
+partition goes to another member, and at the end. The last message is not finished by leaving the loop; `commit` says so. One thread
+uses a consumer at a time; `create_message_streams` serves many.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from moldau.client.message import ConsumedMessage
+from moldau.client.reader import Listener, Reader
+from moldau.client.session import BEGINNING, COMMITTED, END, Session
+from moldau.client.settings import Assignor, IsolationLevel, StartOffset, consumer_settings
+from moldau.model.identity import TopicPartition
+
+_SMALLEST = ("smallest", "earliest")
+
+
+class Consumer:
+    """A consumer of the cluster that `bootstrap_servers` ("HOST:PORT", several by commas or in a list) belong to. It connects by itself.
+
+    With `group_id` it shares `topics` with the other members; without, it reads what it is told by `assign` and commits nothing.
+    `auto_offset_reset`: where it begins if the group has committed nothing, or the offset is gone. `auto_commit` off leaves committing to
+    `commit`, or to a producer's transaction. `group_instance_id` names a static member, whose restart causes no rebalance.
+    `isolation_level`: messages of aborted and open transactions are left out unless it is "read_uncommitted". `settings` are librdkafka's
+    own. ValueError for what cannot be meant.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str] = "localhost:9092",
+        *,
+        group_id: str | None = None,
+        topics: Iterable[str] = (),
+        client_id: str = "moldau",
+        group_instance_id: str | None = None,
+        auto_offset_reset: StartOffset = "smallest",
+        auto_commit: bool = True,
+        auto_commit_interval_ms: int = 5_000,
+        isolation_level: IsolationLevel = "read_committed",
+        assignor: Assignor | Sequence[Assignor] = ("range", "roundrobin"),
+        session_timeout_ms: int = 45_000,
+        max_poll_interval_ms: int = 300_000,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        made = consumer_settings(
+            bootstrap_servers,
+            client_id=client_id,
+            group_id=group_id,
+            group_instance_id=group_instance_id,
+            auto_offset_reset=auto_offset_reset,
+            auto_commit=auto_commit,
+            auto_commit_interval_ms=auto_commit_interval_ms,
+            isolation_level=isolation_level,
+            assignor=assignor,
+            session_timeout_ms=session_timeout_ms,
+            max_poll_interval_ms=max_poll_interval_ms,
+            settings=settings,
+        )
+        self._session = Session(made, group_id)
+        self._reader = Reader(self._session)
+        self._reset = auto_offset_reset
+        wanted = _names(topics)
+        if wanted:
+            self.subscribe(wanted)
+
+    # What it reads
+
+    def subscribe(self, topics: Iterable[str], *, on_assign: Listener | None = None, on_revoke: Listener | None = None) -> None:
+        """Share these topics with the other members of the group; a name that begins with ^ is a pattern.
+
+        The listeners are called, from within `poll`, with partitions that came, and with those that are about to go or have gone.
+        """
+        if self._session.group is None:
+            raise ValueError("to subscribe takes a group_id; without a group there is assign")
+        self._reader.on_assign, self._reader.on_revoke = on_assign, on_revoke
+        self._session.subscribe(_names(topics), self._reader)
+
+    def assign(self, partitions: Iterable[TopicPartition] | Mapping[TopicPartition, int | Literal["smallest", "largest"]]) -> None:
+        """Read these partitions, from these offsets if they are given; else from what the group has committed, or where one begins."""
+        if not isinstance(partitions, Mapping):
+            start = COMMITTED if self._session.group is not None else BEGINNING if self._reset in _SMALLEST else END
+            partitions = dict.fromkeys(partitions, start)
+        words = {"smallest": BEGINNING, "largest": END}
+        offsets = {TopicPartition(*where): words[offset] if isinstance(offset, str) else offset for where, offset in partitions.items()}
+        self._reader.start_over()
+        self._session.assign(offsets)
+
+    def unsubscribe(self) -> None:
+        """Leave the group, or let go of what was assigned; what was finished is committed."""
+        self._reader.store_finished()
+        self._session.leave()
+        self._reader.start_over()
+
+    def assignment(self) -> set[TopicPartition]:
+        """The partitions that are read now."""
+        return set(self._session.assignment())
+
+    # Messages
+
+    def poll(self, timeout: float | None = None) -> ConsumedMessage | None:
+        """The next message; None if there is none within `timeout` seconds. The one before is finished. ConsumeError."""
+        found = self._reader.take(1, timeout)
+        return found[0] if found else None
+
+    def consume(self, count: int = 500, timeout: float | None = None) -> list[ConsumedMessage]:
+        """The messages that are there, at most `count`; the first is waited for as with `poll`. Those before are finished."""
+        return self._reader.take(count, timeout)
+
+    def __iter__(self) -> Iterator[ConsumedMessage]:
+        """Messages for ever: where there are none, it waits."""
+        return self
+
+    def __next__(self) -> ConsumedMessage:
+        message = self.poll()
+        assert message is not None, "without a timeout there is a message"
+        return message
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Hand out nothing of these until `resume`."""
+        self._session.pause(partitions)
+        self._reader.hold_back(partitions)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Go on with these."""
+        self._session.resume(partitions)
+
+    # Offsets of the group
+
+    def commit(self, offsets: Mapping[TopicPartition, int] | ConsumedMessage | None = None) -> None:
+        """Commit now and wait for it: behind everything handed out, the last message too; or behind one message; or these offsets.
+
+        CommitError says topic, partition and offset.
+        """
+        self._check_group()
+        if offsets is None:
+            self._reader.progress.finish()
+            offsets = self._reader.progress.positions()
+        elif isinstance(offsets, ConsumedMessage):
+            offsets = {TopicPartition(offsets.topic, offsets.partition): offsets.offset + 1}
+        if offsets:
+            self._session.commit(offsets)
+            self._reader.progress.settle(offsets)
+
+    def committed(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, int]:
+        """What the group has committed in these partitions, None: in those assigned; those without a commit are left out."""
+        self._check_group()
+        return dict(self._session.committed(self._session.assignment() if partitions is None else partitions))
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """The next offset of each partition that messages were handed out of."""
+        return self._reader.progress.positions()
+
+    def position(self, partition: TopicPartition) -> int:
+        """The offset that comes next in a partition that is assigned."""
+        known = self._reader.progress.positions().get(partition)
+        if known is None:
+            known = self._session.committed([partition]).get(partition) if self._session.group is not None else None
+        if known is not None:
+            return known
+        first, end = self._session.bounds(partition)
+        return first if self._reset in _SMALLEST else end
+
+    def lag(self) -> dict[TopicPartition, int]:
+        """How many offsets each assigned partition is ahead of its position. What an open transaction holds back does not count."""
+        return {where: max(0, self._session.bounds(where)[1] - self.position(where)) for where in self._session.assignment()}
+
+    # Places in the log (mission A12)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on at an offset of an assigned partition."""
+        self._reader.seek(partition, offset)
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go back to the first offset, of all assigned partitions where none is named."""
+        for where in partitions or self._session.assignment():
+            self._reader.seek(where, self._session.bounds(where)[0])
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go on behind the last message, of all assigned partitions where none is named."""
+        for where in partitions or self._session.assignment():
+            self._reader.seek(where, self._session.bounds(where)[1])
+
+    def rewind(self) -> None:
+        """Go back to what is committed or finished, or to where reading began: what was handed out since comes again."""
+        self._reader.rewind()
+
+    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offset of each partition."""
+        return {where: self._session.bounds(where)[0] for where in partitions}
+
+    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset behind the last message of each partition that this consumer may see."""
+        return {where: self._session.bounds(where)[1] for where in partitions}
+
+    def offsets_for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """The first offset of each partition that is not older than a time in ms since 1970; None where no message is that young."""
+        found = self._session.offsets_for_times(times)
+        return {where: found.get(where) for where in times}
+
+    def partitions_for(self, topic: str) -> int:
+        """How many partitions a topic has. ConsumeError if there is no such topic."""
+        return self._session.partition_count(topic)
+
+    # In a producer's transaction
+
+    def check_transactional(self) -> None:
+        """ValueError for a consumer whose offsets a transaction cannot commit."""
+        self._check_group()
+        if self._session.commits_by_itself:
+            raise ValueError(f"group {self._session.group}: a consumer in a transaction is made with auto_commit=False")
+
+    def group_metadata(self) -> Any:
+        """Who this is in its group, for `Transaction.commit_offsets`."""
+        return self._session.group_metadata()
+
+    def settle(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """A transaction has committed these."""
+        self._reader.progress.settle(offsets)
+
+    def _check_group(self) -> None:
+        if self._session.group is None:
+            raise ValueError("to commit takes a group_id")
+
+    # The end
+
+    def statistics(self) -> dict[str, int]:
+        """Messages so far: `handed_out`, and `buffered` behind them."""
+        return {"handed_out": self._reader.handed_out, "buffered": self._reader.buffered}
+
+    def close(self) -> None:
+        """Commit what is finished, and leave the group."""
+        if not self._session.closed:
+            self._reader.store_finished()
+            self._session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def _names(topics: Iterable[str]) -> list[str]:
+    if isinstance(topics, str):
+        raise ValueError(f"topics is a list: [{topics!r}]")
+    return list(topics)

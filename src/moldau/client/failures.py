@@ -1,0 +1,79 @@
+"""What librdkafka can run into, as exceptions of our own that say where: topic, partition and offset, group, or transactional id.
+
+A failure has a `name` ("MSG_TIMED_OUT", "TOPIC_AUTHORIZATION_FAILED") and a number `code`, librdkafka's or the broker's; `retriable` says
+whether the same call may succeed later, `fatal` that this producer or consumer is of no more use.
+"""
+
+from typing import TYPE_CHECKING
+
+from moldau.model.errors import MoldauError
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, KafkaException
+
+
+class ClientError(MoldauError):
+    """Root of what producers and consumers raise."""
+
+    def __init__(self, subject: str, error: "KafkaError", hint: str = "") -> None:
+        self.error = error
+        self.name = error.name().strip("_")
+        self.code = error.code()
+        self.retriable = error.retriable()
+        self.fatal = error.fatal()
+        self.reason = error.str()
+        super().__init__(f"{subject}: {self.name}: {self.reason}{hint}")
+
+
+class SendError(ClientError):
+    """A message was not delivered. `partition` is None where none was chosen yet."""
+
+    def __init__(self, topic: str, partition: int | None, error: "KafkaError", hint: str = "") -> None:
+        super().__init__(f"topic {topic}" if partition is None else f"partition {topic}-{partition}", error, hint)
+        self.topic = topic
+        self.partition = partition
+
+
+class ConsumeError(ClientError):
+    """Messages cannot be read, or be asked for. What is not known is None; `offset` is where reading would go on."""
+
+    def __init__(self, topic: str | None, partition: int | None, offset: int | None, error: "KafkaError") -> None:
+        subject = "consumer" if topic is None else f"topic {topic}" if partition is None else f"partition {topic}-{partition}"
+        super().__init__(subject if offset is None else f"{subject} at offset {offset}", error)
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+
+
+class CommitError(ClientError):
+    """A group's offsets were not committed; topic, partition and offset are those of the first one, where the error is about one."""
+
+    def __init__(self, group: str, topic: str | None, partition: int | None, offset: int | None, error: "KafkaError") -> None:
+        where = "" if topic is None else f", partition {topic}-{partition} at offset {offset}"
+        super().__init__(f"group {group}{where}", error)
+        self.group = group
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+
+
+class TransactionError(ClientError):
+    """A transaction cannot go on, and whether it was committed is not known; the next producer of its id finds out."""
+
+    def __init__(self, transactional_id: str, error: "KafkaError", hint: str = "") -> None:
+        super().__init__(f"transactional id {transactional_id}", error, hint)
+        self.transactional_id = transactional_id
+
+
+class TransactionAbortedError(TransactionError):
+    """The transaction was aborted: nothing of it is visible, its consumers stand where it began. It can be done again."""
+
+
+class FencedError(TransactionError):
+    """Another producer with this transactional id has started, and this one may do nothing any more."""
+
+
+def cause_of(exception: "KafkaException") -> "KafkaError":
+    """The error inside an exception of confluent-kafka."""
+    error: KafkaError = exception.args[0]
+    return error

@@ -1,0 +1,57 @@
+"""Words of librdkafka for ours, and questions that producers and consumers ask alike."""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from moldau.model.identity import Offset, TopicPartition
+
+if TYPE_CHECKING:
+    from confluent_kafka import TopicPartition as ForeignPartition
+
+NEW_TOPIC_WAIT_S = 1.0
+
+
+def foreign(partitions: Iterable[TopicPartition]) -> "list[ForeignPartition]":
+    """Partitions for librdkafka."""
+    from confluent_kafka import TopicPartition as ForeignPartition
+
+    return [ForeignPartition(where.topic, where.partition) for where in partitions]
+
+
+def foreign_offsets(offsets: Mapping[TopicPartition, int]) -> "list[ForeignPartition]":
+    """Offsets for librdkafka; also times, where it asks for those."""
+    from confluent_kafka import TopicPartition as ForeignPartition
+
+    return [ForeignPartition(where.topic, where.partition, offset) for where, offset in offsets.items()]
+
+
+def ours(partitions: "Iterable[ForeignPartition]") -> list[TopicPartition]:
+    """Partitions from librdkafka."""
+    return [TopicPartition(each.topic, each.partition) for each in partitions]
+
+
+def our_offsets(partitions: "Iterable[ForeignPartition]") -> dict[TopicPartition, Offset]:
+    """Those that have an offset, out of librdkafka's."""
+    return {TopicPartition(each.topic, each.partition): Offset(each.offset) for each in partitions if each.offset >= 0}
+
+
+def partition_count(client: Any, topic: str, timeout_s: float) -> int:
+    """How many partitions a topic has, asked for now; one that was just created is waited for a moment. SendError if it cannot be had."""
+    import time
+
+    from confluent_kafka import KafkaError, KafkaException
+
+    from moldau.client.failures import SendError
+
+    deadline = time.monotonic() + NEW_TOPIC_WAIT_S
+    while True:
+        try:
+            found = client.list_topics(topic, timeout_s).topics[topic]
+        except KafkaException as error:
+            raise SendError(topic, None, error.args[0]) from error
+        if found.error is None:
+            return len(found.partitions)
+        passing = found.error.code() in (KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART)
+        if not passing or time.monotonic() > deadline:
+            raise SendError(topic, None, found.error)
+        time.sleep(NEW_TOPIC_WAIT_S / 20)

@@ -1,0 +1,298 @@
+"""Sending messages: to one partition or another, each with a future, all in order (mission B1; P 3.1).
+
+    with Producer("localhost:9092") as producer:
+        producer.send("page-views", b"...", key=b"member 7")
+        producer.send("page-views", MessageSet(Message(b"one"), Message(b"two"))).result()
+
+Safe by default: all in-sync replicas acknowledge, and what is sent again leaves one copy. A message that fails and whose delivery nobody
+has asked about is raised by the next `flush`, which the end of the ``with`` calls. Any thread may send.
+"""
+
+import time
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, overload
+
+from moldau.client.delivery import Deliveries, Delivery
+from moldau.client.delivery_thread import SLICE_S, DeliveryThread, log
+from moldau.client.message import Headers, Message, messages_of
+from moldau.client.settings import MISSING, Acks, Codec, producer_settings
+from moldau.client.transactions import Transaction, TransactionalConsumer, TransactionalId
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaException
+
+    from moldau.client.partitioning import Partitioner
+
+_ANY_PARTITION = -1
+_PARTITIONS_KNOWN_S = 60.0
+"""How long a number of partitions is believed before it is asked for again."""
+_METADATA_TIMEOUT_S = 30.0
+_FAREWELL_S = 10.0
+
+
+class Producer:
+    """A producer for the cluster that `bootstrap_servers` ("HOST:PORT", several by commas or in a list) belong to. It connects by itself.
+
+    `acks`: who has a message before it counts as delivered: "all" in-sync replicas, the leader (1), nobody (0). `linger_ms` is how long a
+    message waits for others to share a batch. `partitioner` is a function of topic, key and number of partitions; without it keys are
+    hashed as all Kafka clients do, and messages without a key are dealt out at random. With a `transactional_id` messages are sent within
+    `transaction`, and another producer of that id is fenced off by `init_transactions`, the first transaction, or ``with``.
+    `settings` are librdkafka's own. ValueError for what cannot be meant.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str] = "localhost:9092",
+        *,
+        client_id: str = "moldau",
+        acks: Acks = "all",
+        compression: Codec = "none",
+        linger_ms: float = 5.0,
+        delivery_timeout_ms: int = 120_000,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = 60_000,
+        partitioner: "Partitioner | None" = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        made = producer_settings(
+            bootstrap_servers,
+            client_id=client_id,
+            acks=acks,
+            compression=compression,
+            linger_ms=linger_ms,
+            delivery_timeout_ms=delivery_timeout_ms,
+            transactional_id=transactional_id,
+            transaction_timeout_ms=transaction_timeout_ms,
+            settings=settings,
+        )
+        try:
+            from confluent_kafka import KafkaException
+            from confluent_kafka import Producer as Inner
+        except ImportError as error:
+            raise ImportError(MISSING) from error
+        try:
+            self._inner = Inner(made, logger=log)
+        except KafkaException as error:
+            raise ValueError(f"producer: {error.args[0].str()}") from None
+        self._partitioner = partitioner
+        self._partitions: dict[str, tuple[int, float]] = {}
+        self._reports = DeliveryThread(self._inner, f"{client_id} deliveries")
+        self._identity = TransactionalId(self._inner, self._reports, transactional_id, transaction_timeout_ms)
+        self._sent = 0
+        self._farewell = weakref.finalize(self, _say_farewell, self._inner, self._reports)
+
+    @overload
+    def send(
+        self,
+        topic: str,
+        value: bytes | str | Message | None,
+        *,
+        key: bytes | str | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> Delivery: ...
+
+    @overload
+    def send(
+        self,
+        topic: str,
+        value: Iterable[Message | bytes],
+        *,
+        key: bytes | str | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> Deliveries: ...
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | str | Message | Iterable[Message | bytes] | None,
+        *,
+        key: bytes | str | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> Delivery | Deliveries:
+        """Send a value or a message, or a set of them in their order; return at once, unless the queue is full: then wait for room.
+
+        The arguments hold for every message that does not say it itself. A message that cannot be sent at all ends its delivery as one
+        that failed on its way does. FencedError and ClientError when nothing can be sent any more; RuntimeError for a closed producer,
+        and outside of a transaction for one with a transactional id.
+        """
+        if value is None or isinstance(value, bytes | str | Message | bytearray | memoryview):
+            message = value if isinstance(value, Message) else Message(value if value is None or isinstance(value, str) else bytes(value))
+            return self._send(topic, message, key, headers, partition, timestamp)
+        return Deliveries(self._send(topic, message, key, headers, partition, timestamp) for message in messages_of(value))
+
+    def _send(
+        self,
+        topic: str,
+        message: Message,
+        key: bytes | str | None,
+        headers: Headers | None,
+        partition: int | None,
+        timestamp: int | None,
+    ) -> Delivery:
+        from confluent_kafka import KafkaException
+
+        delivery = Delivery(self._reports)
+        key = message.key if message.key is not None else key
+        headers = message.headers or headers
+        arguments: dict[str, Any] = {"on_delivery": delivery.report}
+        if headers:
+            arguments["headers"] = list(headers.items() if isinstance(headers, Mapping) else headers)
+        moment = message.timestamp if message.timestamp is not None else timestamp
+        if moment is not None:
+            arguments["timestamp"] = _checked_time(topic, moment)
+        chosen = _ANY_PARTITION if partition is None else partition
+        if partition is None and self._partitioner is not None:
+            chosen = self._choose(self._partitioner, topic, key)
+        self._check_open()
+        while True:
+            try:
+                self._inner.produce(topic, message.value, key, chosen, **arguments)
+            except BufferError:
+                self._reports.wait_for_room()
+            except KafkaException as error:
+                self._refuse(delivery, topic, partition, error)
+                break
+            else:
+                break
+        self._sent += 1
+        return delivery
+
+    def _refuse(self, delivery: Delivery, topic: str, partition: int | None, error: "KafkaException") -> None:
+        from confluent_kafka import KafkaError
+
+        from moldau.client.failures import SendError
+
+        cause: KafkaError = error.args[0]
+        if cause.code() == KafkaError._FATAL:
+            self._reports.broken.wait(1.0)
+            raise self._identity.fatal_error(self._reports.fatal or cause) from error
+        if cause.code() == KafkaError._STATE and self.transactional_id is not None and self._identity.current is None:
+            raise RuntimeError(
+                f"transactional id {self.transactional_id}: messages are sent within `with producer.transaction():`"
+            ) from None
+        delivery.refuse(SendError(topic, partition, cause))
+
+    def _choose(self, partitioner: "Partitioner", topic: str, key: bytes | str | None) -> int:
+        count = self.partitions_for(topic)
+        chosen = partitioner(topic, key.encode() if isinstance(key, str) else key, count)
+        if chosen is None:
+            return _ANY_PARTITION
+        if not 0 <= chosen < count:
+            raise ValueError(f"topic {topic} has partitions 0 to {count - 1}; the partitioner chose {chosen}")
+        return chosen
+
+    def partitions_for(self, topic: str) -> int:
+        """How many partitions a topic has; asked of the brokers once a minute. SendError if there is no such topic."""
+        count, until = self._partitions.get(topic, (0, 0.0))
+        if time.monotonic() >= until:
+            from moldau.client.librdkafka import partition_count
+
+            count = partition_count(self._inner, topic, _METADATA_TIMEOUT_S)
+            self._partitions[topic] = (count, time.monotonic() + _PARTITIONS_KNOWN_S)
+        return count
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until every message sent so far has ended; with acknowledgements off, until it was sent.
+
+        SendError for the first of those that failed and that nobody has asked about; TimeoutError after `timeout` seconds.
+        """
+        self._reports.start()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while len(self._inner):
+            left_s = SLICE_S if deadline is None else min(SLICE_S, deadline - time.monotonic())
+            if left_s <= 0:
+                raise TimeoutError(f"{len(self._inner)} messages are still on their way after {timeout} s")
+            self._reports.serve(lambda: self._inner.flush(max(0.001, left_s)))  # noqa: B023
+        failed = self._reports.take_unseen()
+        if failed:
+            if len(failed) > 1:
+                failed[0].add_note(f"and {len(failed) - 1} more messages")
+            raise failed[0]
+
+    @property
+    def transactional_id(self) -> str | None:
+        """The id under which it sends within transactions; None for a producer without them."""
+        return self._identity.name
+
+    def init_transactions(self, timeout: float | None = None) -> None:
+        """Take over the transactional id: fence off the producer that had it, and end what that one left open. Once is enough.
+
+        TransactionError, also after `timeout` seconds; ValueError for a producer without a transactional id.
+        """
+        self._check_open()
+        self._identity.take_over(timeout)
+
+    def transaction(self, *consumers: TransactionalConsumer) -> Transaction:
+        """All of it or nothing: ``with producer.transaction():`` commits at its end, and aborts where an exception leaves it.
+
+        What the consumers have handed out is committed to their groups with it; if it aborts, they go back to where they were.
+        TransactionAbortedError at its end: nothing of it is visible, and it can be done again; FencedError and TransactionError as said
+        there. The exceptions of the block itself pass through.
+        """
+        self._check_open()
+        return Transaction(self._identity, self._inner, self._reports, consumers)
+
+    def _check_open(self) -> None:
+        if not self._farewell.alive:
+            raise RuntimeError("the producer is closed")
+        self._reports.start()
+
+    def statistics(self) -> dict[str, int]:
+        """Messages so far: `sent`, of these still `waiting`, and `failed`."""
+        return {"sent": self._sent, "waiting": len(self._inner), "failed": self._reports.failures}
+
+    def close(self, timeout: float | None = None) -> None:
+        """Flush, and let go of the connections; an open transaction is aborted. Errors as for `flush`."""
+        if not self._farewell.alive:
+            return
+        try:
+            if self._identity.current is not None:
+                self._identity.current.abort()
+            self.flush(timeout)
+        finally:
+            self._farewell.detach()
+            self._reports.stop()
+
+    def __len__(self) -> int:
+        """Messages still on their way."""
+        return len(self._inner)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __enter__(self) -> Self:
+        if self.transactional_id is not None:
+            self.init_transactions()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Flush and close. Where an exception is on its way already, failures are logged."""
+        try:
+            self.close()
+        except Exception as failure:
+            if error is None:
+                raise
+            log.warning("producer: while closing: %s", failure)
+
+
+def _checked_time(topic: str, timestamp: int) -> int:
+    if timestamp < 1:
+        raise ValueError(f"topic {topic}: a timestamp is at least 1 ms, not {timestamp}")
+    return timestamp
+
+
+def _say_farewell(inner: Any, reports: DeliveryThread) -> None:
+    """A producer that nobody closed: send what it has, for a while."""
+    if len(inner):
+        reports.serve(lambda: inner.flush(_FAREWELL_S))
+        if len(inner):
+            log.warning("producer: %d messages were not delivered before the end; close producers", len(inner))
+    reports.stop()

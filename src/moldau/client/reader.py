@@ -1,0 +1,138 @@
+"""What lies between librdkafka and who reads: messages fetched and not yet handed out, and how far each partition is done.
+
+Messages come in batches, since asking librdkafka for each one costs ten times as much. A partition that goes to another member takes its
+part of them with it.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from moldau.client.message import ConsumedMessage
+from moldau.client.progress import Progress
+from moldau.client.session import Session
+from moldau.model.identity import TopicPartition
+
+SLICE_S = 0.2
+"""Ctrl-C is not heard while librdkafka waits, so it waits in slices."""
+_BATCH = 500
+_SERVE_EVERY_S = 1.0
+"""Librdkafka hears from us at least so often, also while we hand out what is here already: rebalances and the group's patience need it."""
+
+Listener = Callable[[list[TopicPartition]], object]
+
+
+class Reader:
+    """Reads through `session`, and is told by it of rebalances."""
+
+    def __init__(self, session: Session) -> None:
+        self.progress = Progress()
+        self.on_assign: Listener | None = None
+        self.on_revoke: Listener | None = None
+        self.handed_out = 0
+        self._session = session
+        self._buffer: deque[ConsumedMessage] = deque()
+        self._gone: set[TopicPartition] = set()
+        self._serve_at = 0.0
+
+    @property
+    def buffered(self) -> int:
+        """Messages fetched and not yet handed out."""
+        return len(self._buffer)
+
+    @property
+    def ready(self) -> bool:
+        """Whether `take` would not have to ask librdkafka."""
+        return bool(self._buffer) and time.monotonic() < self._serve_at
+
+    def take(self, count: int, timeout: float | None) -> list[ConsumedMessage]:
+        """At most `count` messages; the first is waited for, at most `timeout` seconds. Those taken before are finished."""
+        self.progress.finish()
+        if not self.ready:
+            self._fill(timeout)
+        found = [self._buffer.popleft() for _ in range(min(count, len(self._buffer)))]
+        self.progress.hand_out(found)
+        self.handed_out += len(found)
+        return found
+
+    def _fill(self, timeout: float | None) -> None:
+        """Serve librdkafka; where nothing is left to hand out, wait for something."""
+        self.store_finished()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            if self._buffer:
+                self._fetch(1, 0)
+            else:
+                self._fetch(_BATCH, SLICE_S if deadline is None else max(0.0, min(SLICE_S, deadline - time.monotonic())))
+            self._serve_at = time.monotonic() + _SERVE_EVERY_S
+            if self._buffer or (deadline is not None and time.monotonic() >= deadline):
+                return
+
+    def _fetch(self, count: int, timeout_s: float) -> None:
+        """Take what there is, but for messages of partitions that went to somebody else in the middle of it."""
+        self._gone.clear()
+        found = self._session.fetch(count, timeout_s)
+        self._buffer += [each for each in found if (each.topic, each.partition) not in self._gone] if self._gone else found
+
+    def store_finished(self) -> None:
+        """Let what is finished be committed, if this consumer commits by itself."""
+        if self._session.commits_by_itself and (offsets := self.progress.unsettled()):
+            self._session.store(offsets)
+            self.progress.settle(offsets)
+
+    # Told by the session, within `fetch` and `close`
+
+    def assigned(self, partitions: list[TopicPartition]) -> None:
+        """These are ours now."""
+        self._gone.difference_update(partitions)
+        if self.on_assign is not None:
+            self.on_assign(partitions)
+
+    def revoked(self, partitions: list[TopicPartition]) -> None:
+        """These go to another member: what was finished is committed before, what was not handed out is dropped."""
+        if self.on_revoke is not None:
+            self.on_revoke(partitions)
+        self.store_finished()
+        self._let_go(partitions)
+
+    def lost(self, partitions: list[TopicPartition]) -> None:
+        """These belong to another member already; nothing can be committed."""
+        self._let_go(partitions)
+        if self.on_revoke is not None:
+            self.on_revoke(partitions)
+
+    def _let_go(self, partitions: list[TopicPartition]) -> None:
+        self._drop(partitions)
+        self.progress.forget(partitions)
+        self._gone.update(partitions)
+
+    # Places
+
+    def seek(self, where: TopicPartition, offset: int) -> None:
+        """Hand out this partition from `offset` on."""
+        self._session.seek(where, offset)
+        self._drop([where])
+        self.progress.moved(where, offset)
+
+    def rewind(self) -> None:
+        """Hand out again what is not settled."""
+        for where, offset in self.progress.rewind().items():
+            self._session.seek(where, offset)
+            self._drop([where])
+
+    def hold_back(self, partitions: Iterable[TopicPartition]) -> None:
+        """Hand out nothing of these that is here already; it comes again when librdkafka fetches them again."""
+        for where in partitions:
+            held = [each for each in self._buffer if (each.topic, each.partition) == where]
+            if held:
+                self._session.seek(where, held[0].offset)
+                self._drop([where])
+
+    def start_over(self) -> None:
+        """Other partitions are read from now on."""
+        self._buffer.clear()
+        self.progress = Progress()
+
+    def _drop(self, partitions: Iterable[TopicPartition]) -> None:
+        gone = set(partitions)
+        self._buffer = deque(each for each in self._buffer if (each.topic, each.partition) not in gone)

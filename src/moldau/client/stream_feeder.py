@@ -1,0 +1,136 @@
+"""The thread behind message streams: it alone speaks to the source, fetches ahead, and has the finished offsets committed.
+
+What others want of the source (a seek, a commit) is a command that it carries out between two fetches.
+"""
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from moldau.client.stream_queues import StreamQueues
+from moldau.client.stream_source import StreamSource
+from moldau.model.identity import TopicPartition
+
+R = TypeVar("R")
+log = logging.getLogger("moldau.client")
+
+_BATCH = 250
+_FETCH_S = 0.1
+"""How long a fetch waits, and with it a command."""
+_REVOKE_WAIT_S = 1.0
+"""How long a partition that goes to another member waits for the message that is being worked on, so that it comes only once."""
+
+
+class Feeder:
+    """Feeds `queues` from `source` until it is stopped, or until the source fails."""
+
+    def __init__(self, source: StreamSource, queues: StreamQueues, *, patience_s: float) -> None:
+        self.error: Exception | None = None
+        """What ended it, if it was not `stop`."""
+        self.stopping = False
+        self._source = source
+        self._queues = queues
+        self._patience_s = patience_s
+        self._paused: set[TopicPartition] = set()
+        self._commands: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="moldau streams", daemon=True)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come."""
+        return self.stopping or self.error is not None
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Commit what is finished, give the partitions up, and end; waits for that."""
+        self.stopping = True
+        self._queues.wake()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def ask(self, command: Callable[[], R]) -> R:
+        """Have the source asked by its thread, and wait. RuntimeError when it has ended."""
+        answer: Future[R] = Future()
+        self._commands.put((command, answer))
+        while not self.ended or not answer.done():
+            try:
+                return answer.result(_FETCH_S)
+            except TimeoutError:
+                if not self._thread.is_alive() and not answer.done():
+                    break
+        raise RuntimeError("the streams are closed") from self.error
+
+    def _run(self) -> None:
+        try:
+            self._source.subscribe(list(self._queues.lanes), self)
+            while not self.stopping:
+                self._step()
+        except Exception as error:
+            self.error = error
+        finally:
+            try:
+                self._store(None)
+                self._source.close()
+            except Exception as error:
+                self.error = self.error or error
+            self._obey()
+            self._queues.wake()
+
+    def _step(self) -> None:
+        self._obey()
+        self._store(None)
+        low = self._queues.of_low_lanes(self._paused)
+        if low:
+            self._source.resume(low)
+            self._paused -= low
+        full = self._queues.put(self._source.fetch(_BATCH, _FETCH_S)) - self._paused
+        if full:
+            self._source.pause(full)
+            self._paused |= full
+        for lane in self._queues.stuck(self._patience_s):
+            names = ", ".join(map(str, sorted(lane.partitions)))
+            log.warning(
+                "stream %d of topic %s: nobody has asked for a message for %.0f s; %s waits",
+                lane.number,
+                lane.topic,
+                self._patience_s,
+                names,
+            )
+
+    def _obey(self) -> None:
+        while not self._commands.empty():
+            command, answer = self._commands.get()
+            try:
+                answer.set_result(command())
+            except Exception as error:
+                answer.set_exception(error)
+
+    def _store(self, partitions: list[TopicPartition] | None) -> None:
+        if self._source.commits_by_itself and (offsets := self._queues.take_finished(partitions)):
+            self._source.store(offsets)
+
+    # Told by the source, within `fetch` and `close`
+
+    def assigned(self, partitions: list[TopicPartition]) -> None:
+        """These are ours now."""
+        self._paused.difference_update(partitions)
+        self._queues.own(partitions)
+
+    def revoked(self, partitions: list[TopicPartition]) -> None:
+        """These go to another member: what was not handed out is dropped, what is worked on is waited for a little."""
+        self._queues.hold_back(partitions)
+        if not self.stopping:
+            self._queues.wait_until_finished(partitions, _REVOKE_WAIT_S)
+        self._store(partitions)
+        self.lost(partitions)
+
+    def lost(self, partitions: list[TopicPartition]) -> None:
+        """These belong to another member already."""
+        self._queues.disown(partitions)
+        self._paused.difference_update(partitions)

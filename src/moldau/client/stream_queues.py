@@ -1,0 +1,205 @@
+"""The messages between the feeder's thread and those of the streams' users, and what is finished of them. No I/O, no threads of its own.
+
+Rules: a partition belongs to one stream, so that its order is kept (P 3.2); a stream holds one message at a time; a message counts as
+finished only if its partition still is ours and nobody has moved it meanwhile, which its `epoch` tells. One lock guards everything.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from moldau.client.message import ConsumedMessage
+from moldau.model.identity import TopicPartition
+
+MESSAGES_MAX = 1_000
+BYTES_MAX = 16 << 20
+"""A stream that has so much waiting gets nothing more until half of it is gone."""
+
+
+class Lane:
+    """One stream's part: its partitions, what waits, what is held."""
+
+    def __init__(self, topic: str, number: int, lock: threading.RLock, now: float) -> None:
+        self.topic = topic
+        self.number = number
+        self.partitions: set[TopicPartition] = set()
+        self.waiting: deque[ConsumedMessage] = deque()
+        self.bytes = 0
+        self.held: tuple[ConsumedMessage, int] | None = None
+        """The message that was handed out and is not finished, and the epoch of its partition then."""
+        self.asked_at = now
+        self.called_stuck = False
+        self.news = threading.Condition(lock)
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing more should come."""
+        return len(self.waiting) >= MESSAGES_MAX or self.bytes >= BYTES_MAX
+
+    @property
+    def low(self) -> bool:
+        """Whether more should come again."""
+        return 2 * len(self.waiting) <= MESSAGES_MAX and 2 * self.bytes <= BYTES_MAX
+
+    def drop(self, gone: set[TopicPartition]) -> None:
+        """Forget what waits of these partitions."""
+        self.waiting = deque(each for each in self.waiting if (each.topic, each.partition) not in gone)
+        self.bytes = sum(map(_weight, self.waiting))
+
+
+@dataclass(slots=True)
+class _Owned:
+    """A partition that is ours: whose it is, and which time it is so."""
+
+    lane: Lane
+    epoch: int
+    finished: int | None = None
+    settled: int | None = None
+
+
+class StreamQueues:
+    """The lanes of `streams` (how many for each topic), guarded by `lock`."""
+
+    def __init__(self, streams: Mapping[str, int], monotonic: Callable[[], float] = time.monotonic) -> None:
+        self.lock = threading.RLock()
+        self.finishing = threading.Condition(self.lock)
+        now = monotonic()
+        self.lanes = {topic: [Lane(topic, number, self.lock, now) for number in range(count)] for topic, count in streams.items()}
+        self._owned: dict[TopicPartition, _Owned] = {}
+        self._epochs = 0
+        self._monotonic = monotonic
+
+    # The users' side
+
+    def finish(self, lane: Lane) -> None:
+        """What the lane holds is done."""
+        with self.lock:
+            if lane.held is not None:
+                message, epoch = lane.held
+                owned = self._owned.get(TopicPartition(message.topic, message.partition))
+                if owned is not None and owned.epoch == epoch:
+                    owned.finished = message.offset + 1
+                lane.held = None
+                self.finishing.notify_all()
+
+    def take(self, lane: Lane, timeout: float | None, ended: Callable[[], bool]) -> ConsumedMessage | None:
+        """The lane's next message; waits for it, until `ended` or `timeout` seconds have passed: then None. The one before is finished."""
+        with self.lock:
+            self.finish(lane)
+            lane.asked_at, lane.called_stuck = float("inf"), False
+            arrived = lane.news.wait_for(lambda: bool(lane.waiting) or ended(), timeout)
+            lane.asked_at = self._monotonic()
+            if not arrived or not lane.waiting or ended():
+                return None
+            message = lane.waiting.popleft()
+            lane.bytes -= _weight(message)
+            lane.held = (message, self._owned[TopicPartition(message.topic, message.partition)].epoch)
+            return message
+
+    def wake(self) -> None:
+        """Something has happened that everybody should look at."""
+        with self.lock:
+            for lane in self.all_lanes():
+                lane.news.notify_all()
+
+    # The feeder's side
+
+    def all_lanes(self) -> Iterable[Lane]:
+        """Every lane, topic by topic."""
+        return (lane for lanes in self.lanes.values() for lane in lanes)
+
+    def own(self, partitions: Iterable[TopicPartition]) -> None:
+        """These are ours now: each goes to the stream of its topic that has the fewest."""
+        with self.lock:
+            for where in sorted(partitions):
+                lane = min(self.lanes[where.topic], key=lambda each: len(each.partitions))
+                self._epochs += 1
+                lane.partitions.add(where)
+                self._owned[where] = _Owned(lane, self._epochs)
+
+    def hold_back(self, partitions: Iterable[TopicPartition]) -> None:
+        """Hand out nothing more of these."""
+        gone = set(partitions)
+        with self.lock:
+            for lane in self.all_lanes():
+                lane.drop(gone)
+
+    def wait_until_finished(self, partitions: Iterable[TopicPartition], timeout_s: float) -> bool:
+        """Wait until no stream holds a message of these partitions."""
+        gone = set(partitions)
+
+        def nothing_held() -> bool:
+            held = (lane.held[0] for lane in self.all_lanes() if lane.held is not None)
+            return not any((each.topic, each.partition) in gone for each in held)
+
+        with self.lock:
+            return self.finishing.wait_for(nothing_held, timeout_s)
+
+    def disown(self, partitions: Iterable[TopicPartition]) -> None:
+        """These are ours no more; what is held of them will not count."""
+        with self.lock:
+            for where in partitions:
+                owned = self._owned.pop(where, None)
+                if owned is not None:
+                    owned.lane.partitions.discard(where)
+                    owned.lane.drop({where})
+
+    def move(self, where: TopicPartition) -> None:
+        """This one is read from elsewhere: forget what waits, and what is held will not count."""
+        with self.lock:
+            owned = self._owned[where]
+            self._epochs += 1
+            self._owned[where] = _Owned(owned.lane, self._epochs)
+            owned.lane.drop({where})
+
+    def put(self, messages: Iterable[ConsumedMessage]) -> set[TopicPartition]:
+        """Messages that have come; those of partitions that are not ours are dropped. The partitions of lanes that are full now."""
+        full: set[TopicPartition] = set()
+        with self.lock:
+            touched = {}
+            for message in messages:
+                owned = self._owned.get(TopicPartition(message.topic, message.partition))
+                if owned is not None:
+                    owned.lane.waiting.append(message)
+                    owned.lane.bytes += _weight(message)
+                    touched[id(owned.lane)] = owned.lane
+            for lane in touched.values():
+                lane.news.notify()
+                if lane.full:
+                    full |= lane.partitions
+        return full
+
+    def of_low_lanes(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
+        """Those of the partitions whose lane has room again."""
+        with self.lock:
+            return {where for where in partitions if where in self._owned and self._owned[where].lane.low}
+
+    def take_finished(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, int]:
+        """Where to read next, of the partitions (None: all) where that has changed since it was last taken."""
+        with self.lock:
+            found = {}
+            for where in self._owned if partitions is None else partitions:
+                owned = self._owned.get(where)
+                if owned is not None and owned.finished is not None and owned.finished != owned.settled:
+                    found[where] = owned.settled = owned.finished
+            return found
+
+    def finished(self) -> dict[TopicPartition, int]:
+        """Where to read next, of all partitions that something is finished of."""
+        with self.lock:
+            return {where: owned.finished for where, owned in self._owned.items() if owned.finished is not None}
+
+    def stuck(self, patience_s: float) -> list[Lane]:
+        """Lanes with messages that nobody has asked for since so long, each told once."""
+        with self.lock:
+            before = self._monotonic() - patience_s
+            found = [lane for lane in self.all_lanes() if lane.waiting and lane.asked_at < before and not lane.called_stuck]
+            for lane in found:
+                lane.called_stuck = True
+            return found
+
+
+def _weight(message: ConsumedMessage) -> int:
+    return len(message.value or b"") + len(message.key or b"") + 100

@@ -1,0 +1,202 @@
+"""Transactions of a producer: begun, committed, aborted, as librdkafka's error classes ask for.
+
+====================  =======================================================================================================
+an error that is      means
+====================  =======================================================================================================
+retriable             the same call again; it goes on where it was
+abortable             abort; nothing of the transaction is visible, and it may be done again from its beginning
+fatal                 this producer is of no more use: fenced off by another one, or its transaction was open for too long
+====================  =======================================================================================================
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from moldau.client.delivery_thread import SLICE_S, DeliveryThread, log
+from moldau.client.failures import ClientError, FencedError, SendError, TransactionAbortedError, TransactionError
+from moldau.model.identity import TopicPartition
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+    from confluent_kafka import Producer as Inner
+
+_PAUSE_S = 0.05
+_UNKNOWN = "; whether it was committed is not known: close this producer, the next one of its id finds out"
+
+
+class TransactionalConsumer(Protocol):
+    """What a transaction needs of a consumer whose offsets it commits; see `moldau.client.consumer.Consumer`."""
+
+    def check_transactional(self) -> None:
+        """ValueError for a consumer that commits by itself, or has no group."""
+
+    def positions(self) -> Mapping[TopicPartition, int]:
+        """Where it would go on in each partition that it has handed out messages of."""
+
+    def group_metadata(self) -> Any:
+        """Who it is in its group, for the fencing of KIP-447."""
+
+    def settle(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """These are committed."""
+
+    def rewind(self) -> None:
+        """Go back to what is committed."""
+
+
+class TransactionalId:
+    """A producer of librdkafka under its transactional id."""
+
+    def __init__(self, inner: "Inner", reports: DeliveryThread, name: str | None, timeout_ms: int) -> None:
+        self.name = name
+        self.timeout_ms = timeout_ms
+        self.current: Transaction | None = None
+        self._inner = inner
+        self._reports = reports
+        self._taken_over = False
+
+    def take_over(self, timeout: float | None) -> None:
+        """Fence off the producer that has the id, end what that one left open. Once is enough. ValueError without an id."""
+        if self.name is None:
+            raise ValueError("transactions need a producer with a transactional_id")
+        if not self._taken_over:
+            self.until_done(lambda: self._inner.init_transactions(SLICE_S), timeout)
+            self._taken_over = True
+
+    def until_done(self, call: Callable[[], None], limit_s: float | None, hint: str = "") -> None:
+        """Call, and again while the error says that this helps; in slices, so that Ctrl-C is heard."""
+        from confluent_kafka import KafkaException
+
+        name = self.name or ""
+        deadline = None if limit_s is None else time.monotonic() + limit_s
+        while True:
+            try:
+                call()
+            except KafkaException as exception:
+                error: KafkaError = exception.args[0]
+                if error.fatal():
+                    raise self.fatal_error(error) from exception
+                if error.txn_requires_abort():
+                    raise TransactionAbortedError(name, error) from exception
+                if not _again(error):
+                    raise TransactionError(name, error) from exception
+                if deadline is not None and time.monotonic() > deadline:
+                    raise TransactionError(name, error, hint) from exception
+                if error.code() != error._TIMED_OUT:
+                    time.sleep(_PAUSE_S)
+            except SystemError as broken:  # a fatal error came up while delivery reports were called
+                self._reports.heard_fatal(broken)
+                if self._reports.fatal is None:
+                    raise
+            else:
+                return
+
+    def fatal_error(self, error: "KafkaError") -> ClientError:
+        """The exception for what ended the producer, with or without an id."""
+        if self.name is None:
+            return ClientError("producer", error)
+        if error.code() not in (error._FENCED, error.PRODUCER_FENCED, error.INVALID_PRODUCER_EPOCH):
+            return TransactionError(self.name, error)
+        fenced = FencedError(self.name, error)
+        if self.current is not None and self.current.open_s > self.timeout_ms / 1000:
+            fenced.add_note(
+                f"its transaction was open for {self.current.open_s:.0f} s; after {self.timeout_ms} ms brokers abort it and fence"
+            )
+        return fenced
+
+
+class Transaction:
+    """One transaction, to be entered once. It commits at the end of the ``with``, and aborts where an exception leaves it."""
+
+    def __init__(
+        self, owner: TransactionalId, inner: "Inner", reports: DeliveryThread, consumers: "Sequence[TransactionalConsumer]"
+    ) -> None:
+        for consumer in consumers:
+            consumer.check_transactional()
+        self._owner = owner
+        self._inner = inner
+        self._reports = reports
+        self._consumers = {id(each): each for each in consumers}
+        self._committed: dict[int, Mapping[TopicPartition, int]] = {}
+        self._begun_at = time.monotonic()
+
+    @property
+    def open_s(self) -> float:
+        """Seconds since it was begun."""
+        return time.monotonic() - self._begun_at
+
+    def commit_offsets(self, consumer: TransactionalConsumer, offsets: Mapping[TopicPartition, int] | None = None) -> None:
+        """Commit with the transaction where the consumer's group reads next: behind what was handed out, or at `offsets`.
+
+        TransactionAbortedError (the group has gone on without this member), FencedError.
+        """
+        from moldau.client.librdkafka import foreign_offsets
+
+        consumer.check_transactional()
+        self._consumers[id(consumer)] = consumer
+        wanted = consumer.positions() if offsets is None else offsets
+        self._committed[id(consumer)] = wanted
+        if wanted:
+            member, positions = consumer.group_metadata(), foreign_offsets(wanted)
+            self._do(lambda: self._inner.send_offsets_to_transaction(positions, member, SLICE_S))
+
+    def __enter__(self) -> Self:
+        if self._owner.current is not None:
+            raise RuntimeError(f"transactional id {self._owner.name}: one transaction at a time")
+        self._owner.take_over(None)
+        self._begun_at = time.monotonic()
+        self._do(self._inner.begin_transaction)
+        self._owner.current = self
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            if error is None:
+                self._commit()
+            else:
+                self._abort_after(error)
+        finally:
+            self._reports.take_unseen()  # they failed with the transaction
+            self._owner.current = None
+
+    def _commit(self) -> None:
+        failed: list[SendError] = []
+        try:
+            for number, consumer in self._consumers.items():
+                if number not in self._committed:
+                    self.commit_offsets(consumer)
+            while len(self._inner) and self._reports.fatal is None:
+                self._reports.serve(lambda: self._inner.flush(SLICE_S))
+            failed = self._reports.take_unseen()
+            if failed:  # librdkafka knows nothing of those that it did not take
+                raise TransactionAbortedError(self._owner.name or "", failed[0].error)
+            self._do(lambda: self._inner.commit_transaction(SLICE_S))
+        except TransactionAbortedError as error:
+            self.abort()
+            raise error from (failed[0] if failed else error.__cause__)
+        for number, consumer in self._consumers.items():
+            consumer.settle(self._committed[number])
+
+    def _abort_after(self, error: BaseException) -> None:
+        if isinstance(error, ClientError) and error.fatal:
+            return
+        try:
+            self.abort()
+        except ClientError as failure:
+            if isinstance(error, Exception):
+                raise failure from error
+            log.warning("%s", failure)
+
+    def abort(self) -> None:
+        """Undo it, and put its consumers back to where they were before it."""
+        self._do(lambda: self._inner.abort_transaction(SLICE_S))
+        for consumer in self._consumers.values():
+            consumer.rewind()
+
+    def _do(self, call: Callable[[], None]) -> None:
+        self._owner.until_done(call, 2 * self._owner.timeout_ms / 1000, _UNKNOWN)
+
+
+def _again(error: "KafkaError") -> bool:
+    return error.retriable() or error.code() in (error._TIMED_OUT, error._PREV_IN_PROGRESS)
