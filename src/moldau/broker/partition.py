@@ -118,6 +118,10 @@ class Partition:
             self._advance_stable(before)
         return True
 
+    def has_written(self, base_offset: int) -> bool:
+        """Whether the batch that got this offset is in the log, after a write that has failed."""
+        return self.is_open and 0 <= base_offset < self.log.written_offset
+
     def stable_growth(self, count: int) -> int:
         """How much there is more to read for who reads committed records only, after an append of `count` bytes: a bound, as long as
         transactions are ongoing or have just ended.

@@ -23,6 +23,7 @@ from moldau.protocol.records.header import LOG_APPEND_TIME_BIT, TRANSACTIONAL_BI
 
 if TYPE_CHECKING:
     from moldau.broker.handlers.produce import ProduceOutcome
+    from moldau.ports.transport import Part
 
 HEADER_BYTES_MAX = 1024
 """A connection keeps a header to compare with, so a longer one goes the general way each time."""
@@ -38,6 +39,7 @@ _BODY = 8  # of the frame: what comes before are API key, version and correlatio
 _NO_TAGS = b"\0\0\0"  # of the partition, of the topic, of the request
 _ZSTD_BIT = 4  # of the codec numbers 0 to 4 only zstd has it
 _read_int32 = Struct(">i").unpack_from
+_read_int64 = Struct(">q").unpack_from
 
 
 class RepeatedProduce:
@@ -158,10 +160,12 @@ class RepeatedProduce:
             return b""
         return self._pack(self._size, correlation_id, self._middle, base_offset, append_time_ms, log.start_offset, self._suffix)
 
-    def refuse(self, correlation_id: int, failures: Mapping[Partition, StorageError]) -> bytes | None:
-        """The answer to a request taken here whose batch could not be written; None if it could."""
+    def refuse(self, correlation_id: int, failures: Mapping[Partition, StorageError], said: "Part") -> bytes | None:
+        """The answer to a request taken here whose batch could not be written, instead of what was `said`; None if it could."""
         error = failures.get(self._partition)
         if error is None:
+            return None
+        if isinstance(said, bytes) and said and self._partition.has_written(*_read_int64(said, 8 + len(self._middle))):
             return None
         result = ProducePartitionResult(self._partition.index, ErrorCode.KAFKA_STORAGE_ERROR, error_message=str(error))
         return encode_produce_response(self.version, correlation_id, [(self._topic, [result])])

@@ -32,7 +32,7 @@ class StagedWrites:
         partition.staged_bytes += count
 
     def write(self) -> dict[Partition, StorageError]:
-        """One write for each log; the logs whose write failed, none of whose staged batches is there."""
+        """One write for each log; the logs whose write failed. Of their batches only those are there that `Partition.has_written`."""
         failures: dict[Partition, StorageError] = {}
         dirty, self.dirty = self.dirty, []
         for partition in dirty:
@@ -43,9 +43,8 @@ class StagedWrites:
                 partition.log.write_staged()
             except StorageError as error:
                 failures[partition] = error
-            else:
-                if partition.advance() and partition.watchers:
-                    self._written.append((partition, count))
+            if partition.advance() and partition.watchers:  # also after a failure: what an older segment got is written
+                self._written.append((partition, count))
         for partition, failure in failures.items():
             self._storage_failed(partition, failure)
         return failures

@@ -1,4 +1,7 @@
-"""Answers that were made counting on a write that is still to come; put right where the write fails."""
+"""Answers that were made counting on a write that is still to come; put right where the write fails.
+
+A batch may have been written all the same: one that needed a new segment had those before it written to the old one. Its answer stands.
+"""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -12,6 +15,7 @@ if TYPE_CHECKING:
     from moldau.broker.broker import Broker
     from moldau.broker.pending_produce import PendingProduce
     from moldau.broker.repeated_produce import RepeatedProduce
+    from moldau.ports.transport import Part
 
 NO_PLACE = -1
 
@@ -45,7 +49,7 @@ class UnwrittenAnswers:
     def _correct(self, failures: Mapping[Partition, StorageError], answers: Answers) -> str | None:
         reason = None
         for place, correlation_id, source in self.entries:
-            answer = source.refuse(correlation_id, failures)
+            answer = source.refuse(correlation_id, failures, _said(place, answers))
             if answer is None:
                 continue
             if source.acks == ACKS_NONE:
@@ -55,3 +59,10 @@ class UnwrittenAnswers:
             elif place.parts is not None:
                 place.parts = (answer,)
         return reason
+
+
+def _said(place: int | Slot, answers: Answers) -> "Part":
+    """The answer that was made, empty if there is none."""
+    if isinstance(place, Slot):
+        return place.parts[0] if place.parts else b""
+    return b"" if place == NO_PLACE else answers.ready[place]

@@ -44,6 +44,28 @@ def test_a_topic_created_on_a_full_disk_is_served_once_there_is_space(world: Bro
     assert client.produce("new", b"a").base_offset == 0
 
 
+@pytest.mark.parametrize("room", range(0, 1000, 40))
+def test_however_much_room_is_left_each_answer_says_what_has_become_of_its_batch(room: int) -> None:
+    """Half of the batches of one read need a new segment, before which those that came first are written to the old one."""
+    world = BrokerWorld()
+    world.create_topic("t", segment_ms=1000)
+    client = world.connect(piece=1 << 20)
+    client.produce("t", b"0")
+    client.produce("t", b"1")  # from here on the shortest way is taken
+    frames = []
+    for number in range(6):
+        world.clock.advance(0.5)
+        frames.append(client.frame(produce_request("t", batch(world, b"%d" % number * 50)), 9))
+    world.disk.capacity = world.disk.used() + room
+    client.peer.send(b"".join(frames))
+    answers = [answer.body.responses[0].partition_responses[0] for answer in client.answers()]
+    world.disk.capacity = None
+    offsets = [answer.base_offset for answer in answers if answer.error_code == 0]
+    assert {answer.error_code for answer in answers} <= {0, ErrorCode.KAFKA_STORAGE_ERROR}
+    assert offsets == list(range(2, world.partition("t").log.end_offset))
+    assert [client.values("t", offset)[0] for offset in offsets] == [b"%d" % number * 50 for number in range(len(offsets))]
+
+
 def test_every_answer_of_the_read_that_could_not_be_written_is_put_right(world: BrokerWorld) -> None:
     client = world.connect(piece=1 << 20)
     client.produce("t", b"0")

@@ -65,17 +65,19 @@ class ProduceOutcome:
         self.first_error = self.first_error or str(error)
         return _refused(index, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
-    def refuse(self, correlation_id: int, failures: Mapping[Partition, StorageError]) -> bytes | None:
-        """The answer after taking back what was not written after all; None if everything was."""
-        return self.encode() if self.fail(failures) else None
+    def refuse(self, correlation_id: int, failures: Mapping[Partition, StorageError], said: object) -> bytes | None:
+        """The answer after taking back what was not written after all, instead of what was `said`; None if that was right."""
+        return self.encode() if self.fail(failures, but_written=True) else None
 
-    def fail(self, failures: Mapping[Partition, StorageError]) -> bool:
-        """Take back what did not reach its log or the disk; whether anything was."""
+    def fail(self, failures: Mapping[Partition, StorageError], *, but_written: bool = False) -> bool:
+        """Take back what did not reach the disk, or with `but_written` its log; whether anything was."""
         failed = False
         for topic, place, partition in self.appended:
             error = failures.get(partition)
             if error is not None:
                 results = self.topics[topic][1]
+                if but_written and partition.has_written(results[place].base_offset):
+                    continue
                 results[place] = _refused(results[place].partition, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
                 self.first_error = self.first_error or str(error)
                 failed = True
