@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from moldau.broker.broker import Broker
     from moldau.broker.partition import Partition
 
+MARKER_BYTES = 78
+"""A batch with one control record."""
+
 
 class Marker(NamedTuple):
     """The end of one transaction, and where it has to be known."""
@@ -134,10 +137,6 @@ class _Writing:
         self._left -= 1
         if self._left == 0:
             self._done(self.results)
-
-
-MARKER_BYTES = 78
-"""A batch with one control record, as long as its time differs from nothing."""
 
 
 def _tell_groups(broker: "Broker", staged: _Staged) -> None:
