@@ -8,6 +8,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from moldau.client.async_consumer import AsyncConsumer
+    from moldau.client.async_producer import AsyncProducer
+    from moldau.client.consumer import Consumer
     from moldau.client.delivery import Deliveries, Delivery
     from moldau.client.failures import (
         ClientError,
@@ -21,56 +24,66 @@ if TYPE_CHECKING:
     from moldau.client.message import ConsumedMessage, Delivered, Message, MessageSet
     from moldau.client.partitioning import murmur2, partition_of
     from moldau.client.producer import Producer
+    from moldau.client.streams import MessageStream, MessageStreams, create_message_streams
     from moldau.client.transactions import Transaction
     from moldau.model.identity import TopicPartition
 
 _HOMES = {
-    "ClientError": "failures",
-    "CommitError": "failures",
-    "ConsumeError": "failures",
-    "ConsumedMessage": "message",
-    "Deliveries": "delivery",
-    "Delivered": "message",
-    "Delivery": "delivery",
-    "FencedError": "failures",
-    "Message": "message",
-    "MessageSet": "message",
-    "Producer": "producer",
-    "SendError": "failures",
-    "Transaction": "transactions",
-    "TransactionAbortedError": "failures",
-    "TransactionError": "failures",
-    "murmur2": "partitioning",
-    "partition_of": "partitioning",
+    "AsyncConsumer": "moldau.client.async_consumer",
+    "AsyncProducer": "moldau.client.async_producer",
+    "ClientError": "moldau.client.failures",
+    "CommitError": "moldau.client.failures",
+    "ConsumeError": "moldau.client.failures",
+    "ConsumedMessage": "moldau.client.message",
+    "Consumer": "moldau.client.consumer",
+    "Delivered": "moldau.client.message",
+    "Deliveries": "moldau.client.delivery",
+    "Delivery": "moldau.client.delivery",
+    "FencedError": "moldau.client.failures",
+    "Message": "moldau.client.message",
+    "MessageSet": "moldau.client.message",
+    "MessageStream": "moldau.client.streams",
+    "MessageStreams": "moldau.client.streams",
+    "Producer": "moldau.client.producer",
+    "SendError": "moldau.client.failures",
+    "TopicPartition": "moldau.model.identity",
+    "Transaction": "moldau.client.transactions",
+    "TransactionAbortedError": "moldau.client.failures",
+    "TransactionError": "moldau.client.failures",
+    "create_message_streams": "moldau.client.streams",
+    "murmur2": "moldau.client.partitioning",
+    "partition_of": "moldau.client.partitioning",
 }
 
 __all__ = [
+    "AsyncConsumer",
+    "AsyncProducer",
     "ClientError",
     "CommitError",
     "ConsumeError",
     "ConsumedMessage",
+    "Consumer",
     "Delivered",
     "Deliveries",
     "Delivery",
     "FencedError",
     "Message",
     "MessageSet",
+    "MessageStream",
+    "MessageStreams",
     "Producer",
     "SendError",
     "TopicPartition",
     "Transaction",
     "TransactionAbortedError",
     "TransactionError",
+    "create_message_streams",
     "murmur2",
     "partition_of",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "TopicPartition":
-        from moldau.model.identity import TopicPartition
-
-        return TopicPartition
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(_HOMES[name]), name)

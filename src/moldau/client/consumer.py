@@ -16,7 +16,7 @@ from typing import Any, Literal, Self
 from moldau.client.message import ConsumedMessage
 from moldau.client.reader import Listener, Reader
 from moldau.client.session import BEGINNING, COMMITTED, END, Session
-from moldau.client.settings import Assignor, IsolationLevel, StartOffset, consumer_settings
+from moldau.client.settings import Assignor, ConsumerOptions, IsolationLevel, StartOffset, consumer_settings
 from moldau.model.identity import TopicPartition
 
 _SMALLEST = ("smallest", "earliest")
@@ -49,10 +49,8 @@ class Consumer:
         max_poll_interval_ms: int = 300_000,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        made = consumer_settings(
-            bootstrap_servers,
+        options = ConsumerOptions(
             client_id=client_id,
-            group_id=group_id,
             group_instance_id=group_instance_id,
             auto_offset_reset=auto_offset_reset,
             auto_commit=auto_commit,
@@ -63,6 +61,7 @@ class Consumer:
             max_poll_interval_ms=max_poll_interval_ms,
             settings=settings,
         )
+        made = consumer_settings(bootstrap_servers, group_id, options)
         self._session = Session(made, group_id)
         self._reader = Reader(self._session)
         self._reset = auto_offset_reset
@@ -208,7 +207,12 @@ class Consumer:
         """How many partitions a topic has. ConsumeError if there is no such topic."""
         return self._session.partition_count(topic)
 
-    # In a producer's transaction
+    # In a producer's transaction, and for asyncio
+
+    @property
+    def reader(self) -> Reader:
+        """What lies between this and librdkafka."""
+        return self._reader
 
     def check_transactional(self) -> None:
         """ValueError for a consumer whose offsets a transaction cannot commit."""

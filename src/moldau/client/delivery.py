@@ -2,16 +2,15 @@
 
 import threading
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, Protocol
 
+from moldau.client.failures import ClientError, SendError
 from moldau.client.message import Delivered
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
     from confluent_kafka import Message as Report
-
-    from moldau.client.failures import SendError
 
 _callbacks_lock = threading.Lock()
 """Held only by who waits for a message that is still on its way, and by what ends such a one."""
@@ -51,7 +50,7 @@ class Delivery:
         assert self._delivered is not None
         return self._delivered
 
-    def exception(self, timeout: float | None = None) -> "SendError | None":
+    def exception(self, timeout: float | None = None) -> SendError | None:
         """Wait, and say why it was given up; None if it was delivered. TimeoutError after `timeout` seconds."""
         if not self.done():
             ended = threading.Event()
@@ -61,13 +60,24 @@ class Delivery:
         self._seen = True
         return self._error
 
+    def __await__(self) -> Generator[Any, None, Delivered]:
+        """``await delivery``, in asyncio: where the message stands, or SendError."""
+        if not self.done():
+            import asyncio
+
+            loop = asyncio.get_running_loop()
+            ended = asyncio.Event()
+            self._when_done(lambda _: loop.call_soon_threadsafe(ended.set))
+            yield from ended.wait().__await__()
+        return self.result()
+
     def add_done_callback(self, function: "Callable[[Delivery], object]") -> None:
         """Call `function` with this delivery when it ends, in the producer's thread; at once if it has ended."""
         self._seen = True
         self._when_done(function)
 
     @property
-    def unseen_failure(self) -> "SendError | None":
+    def unseen_failure(self) -> SendError | None:
         """Why it was given up, if nobody has asked yet."""
         return None if self._seen else self._error
 
@@ -85,17 +95,15 @@ class Delivery:
         if error is None:
             self._end(Delivered(topic, message.partition() or 0, message.offset(), message.timestamp()[1]), None)
         else:
-            from moldau.client.failures import SendError
-
             partition = message.partition()
             self.refuse(SendError(topic, None if partition is None or partition < 0 else partition, error))
 
-    def refuse(self, error: "SendError") -> None:
+    def refuse(self, error: SendError) -> None:
         """It is not delivered, or was not even taken into the queue."""
         self._end(None, error)
         self._keeper.gave_up(self)
 
-    def _end(self, delivered: Delivered | None, error: "SendError | None") -> None:
+    def _end(self, delivered: Delivered | None, error: SendError | None) -> None:
         self._delivered, self._error = delivered, error
         if self._callbacks is not None:
             self._call_back()
@@ -125,6 +133,16 @@ class Deliveries(tuple[Delivery, ...]):
     def done(self) -> bool:
         """Whether all have ended."""
         return all(each.done() for each in self)
+
+    def __await__(self) -> Generator[Any, None, list[Delivered]]:
+        """``await deliveries``, in asyncio: as `result`."""
+        for each in self:
+            if not each.done():
+                try:
+                    yield from each.__await__()
+                except ClientError:
+                    continue
+        return self.result()
 
     def result(self, timeout: float | None = None) -> list[Delivered]:
         """Wait for all of them, then say where each stands; or the first failure in their order. TimeoutError after `timeout` seconds."""

@@ -26,12 +26,11 @@ FAILURES_KEPT = 1_000
 
 
 class DeliveryThread:
-    """Serves `inner` from its first message until it is told to stop."""
+    """Serves `inner` from its start until it is told to stop."""
 
     def __init__(self, inner: "Inner", name: str) -> None:
         self._inner = inner
-        self._name = name
-        self._thread: threading.Thread | None = None
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._stopping = False
         self._room = threading.Condition()
         self._failed: deque[Delivery] = deque(maxlen=FAILURES_KEPT)
@@ -41,10 +40,8 @@ class DeliveryThread:
         self.broken = threading.Event()
 
     def start(self) -> None:
-        """Begin, unless that is done."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-            self._thread.start()
+        """Begin."""
+        self._thread.start()
 
     def stop(self) -> None:
         """End soon. It is not waited for."""

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any, Self, overload
 
 from moldau.client.delivery import Deliveries, Delivery
 from moldau.client.delivery_thread import SLICE_S, DeliveryThread, log
+from moldau.client.failures import SendError
 from moldau.client.message import Headers, Message, messages_of
+from moldau.client.outgoing import ANY_PARTITION, Outgoing, Rest, outgoing
 from moldau.client.settings import MISSING, Acks, Codec, producer_settings
 from moldau.client.transactions import Transaction, TransactionalConsumer, TransactionalId
 
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 
     from moldau.client.partitioning import Partitioner
 
-_ANY_PARTITION = -1
 _PARTITIONS_KNOWN_S = 60.0
 """How long a number of partitions is believed before it is asked for again."""
 _METADATA_TIMEOUT_S = 30.0
@@ -76,10 +77,13 @@ class Producer:
             self._inner = Inner(made, logger=log)
         except KafkaException as error:
             raise ValueError(f"producer: {error.args[0].str()}") from None
+        self._refusal = KafkaException
         self._partitioner = partitioner
         self._partitions: dict[str, tuple[int, float]] = {}
         self._reports = DeliveryThread(self._inner, f"{client_id} deliveries")
         self._identity = TransactionalId(self._inner, self._reports, transactional_id, transaction_timeout_ms)
+        self._reports.start()
+        self._open = True
         self._sent = 0
         self._farewell = weakref.finalize(self, _say_farewell, self._inner, self._reports)
 
@@ -123,52 +127,50 @@ class Producer:
         that failed on its way does. FencedError and ClientError when nothing can be sent any more; RuntimeError for a closed producer,
         and outside of a transaction for one with a transactional id.
         """
-        if value is None or isinstance(value, bytes | str | Message | bytearray | memoryview):
-            message = value if isinstance(value, Message) else Message(value if value is None or isinstance(value, str) else bytes(value))
-            return self._send(topic, message, key, headers, partition, timestamp)
-        return Deliveries(self._send(topic, message, key, headers, partition, timestamp) for message in messages_of(value))
+        rest = Rest(key, headers, partition, timestamp)
+        if isinstance(value, Message):
+            return self._send(topic, value, rest)
+        if value is None or isinstance(value, bytes | str):
+            return self._send(topic, Message(value), rest)
+        if isinstance(value, bytearray | memoryview):
+            return self._send(topic, Message(bytes(value)), rest)
+        return Deliveries(self._send(topic, message, rest) for message in messages_of(value))
 
-    def _send(
-        self,
-        topic: str,
-        message: Message,
-        key: bytes | str | None,
-        headers: Headers | None,
-        partition: int | None,
-        timestamp: int | None,
-    ) -> Delivery:
-        from confluent_kafka import KafkaException
+    def _send(self, topic: str, message: Message, rest: Rest) -> Delivery:
+        wanted = self.prepare(topic, message, rest)
+        while not self.offer(wanted):
+            self.wait_for_room()
+        return wanted.delivery
 
-        delivery = Delivery(self._reports)
-        key = message.key if message.key is not None else key
-        headers = message.headers or headers
-        arguments: dict[str, Any] = {"on_delivery": delivery.report}
-        if headers:
-            arguments["headers"] = list(headers.items() if isinstance(headers, Mapping) else headers)
-        moment = message.timestamp if message.timestamp is not None else timestamp
-        if moment is not None:
-            arguments["timestamp"] = _checked_time(topic, moment)
-        chosen = _ANY_PARTITION if partition is None else partition
-        if partition is None and self._partitioner is not None:
-            chosen = self._choose(self._partitioner, topic, key)
+    def prepare(self, topic: str, message: Message, rest: Rest) -> Outgoing:
+        """A message with its partition chosen and its delivery made, to be offered."""
         self._check_open()
-        while True:
-            try:
-                self._inner.produce(topic, message.value, key, chosen, **arguments)
-            except BufferError:
-                self._reports.wait_for_room()
-            except KafkaException as error:
-                self._refuse(delivery, topic, partition, error)
-                break
-            else:
-                break
+        wanted = outgoing(topic, message, rest, Delivery(self._reports))
+        if self._partitioner is not None and rest.partition is None:
+            return wanted._replace(partition=self._choose(self._partitioner, topic, wanted.key))
+        return wanted
+
+    def offer(self, wanted: Outgoing) -> bool:
+        """Queue it; False if there is no room now. What librdkafka refuses has ended."""
+        try:
+            self._inner.produce(wanted.topic, wanted.value, wanted.key, wanted.partition, **wanted.more)
+        except BufferError:
+            return False
+        except self._refusal as error:
+            self._refuse(wanted, error)
         self._sent += 1
-        return delivery
+        return True
 
-    def _refuse(self, delivery: Delivery, topic: str, partition: int | None, error: "KafkaException") -> None:
+    def asks_before_sending(self, topic: str, rest: Rest) -> bool:
+        """Whether `prepare` would ask the brokers for the topic's partitions."""
+        return self._partitioner is not None and rest.partition is None and time.monotonic() >= self._partitions.get(topic, (0, 0.0))[1]
+
+    def wait_for_room(self) -> None:
+        """The queue is full: wait until something has left it, or a moment."""
+        self._reports.wait_for_room()
+
+    def _refuse(self, wanted: Outgoing, error: "KafkaException") -> None:
         from confluent_kafka import KafkaError
-
-        from moldau.client.failures import SendError
 
         cause: KafkaError = error.args[0]
         if cause.code() == KafkaError._FATAL:
@@ -178,13 +180,13 @@ class Producer:
             raise RuntimeError(
                 f"transactional id {self.transactional_id}: messages are sent within `with producer.transaction():`"
             ) from None
-        delivery.refuse(SendError(topic, partition, cause))
+        wanted.delivery.refuse(SendError(wanted.topic, None if wanted.partition < 0 else wanted.partition, cause))
 
     def _choose(self, partitioner: "Partitioner", topic: str, key: bytes | str | None) -> int:
         count = self.partitions_for(topic)
         chosen = partitioner(topic, key.encode() if isinstance(key, str) else key, count)
         if chosen is None:
-            return _ANY_PARTITION
+            return ANY_PARTITION
         if not 0 <= chosen < count:
             raise ValueError(f"topic {topic} has partitions 0 to {count - 1}; the partitioner chose {chosen}")
         return chosen
@@ -204,7 +206,6 @@ class Producer:
 
         SendError for the first of those that failed and that nobody has asked about; TimeoutError after `timeout` seconds.
         """
-        self._reports.start()
         deadline = None if timeout is None else time.monotonic() + timeout
         while len(self._inner):
             left_s = SLICE_S if deadline is None else min(SLICE_S, deadline - time.monotonic())
@@ -241,9 +242,8 @@ class Producer:
         return Transaction(self._identity, self._inner, self._reports, consumers)
 
     def _check_open(self) -> None:
-        if not self._farewell.alive:
+        if not self._open:
             raise RuntimeError("the producer is closed")
-        self._reports.start()
 
     def statistics(self) -> dict[str, int]:
         """Messages so far: `sent`, of these still `waiting`, and `failed`."""
@@ -251,8 +251,9 @@ class Producer:
 
     def close(self, timeout: float | None = None) -> None:
         """Flush, and let go of the connections; an open transaction is aborted. Errors as for `flush`."""
-        if not self._farewell.alive:
+        if not self._open:
             return
+        self._open = False
         try:
             if self._identity.current is not None:
                 self._identity.current.abort()
@@ -281,12 +282,6 @@ class Producer:
             if error is None:
                 raise
             log.warning("producer: while closing: %s", failure)
-
-
-def _checked_time(topic: str, timestamp: int) -> int:
-    if timestamp < 1:
-        raise ValueError(f"topic {topic}: a timestamp is at least 1 ms, not {timestamp}")
-    return timestamp
 
 
 def _say_farewell(inner: Any, reports: DeliveryThread) -> None:

@@ -47,9 +47,17 @@ class Reader:
 
     def take(self, count: int, timeout: float | None) -> list[ConsumedMessage]:
         """At most `count` messages; the first is waited for, at most `timeout` seconds. Those taken before are finished."""
+        self.wait(timeout)
+        return self.take_nowait(count)
+
+    def wait(self, timeout: float | None) -> None:
+        """What was taken is finished. Wait until there is something to take, or `timeout` seconds have passed."""
         self.progress.finish()
         if not self.ready:
             self._fill(timeout)
+
+    def take_nowait(self, count: int) -> list[ConsumedMessage]:
+        """At most `count` of the messages that are here."""
         found = [self._buffer.popleft() for _ in range(min(count, len(self._buffer)))]
         self.progress.hand_out(found)
         self.handed_out += len(found)

@@ -5,7 +5,10 @@ is at odds with how the library works, and is refused.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+if TYPE_CHECKING:
+    from moldau.client.partitioning import Partitioner
 
 Acks = Literal["all", 0, 1, "0", "1"]
 Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
@@ -14,8 +17,39 @@ StartOffset = Literal["smallest", "largest", "earliest", "latest", "error"]
 IsolationLevel = Literal["read_committed", "read_uncommitted"]
 Assignor = Literal["range", "roundrobin", "cooperative-sticky"]
 
+
+class ProducerOptions(TypedDict, total=False):
+    """What a `moldau.client.producer.Producer` takes beside its brokers; see there."""
+
+    client_id: str
+    acks: Acks
+    compression: Codec
+    linger_ms: float
+    delivery_timeout_ms: int
+    transactional_id: str | None
+    transaction_timeout_ms: int
+    partitioner: "Partitioner | None"
+    settings: Mapping[str, Any] | None
+
+
+class ConsumerOptions(TypedDict, total=False):
+    """What a `moldau.client.consumer.Consumer` takes beside its brokers, group and topics; see there."""
+
+    client_id: str
+    group_instance_id: str | None
+    auto_offset_reset: StartOffset
+    auto_commit: bool
+    auto_commit_interval_ms: int
+    isolation_level: IsolationLevel
+    assignor: Assignor | Sequence[Assignor]
+    session_timeout_ms: int
+    max_poll_interval_ms: int
+    settings: Mapping[str, Any] | None
+
+
 MISSING = "producers and consumers need confluent-kafka: pip install 'moldau[client]'"
 
+MAX_POLL_INTERVAL_MS = 300_000
 QUEUE_MESSAGES_MAX = 100_000
 QUEUE_KIB_MAX = 128 * 1024
 """What a producer holds of messages on their way; who sends faster waits."""
@@ -77,38 +111,28 @@ def producer_settings(
     return made | _checked(settings)
 
 
-def consumer_settings(
-    bootstrap_servers: str | Sequence[str],
-    *,
-    client_id: str,
-    group_id: str | None,
-    group_instance_id: str | None,
-    auto_offset_reset: StartOffset,
-    auto_commit: bool,
-    auto_commit_interval_ms: int,
-    isolation_level: IsolationLevel,
-    assignor: Assignor | Sequence[Assignor],
-    session_timeout_ms: int,
-    max_poll_interval_ms: int,
-    settings: Mapping[str, Any] | None,
-) -> dict[str, Any]:
-    """Settings of a consumer."""
+def consumer_settings(bootstrap_servers: str | Sequence[str], group_id: str | None, options: ConsumerOptions) -> dict[str, Any]:
+    """Settings of a consumer, with the defaults for what is not said."""
+    client_id = options.get("client_id", "moldau")
+    session_timeout_ms = options.get("session_timeout_ms", 45_000)
+    assignor = options.get("assignor", ("range", "roundrobin"))
     made: dict[str, Any] = {
         "bootstrap.servers": bootstrap_text(bootstrap_servers),
         "client.id": client_id,
         "group.id": group_id or f"{client_id} without a group",
-        "auto.offset.reset": auto_offset_reset,
-        "enable.auto.commit": auto_commit and group_id is not None,
+        "auto.offset.reset": options.get("auto_offset_reset", "smallest"),
+        "enable.auto.commit": options.get("auto_commit", True) and group_id is not None,
         "enable.auto.offset.store": False,
-        "auto.commit.interval.ms": auto_commit_interval_ms,
-        "isolation.level": isolation_level,
+        "auto.commit.interval.ms": options.get("auto_commit_interval_ms", 5_000),
+        "isolation.level": options.get("isolation_level", "read_committed"),
         "partition.assignment.strategy": assignor if isinstance(assignor, str) else ",".join(assignor),
         "session.timeout.ms": session_timeout_ms,
-        "max.poll.interval.ms": max(max_poll_interval_ms, session_timeout_ms),
+        "max.poll.interval.ms": max(options.get("max_poll_interval_ms", MAX_POLL_INTERVAL_MS), session_timeout_ms),
+        "check.crcs": True,
     }
-    if group_instance_id is not None:
-        made["group.instance.id"] = group_instance_id
-    return made | _checked(settings)
+    if options.get("group_instance_id") is not None:
+        made["group.instance.id"] = options["group_instance_id"]
+    return made | _checked(options.get("settings"))
 
 
 def _checked(settings: Mapping[str, Any] | None) -> dict[str, Any]:

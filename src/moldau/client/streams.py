@@ -15,11 +15,11 @@ committed. An exception in the loop finishes nothing: whoever reads the partitio
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, overload
+from typing import Self, Unpack, overload
 
 from moldau.client.message import ConsumedMessage
 from moldau.client.session import Session
-from moldau.client.settings import Assignor, IsolationLevel, StartOffset, consumer_settings
+from moldau.client.settings import ConsumerOptions, consumer_settings
 from moldau.client.stream_feeder import Feeder
 from moldau.client.stream_queues import Lane, StreamQueues
 from moldau.client.stream_source import StreamSource
@@ -32,40 +32,18 @@ def create_message_streams(
     *,
     group_id: str,
     bootstrap_servers: str | Sequence[str] = "localhost:9092",
-    client_id: str = "moldau",
-    group_instance_id: str | None = None,
-    auto_offset_reset: StartOffset = "smallest",
-    auto_commit: bool = True,
-    auto_commit_interval_ms: int = 5_000,
-    isolation_level: IsolationLevel = "read_committed",
-    assignor: Assignor | Sequence[Assignor] = ("range", "roundrobin"),
-    session_timeout_ms: int = 45_000,
-    max_poll_interval_ms: int = 300_000,
-    settings: Mapping[str, Any] | None = None,
+    **options: Unpack[ConsumerOptions],
 ) -> "MessageStreams":
-    """Streams for each topic: ``{"clicks": 2, "views": 1}``, or a topic and a number. Arguments as for `moldau.client.consumer.Consumer`.
+    """Streams for each topic: ``{"clicks": 2, "views": 1}``, or a topic and a number. Options as for `moldau.client.consumer.Consumer`.
 
     `auto_offset_reset`: a group that has committed nothing begins at the smallest or at the largest offset. `auto_commit` off leaves
     committing to `MessageStreams.commit`. ValueError for what cannot be meant.
     """
-    made = consumer_settings(
-        bootstrap_servers,
-        client_id=client_id,
-        group_id=group_id,
-        group_instance_id=group_instance_id,
-        auto_offset_reset=auto_offset_reset,
-        auto_commit=auto_commit,
-        auto_commit_interval_ms=auto_commit_interval_ms,
-        isolation_level=isolation_level,
-        assignor=assignor,
-        session_timeout_ms=session_timeout_ms,
-        max_poll_interval_ms=max_poll_interval_ms,
-        settings=settings,
-    )
+    made = consumer_settings(bootstrap_servers, group_id, options)
     wanted = {topics: streams} if isinstance(topics, str) else dict(topics)
     if not wanted or any(count < 1 for count in wanted.values()):
         raise ValueError(f"each topic needs at least one stream, not {wanted}")
-    return MessageStreams(wanted, Session(made, group_id), patience_s=max_poll_interval_ms / 1000)
+    return MessageStreams(wanted, Session(made, group_id), patience_s=made["max.poll.interval.ms"] / 1000)
 
 
 class MessageStream:
