@@ -23,11 +23,13 @@ class ListStateLog:
     def __init__(self, partitions: int = 50, *, clock: Clock | None = None) -> None:
         self.partitions = partitions
         self.batches: dict[int, list[LoadedBatch]] = {index: [] for index in range(partitions)}
+        self.ends = dict.fromkeys(range(partitions), 0)
+        """The offset of the next record."""
         self.closed: set[int] = set()
         """Partitions that are led elsewhere."""
         self.load_failure: PeerError | None = None
         """What loads end with, after everything was read."""
-        self._clock = clock
+        self.clock = clock
         self._failures: list[PeerError] = []
         self._held: list[tuple[Done, PeerError | None]] | None = None
 
@@ -41,8 +43,8 @@ class ListStateLog:
         if partition in self.closed:
             error = PeerError(ErrorCode.NOT_COORDINATOR, f"partition {partition} is not led here")
         if error is None:
-            base = self.end_offset(partition)
-            now_ms = -1 if self._clock is None else self._clock.time_ms()
+            base = self._offsets(partition, len(records))
+            now_ms = -1 if self.clock is None else self.clock.time_ms()
             kept = [Record(base + index, now_ms, CREATE_TIME, key, value, []) for index, (key, value) in enumerate(records)]
             self.batches[partition].append(LoadedBatch(base, *(producer or (-1, -1)), None, kept))
         self._answer(done, error)
@@ -56,20 +58,21 @@ class ListStateLog:
             done(self.load_failure)
 
         batches = list(self.batches[partition])
-        if self._clock is None:
+        if self.clock is None:
             read()
         else:
-            self._clock.call_later(0.0, read)
+            self.clock.call_later(0.0, read)
 
     def mark(self, partition: int, producer: TransactionalProducer, *, committed: bool, coordinator_epoch: int = 0) -> None:
         """The end of a transaction, as its coordinator writes it."""
         marker = EndTxnMarker(ControlType.COMMIT if committed else ControlType.ABORT, coordinator_epoch)
-        self.batches[partition].append(LoadedBatch(self.end_offset(partition), *producer, marker, ()))
+        self.batches[partition].append(LoadedBatch(self._offsets(partition, 1), *producer, marker, ()))
 
-    def end_offset(self, partition: int) -> int:
-        """The offset of the next record."""
-        batches = self.batches[partition]
-        return batches[-1].base_offset + (len(batches[-1].records) or 1) if batches else 0
+    def _offsets(self, partition: int, count: int) -> int:
+        """The first of the next offsets."""
+        base = self.ends[partition]
+        self.ends[partition] += count
+        return base
 
     def newest(self, partition: int) -> dict[bytes, bytes]:
         """The value of every key that has one, whatever became of transactions."""

@@ -1,0 +1,141 @@
+"""What a group has committed is what its log says, in memory, after any restart and after compaction (faults A11, T3).
+
+Any sequence of commits, commits in transactions, ends of transactions, deletions, restarts and compactions is played on a coordinator and
+on a list of what happened, from which the offset of a partition is found in an obvious way.
+"""
+
+import os
+from typing import NamedTuple
+
+import hypothesis.strategies as st
+from hypothesis import given, settings
+
+from moldau.broker.state_log import LoadedBatch, TransactionalProducer
+from moldau.model.errors import ErrorCode
+from moldau.protocol.records.control import ControlType
+from support.coordinated_groups import Coordinated
+from support.state_logs import ListStateLog
+
+GROUPS = ("g", "h")
+PARTITIONS = range(2)
+PRODUCERS = (7, 8)
+
+
+class Put(NamedTuple):
+    """A commit, in a transaction of a producer or (-1) in none."""
+
+    group: str
+    partition: int
+    producer: int
+
+
+class End(NamedTuple):
+    producer: int
+    committed: bool
+
+
+class Forget(NamedTuple):
+    group: str
+    partition: int
+
+
+class Restart(NamedTuple):
+    compacts: bool
+
+
+Step = Put | End | Forget | Restart
+groups, partitions, producers = st.sampled_from(GROUPS), st.sampled_from(PARTITIONS), st.sampled_from(PRODUCERS)
+PUTS = st.builds(Put, groups, partitions, st.sampled_from([-1, *PRODUCERS]))
+STEPS = st.lists(
+    PUTS
+    | PUTS.map(lambda put: put._replace(group="g", partition=0))  # so that some meet
+    | PUTS.map(lambda put: put._replace(group="g", partition=0))
+    | st.builds(End, producers, st.booleans())
+    | st.builds(Forget, groups, partitions)
+    | st.builds(Restart, st.booleans()),
+    min_size=10,
+    max_size=40,
+)
+EXAMPLES = 5000 if os.environ.get("MOLDAU_TORTURE") == "1" else 150
+
+
+def obvious(history: list[tuple[Step, int]], group: str, partition: int) -> int | None:
+    """Of all commits since the last deletion that are in no transaction, or in one that has committed, the one that came last."""
+    best: int | None = None
+    for number, (step, _) in enumerate(history):
+        if step == Forget(group, partition):
+            best = None
+        elif isinstance(step, Put) and (step.group, step.partition) == (group, partition):
+            later = [end for end, _ in history[number:] if isinstance(end, End) and end.producer == step.producer]
+            deleted = Forget(group, partition) in [each for each, _ in history[number:]]
+            if not deleted and (step.producer < 0 or (later and later[0].committed)):
+                best = number
+    return best
+
+
+def compact(log: ListStateLog) -> None:
+    """Keep of every key the newest record, as the cleaner does: nothing from the first open transaction on, nothing that was aborted."""
+    for index, batches in log.batches.items():
+        log.batches[index] = _compacted(batches)
+
+
+def _compacted(batches: list[LoadedBatch]) -> list[LoadedBatch]:
+    ends: dict[int, list[tuple[int, bool]]] = {}
+    for batch in batches:
+        if batch.marker is not None:
+            ends.setdefault(batch.producer_id, []).append((batch.base_offset, batch.marker.type is ControlType.COMMIT))
+
+    def end_of(batch: LoadedBatch) -> bool | None:
+        """Whether the batch's transaction has committed; None while it is open."""
+        return next((committed for offset, committed in ends.get(batch.producer_id, []) if offset > batch.base_offset), None)
+
+    data = [batch for batch in batches if batch.marker is None]
+    first_open = min((batch.base_offset for batch in data if batch.producer_id >= 0 and end_of(batch) is None), default=1 << 62)
+    newest = {
+        record.key: record.offset
+        for batch in data
+        if batch.base_offset < first_open and (batch.producer_id < 0 or end_of(batch))
+        for record in batch.records
+    }
+    kept = []
+    for batch in batches:
+        if batch.marker is None and batch.base_offset < first_open:
+            records = [record for record in batch.records if newest.get(record.key) == record.offset]
+            batch = batch._replace(records=records)
+        if batch.records or batch.marker is not None:
+            kept.append(batch)
+    return kept
+
+
+def play(one: Coordinated, number: int, step: Step) -> Coordinated:
+    """Do a step; the coordinator that goes on."""
+    match step:
+        case Put(group, partition, producer):
+            transactional = TransactionalProducer(producer, 0) if producer >= 0 else None
+            assert one.commit(group, number, transactional, partition=partition) is ErrorCode.NONE
+        case End(producer, committed):
+            for index in range(one.log.partitions):
+                one.log.mark(index, TransactionalProducer(producer, 0), committed=committed)
+                one.groups.transaction_ended(index, producer, committed=committed)
+        case Forget(group, partition):
+            found = one.groups.group_for(group, create=True)
+            assert found is not None
+            one.groups.removal.offsets(found, [("t", partition)], lambda _: None)
+        case Restart(compacts):
+            if compacts:
+                compact(one.log)
+            return Coordinated(one.log).lead()
+    return one
+
+
+@given(STEPS)
+@settings(max_examples=EXAMPLES)
+def test_memory_log_and_history_agree(steps: list[Step]) -> None:
+    one = Coordinated().lead()
+    history: list[tuple[Step, int]] = []
+    for number, step in enumerate(steps):
+        one = play(one, number, step)
+        history.append((step, number))
+        for group in GROUPS:
+            for partition in PARTITIONS:
+                assert one.offset(group, partition) == obvious(history, group, partition)

@@ -1,0 +1,224 @@
+"""Groups are read back from their partition, also past records that nobody understands, and change hands with it."""
+
+import struct
+
+import pytest
+
+from moldau.broker.groups.group_records import group_value
+from moldau.broker.groups.membership_events import Join, Joined
+from moldau.broker.groups.offsets import NO_TOPIC_ID, Commit
+from moldau.broker.groups.records import group_key, offset_key
+from moldau.broker.groups.state import GroupState, MemberState
+from moldau.broker.state_log import KeyValue, TransactionalProducer
+from moldau.model.errors import ErrorCode, PeerError
+from support.coordinated_groups import Coordinated, committed
+from support.memberships import RANGE, subscription
+
+PRODUCER = TransactionalProducer(7, 0)
+MEMBER = MemberState("m-1", None, "client", "/host", 60_000, 10_000, subscription("t"), b"all")
+STABLE = GroupState("consumer", 4, "range", "m-1", 1, (MEMBER,))
+
+
+def test_a_group_is_looked_after_by_who_leads_its_partition_and_has_read_it() -> None:
+    one = Coordinated()
+    assert one.refusal("g") is ErrorCode.NOT_COORDINATOR
+    one.groups.become_coordinator(one.log.partition_for("g"))
+    assert one.refusal("g") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    one.clock.settle()
+    assert one.offset("g") is None
+    assert one.commit("g", 5) is ErrorCode.NONE
+    assert one.offset("g") == 5
+    assert one.refusal("") is ErrorCode.INVALID_GROUP_ID
+    one.groups.resign(one.log.partition_for("g"))
+    assert one.refusal("g") is ErrorCode.NOT_COORDINATOR
+
+
+def test_another_coordinator_goes_on_where_the_first_stopped() -> None:
+    first = Coordinated().lead()
+    first.commit("g", 5)
+    first.commit("h", 1)
+    first.commit("g", 6)
+    first.commit("g", 9, PRODUCER)
+    first.groups.close()
+    second = Coordinated(first.log).lead()
+    assert (second.offset("g"), second.offset("h")) == (6, 1)
+    second.groups.transaction_ended(second.log.partition_for("g"), 7, committed=True)
+    assert second.offset("g") == 9
+
+
+def test_orders_go_on_too() -> None:
+    """A commit after a restart is later than one before it, also for a transaction that ends afterwards."""
+    first = Coordinated().lead()
+    for offset in range(5):
+        first.commit("g", offset)
+    first.commit("g", 100, PRODUCER)
+    second = Coordinated(first.log).lead()
+    second.commit("g", 6)
+    second.groups.transaction_ended(second.log.partition_for("g"), 7, committed=True)
+    assert second.offset("g") == 6
+
+
+@pytest.mark.parametrize("committed_", [True, False])
+def test_a_transaction_that_ends_while_its_partition_is_read_has_ended_then(committed_: bool) -> None:
+    one = Coordinated()
+    one.write("g", committed("g", 5))
+    one.write("g", committed("g", 9), producer=PRODUCER)
+    partition = one.log.partition_for("g")
+    one.groups.become_coordinator(partition)
+    one.groups.transaction_ended(partition, 7, committed=committed_)
+    one.clock.settle()
+    assert one.offset("g") == (9 if committed_ else 5)
+
+
+def test_a_topic_that_is_deleted_while_a_partition_is_read_is_forgotten_then() -> None:
+    one = Coordinated()
+    one.write("g", committed("g", 5))
+    one.groups.become_coordinator(one.log.partition_for("g"))
+    one.groups.forget_topics(["t"])
+    one.clock.settle()
+    assert one.offset("g") is None
+    assert one.log.newest(one.log.partition_for("g")) == {}
+
+
+def test_a_transaction_that_was_marked_has_ended_when_it_is_read_again() -> None:
+    one = Coordinated()
+    partition = one.log.partition_for("g")
+    one.write("g", committed("g", 5), producer=PRODUCER)
+    one.log.mark(partition, PRODUCER, committed=True)
+    one.write("g", committed("g", 8), producer=PRODUCER)
+    one.log.mark(partition, PRODUCER, committed=False)
+    one.lead()
+    assert one.offset("g") == 5
+    group = one.groups.group_for("g")
+    assert group is not None
+    assert group.offsets.pending == {}
+
+
+def test_members_are_read_with_their_generation_and_an_emptied_group_is_gone() -> None:
+    one = Coordinated()
+    one.write("g", (group_key("g"), group_value(STABLE)))
+    one.write("gone", (group_key("gone"), group_value(STABLE)), (group_key("gone"), None))
+    one.write("removed", committed("removed", 1), (offset_key("removed", "t", 0), None))
+    one.lead()
+    group = one.groups.group_for("g")
+    assert group is not None
+    assert group.check_commit("m-1", None, 4) is ErrorCode.NONE
+    assert group.check_commit("m-1", None, 5) is ErrorCode.ILLEGAL_GENERATION
+    assert one.groups.group_for("gone") is None
+    assert one.groups.group_for("removed") is None
+
+
+DAMAGED: list[KeyValue] = [
+    (b"", b""),
+    (b"\0\1\0\1g", b""),
+    (offset_key("g", "t", 1), b"\0\x63"),
+    (offset_key("g", "t", 2), b""),
+    (group_key("g"), b"\0\3\0"),
+    (group_key("g")[:-1], None),
+]
+
+
+def test_records_that_nobody_understands_are_left_out_with_a_line_each_and_the_rest_is_read(caplog: pytest.LogCaptureFixture) -> None:
+    one = Coordinated()
+    one.write("g", committed("g", 1), (group_key("g"), group_value(STABLE)))
+    for record in DAMAGED:
+        one.write("g", record)
+    one.write("g", committed("g", 2))
+    one.lead()
+    assert one.offset("g") == 2
+    group = one.groups.group_for("g")
+    assert group is not None
+    assert group.check_commit("m-1", None, 4) is ErrorCode.NONE
+    partition = one.log.partition_for("g")
+    lines = [line for line in caplog.messages if line.startswith("record of an internal topic left out")]
+    assert [line.split()[7:9] for line in lines] == [
+        [f"partition=__consumer_offsets-{partition}", f"offset={2 + number}"] for number in range(len(DAMAGED))
+    ]
+
+
+def test_records_of_newer_kinds_of_groups_are_left_alone_with_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    one = Coordinated()
+    records: list[KeyValue] = [(struct.pack(">h", version) + b"\0\1g", b"\0\0") for version in (3, 5, 5, 14)]
+    one.write("g", *records, committed("g", 3))
+    one.lead()
+    assert one.offset("g") == 3
+    (line,) = [message for message in caplog.messages if "left alone" in message]
+    assert "{3: 1, 5: 2, 14: 1}" in line
+    assert len(one.log.records(one.log.partition_for("g"))) == 5
+
+
+def test_a_partition_that_cannot_be_read_is_not_coordinated(caplog: pytest.LogCaptureFixture) -> None:
+    one = Coordinated()
+    one.log.load_failure = PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the disk is broken")
+    one.lead()
+    assert one.refusal("g") is ErrorCode.NOT_COORDINATOR
+    assert "the disk is broken" in caplog.text
+
+
+def test_who_resigns_while_reading_and_leads_again_reads_again() -> None:
+    one = Coordinated()
+    one.write("g", committed("g", 1))
+    partition = one.log.partition_for("g")
+    one.groups.become_coordinator(partition)
+    one.groups.resign(partition)
+    one.write("g", committed("g", 2))
+    one.groups.become_coordinator(partition)
+    one.groups.become_coordinator(partition)
+    one.clock.settle()
+    assert one.offset("g") == 2
+    one.groups.resign(partition + 1)
+
+
+def test_members_that_wait_are_told_when_their_group_moves() -> None:
+    one = Coordinated().lead()
+    one.write("g", (group_key("g"), group_value(STABLE)))
+    one.groups.resign(one.log.partition_for("g"))
+    one.lead()
+    group = one.groups.group_for("g")
+    assert group is not None
+    answers: list[Joined] = []
+    join = Join(answers.append, "", None, "c", "/h", 10_000, 60_000, "consumer", RANGE, "m-2", False, False, "none")
+    group.runner.take(join)
+    assert answers == []
+    one.groups.resign(group.partition)
+    assert [answer.error for answer in answers] == [ErrorCode.NOT_COORDINATOR]
+    assert not group.runner.has_timer
+
+
+def test_a_commit_that_is_not_stored_changes_nothing() -> None:
+    one = Coordinated().lead()
+    one.commit("g", 1)
+    for producer in (None, PRODUCER):
+        one.log.fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        assert one.commit("g", 2, producer) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    one.groups.transaction_ended(one.log.partition_for("g"), 7, committed=True)
+    assert one.offset("g") == 1
+
+
+def test_a_commit_counts_from_when_it_is_in_the_log_and_is_answered_when_it_is_safe() -> None:
+    one = Coordinated().lead()
+    one.log.hold()
+    group = one.groups.group_for("g", create=True)
+    assert group is not None
+    outcomes: list[PeerError | None] = []
+    one.groups.commit(group, [Commit("t", 0, 5, -1, "", NO_TOPIC_ID)], outcomes.append, producer=PRODUCER)
+    one.groups.transaction_ended(group.partition, 7, committed=True)
+    assert (one.offset("g"), outcomes) == (5, [])
+    one.log.release()
+    assert outcomes == [None]
+
+
+def test_a_group_of_many_offsets_is_deleted_in_more_than_one_batch() -> None:
+    one = Coordinated().lead()
+    group = one.groups.group_for("g", create=True)
+    assert group is not None
+    one.groups.commit(group, [Commit("t", index, 1, -1, "", NO_TOPIC_ID) for index in range(2500)], lambda _: None)
+    outcomes: list[PeerError | None] = []
+    one.log.fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    one.groups.delete(group, outcomes.append)
+    assert [error and error.code for error in outcomes] == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert len(group.offsets) == 1000  # those of the batch that was refused
+    one.groups.delete(group, outcomes.append)
+    assert outcomes[1:] == [None]
+    assert one.groups.group_for("g") is None
+    assert one.log.newest(group.partition) == {}
