@@ -5,13 +5,12 @@ world.append((b"k", b"1")); world.roll(); world.clean()
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from moldau.log.cleaning.cleaner import LogCleaner
 from moldau.log.cleaning.planning import CleanerSettings
 from moldau.log.config import LogConfig
 from moldau.log.manager import LogManager
-from moldau.log.partition_log import PartitionLog
 from moldau.model.identity import TopicPartition
 from moldau.protocol.records.batch import batches, encode_batch, iterate
 from moldau.protocol.records.control import ControlType, EndTxnMarker
@@ -20,6 +19,9 @@ from moldau.protocol.records.record import Record
 from moldau.testing.disk import ForgetfulDisk
 from moldau.testing.workers import FakeWorkers
 from support.logs import CLUSTER, NOW_MS, TOPIC_ID, flush
+
+if TYPE_CHECKING:
+    from moldau.log.partition_log import PartitionLog
 
 KEY = TopicPartition("c", 0)
 FOLDER = f"/data/{KEY}"
@@ -112,11 +114,12 @@ class CompactionWorld:
         return offset
 
     def roll(self) -> None:
-        """Begin a new segment."""
+        """Begin a new segment; the one before is on disk."""
         self.log._roll(self.now_ms)
+        flush(self.log)
 
     def flush(self) -> None:
-        """Bring everything to disk."""
+        """Bring everything to disk, the checkpoints too."""
         flush(self.log)
         self.manager.checkpoint()
 

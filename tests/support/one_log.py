@@ -46,6 +46,7 @@ def open_log(
     now_ms: int = NOW_MS,
     leader_epoch: int = 0,
     adopted: bool = False,
+    holes_anywhere: bool = False,
 ) -> PartitionLog:
     """Open the log in DIRECTORY."""
     return PartitionLog.open(
@@ -59,6 +60,7 @@ def open_log(
         now_ms=now_ms,
         leader_epoch=leader_epoch,
         adopted=adopted,
+        holes_anywhere=holes_anywhere,
     )
 
 

@@ -108,7 +108,7 @@ class Loader:
             clean=clean,
             now_ms=now_ms,
             adopted=placement.directory.adopted,
-            compacted=key in offsets[CLEANED],
+            holes_anywhere=key in offsets[CLEANED] and key not in offsets[RECOVERY_POINTS],
         )
         if offsets[CLEANED].get(key, 0) > log.end_offset:  # what is appended from now on was never cleaned
             offsets[CLEANED][key] = log.start_offset

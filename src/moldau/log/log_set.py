@@ -102,9 +102,14 @@ class LogSet:
                 directory.offsets[RECOVERY_POINTS][key] = log.flushed_offset
                 directory.offsets[LOG_STARTS][key] = log.start_offset
                 directory.offsets[HIGH_WATERMARKS][key] = log.high_watermark
-                cut = log.take_cut()
-                if cut is not None and cut < directory.offsets[CLEANED].get(key, 0):
-                    directory.offsets[CLEANED][key] = cut
+                self.note_cut(placement)
+
+    def note_cut(self, placement: Placement) -> None:
+        """Offsets that were cut off and are used again are dirty."""
+        cut = None if placement.log is None else placement.log.take_cut()
+        cleaned = placement.directory.offsets[CLEANED]
+        if cut is not None and cut < cleaned.get(placement.topic_partition, 0):
+            cleaned[placement.topic_partition] = cut
 
     def storage_failed(self, directory: LogDirectory, error: StorageError) -> None:
         """Take note of an error of the disk: a full one passes, any other takes the directory offline."""

@@ -43,7 +43,11 @@ class OpenedLog:
 
 
 class Opening:
-    """Opens one log. `adopted`: another system wrote it. `compacted`: it was compacted once. In both cases it may have holes."""
+    """Opens one log.
+
+    Compaction leaves holes only before the recovery point. `holes_anywhere`: nobody knows that point of a log that was compacted.
+    `adopted`: another system wrote it; the same holds.
+    """
 
     def __init__(
         self,
@@ -54,7 +58,7 @@ class Opening:
         config: LogConfig,
         *,
         adopted: bool,
-        compacted: bool,
+        holes_anywhere: bool,
         now_ms: int,
     ) -> None:
         self._files = files
@@ -63,7 +67,7 @@ class Opening:
         self._partition = partition
         self._config = config
         self._adopted = adopted
-        self._holes_allowed = adopted or compacted or config.compacts
+        self._holes_allowed = adopted or holes_anywhere
         self._now_ms = now_ms
         self._segments = Segments(files)
         self._producers = Producers(partition)

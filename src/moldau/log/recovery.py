@@ -3,7 +3,8 @@
 Before the recovery point all was synced, so there headers are enough. Behind it a crash may have left anything: bytes that never
 reached the disk, zeros, old contents of the blocks, a later segment whole and an earlier one short. So each batch must match its checksum
 and begin exactly where the one before it ended (the checksum does not cover the base offset); at the first that does not, the file
-is cut, and the segments after it go. A log that may have been compacted has holes, and there an offset may also be skipped.
+is cut, and the segments after it go. Compaction leaves holes, but only before the recovery point; where another system has compacted,
+or the recovery point is not known, an offset may also be skipped.
 Leader epochs must not fall: behind an earlier cut, blocks may still hold whole batches of an earlier leadership, with offsets that fit.
 
 Indexes are sparse copies of the log and are rebuilt as the batches pass. They are not synced with every flush, so of the segment that
@@ -94,7 +95,7 @@ class Recovery:
             read.append(segment)
             slot += 1
             if slot < len(segments) and segments.bases[slot] <= report.recovery_point and not report.cuts:
-                due = segments.bases[slot]  # what was flushed may have holes that an earlier system's compaction has left
+                due = segments.bases[slot]  # what was flushed may have holes that compaction has left
             if report.cuts and slot < len(segments):
                 report.removed += segments.remove(slot, len(segments), f"follows the cut at offset {due}", delete_delay_ms)
         report.segments = len(read)

@@ -169,8 +169,8 @@ def test_a_log_that_ends_before_its_start_offset_begins_there_anew() -> None:
 # After a crash
 
 
-def crashed(disk: ForgetfulDisk, recovery_point: int, config: LogConfig = THREE, *, adopted: bool = False) -> PartitionLog:
-    return open_log(disk, config, recovery_point=recovery_point, leader_epoch=9, adopted=adopted)
+def crashed(disk: ForgetfulDisk, recovery_point: int, config: LogConfig = THREE, **more: bool) -> PartitionLog:
+    return open_log(disk, config, recovery_point=recovery_point, leader_epoch=9, **more)
 
 
 def test_a_torn_tail_is_cut_and_said(caplog: pytest.LogCaptureFixture) -> None:
@@ -230,17 +230,25 @@ def test_a_segment_that_does_not_begin_where_the_one_before_ends_goes_with_all_a
     assert log.recovery.bytes_cut == 4 * SIZE
 
 
-@pytest.mark.parametrize("how", ["compacts", "adopted"])
+@pytest.mark.parametrize("how", ["holes_anywhere", "adopted"])
 def test_where_there_was_compaction_holes_are_kept_but_damage_is_not(how: str) -> None:
     disk = new_disk()
     filled(disk, 12)
     disk.open(f"{DIRECTORY}/{4:020d}.log", writable=True).truncate(2 * SIZE)
-    config = replace(THREE, cleanup_policy=frozenset({"compact"})) if how == "compacts" else THREE
-    log = crashed(disk, 2, config, adopted=how == "adopted")
+    log = crashed(disk, 2, THREE, **{how: True})
     assert offsets(log) == [0, 1, 2, 3, 4, 5, 8, 9, 10, 11]
     overwrite(disk, f"{4:020d}.log", SIZE + 70, b"?")
-    log = crashed(disk, 2, config, adopted=how == "adopted")
+    log = crashed(disk, 2, THREE, **{how: True})
     assert offsets(log) == [0, 1, 2, 3, 4]
+
+
+def test_compaction_leaves_holes_before_the_recovery_point_only() -> None:
+    disk = new_disk()
+    filled(disk, 12)
+    disk.open(f"{DIRECTORY}/{4:020d}.log", writable=True).truncate(2 * SIZE)
+    compacts = replace(THREE, cleanup_policy=frozenset({"compact"}))
+    assert offsets(crashed(disk, 8, compacts)) == [0, 1, 2, 3, 4, 5, 8, 9, 10, 11]
+    assert offsets(crashed(disk, 7, compacts)) == [0, 1, 2, 3, 4, 5]
 
 
 def test_a_base_offset_that_skips_ahead_is_damage_although_the_checksum_matches() -> None:

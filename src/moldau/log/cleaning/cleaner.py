@@ -110,6 +110,7 @@ class LogCleaner:
             return None
         if key in self._passes or key in self._resting or self._uncleanable.get(key) is log:
             return None
+        self._logs.note_cut(placement)
         try:
             return find_dirt(log, placement.directory.offsets[CLEANED].get(key), now_ms)
         except StorageError as error:
@@ -144,6 +145,12 @@ class LogCleaner:
             then(error)
         else:
             then(None)
+
+    def checkpoint(self, running: RunningPass) -> Callable[[], None]:
+        """What brings the checkpoints of the log's directory to disk, as they are now."""
+        directory = running.placement.directory
+        self._logs.note_offsets(directory)
+        return directory.checkpoints.prepare(directory.checkpoint_contents())
 
     def swapped(self, running: RunningPass, removed: "list[RemovedSegment]") -> None:
         """Segments were replaced: their bytes go after `file.delete.delay.ms`."""

@@ -17,6 +17,8 @@ from moldau.model.errors import CorruptBatchError, ProtocolError
 from moldau.protocol.records.compression import decompress
 from moldau.protocol.records.header import HEADER_SIZE, BatchHeader
 
+TIMESTAMP_MAX = 2**63 - 1
+
 _REPLACED = bytes([REPLACED])
 _TOMBSTONE = bytes([TOMBSTONE])
 
@@ -49,7 +51,7 @@ class BatchFilter:
         self._first_dirty = first_dirty
         self._map_end = map_end
         self._now_ms = now_ms
-        self._horizon_ms = now_ms + delete_retention_ms
+        self._horizon_ms = min(now_ms + delete_retention_ms, TIMESTAMP_MAX)
         self._decompressed_bytes_max = decompressed_bytes_max
         self._counts = counts
         self._next = 0
@@ -62,7 +64,7 @@ class BatchFilter:
         if header.is_control:
             return self._pass_marker(data, at, header, last)
         aborted = self._transactions.pass_data(header)
-        states = self._states(data, at, header)
+        states = self._states(data, at, header, aborted)
         count = header.record_count
         self._counts.records_read += count
         if not count:
@@ -103,8 +105,8 @@ class BatchFilter:
             self._counts.batches_unreadable += 1
             return True
 
-    def _states(self, data: bytes, at: int, header: BatchHeader) -> bytes | bytearray | None:
-        """Of the records of the batch; None if they stay whatever they are."""
+    def _states(self, data: bytes, at: int, header: BatchHeader, aborted: bool) -> bytes | bytearray | None:
+        """Of the records of the batch; None if they do not depend on their keys."""
         offset, count = header.base_offset, header.record_count
         offsets = self._map.batch_offsets
         if self._next < len(offsets) and offsets[self._next] == offset:
@@ -112,7 +114,7 @@ class BatchFilter:
             self._next += 1
             self._number += count
             return None if offset in self._unreadable else self._map.states[first : self._number]
-        if offset >= self._map_end or not count:
+        if offset >= self._map_end or not count or aborted:
             return None
         assert header.last_offset < self._first_dirty, f"the batch at offset {offset} is missing in the map"
         try:

@@ -23,7 +23,7 @@ class Throttle:
     """Keeps what is read and written below a rate: after each piece it sleeps as long as the piece was too early."""
 
     def __init__(self, bytes_per_second: float, monotonic: Callable[[], float], sleep: Callable[[float], object]) -> None:
-        self._rate = bytes_per_second
+        self._rate = max(bytes_per_second, 1.0)
         self._monotonic = monotonic
         self._sleep = sleep
         self._since = monotonic()

@@ -1,6 +1,7 @@
 """One pass under way, from its first step to its last, on the broker's thread.
 
-1. A line for the log in ``cleaner-offset-checkpoint``, on disk: from now on it may have holes, and recovery has to know.
+1. The checkpoints, on disk: a line for the log in ``cleaner-offset-checkpoint``, and a recovery point behind all that is to be cleaned.
+   From now on the log may have holes, but only before that point, so that after a crash recovery need not take any for loss.
 2. The worker.
 3. For each group that it has written, at once: the swap.
 4. The names in the folder, brought to disk.
@@ -37,6 +38,9 @@ class Host(Protocol):
     def run(self, work: Callable[[], object], then: Callable[[BaseException | None], object]) -> None:
         """Do `work` where it holds nobody up, then ``then(None)`` or ``then(error)``."""
 
+    def checkpoint(self, running: "RunningPass") -> Callable[[], None]:
+        """What brings the checkpoints of the log's directory to disk, as they are now."""
+
     def swapped(self, running: "RunningPass", removed: "list[RemovedSegment]") -> None:
         """Segments were replaced, and are to be unlinked."""
 
@@ -71,12 +75,8 @@ class RunningPass:
 
     def begin(self, task: bytes) -> None:
         """The first step."""
-        directory, key = self.placement.directory, self.placement.topic_partition
-        if key in directory.offsets[CLEANED]:
-            self._start_worker(task)
-            return
-        directory.offsets[CLEANED][key] = self.first_dirty
-        self._on_disk(directory.checkpoints.prepare(directory.checkpoint_contents()), lambda: self._start_worker(task))
+        self.placement.directory.offsets[CLEANED][self.placement.topic_partition] = self.first_dirty
+        self._on_disk(self._host.checkpoint(self), lambda: self._start_worker(task))
 
     def stop(self) -> None:
         """Give it up."""
@@ -132,9 +132,8 @@ class RunningPass:
                 self._give_up("the worker said nothing")
 
     def _note(self, done: PassDone) -> None:
-        directory = self.placement.directory
-        directory.offsets[CLEANED][self.placement.topic_partition] = done.end_offset
-        self._on_disk(directory.checkpoints.prepare(directory.checkpoint_contents()), lambda: self._host.finished(self, done))
+        self.placement.directory.offsets[CLEANED][self.placement.topic_partition] = done.end_offset
+        self._on_disk(self._host.checkpoint(self), lambda: self._host.finished(self, done))
 
     def _give_up(self, reason: str) -> None:
         """Remove what the worker has left, and end."""

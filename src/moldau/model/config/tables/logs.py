@@ -172,55 +172,42 @@ LOGS = table(
             own=True,
             deviation="Goes with the topic's `visibility`.",
         ),
-        boolean("log.cleaner.enable", True, "Whether compacted topics are compacted.", in_effect=False),
-        integer("log.cleaner.threads", 1, "Workers that compact.", allowed=at_least(0), mode=CLUSTER, in_effect=False),
+        boolean("log.cleaner.enable", True, "Whether compacted topics are compacted."),
+        integer(
+            "log.cleaner.threads", 1, "How many logs are compacted at once, each by a worker process.", allowed=at_least(0), mode=CLUSTER
+        ),
         long(
             "log.cleaner.backoff.ms",
             15_000,
-            "How long the cleaner sleeps when there is nothing to do.",
+            "How often to look for logs that are worth compacting, when there were none.",
             allowed=at_least(0),
             mode=CLUSTER,
-            in_effect=False,
         ),
-        long("log.cleaner.dedupe.buffer.size", 134_217_728, "Memory of the cleaner's map of keys.", mode=CLUSTER, in_effect=False),
-        double("log.cleaner.io.buffer.load.factor", 0.9, "How full the cleaner's map of keys may be.", mode=CLUSTER, in_effect=False),
+        long(
+            "log.cleaner.dedupe.buffer.size",
+            134_217_728,
+            "Memory for the maps of keys, of all workers together. A key takes 142 bytes of it at best, with what Python needs to hold it; "
+            "a log with more dirty keys is compacted in several passes.",
+            mode=CLUSTER,
+        ),
+        double("log.cleaner.io.buffer.load.factor", 0.9, "Share of `log.cleaner.dedupe.buffer.size` that is used.", mode=CLUSTER),
         integer(
             "log.cleaner.io.buffer.size",
             524_288,
-            "Memory of the cleaner for reading and writing.",
+            "Memory for reading and writing, of all workers together; half of it is what one read brings.",
             allowed=at_least(0),
             mode=CLUSTER,
-            in_effect=False,
         ),
         double(
             "log.cleaner.io.max.bytes.per.second",
             1.7976931348623157e308,
-            "How fast the cleaner may read and write.",
+            "How fast logs are compacted: bytes read and written, of all workers together.",
             mode=CLUSTER,
-            in_effect=False,
         ),
-        double(
-            "log.cleaner.min.cleanable.ratio",
-            0.5,
-            default_of("min.cleanable.dirty.ratio"),
-            allowed=Between(0, 1),
-            mode=CLUSTER,
-            in_effect=False,
-        ),
-        long(
-            "log.cleaner.delete.retention.ms", DAY_MS, default_of("delete.retention.ms"), allowed=at_least(0), mode=CLUSTER, in_effect=False
-        ),
-        long(
-            "log.cleaner.min.compaction.lag.ms", 0, default_of("min.compaction.lag.ms"), allowed=at_least(0), mode=CLUSTER, in_effect=False
-        ),
-        long(
-            "log.cleaner.max.compaction.lag.ms",
-            LONG_MAX,
-            default_of("max.compaction.lag.ms"),
-            allowed=at_least(1),
-            mode=CLUSTER,
-            in_effect=False,
-        ),
+        double("log.cleaner.min.cleanable.ratio", 0.5, default_of("min.cleanable.dirty.ratio"), allowed=Between(0, 1), mode=CLUSTER),
+        long("log.cleaner.delete.retention.ms", DAY_MS, default_of("delete.retention.ms"), allowed=at_least(0), mode=CLUSTER),
+        long("log.cleaner.min.compaction.lag.ms", 0, default_of("min.compaction.lag.ms"), allowed=at_least(0), mode=CLUSTER),
+        long("log.cleaner.max.compaction.lag.ms", LONG_MAX, default_of("max.compaction.lag.ms"), allowed=at_least(1), mode=CLUSTER),
         long("log.local.retention.bytes", -2, NO_TIERED_STORAGE, allowed=at_least(-2), mode=CLUSTER, in_effect=False),
         long("log.local.retention.ms", -2, NO_TIERED_STORAGE, allowed=at_least(-2), mode=CLUSTER, in_effect=False),
     ]

@@ -13,8 +13,7 @@ TOPIC = table(
             "cleanup.policy",
             ("delete",),
             "What happens to old segments: `delete` drops those past `retention.ms` or `retention.bytes`, `compact` keeps the newest "
-            "record of each key. Both may be given; with neither, records stay for ever. Compaction does not run in this "
-            "version: what it would drop stays.",
+            "record of each key. Both may be given; with neither, records stay for ever.",
             allowed=SomeOf("compact", "delete"),
             synonyms=from_broker("log.cleanup.policy"),
         ),
@@ -50,10 +49,10 @@ TOPIC = table(
         long(
             "delete.retention.ms",
             DAY_MS,
-            "How long a tombstone stays in a compacted topic, so that a reader who starts at the beginning has that much time to see it.",
+            "How long a tombstone stays in a compacted topic after the pass that found nothing older of its key, so that a reader who "
+            "starts at the beginning has that much time to see it; the same for markers of transactions.",
             allowed=at_least(0),
             synonyms=from_broker("log.cleaner.delete.retention.ms"),
-            in_effect=False,
         ),
         long(
             "file.delete.delay.ms",
@@ -117,10 +116,10 @@ TOPIC = table(
         long(
             "max.compaction.lag.ms",
             LONG_MAX,
-            "A record of a compacted topic becomes due for compaction at the latest after this time.",
+            "A record of a compacted topic becomes due for compaction at the latest after this time, whatever the dirty ratio; the log "
+            "goes on in a new segment by then.",
             allowed=at_least(1),
             synonyms=from_broker("log.cleaner.max.compaction.lag.ms"),
-            in_effect=False,
         ),
         integer(
             "max.message.bytes",
@@ -158,7 +157,6 @@ TOPIC = table(
             "Share of a log that is not compacted yet from which on compacting it is worth while.",
             allowed=Between(0, 1),
             synonyms=from_broker("log.cleaner.min.cleanable.ratio"),
-            in_effect=False,
         ),
         long(
             "min.compaction.lag.ms",
@@ -166,7 +164,6 @@ TOPIC = table(
             "A record of a compacted topic stays untouched for at least this time. Not larger than `max.compaction.lag.ms`.",
             allowed=at_least(0),
             synonyms=from_broker("log.cleaner.min.compaction.lag.ms"),
-            in_effect=False,
         ),
         integer(
             "min.insync.replicas",
