@@ -125,19 +125,14 @@ class GroupTable:
 
     def leave(self, *leavers: tuple[str, str | None] | str) -> list[ErrorCode]:
         """LeaveGroup of member ids, or of pairs of member id and instance; the error of each."""
-        members = [Leaver(*((each, None) if isinstance(each, str) else each), "test") for each in leavers]
-        self._ask("leave", Leave("leave", members))
-        answer = self._take("leave")
-        assert isinstance(answer, Left)
+        self.leave_all("leave", *leavers)
+        answer = self.left("leave")
         assert answer.error is ErrorCode.NONE
         return [code for _, code in answer.members]
 
-    def leave_error(self, member_id: str) -> ErrorCode:
-        """LeaveGroup of one member; the error of all."""
-        self._ask("leave", Leave("leave", [Leaver(member_id, None, "test")]))
-        answer = self._take("leave")
-        assert isinstance(answer, Left)
-        return answer.error
+    def leave_all(self, token: str, *leavers: tuple[str, str | None] | str) -> None:
+        """The same; its answer is to be taken."""
+        self._ask(token, Leave(token, [Leaver(*((each, None) if isinstance(each, str) else each), "test") for each in leavers]))
 
     def heartbeat(self, member_id: str, generation: int | None = None, *, instance: str | None = None) -> ErrorCode:
         """Heartbeat, of the generation that there is unless another is given."""
@@ -159,6 +154,12 @@ class GroupTable:
         """The answer to a SyncGroup."""
         answer = self._take(token)
         assert isinstance(answer, Synced)
+        return answer
+
+    def left(self, token: str) -> Left:
+        """The answer to a LeaveGroup."""
+        answer = self._take(token)
+        assert isinstance(answer, Left)
         return answer
 
     def stored(self, error: ErrorCode = ErrorCode.NONE) -> None:

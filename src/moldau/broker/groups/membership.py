@@ -287,7 +287,6 @@ class Membership:
         self.answer_join(member, ErrorCode.UNKNOWN_MEMBER_ID, NO_MEMBER)
         self.answer_sync(member, ErrorCode.UNKNOWN_MEMBER_ID)
         self.roster.remove(member)
-        self.unsynced.discard(member.member_id)
 
     def look_up_topics(self) -> None:
         """Read what this generation is subscribed to."""

@@ -189,5 +189,6 @@ def test_a_group_that_goes_answers_whoever_waits_once() -> None:
     table.unload()
     assert table.synced("a").error is ErrorCode.NOT_COORDINATOR
     table.stored()
-    assert table.leave_error("a-1") is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    table.leave_all("leave", "a-1")
+    assert table.left("leave").error is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert table.where() is State.DEAD
