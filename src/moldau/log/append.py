@@ -44,6 +44,7 @@ class Appender:
         "_cache",
         "_config",
         "_created_ms",
+        "_index_room",
         "_jitter_ms",
         "_mark",
         "_uncut",
@@ -70,6 +71,8 @@ class Appender:
         self._created_ms = now_ms
         self._jitter_ms = jitter % config.segment_jitter_ms if config.segment_jitter_ms > 0 else 0
         self._mark: _Mark | None = None
+        self._index_room = 0
+        """At least so many entries fit into both indexes; looked at again when it comes down to 0."""
         self._uncut = False
         self._used = False
         self.segment = segment
@@ -144,9 +147,12 @@ class Appender:
             self._set_roll_time(timestamp)
         else:
             segment.index.append(last_offset - segment.base_offset, position)
-            self.indexed_timestamp = segment.time_index.add(self.max_timestamp, self.max_timestamp_offset, self.indexed_timestamp)
+            if self.max_timestamp > self.indexed_timestamp:
+                self.indexed_timestamp = segment.time_index.add(self.max_timestamp, self.max_timestamp_offset, self.indexed_timestamp)
         self.index_from = position + self._config.index_interval_bytes
-        self._limit_by_indexes()
+        self._index_room -= 1
+        if self._index_room <= 0:
+            self._limit_by_indexes()
 
     def write(self) -> None:
         """Write everything staged (into the page cache). StorageError: nothing of it is in the log."""
@@ -240,8 +246,10 @@ class Appender:
 
     def _limit_by_indexes(self) -> None:
         """Roll at the next batch when an index is full; the time index keeps one entry free for the end of the segment."""
-        segment, room = self.segment, self._config.segment_index_bytes
-        if len(segment.index) >= room // segment.index.entry.size or len(segment.time_index) >= room // segment.time_index.entry.size - 1:
+        segment, size = self.segment, self._config.segment_index_bytes
+        index, time_index = segment.index, segment.time_index
+        self._index_room = min(size // index.entry.size - len(index), size // time_index.entry.size - 1 - len(time_index))
+        if self._index_room <= 0:
             self.segment_limit = 0
 
     def _store_indexes_if_possible(self) -> None:
