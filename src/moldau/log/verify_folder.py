@@ -9,6 +9,7 @@ from moldau.log.leader_epochs import LeaderEpochs, decode_leader_epochs
 from moldau.log.partition_metadata import read_topic_id
 from moldau.log.producer_snapshot import BadSnapshotError, decode_snapshot
 from moldau.log.verify_segment import SegmentCheck
+from moldau.log.verify_transactions import TransactionCheck
 from moldau.ports.filesystem import FileSystem
 
 
@@ -54,12 +55,13 @@ class FolderCheck:
     def _check_segments(self, bases: list[int]) -> Iterator[Finding]:
         due = self.start_offset = self.end_offset = bases[0] if bases else 0
         gaps_until = max(self._cleaned_offset, bases[-1]) if bases and self._cleaned_offset >= 0 else due
+        transactions = TransactionCheck()
         for base in bases:
             path = f"{self._folder}/{names.file_name(base, names.LOG)}"
             if base < due:
                 yield Finding(Severity.DAMAGE, path, 0, f"segment begins at offset {base}, the one before it reaches up to {due}")
-            segment = SegmentCheck(self._files, self._folder, base, self._epochs, records=self._records)
-            yield from segment.findings(due, gaps_until)
+            segment = SegmentCheck(self._files, self._folder, base, self._epochs, transactions, records=self._records)
+            yield from segment.findings(due, gaps_until, is_last=base == bases[-1])
             if not segment.batches and base > max(due, gaps_until):
                 yield Finding(Severity.GAP, path, 0, f"empty segment at offset {base} follows where {due} is due")
             due = self.end_offset = segment.end_offset

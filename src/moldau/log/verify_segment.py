@@ -1,4 +1,4 @@
-"""Checks one segment: every batch by size, checksum and offsets, and both indexes against the batches."""
+"""Checks one segment: every batch by size, checksum and offsets, and the indexes against the batches."""
 
 from collections.abc import Iterator
 from struct import Struct
@@ -9,7 +9,7 @@ from moldau.log.inspection import DamagedBytes, SoundBatch, inspect, records_of
 from moldau.log.leader_epochs import LeaderEpochs
 from moldau.log.offset_index import OffsetIndex
 from moldau.log.time_index import TimeIndex
-from moldau.log.transaction_entry import ABORTED, ABORTED_VERSION
+from moldau.log.verify_transactions import TransactionCheck
 from moldau.model.errors import PeerError
 from moldau.ports.filesystem import FileSystem
 
@@ -21,10 +21,13 @@ class SegmentCheck:
     two indexes speak of. Cost: two small dict entries per batch.
     """
 
-    def __init__(self, files: FileSystem, folder: str, base_offset: int, epochs: LeaderEpochs, *, records: bool) -> None:
+    def __init__(
+        self, files: FileSystem, folder: str, base_offset: int, epochs: LeaderEpochs, transactions: TransactionCheck, *, records: bool
+    ) -> None:
         self._files = files
         self._stem = f"{folder}/{names.file_name(base_offset, '')}"
         self._epochs = epochs
+        self._transactions = transactions
         self._records = records
         self._wrong_epoch = -1
         self.base_offset = base_offset
@@ -34,12 +37,12 @@ class SegmentCheck:
         self.ends: dict[int, int] = {}
         self.newest: dict[int, int] = {}
 
-    def findings(self, due: int, gaps_until: int = 0) -> Iterator[Finding]:
+    def findings(self, due: int, gaps_until: int = 0, *, is_last: bool) -> Iterator[Finding]:
         """What is wrong, the first offset being `due`. Offsets before `gaps_until` may be missing. StorageError."""
         yield from self._batches(due, gaps_until)
         yield from self._offset_index()
         yield from self._time_index()
-        yield from self._transaction_index()
+        yield from self._transaction_index(is_last=is_last)
 
     def _batches(self, due: int, gaps_until: int) -> Iterator[Finding]:
         path = self._stem + names.LOG
@@ -55,8 +58,10 @@ class SegmentCheck:
                             return
                         continue
                     header, position = found.header, found.position
+                    self._transactions.note_damaged(header)
                 else:
                     header, position = found.header, found.span.position
+                    self._transactions.note(found)
                     yield from self._one_batch(path, found, gaps_until)
                 if header.base_offset > max(due, gaps_until) or header.base_offset < due:
                     yield Finding(Severity.GAP, path, position, f"offset {header.base_offset} follows where {due} is due")
@@ -133,17 +138,10 @@ class SegmentCheck:
         if whole < len(data):
             yield whole, (0, 0), Finding(Severity.DAMAGE, path, whole, f"{len(data) - whole} bytes are left, an entry takes {layout.size}")
 
-    def _transaction_index(self) -> Iterator[Finding]:
+    def _transaction_index(self, *, is_last: bool) -> Iterator[Finding]:
         path = self._stem + names.TRANSACTION_INDEX
         try:
             data = self._files.read(path)
         except FileNotFoundError:
-            return
-        whole = len(data) - len(data) % ABORTED.size
-        for position in range(0, whole, ABORTED.size):
-            version, _producer_id, first, last, _stable = ABORTED.unpack_from(data, position)
-            if version != ABORTED_VERSION or not 0 <= first <= last < self.end_offset:
-                message = f"entry of version {version} for offsets {first} to {last}, the segment ends before {self.end_offset}"
-                yield Finding(Severity.DAMAGE, path, position, message)
-        if whole < len(data):
-            yield Finding(Severity.DAMAGE, path, whole, f"{len(data) - whole} bytes are left, an entry takes {ABORTED.size}")
+            data = b""
+        yield from self._transactions.findings(path, data, self.base_offset, self.end_offset, is_last=is_last)

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from moldau.log.config import LogConfig
 from moldau.log.findings import Finding, Severity
 from moldau.log.verify import NoLogError, Totals, verify
+from moldau.protocol.records.batch import Record, encode_batch
+from moldau.protocol.records.control import ControlType, EndTxnMarker
 from moldau.testing.disk import ForgetfulDisk
 from support.logs import NOW_MS, append, create, make_batch, manager_over
 
@@ -132,6 +134,50 @@ def test_damage_beside_the_segments(path: str, data: bytes, expected: str) -> No
     disk = sound_directory()
     rewrite(disk, path, data)
     assert any(line.startswith(f"damage: {path}, {expected}") for line in serious(disk)), serious(disk)
+
+
+def directory_with_transactions() -> ForgetfulDisk:
+    """Producer 7 aborts and commits in turns, over several segments; 8 is aborted at the end of a transaction that spans all of them."""
+    disk = ForgetfulDisk()
+    manager = manager_over(disk)
+    manager.start(NOW_MS)
+    log = create(manager, "t", config=LogConfig(segment_bytes=1000))
+
+    def write(producer_id: int, sequence: int) -> None:
+        records = [Record(0, NOW_MS, 0, None, b"x", [])]
+        batch = encode_batch(records, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, transactional=True)
+        append(log, memoryview(bytearray(batch)))
+
+    def end(producer_id: int, how: ControlType) -> None:
+        log.append_marker(producer_id, 0, EndTxnMarker(how, 0), NOW_MS, transaction_version=1)
+        log.write_staged()
+        log.advance_high_watermark(log.written_offset)
+
+    write(8, 0)
+    for sequence in range(20):
+        write(7, sequence)
+        end(7, ControlType.ABORT if sequence % 2 else ControlType.COMMIT)
+    end(8, ControlType.ABORT)
+    manager.shutdown()
+    return disk
+
+
+def test_indexes_of_aborted_transactions_are_compared_with_the_markers() -> None:
+    disk = directory_with_transactions()
+    assert found(disk) == []
+    first, *_, last = [f"/data/t-0/{name}" for name in disk.list("/data/t-0") if name.endswith(".txnindex")]
+    data = disk.read(first)
+    rewrite(disk, first, data[34:])
+    assert serious(disk) == [
+        f"damage: {first}, byte {len(data) - 34}: no entry for the transaction of producer 7 from offset 3 on, aborted at offset 4"
+    ]
+    rewrite(disk, first, data[:10] + (4).to_bytes(8, "big") + data[18:])
+    assert serious(disk) == [f"damage: {first}, byte 0: entry for producer 7 from offset 4 on, but its transaction begins at offset 3"]
+    rewrite(disk, first, data[:2] + (9).to_bytes(8, "big") + data[10:])
+    assert serious(disk) == [f"damage: {first}, byte 0: entry for producer 9 from offset 3 on, but it has no abort marker at offset 4"]
+    rewrite(disk, first, data)
+    rewrite(disk, last, disk.read(last)[:-34])
+    assert [(finding.severity, finding.path) for finding in found(disk)] == [(Severity.NOTE, last)]
 
 
 def test_what_the_next_start_settles_is_noted() -> None:

@@ -1,0 +1,393 @@
+"""A log with transactions behaves like a list of batches and markers, whatever happens to it.
+
+Any sequence of batches, commits, aborts (by transactions of version 1 and 2), markers that come late or twice, rolls, flushes, lagging high
+watermarks, full disks, deletions, retention, truncations, clean restarts and crashes is played on a log over a forgetful disk and on a
+list. After every step: the last stable offset, the ongoing transactions and the aborted ones of any range are those of the list; and a
+reader of committed records who fetches in pieces of any size gets exactly the records that are in no transaction or in a committed one.
+"""
+
+import contextlib
+import os
+from dataclasses import replace
+from random import Random
+from typing import NamedTuple
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from moldau.log.config import LogConfig
+from moldau.log.partition_log import PartitionLog
+from moldau.model.errors import ErrorCode, PeerError, StorageError
+from moldau.model.identity import TopicPartition
+from moldau.protocol.records.batch import batches, iterate
+from moldau.protocol.records.builder import encode_batch
+from moldau.protocol.records.control import ControlType, EndTxnMarker, decode_end_txn_marker
+from moldau.protocol.records.header import check_batch
+from moldau.protocol.records.record import Record
+from moldau.testing.disk import ForgetfulDisk
+
+PARTITION = TopicPartition("events", 0)
+DIRECTORY = "data/events-0"
+PRODUCERS = (11, 22, 33)
+EXAMPLES = 5000 if os.environ.get("MOLDAU_TORTURE") else 100
+NOW_MS = 1_000_000
+
+BATCH, COMMIT, ABORT = "batch", "commit", "abort"
+
+
+class Event(NamedTuple):
+    """A batch or a marker in the log; `producer` -1 for none."""
+
+    base: int
+    last: int
+    producer: int
+    epoch: int
+    transactional: bool
+    kind: str
+    values: tuple[bytes | None, ...] = ()
+
+
+class Span(NamedTuple):
+    """A transaction by the list; `end` -1 while it is ongoing."""
+
+    producer: int
+    first: int
+    end: int
+    aborted: bool
+
+
+def spans(events: list[Event]) -> list[Span]:
+    """The transactions of a list, by the offsets of their markers, those without one last."""
+    ended: list[Span] = []
+    begun: dict[int, int] = {}
+    for event in events:
+        if event.kind != BATCH:
+            first = begun.pop(event.producer, None)
+            if first is not None:
+                ended.append(Span(event.producer, first, event.base, event.kind == ABORT))
+        elif event.transactional:
+            begun.setdefault(event.producer, event.base)
+    return ended + [Span(producer, first, -1, aborted=False) for producer, first in begun.items()]
+
+
+class TransactionMachine(RuleBasedStateMachine):
+    """`written` are the events in the log, `staged` those that wait for a write; `epochs` and `sequences` what a producer sends next."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.disk = ForgetfulDisk()
+        self.disk.make_directory("data")
+        self.disk.sync_directory("/")
+        self.written: list[Event] = []
+        self.staged: list[Event] = []
+        self.checkpoint = (0, 0)
+        self.leader_epoch = 0
+        self.content = 0
+        self.epochs: dict[int, int] = {}
+        self.sequences: dict[int, int] = {}
+
+    @initialize(segment_bytes=st.sampled_from([300, 1000, 100_000]), interval=st.sampled_from([0, 200, 4096]))
+    def start(self, segment_bytes: int, interval: int) -> None:
+        self.config = LogConfig(segment_bytes=segment_bytes, index_interval_bytes=interval, retention_ms=-1)
+        self.open(clean=False)
+
+    def open(self, *, clean: bool) -> None:
+        self.leader_epoch += 1
+        recovery_point, start_offset = self.checkpoint
+        self.log = PartitionLog.open(
+            self.disk,
+            DIRECTORY,
+            PARTITION,
+            self.config,
+            recovery_point=recovery_point,
+            start_offset=start_offset,
+            clean=clean,
+            now_ms=NOW_MS,
+            leader_epoch=self.leader_epoch,
+        )
+
+    # What producers and coordinators do
+
+    def stage(self, producer: int, count: int, *, transactional: bool) -> Event:
+        """One batch, with the next sequence of its producer."""
+        self.content += 1
+        values = tuple(b"%d-%d" % (self.content, number) for number in range(count))
+        rows = [Record(number, NOW_MS, 0, None, value, []) for number, value in enumerate(values)]
+        epoch, sequence = self.epochs.setdefault(producer, 0 if producer >= 0 else -1), self.sequences.get(producer, 0)
+        if producer < 0:
+            data = encode_batch(rows)
+        else:
+            data = encode_batch(rows, producer_id=producer, producer_epoch=epoch, base_sequence=sequence, transactional=transactional)
+        batch = memoryview(bytearray(data))
+        result = self.log.append(batch, check_batch(batch), NOW_MS)
+        assert not result.duplicate
+        self.sequences[producer] = sequence + count
+        event = Event(result.base_offset, result.last_offset, producer, epoch, transactional, BATCH, values)
+        self.note(event)
+        return event
+
+    def note(self, event: Event) -> None:
+        self.settle_rolled()
+        self.staged.append(event)
+
+    def settle_rolled(self) -> None:
+        while self.staged and self.staged[0].last < self.log.written_offset:
+            self.written.append(self.staged.pop(0))
+
+    def ongoing(self) -> dict[int, int]:
+        return {span.producer: span.first for span in spans(self.written + self.staged) if span.end < 0}
+
+    @rule(producer=st.sampled_from(PRODUCERS), count=st.integers(1, 3))
+    def write_in_transaction(self, producer: int, count: int) -> None:
+        self.stage(producer, count, transactional=True)
+
+    @rule(producer=st.sampled_from((-1, *PRODUCERS)), count=st.integers(1, 3))
+    def write_outside(self, producer: int, count: int) -> None:
+        if producer in self.ongoing():
+            with pytest.raises(PeerError) as refusal:
+                self.stage(producer, count, transactional=False)
+            assert refusal.value.code == ErrorCode.INVALID_TXN_STATE
+            return
+        self.stage(producer, count, transactional=False)
+
+    @rule(producer=st.sampled_from(PRODUCERS), kind=st.sampled_from((COMMIT, ABORT)), version=st.sampled_from((1, 2)))
+    def end(self, producer: int, kind: str, version: int) -> None:
+        """Also where there is no transaction: the partition was added and nothing written to it."""
+        epoch = self.epochs.get(producer, 0) + (version == 2)
+        self.mark(producer, epoch, kind, version)
+        if version == 2:
+            self.epochs[producer] = epoch
+            self.sequences[producer] = 0
+
+    def mark(self, producer: int, epoch: int, kind: str, version: int) -> None:
+        marker = EndTxnMarker(ControlType.COMMIT if kind == COMMIT else ControlType.ABORT, 0)
+        result = self.log.append_marker(producer, epoch, marker, NOW_MS, transaction_version=version)
+        self.note(Event(result.base_offset, result.last_offset, producer, epoch, True, kind))
+
+    @rule(producer=st.sampled_from(PRODUCERS), kind=st.sampled_from((COMMIT, ABORT)), behind=st.integers(0, 2))
+    def mark_late(self, producer: int, kind: str, behind: int) -> None:
+        """A marker of an earlier transaction of version 2 never ends the one that is ongoing."""
+        known = {view.producer_id: view.epoch for view in self.log.active_producers()}.get(producer)
+        if known is None or known < behind:
+            return
+        if behind or producer in self.ongoing():
+            end_offset = self.log.end_offset
+            with pytest.raises(PeerError) as refusal:
+                self.mark(producer, known - behind, kind, 2)
+            assert refusal.value.code == ErrorCode.INVALID_PRODUCER_EPOCH
+            assert self.log.end_offset == end_offset
+        else:
+            self.mark(producer, known, kind, 2)
+
+    # What happens to the log
+
+    @rule()
+    def write(self) -> None:
+        self.log.write_staged()
+        self.settle_rolled()
+        assert not self.staged
+
+    @rule(share=st.floats(0, 1))
+    def advance(self, share: float) -> None:
+        """The high watermark may lag behind what is written."""
+        log = self.log
+        log.advance_high_watermark(log.high_watermark + round(share * (log.written_offset - log.high_watermark)))
+
+    @rule(room=st.integers(0, 500), seed=st.integers(0, 2**32))
+    def fill_disk(self, room: int, seed: int) -> None:
+        """The disk has `room` bytes left for a few batches and markers; what is not written never was."""
+        self.write()
+        random = Random(seed)
+        epochs, sequences = dict(self.epochs), dict(self.sequences)
+        before = (self.views(), self.log.end_offset)
+        self.disk.capacity = self.disk.used() + room
+        try:
+            for _ in range(random.randint(1, 4)):
+                producer = random.choice(PRODUCERS)
+                if random.random() < 0.5:
+                    self.stage(producer, 1, transactional=True)
+                else:
+                    self.end(producer, random.choice((COMMIT, ABORT)), random.choice((1, 2)))
+            self.log.write_staged()
+        except StorageError:
+            with contextlib.suppress(StorageError):
+                self.log.write_staged()
+        self.disk.capacity = None
+        self.settle_rolled()
+        self.staged.clear()
+        self.epochs, self.sequences = epochs, sequences
+        if self.log.end_offset == before[1]:
+            assert self.views() == before[0]
+        else:
+            self.relearn()
+
+    def views(self) -> tuple[object, ...]:
+        return sorted(self.log.active_producers()), sorted(self.log.ongoing_transactions()), self.log.last_stable_offset
+
+    @rule()
+    def flush(self) -> None:
+        self.write()
+        job = self.log.flush_job()
+        if job is not None:
+            job.run()
+            self.log.flush_done(job)
+        assert self.log.flush_job() is None
+
+    @rule()
+    def write_checkpoint(self) -> None:
+        self.checkpoint = (self.log.flushed_offset, self.log.start_offset)
+
+    @rule(share=st.floats(0, 1))
+    def delete_records(self, share: float) -> None:
+        self.write()
+        start = self.log.start_offset
+        self.log.delete_records(start + round(share * (self.log.last_stable_offset - start)))
+
+    @rule(keep=st.integers(0, 1500))
+    def retain(self, keep: int) -> None:
+        self.write()
+        stable_offset = self.log.last_stable_offset
+        self.log.reconfigure(replace(self.config, retention_bytes=keep))
+        for segment in self.log.apply_retention(NOW_MS):
+            segment.unlink()
+        self.log.reconfigure(self.config)
+        assert self.log.start_offset <= stable_offset
+
+    @rule(share=st.floats(0, 1))
+    def truncate(self, share: float) -> None:
+        self.write()
+        offset = self.log.start_offset + round(share * (self.log.end_offset - self.log.start_offset))
+        self.log.truncate_to(offset)
+        self.write_checkpoint()
+        self.written = [event for event in self.written if event.last < offset]
+        self.relearn()
+
+    @rule(damage=st.booleans())
+    def restart(self, damage: bool) -> None:
+        """In order; with `damage` the indexes of aborted transactions are not what they were."""
+        self.write()
+        self.log.close(clean=True)
+        self.write_checkpoint()
+        if damage:
+            for name in self.disk.list(DIRECTORY):
+                if name.endswith(".txnindex"):
+                    file = self.disk.open(f"{DIRECTORY}/{name}", writable=True)
+                    file.pwrite(b"\xff", 0)
+                    file.release()
+        self.open(clean=True)
+        assert self.log.recovery is None
+
+    @rule(seed=st.integers(0, 2**32))
+    def crash(self, seed: int) -> None:
+        acknowledged = self.log.flushed_offset
+        self.disk.crash(Random(seed))
+        self.staged.clear()
+        self.open(clean=False)
+        assert self.log.end_offset >= acknowledged
+        gone = [event for event in self.written if event.last < self.log.start_offset]
+        self.written = gone + self.read_all()
+        self.relearn()
+
+    def relearn(self) -> None:
+        """After records were lost each producer goes on after what is left of it."""
+        views = {view.producer_id: view for view in self.log.active_producers()}
+        self.epochs = {producer: view.epoch for producer, view in views.items()}
+        self.sequences = {producer: view.last_sequence + 1 for producer, view in views.items()}
+
+    # What readers see
+
+    def read_all(self) -> list[Event]:
+        """Everything in the log, as events."""
+        found: list[Event] = []
+        offset = self.log.start_offset
+        while (part := self.log.read(offset, 300, self.log.written_offset, at_least_one=True).records) is not None:
+            data = part.file.pread(part.length, part.position)
+            part.release()
+            for header, view in batches(memoryview(data)):
+                records = list(iterate(view, max_decompressed_bytes=10_000))
+                kind, values = BATCH, tuple(record.value for record in records)
+                if header.is_control:
+                    marker = decode_end_txn_marker(records[0])
+                    assert marker is not None
+                    kind, values = COMMIT if marker.type is ControlType.COMMIT else ABORT, ()
+                found.append(
+                    Event(
+                        header.base_offset,
+                        header.last_offset,
+                        header.producer_id,
+                        header.producer_epoch,
+                        header.is_transactional,
+                        kind,
+                        values,
+                    )
+                )
+                offset = header.last_offset + 1
+        return found
+
+    @rule(max_bytes=st.integers(0, 700), share=st.floats(0, 1))
+    @precondition(lambda self: bool(self.written))
+    def consume(self, max_bytes: int, share: float) -> None:
+        """As Kafka's consumers do: a transaction is left out from its first offset to its marker."""
+        log = self.log
+        limit = log.last_stable_offset
+        offset = start = log.start_offset + round(share * (limit - log.start_offset))
+        values: list[bytes | None] = []
+        while offset < limit:
+            read = log.read(offset, max_bytes, limit, at_least_one=True)
+            assert read.records is not None
+            begins = sorted(log.aborted_in(read, offset, limit), key=lambda each: each[1])
+            data = read.records.file.pread(read.records.length, read.records.position)
+            read.records.release()
+            aborted: set[int] = set()
+            for header, view in batches(memoryview(data)):
+                while begins and begins[0][1] <= header.last_offset:
+                    aborted.add(begins.pop(0)[0])
+                if header.is_control:
+                    aborted.discard(header.producer_id)
+                elif not header.is_transactional or header.producer_id not in aborted:
+                    values += [record.value for record in iterate(view, max_decompressed_bytes=10_000) if record.offset >= start]
+                offset = header.last_offset + 1
+        assert values == [value for value_offset, value in self.committed() if start <= value_offset < limit]
+
+    def committed(self) -> list[tuple[int, bytes | None]]:
+        """Offsets and values in no transaction, or in one that was committed."""
+        known = spans(self.written)
+        found: list[tuple[int, bytes | None]] = []
+        for event in self.written:
+            inside = [
+                span
+                for span in known
+                if span.producer == event.producer and span.first <= event.base <= (span.end if span.end >= 0 else event.base)
+            ]
+            if event.kind == BATCH and not (event.transactional and any(span.aborted for span in inside)):
+                found += [(event.base + number, value) for number, value in enumerate(event.values)]
+        return found
+
+    @invariant()
+    def agrees(self) -> None:
+        if not hasattr(self, "log"):
+            return
+        log, start = self.log, self.log.start_offset
+        assert log.start_offset <= log.last_stable_offset <= log.high_watermark <= log.written_offset
+        assert self.read_all() == [event for event in self.written if event.last >= start]
+        known = spans(self.written)
+        unstable = [span.first for span in known if not 0 <= span.end < log.high_watermark]
+        assert log.last_stable_offset == min(log.high_watermark, max(start, min(unstable, default=log.high_watermark)))
+        assert {each.producer_id: each.first_offset for each in log.ongoing_transactions()} == self.ongoing()
+        for first, end in self.ranges():
+            expected = [
+                (span.producer, max(span.first, start)) for span in known if span.aborted and span.end >= first and span.first < end
+            ]
+            found = [(producer, max(offset, start)) for producer, offset in log.aborted_transactions(first, end)]
+            assert found == expected
+
+    def ranges(self) -> list[tuple[int, int]]:
+        start, end = self.log.start_offset, self.log.written_offset
+        middle = (start + end) // 2
+        return [(first, last) for first, last in ((start, end), (start, middle), (middle, end), (middle, middle + 1)) if first < last]
+
+
+TestTransactionsAgainstList = TransactionMachine.TestCase
+TestTransactionsAgainstList.settings = settings(max_examples=EXAMPLES, stateful_step_count=40, deadline=None, report_multiple_bugs=False)
