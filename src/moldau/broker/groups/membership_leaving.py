@@ -30,7 +30,7 @@ def leave(group: "Membership", event: Leave) -> None:
     before = len(group.roster)
     answers = [(leaver, _leave(group, leaver)) for leaver in event.members]
     if len(group.roster) < before:
-        rebalance_or_complete(group, f"{before - len(group.roster)} members left")
+        rebalance_or_complete(group, f"members left: {before - len(group.roster)}")
     else:
         complete_if_all_joined(group)
     group.do(Left(event.token, ErrorCode.NONE, answers))
@@ -93,4 +93,4 @@ def _sync_time_over(group: "Membership") -> None:
         _LOG.info("member did not sync: group=%s generation=%d member=%s", group.group_id, group.generation, member.member_id)
         group.remove(member)
     if missing:
-        prepare_rebalance(group, f"{len(missing)} members did not ask for their assignment")
+        prepare_rebalance(group, f"members did not ask for their assignment: {len(missing)}")

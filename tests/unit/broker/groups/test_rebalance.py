@@ -125,6 +125,7 @@ def test_a_leader_that_does_not_come_back_is_followed_by_who_has() -> None:
     table.advance(SESSION_MS)
     assert table.joined("b").leader == members["b"]
     assert table.joined("c").leader == members["b"]
+    assert table.heartbeat(members["c"]) is ErrorCode.NONE, "its session would have ended at the same time, but began anew with the answer"
 
 
 def test_who_does_not_ask_for_its_assignment_by_the_rebalance_timeout_is_put_out() -> None:

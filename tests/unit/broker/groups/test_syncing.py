@@ -162,7 +162,9 @@ def test_who_waits_for_the_leader_does_not_lose_its_session_meanwhile() -> None:
     table.sync("a", "a-1", assignments={"b-2": b"y"})
     assert table.synced("b").assignment == b"y"
     table.advance(SESSION_MS - 1)
-    assert table.heartbeat("b-2") is ErrorCode.NONE, "its session began anew with the answer"
+    assert table.heartbeat("a-1") is ErrorCode.NONE
+    table.advance(1)
+    assert table.heartbeat("a-1") is ErrorCode.REBALANCE_IN_PROGRESS, "its session began anew with the answer, and is over"
 
 
 def test_cooperative_members_pass_their_partitions_on_over_two_generations() -> None:
