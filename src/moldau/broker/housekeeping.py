@@ -1,5 +1,8 @@
 """What a broker does from time to time: retention, compaction, flushes, checkpoints, expiry of producers, removal of what was deleted.
 
+A start after a crash reads what was written and not on disk batch by batch. So that it does not take long, logs with many such batches are
+flushed, and their recovery points written down (`log.recovery.batches.max`).
+
 Each task has its interval; a task that raises is logged and comes again, for nothing here may end the process. The look at flushes is as
 often as the shortest `flush.ms` of a log asks for, and once a second otherwise.
 """
@@ -19,6 +22,8 @@ _LOG = logging.getLogger(__name__)
 TICK_MS = 1000
 """Flushes and removals are looked at this often, unless a log asks for more."""
 TICK_MS_MIN = 10
+UNFLUSHED_BATCHES_MIN = 10_000
+"""Of many logs none is flushed for fewer batches off disk than this: a sync is dear."""
 RETRY_FULL_MS = 5000
 """How often a log that a full disk kept closed is tried again."""
 EXPIRY_MS = 600_000
@@ -77,10 +82,23 @@ class Housekeeping:
     def _tick(self) -> None:
         broker = self._broker
         now_ms = broker.clock.time_ms()
+        most = self._unflushed_batches_max()
+        checkpoint = False
         for partition in broker.partitions:
-            if partition.log.flush_wanted(now_ms):
+            log = partition.log
+            if log.flush_wanted(now_ms) or log.written_batches - log.flushed_batches >= most:
                 broker.flusher.request(partition)
+            checkpoint = checkpoint or log.flushed_batches - log.checkpointed_batches >= most
+        if checkpoint:
+            broker.logs.checkpoint()
         broker.logs.remove_due(now_ms)
+
+    def _unflushed_batches_max(self) -> int:
+        """How many batches of one log may be off disk, the logs that have such batches sharing what is allowed to all."""
+        logs = (partition.log for partition in self._broker.partitions)
+        busy = sum(1 for log in logs if log.written_batches > log.checkpointed_batches)
+        allowed = self._broker.config.int("log.recovery.batches.max")
+        return max(allowed // max(busy, 1), min(allowed, UNFLUSHED_BATCHES_MIN))
 
     def _apply_retention(self) -> None:
         self._broker.logs.apply_retention(self._broker.clock.time_ms())

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class FlushJob:
     """`run` in any thread, then `PartitionLog.flush_done` on the broker's: everything before `offset` is on disk."""
 
-    __slots__ = ("_epochs", "_files", "_sync", "directories", "failed", "generation", "is_wanted", "offset", "paths", "place")
+    __slots__ = ("_epochs", "_files", "_sync", "batches", "directories", "failed", "generation", "is_wanted", "offset", "paths", "place")
 
     def __init__(
         self, files: FileSystem, offset: int, generation: int, paths: list[str], active: File | None, directories: list[str]
@@ -38,6 +38,8 @@ class FlushJob:
         """Until its log is closed. Its folder may have another name then, and its old name stand for another log."""
         self.place: tuple[Segment, int] | None = None
         """Where the record at `offset` is going to be."""
+        self.batches = 0
+        """How many batches the log had counted."""
         self._epochs: tuple[str, bytes] | None = None
         self._sync: list[File] = []
         try:

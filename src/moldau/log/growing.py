@@ -58,9 +58,11 @@ class GrowingLog:
         "_snapshot_due",
         "_snapshots",
         "_unflushed",
+        "checkpointed_batches",
         "config",
         "directory",
         "end_offset",
+        "flushed_batches",
         "flushed_offset",
         "high_watermark",
         "leader_epoch",
@@ -68,6 +70,7 @@ class GrowingLog:
         "start_offset",
         "topic_partition",
         "unsettled",
+        "written_batches",
         "written_offset",
     )
 
@@ -97,6 +100,12 @@ class GrowingLog:
         self.recovery = opened.report
         """What opening found to mend, None after a clean stop."""
         self.start_offset = opened.start_offset
+        self.written_batches = 0 if opened.report is None else opened.report.batches
+        """Counts the batches written since the log was opened, and those that opening had to read one by one."""
+        self.flushed_batches = 0
+        """How many of them are on disk."""
+        self.checkpointed_batches = 0
+        """How many of them lie before the recovery point that a start would go by."""
         self.flushed_offset = opened.flushed_offset
         self.written_offset = self.end_offset = opened.end_offset
         self.high_watermark = opened.end_offset
@@ -226,7 +235,7 @@ class GrowingLog:
         return self._appender
 
     def _write(self) -> None:
-        first_offset = self.written_offset
+        first_offset, count = self.written_offset, len(self._appender.staged)
         try:
             self._appender.write()
         except StorageError:
@@ -236,6 +245,7 @@ class GrowingLog:
         for aborted in self._producers.commit():
             self._appender.segment.transaction_index.add(aborted)
         self.written_offset = self.end_offset
+        self.written_batches += count
         if self._epoch_begins:
             self._epochs.assign(self.leader_epoch, first_offset)
             self._epoch_begins = False

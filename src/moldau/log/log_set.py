@@ -100,6 +100,7 @@ class LogSet:
             if (log := placement.log) is not None:
                 key = placement.topic_partition
                 directory.offsets[RECOVERY_POINTS][key] = log.flushed_offset
+                log.checkpointed_batches = log.flushed_batches
                 directory.offsets[LOG_STARTS][key] = log.start_offset
                 directory.offsets[HIGH_WATERMARKS][key] = log.high_watermark
                 self.note_cut(placement)

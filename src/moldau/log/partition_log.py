@@ -189,12 +189,14 @@ class PartitionLog(ShorteningLog):
         file = active.file() if unwritten else None
         job = self._unflushed.job(self.written_offset, file, self._epochs)
         job.place = (active, active.size)
+        job.batches = self.written_batches
         return job
 
     def flush_done(self, job: FlushJob) -> None:
         """`job` has run without an error: what it covered is on disk."""
         if self._unflushed.done(job, self._epochs) and job.offset > self.flushed_offset:
             self.flushed_offset = job.offset
+            self.flushed_batches = job.batches
             if job.place is not None:
                 self._reader.remember(job.offset, *job.place)
         rest = self.written_offset > self.flushed_offset

@@ -105,6 +105,18 @@ LOGS = table(
         ),
         long("log.flush.scheduler.interval.ms", LONG_MAX, "What `log.flush.interval.ms` is where it is not set.", allowed=at_least(0)),
         integer(
+            "log.recovery.batches.max",
+            400_000,
+            "Batches that a start after a crash may have to read one by one, all logs together; each takes 2 to 3 µs. When so many are "
+            "written and not on disk, logs are brought there in the background; no acknowledgement waits for that. Where many logs "
+            "are written to, one with fewer than 10,000 is left alone.",
+            allowed=at_least(1),
+            mode=CLUSTER,
+            own=True,
+            deviation="Kafka leaves it to the system when data reaches the disk unless `flush.messages` or `flush.ms` is set, and after a "
+            "crash reads the active segment of every log.",
+        ),
+        integer(
             "log.flush.offset.checkpoint.interval.ms",
             60_000,
             "How often the recovery points are written down; after a crash, recovery reads from there.",
