@@ -86,8 +86,16 @@ class StateTopic:
             done(None)
 
     def load(self, partition: int, take: "Callable[[LoadedBatch], object]", done: "Done") -> None:
-        """As :meth:`moldau.broker.state_log.StateLog.load`. One partition is read after the other, in the order of the calls."""
-        self._loads.add(TopicPartition(self.name, partition), take, done)
+        """As :meth:`moldau.broker.state_log.StateLog.load`. One partition is read after the other, in the order of the calls.
+
+        One without records is read at once, so that whoever asked for a coordinator, and had the topic made by it, need not come again.
+        """
+        topic_partition = TopicPartition(self.name, partition)
+        led = self._broker.partitions.get(topic_partition)
+        if led is not None and led.log.written_offset == led.log.start_offset:
+            done(None)
+        else:
+            self._loads.add(topic_partition, take, done)
 
     def _append(self, led: "Partition", records: "Sequence[KeyValue]", producer: "TransactionalProducer | None") -> int:
         """Write the batch; the offset of its last record."""

@@ -231,6 +231,15 @@ def test_records_that_cannot_be_read_are_left_out_loudly(
 # Reading takes its time
 
 
+def test_a_partition_without_records_is_read_at_once() -> None:
+    world = BrokerWorld(transaction_state_log_num_partitions=2)
+    topic = world.broker.coordinating.transactions_topic
+    topic.ensure()
+    told: list[PeerError | None] = []
+    topic.load(0, lambda batch: None, told.append)
+    assert told == [None]
+
+
 def test_a_long_partition_is_read_in_slices_between_which_others_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("support.broker_world.FakeClock", TickingClock)
     world = BrokerWorld()
