@@ -28,7 +28,7 @@ KEY_BYTES_MAX = 46
 DIGEST_BYTES = 47
 ENTRY_BYTES = 80 + 32
 BATCH_BYTES = 8
-TABLE_BYTES_MIN = 1024
+TABLE_HEAD_BYTES = 256
 GRANTED = 4096
 """So many records are given room at a time, while there is plenty."""
 
@@ -42,7 +42,7 @@ def table_bytes(entries: int) -> int:
     slots = 8
     while slots * 2 // 3 < entries:
         slots *= 2
-    return max(TABLE_BYTES_MIN, 20 * slots)
+    return TABLE_HEAD_BYTES + 20 * slots
 
 
 def digest(key: bytes) -> bytes:

@@ -12,7 +12,7 @@ look finds it dirty again. That happens when the log is closed, deleted, cut or 
 replaced is gone, when the worker dies, when the disk fails.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from moldau.log.checkpoints import CLEANED
@@ -66,6 +66,7 @@ class RunningPass:
         self.first_dirty = dirt.first_dirty
         self._host = host
         self._segments = {segment.base_offset: segment for segment in dirt.segments}
+        """Those that are not replaced yet."""
         self._truncations = dirt.log.truncations
         self._job: Job | None = None
         self._stopped = False
@@ -112,6 +113,8 @@ class RunningPass:
             self._obstacle = str(error)
             self._host.storage_failed(self, error)
         else:
+            for segment in replaced:
+                del self._segments[segment.base_offset]
             self._host.swapped(self, self.log.take_removed())
 
     def _worked(self, error: "WorkerError | None") -> None:
@@ -125,6 +128,8 @@ class RunningPass:
             case BadBatch() as bad:
                 self._host.damaged(self, bad)
                 self._give_up(f"{bad.path}: at byte {bad.position}, offset {bad.first_offset}: {bad.reason}")
+            case StorageFailed() as failed if not self._are_present(self._segments.values()):
+                self._give_up(f"segments are gone: {failed.path}: {failed.reason}")
             case StorageFailed() as failed:
                 self._host.storage_failed(self, StorageError(failed.reason, path=failed.path, no_space=failed.no_space))
                 self._give_up(f"{failed.path}: {failed.reason}")
@@ -167,7 +172,8 @@ class RunningPass:
     def _replaced_by(self, written: GroupWritten) -> "list[Segment] | None":
         """The segments that a group stands for; None if one of them is not in the log any more."""
         wanted = [self._segments[source.base_offset] for source in written.sources]
+        return wanted if self._are_present(wanted) else None
+
+    def _are_present(self, segments: "Iterable[Segment]") -> bool:
         present = {segment.base_offset: segment for segment in self.log.sealed_segments()}
-        if all(present.get(segment.base_offset) is segment for segment in wanted):
-            return wanted
-        return None
+        return all(present.get(segment.base_offset) is segment for segment in segments)

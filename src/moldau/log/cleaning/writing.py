@@ -30,7 +30,7 @@ class CleanedSegment:
         self._index = OffsetIndex(files, cache, self._path(names.INDEX), base_offset, new=True)
         self._time_index = TimeIndex(files, cache, self._path(names.TIME_INDEX), base_offset, new=True)
         self._builder = IndexBuilder(self._index, self._time_index, index_interval_bytes)
-        self._file: File = files.open(self._path(names.LOG), create=True)
+        self._file: File | None = files.open(self._path(names.LOG), create=True)
 
     @property
     def largest_timestamp(self) -> tuple[int, int]:
@@ -46,10 +46,11 @@ class CleanedSegment:
 
     def append(self, pieces: list[Bytes]) -> None:
         """Write the bytes of what was noted. StorageError."""
-        wanted = sum(map(len, pieces))
-        written = self._file.append(pieces) if pieces else 0
+        file, wanted = self._file, sum(map(len, pieces))
+        assert file is not None
+        written = file.append(pieces) if pieces else 0
         while written < wanted:
-            written += self._file.append([memoryview(b"".join(pieces))[written:]])
+            written += file.append([memoryview(b"".join(pieces))[written:]])
 
     def finish(self, aborted: Iterable[AbortedTransaction], modified_ms: int) -> None:
         """Complete the indexes and bring all files to disk, as if last written at `modified_ms`. StorageError."""
@@ -89,4 +90,6 @@ class CleanedSegment:
         return self._stem + suffix + names.CLEANED
 
     def _release(self) -> None:
-        self._file.release()
+        file, self._file = self._file, None
+        if file is not None:
+            file.release()
