@@ -54,21 +54,30 @@ class KafkaProcess:
     def __init__(self, version: str, directory: Path, settings: dict[str, str] | None = None) -> None:
         self.logs = directory / "logs"
         self.bootstrap = ""
+        """Chosen at the first start, the same at the next ones."""
+        self._controller = ""
         self._directory = directory
         self._settings = settings or {}
         self._class_path = f"{kafka_libraries(version)}/*"
         self._output = directory / "server.log"
         self._process: subprocess.Popen[bytes] | None = None
+        self._starts = 0
+
+    @property
+    def pid(self) -> int:
+        """Process id of the running broker."""
+        assert self._process is not None
+        return self._process.pid
 
     def start(self) -> None:
-        """Format the log directory, start, and wait until it serves."""
+        """Format the log directory if it is new, start, and wait until it serves."""
         self._directory.mkdir(parents=True, exist_ok=True)
-        port, controller_port = free_ports(2)
-        self.bootstrap = f"127.0.0.1:{port}"
+        if not self.bootstrap:
+            self.bootstrap, self._controller = (f"127.0.0.1:{port}" for port in free_ports(2))
         settings = {
             **_SETTINGS,
-            "controller.quorum.voters": f"{NODE_ID}@127.0.0.1:{controller_port}",
-            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{controller_port}",
+            "controller.quorum.voters": f"{NODE_ID}@{self._controller}",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{self._controller}",
             "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
             "log.dirs": str(self.logs),
             **self._settings,
@@ -81,7 +90,8 @@ class KafkaProcess:
             self._java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(config)).wait()
         self._process = self._java("kafka.Kafka", str(config))
         deadline = time.monotonic() + START_LIMIT_S
-        while "Kafka Server started" not in self._output.read_text():
+        self._starts += 1
+        while self._output.read_text().count("Kafka Server started") < self._starts:
             assert self._process.poll() is None, self._output.read_text()[-4000:]
             assert time.monotonic() < deadline, self._output.read_text()[-4000:]
             time.sleep(0.05)

@@ -1,0 +1,106 @@
+"""One run of the workload: clients and faults for a while, then healing and draining."""
+
+import threading
+import time
+from collections.abc import Sequence
+
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from support.history.history import History
+from support.workload.consumers import Assigned, Member, Reading
+from support.workload.copiers import COPYING, Copier, Feeder
+from support.workload.faults import Nemesis, Server
+from support.workload.observer import Drain, Observer
+from support.workload.producers import Sender, TransactionalSender
+from support.workload.world import COPIES, NUMBERS, PARTITIONS, Worker, World
+
+DRAIN_LIMIT_S = 120.0
+
+
+def run(server: Server, bootstrap: str, *, seed: int, seconds: float, calm_s: tuple[float, float] = (0.5, 4)) -> History:
+    """The history of a run on a broker that serves and has no such topics yet; it serves at the end too.
+
+    Raises what a client raised that it should not, and AssertionError if the drain takes longer than DRAIN_LIMIT_S.
+    """
+    world = World(bootstrap, seed)
+    _create_topics(world)
+    eager, cooperative = "range", "cooperative-sticky"
+    producers: list[Worker] = [
+        Sender(world, "sender"),
+        Sender(world, "careless", idempotent=False, per_second=60),
+        TransactionalSender(world, "writer-1"),
+        TransactionalSender(world, "writer-2"),
+        Feeder(world, "feeder-1"),
+        Feeder(world, "feeder-2"),
+    ]
+    readers: list[Worker] = [
+        Assigned(world, "reader", committed=True),
+        Assigned(world, "everything", committed=False),
+        *(Member(world, f"eager-{n}", group="eager", strategy=eager) for n in range(2)),
+        *(Member(world, f"cooperative-{n}", group="cooperative", strategy=cooperative, instance=f"i{n}" if n else "") for n in range(2)),
+        Observer(world, "observer", ["eager", "cooperative", COPYING]),
+    ]
+    copiers: list[Worker] = [Copier(world, f"copier-{n}", strategy=eager) for n in range(2)]
+    nemesis = Nemesis(world, server, calm_s=calm_s)
+    for worker in (*producers, *readers, *copiers, nemesis):
+        worker.start()
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and not world.failures:
+        time.sleep(0.2)
+    for stage in ([nemesis], producers, [_until_copied(world)], copiers, readers):
+        _end(world, stage)
+    for isolation in (True, False):
+        _end(world, [_started(Drain(world, f"drain, {'committed' if isolation else 'everything'}", committed=isolation))])
+    history = world.history
+    faults = f"{nemesis.kills} kills, {nemesis.stops} stops"
+    counts = f"{len(history.sends)} sends, {len(history.transactions)} transactions, {len(history.offset_commits)} offset commits"
+    polled = sum(len(reader.value) for reader in history.readers)
+    print(f"{faults}; {counts}; {polled} records polled by {len(history.readers)} readers; {history.ended:.0f} s")
+    return history
+
+
+def _create_topics(world: World) -> None:
+    admin = AdminClient(world.settings())
+    for future in admin.create_topics([NewTopic(topic, PARTITIONS, 1) for topic in (NUMBERS, COPIES)]).values():
+        future.result(30)
+
+
+def _started(worker: Worker) -> Worker:
+    worker.start()
+    return worker
+
+
+def _end(world: World, workers: Sequence[threading.Thread]) -> None:
+    """Tell them to stop and wait until they have; raise what went wrong with any client so far."""
+    for worker in workers:
+        if isinstance(worker, Worker):
+            worker.stopping.set()
+    deadline = time.monotonic() + DRAIN_LIMIT_S
+    while any(worker.is_alive() for worker in workers) and not world.failures:
+        slow = [worker.name for worker in workers if worker.is_alive()]
+        assert time.monotonic() < deadline, f"after {DRAIN_LIMIT_S} s without a fault these have not ended: {slow}"
+        time.sleep(0.05)
+    if world.failures:
+        raise world.failures[0]
+
+
+class _UntilCopied(Worker):
+    """Ends when the copiers' group has passed the last number that is visible."""
+
+    def run(self) -> None:
+        try:
+            drain = Drain(self.world, "drain, before the copies", topics=(NUMBERS,))
+            drain.live(drain.name)
+            ends = {number: end for (topic, number), end in drain.last.items() if topic == NUMBERS}
+            look = Reading(self, "look at the copiers", group=COPYING)
+            while any(place.offset < ends[place.partition] for place in look.committed([TopicPartition(NUMBERS, n) for n in ends])):
+                time.sleep(0.1)
+            look.end()
+        except BaseException as failure:
+            self.world.failures.append(failure)
+
+
+def _until_copied(world: World) -> Worker:
+    return _started(_UntilCopied(world, "until copied"))
