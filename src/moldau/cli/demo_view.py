@@ -101,7 +101,8 @@ def print_report(report: "Report", *, as_json: bool) -> None:
         print_table(question.columns, question.rows, numeric=question.columns[1:])
     click.echo()
     print_table(("", "events", "checksum"), _count_rows(report), numeric=("events", "checksum"))
-    click.echo(f"\nin the log   {human_bytes(report.log_bytes)}")
+    click.echo(f"\nlag of group {report.lag.group}: {report.lag.before:,} before the load, {report.lag.after:,} after")
+    click.echo(f"in the log   {human_bytes(report.log_bytes)}")
     click.echo(
         f"in the lake  {human_bytes(report.lake_bytes)} in {report.lake_files} files: {report.table} at version {report.table_version}"
     )

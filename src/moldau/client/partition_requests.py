@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from moldau.client.errors import RequestFailedError, failure
 from moldau.model.errors import ProtocolError
@@ -38,6 +38,13 @@ class ListedOffset:
     leader_epoch: int
 
 
+class AbortedTransaction(NamedTuple):
+    """A transaction that was aborted and has records in what was fetched, from `first_offset` on."""
+
+    producer_id: int
+    first_offset: int
+
+
 @dataclass(frozen=True, slots=True)
 class Fetched:
     """Record batches as they lie in the log, not decoded; the first may begin before the offset asked for, the last may be cut off.
@@ -49,6 +56,8 @@ class Fetched:
     high_watermark: Offset
     last_stable_offset: Offset
     log_start_offset: Offset
+    aborted: tuple[AbortedTransaction, ...] = ()
+    """Told to readers of committed records only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +133,7 @@ def read_fetch(response: Any, positions: Mapping[TopicPartition, int], topic_ids
                 Offset(partition.high_watermark),
                 Offset(partition.last_stable_offset),
                 Offset(partition.log_start_offset),
+                tuple(AbortedTransaction(each.producer_id, each.first_offset) for each in partition.aborted_transactions or ()),
             )
     return answers
 

@@ -49,6 +49,8 @@ class ConsumerOptions(TypedDict, total=False):
 
 MISSING = "producers and consumers need confluent-kafka: pip install 'moldau[client]'"
 
+NEW_TOPIC_WAIT_MS = 5_000
+"""How long a producer waits for a topic that the brokers do not know: it may have been made a moment ago."""
 MAX_POLL_INTERVAL_MS = 300_000
 QUEUE_MESSAGES_MAX = 100_000
 QUEUE_KIB_MAX = 128 * 1024
@@ -101,6 +103,7 @@ def producer_settings(
         "compression.type": compression,
         "linger.ms": linger_ms,
         "delivery.timeout.ms": delivery_timeout_ms,
+        "topic.metadata.propagation.max.ms": NEW_TOPIC_WAIT_MS,
         "queue.buffering.max.messages": QUEUE_MESSAGES_MAX,
         "queue.buffering.max.kbytes": QUEUE_KIB_MAX,
     }

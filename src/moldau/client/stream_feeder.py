@@ -20,20 +20,21 @@ log = logging.getLogger("moldau.client")
 _BATCH = 250
 _FETCH_S = 0.1
 """How long a fetch waits, and with it a command."""
-_REVOKE_WAIT_S = 1.0
+REVOKE_WAIT_S = 1.0
 """How long a partition that goes to another member waits for the message that is being worked on, so that it comes only once."""
 
 
 class Feeder:
     """Feeds `queues` from `source` until it is stopped, or until the source fails."""
 
-    def __init__(self, source: StreamSource, queues: StreamQueues, *, patience_s: float) -> None:
+    def __init__(self, source: StreamSource, queues: StreamQueues, *, patience_s: float, revoke_wait_s: float) -> None:
         self.error: Exception | None = None
         """What ended it, if it was not `stop`."""
         self.stopping = False
         self._source = source
         self._queues = queues
         self._patience_s = patience_s
+        self._revoke_wait_s = revoke_wait_s
         self._paused: set[TopicPartition] = set()
         self._commands: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="moldau streams", daemon=True)
@@ -58,13 +59,14 @@ class Feeder:
         """Have the source asked by its thread, and wait. RuntimeError when it has ended."""
         answer: Future[R] = Future()
         self._commands.put((command, answer))
-        while not self.ended or not answer.done():
+        while True:
             try:
                 return answer.result(_FETCH_S)
             except TimeoutError:
-                if not self._thread.is_alive() and not answer.done():
-                    break
-        raise RuntimeError("the streams are closed") from self.error
+                if answer.done():
+                    raise
+                if not self._thread.is_alive():
+                    raise RuntimeError("the streams are closed") from self.error
 
     def _run(self) -> None:
         try:
@@ -79,7 +81,6 @@ class Feeder:
                 self._source.close()
             except Exception as error:
                 self.error = self.error or error
-            self._obey()
             self._queues.wake()
 
     def _step(self) -> None:
@@ -126,7 +127,7 @@ class Feeder:
         """These go to another member: what was not handed out is dropped, what is worked on is waited for a little."""
         self._queues.hold_back(partitions)
         if not self.stopping:
-            self._queues.wait_until_finished(partitions, _REVOKE_WAIT_S)
+            self._queues.wait_until_finished(partitions, self._revoke_wait_s)
         self._store(partitions)
         self.lost(partitions)
 

@@ -20,7 +20,7 @@ from typing import Self, Unpack, overload
 from moldau.client.message import ConsumedMessage
 from moldau.client.session import Session
 from moldau.client.settings import ConsumerOptions, consumer_settings
-from moldau.client.stream_feeder import Feeder
+from moldau.client.stream_feeder import REVOKE_WAIT_S, Feeder
 from moldau.client.stream_queues import Lane, StreamQueues
 from moldau.client.stream_source import StreamSource
 from moldau.model.identity import TopicPartition
@@ -86,12 +86,18 @@ class MessageStream:
 
 
 class MessageStreams:
-    """The streams of some topics, by topic and all in order; fed from `source` by a thread of their own until they are closed."""
+    """The streams of some topics, by topic and all in order; fed from `source` by a thread of their own until they are closed.
 
-    def __init__(self, streams: Mapping[str, int], source: StreamSource, *, patience_s: float = 300.0) -> None:
+    A stream that has messages and is not asked for `patience_s` is complained of in the log. A partition that goes to another member
+    waits `revoke_wait_s` for the message that is worked on.
+    """
+
+    def __init__(
+        self, streams: Mapping[str, int], source: StreamSource, *, patience_s: float = 300.0, revoke_wait_s: float = REVOKE_WAIT_S
+    ) -> None:
         self._source = source
         self._queues = StreamQueues(streams)
-        self._feeder = Feeder(source, self._queues, patience_s=patience_s)
+        self._feeder = Feeder(source, self._queues, patience_s=patience_s, revoke_wait_s=revoke_wait_s)
         self._streams = {
             topic: [MessageStream(lane, self._queues, self._feeder) for lane in lanes] for topic, lanes in self._queues.lanes.items()
         }

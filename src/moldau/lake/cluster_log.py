@@ -6,16 +6,20 @@ from typing import Self
 
 from moldau.client.cluster import Cluster
 from moldau.client.errors import failure
-from moldau.client.partition_requests import EARLIEST, LATEST, Fetched, FetchLimits
+from moldau.client.partition_requests import EARLIEST, LATEST, READ_UNCOMMITTED, Fetched, FetchLimits
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import TopicPartition
 
 
 class ClusterLog:
-    """Asks the cluster that `bootstrap` belongs to. Raises the client's errors: WorldError, PeerError."""
+    """Asks the cluster that `bootstrap` belongs to. Raises the client's errors: WorldError, PeerError.
 
-    def __init__(self, bootstrap: str, client_id: str, timeout_s: float = 30.0) -> None:
+    For a reader of committed records (`isolation_level`) a partition ends before its first open transaction.
+    """
+
+    def __init__(self, bootstrap: str, client_id: str, timeout_s: float = 30.0, *, isolation_level: int = READ_UNCOMMITTED) -> None:
         self._cluster = Cluster(bootstrap, client_id=client_id, timeout_s=timeout_s)
+        self._isolation_level = isolation_level
 
     def partition_counts(self, topics: Sequence[str] | None) -> Mapping[str, int]:
         """Number of partitions of each of these topics, or of all topics that are not internal; an unknown one is left out."""
@@ -36,7 +40,8 @@ class ClusterLog:
 
     def offsets(self, times: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """For each partition the offset at a time in ms (or LATEST, EARLIEST); -1 where no record is that young."""
-        return {partition: listed.offset for partition, listed in self._cluster.list_offsets(times).items()}
+        found = self._cluster.list_offsets(times, isolation_level=self._isolation_level)
+        return {partition: listed.offset for partition, listed in found.items()}
 
     def bounds(self, partition: TopicPartition) -> tuple[int, int]:
         """First offset of the log, and the one behind its last."""
@@ -44,7 +49,7 @@ class ClusterLog:
 
     def fetch(self, partition: TopicPartition, offset: int, bytes_max: int, wait_ms: int) -> Fetched:
         """Batches from `offset` on, about `bytes_max` bytes, after at most `wait_ms` without any."""
-        limits = FetchLimits(max_wait_ms=wait_ms, max_bytes=bytes_max, partition_max_bytes=bytes_max)
+        limits = FetchLimits(max_wait_ms=wait_ms, max_bytes=bytes_max, partition_max_bytes=bytes_max, isolation_level=self._isolation_level)
         return self._cluster.fetch(partition.topic, partition.partition, offset, limits)
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from moldau.lake.data_files import DAY
+from moldau.lake.options import ISOLATION_LEVELS
 
 RECORD_COLUMNS = [("_partition", pa.int32()), ("_offset", pa.int64()), ("_timestamp", pa.timestamp("us", tz="UTC"))]
 """What a table keeps of the record beside the event: where it stood, and its time."""
@@ -35,12 +36,18 @@ class LoadJob:
     """Whether an event with a field that has no column is a dead letter; otherwise such fields are dropped."""
     reject_header: str | None = None
     """A header by which a producer says that a record is no event, and why: such a record is a dead letter, and the text its error."""
+    group_id: str | None = None
+    """The consumer group that the offsets are committed to after the table's commit, so that its lag is that of the load; None: to none."""
+    isolation_level: str = "read_committed"
+    """Whether records of aborted transactions are left out, and those of open ones waited for; or ``read_uncommitted``."""
     writers: int | None = None
     """Tasks that write, each at least one file a day; None: as many as Spark runs at once."""
 
     def __post_init__(self) -> None:
         reserved = {DAY, *(name for name, _ in RECORD_COLUMNS), *(f"_{name}" for name in self.headers)}
         clashing = sorted(reserved & set(self.columns.names))
+        if self.isolation_level not in ISOLATION_LEVELS:
+            raise ValueError(f"load {self.name}: the isolation level is read_committed or read_uncommitted, not {self.isolation_level!r}")
         if clashing:
             raise ValueError(f"load {self.name}: events have a field {clashing[0]!r}, which is the name of a column of the table itself")
 

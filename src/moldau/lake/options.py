@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from moldau.client.partition_requests import READ_COMMITTED, READ_UNCOMMITTED
 from moldau.lake.offsets import EARLIEST, LATEST, Edge, Offsets, OptionError, Position, Times, parse_assignment, parse_numbers
 from moldau.model.identity import TopicPartition
 
@@ -23,10 +24,14 @@ _NUMBERS = {
     "maxBytesPerFetch": 1,
     "kafkaConsumer.pollTimeoutMs": 1,
 }
+_ALIASES = {"kafka.group.id": "groupId", "kafka.isolation.level": "isolationLevel"}
+"""Other names for options of ours: those that the connector hands on to Kafka's consumer."""
 NAMES = (
     BOOTSTRAP, "kafka.client.id", *_SUBSCRIPTIONS, *_STARTS, *_ENDS, _STRATEGY, *_NUMBERS, "includeHeaders", "failOnDataLoss",
+    "isolationLevel", "groupId", *_ALIASES,
 )  # fmt: skip
 """Every option there is."""
+ISOLATION_LEVELS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
 
 
 _BYTES_PER_FETCH = 4 << 20
@@ -74,6 +79,9 @@ class ReadOptions:
     max_bytes_per_fetch: int = _BYTES_PER_FETCH
     poll_timeout_ms: int = _POLL_TIMEOUT_MS
     """A task that gets nothing for so long fails; while it lasts, a broker that is away is asked again."""
+    isolation_level: int = READ_UNCOMMITTED
+    group_id: str | None = None
+    """The group that a load commits to after its table; reading commits nothing."""
 
 
 def parse_options(given: Mapping[str, str]) -> ReadOptions:
@@ -98,6 +106,8 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
         fail_on_data_loss=_flag(options, "failOnDataLoss", default=True),
         max_bytes_per_fetch=numbers.get("maxBytesPerFetch", _BYTES_PER_FETCH),
         poll_timeout_ms=numbers.get("kafkaConsumer.pollTimeoutMs", _POLL_TIMEOUT_MS),
+        isolation_level=_isolation_level(options),
+        group_id=_group_id(options),
     )
 
 
@@ -110,7 +120,11 @@ def _spelt_right(given: Mapping[str, str]) -> dict[str, str]:
             raise OptionError("path", "there is no path to read; name the topics with subscribe and call load() without arguments")
         if name.lower() not in spelling:
             raise OptionError(name, _unknown(name, spelling))
-        options[spelling[name.lower()]] = value
+        spelt = spelling[name.lower()]
+        ours = _ALIASES.get(spelt, spelt)
+        if ours in options:
+            raise OptionError(spelt, f"cannot be given together with {next(n for n in NAMES if _ALIASES.get(n, n) == ours and n != spelt)}")
+        options[ours] = value
     return options
 
 
@@ -199,6 +213,19 @@ def _number(name: str, text: str, least: int) -> int:
     if number < least:
         raise OptionError(name, f"needs at least {least}, not {number}")
     return number
+
+
+def _isolation_level(options: Mapping[str, str]) -> int:
+    text = options.get("isolationLevel", "read_uncommitted").strip().lower()
+    if text not in ISOLATION_LEVELS:
+        raise OptionError("isolationLevel", f"is read_committed or read_uncommitted, not {text!r}")
+    return ISOLATION_LEVELS[text]
+
+
+def _group_id(options: Mapping[str, str]) -> str | None:
+    if "groupId" in options and not options["groupId"].strip():
+        raise OptionError("groupId", "is empty")
+    return options.get("groupId")
 
 
 def _flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:

@@ -1,8 +1,8 @@
 """One task's read: the records of one partition from a start to an end that was fixed before, all of them or an error.
 
-The rules: a record whose offset lies in the range comes exactly once, in order; a gap in the offsets is no error, since compaction and
-transaction markers leave gaps; the read ends when the log has shown that nothing below the end is left. A broker that is away is
-asked again until nothing has come for `poll_timeout_s`.
+The rules: a record whose offset lies in the range comes exactly once, in order; a gap in the offsets is no error, since compaction,
+transaction markers and, for readers of committed records, aborted transactions leave gaps; the read ends when the log has shown that
+nothing below the end is left. A broker that is away is asked again until nothing has come for `poll_timeout_s`.
 """
 
 import logging
@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from moldau.client.partition_requests import Fetched
+from moldau.client.visible import Visible
 from moldau.lake.columns import RecordColumns, Section, decode_sections
 from moldau.lake.offsets import DataLossError, OffsetRange
 from moldau.model.errors import CorruptBatchError, ErrorCode, MoldauError, PeerError, WorldError
@@ -110,7 +111,7 @@ class RangeRead:
         if self._topic_id is not None:
             self._check_topic(self._topic_id)
         fetched = self._fetcher.fetch(self._partition, self._position, self._rules.bytes_max, FETCH_WAIT_MS)
-        sections, next_position = self._sections(memoryview(fetched.records))
+        sections, next_position = self._sections(memoryview(fetched.records), Visible(fetched.aborted))
         columns = decode_sections(sections, self._rules.wanted) if sections else None
         if columns is not None:
             first, last = np.searchsorted(columns.offset, [self._position, self._range.end])
@@ -118,7 +119,7 @@ class RangeRead:
         self._position = next_position
         return columns
 
-    def _sections(self, view: memoryview) -> tuple[list[Section], int]:
+    def _sections(self, view: memoryview, visible: Visible) -> tuple[list[Section], int]:
         """The batches that hold records of the range, and the offset to go on from."""
         sections, next_position, at, decompressed = [], self._position, 0, 0
         while len(view) - at >= HEADER_SIZE and next_position < self._range.end:
@@ -133,7 +134,7 @@ class RangeRead:
                 if next_position > self._position:
                     break  # what came before it is good
                 raise CorruptBatchError(f"batch at offset {header.base_offset} does not match its checksum")
-            if not header.is_control and header.record_count and header.base_offset < self._range.end:
+            if visible.shows(header, batch) and header.record_count and header.base_offset < self._range.end:
                 records: bytes | memoryview = batch[HEADER_SIZE:]
                 if header.compression:
                     records = decompress(records, header.compression, self._rules.decompressed_bytes_max)

@@ -70,7 +70,7 @@ class MoldauReader(DataSourceReader):
         from moldau.lake.cluster_log import ClusterLog
         from moldau.lake.planning import plan
 
-        with ClusterLog(self.options.bootstrap, self.options.client_id) as log:
+        with ClusterLog(self.options.bootstrap, self.options.client_id, isolation_level=self.options.isolation_level) as log:
             ranges = plan(self.options, log)
             ids = {topic: log.topic_id(topic) for topic in {wanted.topic for wanted in ranges}}
             return [RangePartition(wanted, ids[wanted.topic]) for wanted in ranges]
@@ -90,6 +90,7 @@ class MoldauReader(DataSourceReader):
             fail_on_data_loss=self.options.fail_on_data_loss,
             poll_timeout_s=self.options.poll_timeout_ms / 1000,
         )
-        with ClusterLog(self.options.bootstrap, self.options.client_id, min(30.0, rules.poll_timeout_s)) as log:
+        timeout_s, level = min(30.0, rules.poll_timeout_s), self.options.isolation_level
+        with ClusterLog(self.options.bootstrap, self.options.client_id, timeout_s, isolation_level=level) as log:
             for columns in RangeRead(log, wanted, rules, topic_id=partition.topic_id):
                 yield from record_batches(columns, wanted.topic, wanted.partition, self.columns)

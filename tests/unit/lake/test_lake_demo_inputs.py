@@ -7,11 +7,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from moldau.client.partitioning import partition_of
 from moldau.lake.demo.csv_input import CsvInput
 from moldau.lake.demo.flights import FLIGHTS, FlightsInput
 from moldau.lake.demo.inputs import BadLine, Event, InputError, key_of, time_of
 from moldau.lake.demo.json_input import JsonLinesInput
-from moldau.lake.demo.partitioning import Partitioner, murmur2
+from moldau.lake.demo.partitioning import Partitioner
 
 
 def bad(source: Any) -> dict[int, tuple[bytes, str]]:
@@ -127,23 +128,8 @@ def test_times_and_keys() -> None:
     assert [key_of(value) for value in (None, "a", 1, True, {"b": 1, "a": 2})] == [None, "a", "1", "true", '{"a":2,"b":1}']
 
 
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
-        (b"21", -973932308),
-        (b"foobar", -790332482),
-        (b"a-little-bit-long-string", -985981536),
-        (b"a-little-bit-longer-string", -1486304829),
-        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
-        (b"abc", 479470107),
-    ],
-)
-def test_murmur2_is_kafkas(data: bytes, expected: int) -> None:
-    assert murmur2(data) == expected & 0xFFFFFFFF
-
-
 def test_a_partition_depends_on_the_key_or_else_on_the_line() -> None:
     one, other = Partitioner(6), Partitioner(6)
     for line in range(100):
         assert one.partition(None, line) == line % 6
-        assert one.partition(f"N{line}", 0) == other.partition(f"N{line}", line) == (murmur2(f"N{line}".encode()) & 0x7FFFFFFF) % 6
+        assert one.partition(f"N{line}", 0) == other.partition(f"N{line}", line) == partition_of(f"N{line}".encode(), 6)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from moldau.lake.checksum import Tally
-from moldau.lake.demo.report import Report, Step
+from moldau.lake.demo.report import GroupLag, Report, Step
 
 ALL = Tally(10, 10, 100)
 GOOD, DEAD = Tally(8, 8, 70), Tally(2, 2, 30)
@@ -28,12 +28,14 @@ COMPLETE = Report(
     steps=(Step("publish", 10, 2.0), Step("start Spark", 0, 5.0)),
     questions=(),
     bad_lines=(),
+    lag=GroupLag("demo", 10, 0),
 )
 
 
 def test_everything_there_is_complete() -> None:
     assert (COMPLETE.missing, COMPLETE.doubled, COMPLETE.complete) == (0, 0, True)
     assert COMPLETE.as_json()["checksums"] == {"input": f"{100:016x}", "log": f"{100:016x}", "stored": f"{100:016x}"}
+    assert COMPLETE.as_json()["lag"] == {"group": "demo", "before": 10, "after": 0}
     assert [step["rate"] for step in COMPLETE.as_json()["steps"]] == [5, None]
 
 

@@ -4,25 +4,9 @@ Keyed events go where every Kafka client's murmur2 partitioner sends them. Event
 line; a client would choose at random.
 """
 
-_MULTIPLIER = 0x5BD1E995
-_SEED = 0x9747B28C
-_MASK = 0xFFFFFFFF
+from moldau.client.partitioning import partition_of
+
 _CACHED_MAX = 1 << 18
-
-
-def murmur2(data: bytes) -> int:
-    """32-bit MurmurHash2 with the seed of Kafka's Java client, as an unsigned number."""
-    length = len(data)
-    state = _SEED ^ length
-    whole = length & ~3
-    for at in range(0, whole, 4):
-        part = int.from_bytes(data[at : at + 4], "little") * _MULTIPLIER & _MASK
-        part = (part ^ part >> 24) * _MULTIPLIER & _MASK
-        state = state * _MULTIPLIER & _MASK ^ part
-    if whole < length:
-        state = (state ^ int.from_bytes(data[whole:], "little")) * _MULTIPLIER & _MASK
-    state = (state ^ state >> 13) * _MULTIPLIER & _MASK
-    return state ^ state >> 15
 
 
 class Partitioner:
@@ -40,5 +24,5 @@ class Partitioner:
         if known is None:
             if len(self._known) >= _CACHED_MAX:
                 self._known.clear()
-            known = self._known[key] = (murmur2(key.encode()) & 0x7FFFFFFF) % self._count
+            known = self._known[key] = partition_of(key.encode(), self._count)
         return known

@@ -33,6 +33,15 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupLag:
+    """The load's consumer group, and by how many offsets it was behind the topic."""
+
+    group: str
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """The whole account. Counts are of this moment's input, log and table, whichever run put them there."""
 
@@ -56,6 +65,7 @@ class Report:
     steps: Sequence[Step]
     questions: Sequence[Question]
     bad_lines: Sequence[BadLine]
+    lag: GroupLag
 
     @property
     def stored(self) -> Tally:
@@ -106,6 +116,7 @@ class Report:
                 "stored": f"{self.stored.checksum:016x}",
             },
             "complete": self.complete,
+            "lag": {"group": self.lag.group, "before": self.lag.before, "after": self.lag.after},
             "this_run": {"published": self.sent, "published_bytes": self.sent_bytes, "loaded": self.loaded},
             "log_bytes": self.log_bytes,
             "lake_bytes": self.lake_bytes,

@@ -16,7 +16,10 @@ from typing import Any, Protocol
 
 from moldau.lake.checksum import Tally
 from moldau.lake.demo.inputs import BadLine, Event, EventInput
-from moldau.lake.demo.report import Report, Step
+from moldau.lake.demo.report import GroupLag, Report, Step
+
+GROUP = "moldau-demo"
+"""The load's consumer group."""
 
 
 class DemoError(RuntimeError):
@@ -103,6 +106,8 @@ class _Run:
         self._steps: list[Step] = []
 
     def all_steps(self, broker: Any) -> Report:
+        from moldau.lake.group_lag import group_lag
+
         options, topic = self._options, self._options.input.topic
         schema = self._step("read the columns", None, lambda: (options.input.schema(), 0))
         if options.refuse_bad_lines and not options.input.trusted:
@@ -113,7 +118,9 @@ class _Run:
             spark = self._step("start Spark", None, lambda: (self._start_spark(), 0))
             try:
                 job = self._job(broker.bootstrap, schema)
+                lag_before = group_lag(broker.bootstrap, GROUP, topic)
                 loaded = self._step("load", None, lambda: self._load(spark, job))
+                lag_after = group_lag(broker.bootstrap, GROUP, topic)
                 log = self._step("count the log", published.read, lambda: self._count_log(spark, broker.bootstrap))
                 lake, dead = self._step("count the table", published.read, lambda: self._count_table(spark, job))
                 questions = self._step("ask the table", None, lambda: (self._ask(spark, job), 0))
@@ -141,6 +148,7 @@ class _Run:
             steps=tuple(self._steps),
             questions=questions,
             bad_lines=tuple(published.bad_shown),
+            lag=GroupLag(GROUP, lag_before, lag_after),
         )
 
     def _step(self, name: str, total: int | None, work: Callable[[], tuple[Any, int]]) -> Any:
@@ -195,6 +203,7 @@ class _Run:
             columns=schema,
             headers={"line": pa.int64()},
             reject_header=REJECT_HEADER,
+            group_id=GROUP,
         )
 
     def _load(self, spark: Any, job: Any) -> tuple[Any, int]:

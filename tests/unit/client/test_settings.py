@@ -1,0 +1,104 @@
+"""Nothing said is safe; what cannot be meant is refused by name."""
+
+from typing import Any
+
+import pytest
+
+from moldau.client import Consumer, Message, MessageSet, Producer, create_message_streams
+from moldau.client.settings import ConsumerOptions, consumer_settings
+
+NOBODY = "127.0.0.1:9"
+
+
+def test_the_defaults_of_a_consumer() -> None:
+    made = consumer_settings(NOBODY, "g", ConsumerOptions())
+    expected = {
+        "group.id": "g",
+        "auto.offset.reset": "smallest",
+        "enable.auto.commit": True,
+        "enable.auto.offset.store": False,
+        "isolation.level": "read_committed",
+        "partition.assignment.strategy": "range,roundrobin",
+        "check.crcs": True,
+    }
+    assert made | expected == made
+    assert consumer_settings(NOBODY, None, ConsumerOptions())["enable.auto.commit"] is False, "without a group there is nobody to commit to"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wrong"),
+    [
+        ({"acks": 1, "transactional_id": "x"}, "transactional id x: a transaction needs acks='all', not 1"),
+        ({"bootstrap_servers": "nowhere"}, "nowhere"),
+        ({"bootstrap_servers": []}, "no broker"),
+        ({"settings": {"no.such": 1}}, "no.such"),
+        ({"settings": {"batch.size": "big"}}, "batch.size"),
+        ({"settings": {"on_delivery": print}}, "on_delivery is the library's own; use Delivery.add_done_callback"),
+        ({"compression": "rar"}, "compression"),
+    ],
+)
+def test_a_producer_that_cannot_be(arguments: dict[str, Any], wrong: str) -> None:
+    with pytest.raises(ValueError, match=wrong):
+        Producer(**{"bootstrap_servers": NOBODY, **arguments})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wrong"),
+    [
+        ({"topics": ["t"]}, "to subscribe takes a group_id"),
+        ({"topics": "t", "group_id": "g"}, r"topics is a list: \['t'\]"),
+        ({"auto_offset_reset": "middle"}, "auto.offset.reset"),
+        ({"settings": {"enable.auto.offset.store": True}}, "enable.auto.offset.store is the library's own"),
+        ({"assignor": "fair", "group_id": "g"}, "fair"),
+    ],
+)
+def test_a_consumer_that_cannot_be(arguments: dict[str, Any], wrong: str) -> None:
+    with pytest.raises(ValueError, match=wrong):
+        Consumer(**{"bootstrap_servers": NOBODY, **arguments})
+
+
+def test_streams_that_cannot_be() -> None:
+    for topics in ({}, {"t": 0}):
+        with pytest.raises(ValueError, match="each topic needs at least one stream"):
+            create_message_streams(topics, group_id="g", bootstrap_servers=NOBODY)
+
+
+def test_what_a_consumer_without_a_group_cannot_do() -> None:
+    with Consumer(NOBODY) as consumer:
+        for call in (consumer.commit, consumer.committed, consumer.check_transactional):
+            with pytest.raises(ValueError, match="to commit takes a group_id"):
+                call()
+
+
+def test_a_consumer_that_commits_by_itself_takes_no_part_in_a_transaction() -> None:
+    producer = Producer(NOBODY, transactional_id="x")
+    with Consumer(NOBODY, group_id="g") as consumer, pytest.raises(ValueError, match="is made with auto_commit=False"):
+        producer.transaction(consumer)
+    with pytest.raises(ValueError, match="need a producer with a transactional_id"), Producer(NOBODY).transaction():
+        pass
+    producer.close()
+
+
+def test_a_closed_producer_sends_nothing() -> None:
+    producer = Producer(NOBODY)
+    producer.close()
+    producer.close()
+    with pytest.raises(RuntimeError, match="the producer is closed"):
+        producer.send("t", b"")
+
+
+def test_messages_and_sets_of_them() -> None:
+    """``new MessageSet(new Message("test message str".getBytes()))``, P 3.1."""
+    several = MessageSet(Message(b"one", key=b"k"), b"two", "three")
+    assert [each.payload for each in several] == [b"one", b"two", b"three"]
+    assert several[0].key == b"k"
+    assert Message(None).payload == b""
+    with pytest.raises(TypeError, match="messages, bytes and text, not int"):
+        MessageSet(3)  # type: ignore[arg-type]
+
+
+def test_times_that_librdkafka_would_take_for_now_are_refused() -> None:
+    producer = Producer(NOBODY)
+    with pytest.raises(ValueError, match="topic t: a timestamp is at least 1 ms, not 0"):
+        producer.send("t", Message(b"", timestamp=0))
+    producer.close()
