@@ -1,0 +1,158 @@
+"""Kafka's own tools list, describe, change and delete our groups, and read our offsets topic, from the broker and from its folders."""
+
+import json
+import re
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from moldau.protocol.messages.delete_groups import DeleteGroupsRequest
+from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
+from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from moldau.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from moldau.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from moldau.testing import Broker
+from support.kafka import java
+from support.memberships import subscription
+from support.wire import Wire, batch, produce
+
+pytestmark = pytest.mark.system
+
+COMMAND = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+FORMATTER = "org.apache.kafka.tools.consumer.OffsetsMessageFormatter"
+DUMPS = {"3.9.1": "kafka.tools.DumpLogSegments", "4.3.0": "org.apache.kafka.tools.DumpLogSegments"}
+SETTINGS = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 2, "group.max.session.timeout.ms": 10_000_000}
+NO_USER_DATA = b"\xff\xff\xff\xff"
+ASSIGNMENT = struct.pack(">hi", 0, 1) + b"\0\1t" + struct.pack(">iii", 2, 0, 1) + NO_USER_DATA
+"""Partitions 0 and 1 of the topic "t", as consumers write it."""
+
+
+class World(NamedTuple):
+    broker: Broker
+    wire: Wire
+    member_id: str
+
+    def tool(self, *arguments: str) -> str:
+        done = java("4.3.0", COMMAND, "--bootstrap-server", self.broker.bootstrap_servers, *arguments)
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    def table(self, *arguments: str) -> list[list[str]]:
+        """Rows of what the tool prints, without the headings."""
+        rows = [line.split() for line in self.tool(*arguments).splitlines() if line.strip()]
+        return [row for row in rows if row[0] not in ("GROUP", "Consumer")]
+
+
+def commit(wire: Wire, group: str, offsets: dict[int, int], *, version: int = 9, metadata: str = "", **said: Any) -> None:
+    partitions = [OffsetCommitRequestPartition(index, offset, 0, metadata) for index, offset in offsets.items()]
+    answer = wire.ask(OffsetCommitRequest(group, topics=[OffsetCommitRequestTopic("t", partitions=partitions)], **said), version)
+    assert not any(each.error_code for each in answer.topics[0].partitions)
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    """A group of one static member, one that was only ever committed to, one with a time of expiry, and one that is deleted."""
+    with Broker(settings=SETTINGS) as broker:
+        broker.create_topic("t", partitions=3)
+        host, port = broker.bootstrap_servers.split(":")
+        wire = Wire((host, int(port)))
+        wire.ask(produce("t", batch(b"value", 10)), 9)
+        wire.ask(FindCoordinatorRequest("any"), 2)
+        commit(wire, "simple", {0: 5, 1: 0}, metadata="where")
+        commit(wire, "old", {0: 1}, version=2, retention_time_ms=86_400_000)
+        commit(wire, "gone", {0: 1})
+        assert wire.ask(DeleteGroupsRequest(["gone"]), 2).results[0].error_code == 0
+        protocols = [JoinGroupRequestProtocol("range", subscription("t", rest=NO_USER_DATA))]
+        join = JoinGroupRequest("busy", 9_000_000, 60_000, group_instance_id="i-1", protocol_type="consumer", protocols=protocols)
+        joined = wire.ask(join, 5)
+        assignments = [SyncGroupRequestAssignment(joined.member_id, ASSIGNMENT)]
+        wire.ask(SyncGroupRequest("busy", joined.generation_id, joined.member_id, "i-1", assignments=assignments), 4)
+        commit(wire, "busy", {0: 7}, member_id=joined.member_id, generation_id_or_member_epoch=joined.generation_id)
+        yield World(broker, wire, joined.member_id)
+        wire.close()
+
+
+def test_groups_are_listed_and_described(world: World) -> None:
+    assert sorted(world.table("--list", "--state")) == [["busy", "Stable"], ["old", "Empty"], ["simple", "Empty"]]
+    here = [world.member_id, "/127.0.0.1", "wire"]
+    assert sorted(world.table("--describe", "--all-groups")) == [
+        ["busy", "t", "0", "7", "10", "3", *here],
+        ["busy", "t", "1", "-", "0", "-", *here],
+        ["old", "t", "0", "1", "10", "9", "-", "-", "-"],
+        ["simple", "t", "0", "5", "10", "5", "-", "-", "-"],
+        ["simple", "t", "1", "0", "0", "0", "-", "-", "-"],
+    ]
+    (member,) = world.table("--describe", "--group", "busy", "--members", "--verbose")
+    assert member == ["busy", world.member_id, "i-1", "/127.0.0.1", "wire", "2", "-", "t:0,1", "-", "-"]
+
+
+OFFSETS_BEFORE = [
+    ("busy", 0, {"offset": 7, "leaderEpoch": 0, "metadata": ""}),
+    ("gone", 0, {"offset": 1, "leaderEpoch": 0, "metadata": ""}),
+    ("gone", 0, None),
+    ("old", 0, {"offset": 1, "metadata": ""}),
+    ("simple", 0, {"offset": 5, "leaderEpoch": 0, "metadata": "where"}),
+    ("simple", 1, {"offset": 0, "leaderEpoch": 0, "metadata": "where"}),
+]
+
+
+def told(key: dict[str, Any], value: dict[str, Any] | None) -> tuple[str, int, dict[str, Any] | None]:
+    """An offset's record in short, from Kafka's JSON; times and ids vary."""
+    data = None if value is None else {name: each for name, each in value["data"].items() if name in ("offset", "leaderEpoch", "metadata")}
+    assert key["data"]["topic"] == "t"
+    if value is not None:
+        assert int(value["version"]) == (1 if "expireTimestamp" in value["data"] else 4)
+    return key["data"]["group"], key["data"]["partition"], data
+
+
+def test_kafkas_formatter_reads_the_offsets_topic(world: World) -> None:
+    arguments = ["--topic", "__consumer_offsets", "--partition", "0", "--offset", "earliest", "--timeout-ms", "2000"]
+    found = []
+    for partition in ("0", "1"):
+        arguments[3] = partition
+        done = java("4.3.0", CONSUMER, "--bootstrap-server", world.broker.bootstrap_servers, "--formatter", FORMATTER, *arguments)
+        rows = re.findall(r'\{"key":.*?\}(?=\{"key"|\s*$|\d{4}-)', done.stdout, re.MULTILINE)
+        found += [told(row["key"], row["value"]) for row in map(json.loads, rows)]
+    assert sorted(found, key=str) == sorted(OFFSETS_BEFORE, key=str)
+
+
+def test_groups_are_changed_and_deleted(world: World) -> None:
+    reset = world.tool("--reset-offsets", "--group", "simple", "--topic", "t:0", "--shift-by", "-2", "--execute")
+    assert re.search(r"^simple +t +0 +3", reset, re.MULTILINE)
+    refused = world.tool("--delete-offsets", "--group", "busy", "--topic", "t:0")
+    assert "GroupSubscribedToTopicException" in refused
+    deleted = world.tool("--delete", "--group", "old", "--group", "simple")
+    assert "was successful" in deleted
+    assert world.table("--list") == [["busy"]]
+
+
+DUMPED = re.compile(r"^\| offset: .* key: (\{.*\}) payload: (.*)$", re.MULTILINE)
+
+
+@pytest.mark.parametrize("version", DUMPS)
+def test_kafkas_dump_reads_the_folders(world: World, version: str) -> None:
+    if world.broker.running:
+        world.broker.stop()
+    files = sorted(Path(world.broker.directory).glob("__consumer_offsets-*/*.log"))
+    done = java(version, DUMPS[version], "--files", ",".join(map(str, files)), "--offsets-decoder")
+    assert done.returncode == 0, done.stdout
+    rows = [(json.loads(key), None if value == "<DELETE>" else json.loads(value)) for key, value in DUMPED.findall(done.stdout)]
+    offsets = [told(key, value) for key, value in rows if key["type"] == "1"]
+    after = [("simple", 0, {"offset": 3, "leaderEpoch": -1, "metadata": ""}), ("simple", 0, None), ("simple", 1, None), ("old", 0, None)]
+    assert sorted(offsets, key=str) == sorted([*OFFSETS_BEFORE, *after], key=str)
+    ((group, state),) = [(key["data"]["group"], value["data"]) for key, value in rows if key["type"] == "2" and value is not None]
+    assert (group, state["protocolType"], state["generation"], state["protocol"], state["leader"]) == (
+        "busy",
+        "consumer",
+        1,
+        "range",
+        world.member_id,
+    )
+    (member,) = state["members"]
+    assert (member["memberId"], member["groupInstanceId"], member["sessionTimeout"]) == (world.member_id, "i-1", 9_000_000)
+    assert member["subscription"]["topics"] == ["t"]
+    assert member["assignment"]["assignedPartitions"] == [{"topic": "t", "partitions": [0, 1]}]
