@@ -92,10 +92,12 @@ class World(TransactionWorld):
     def __init__(self, random: Random) -> None:
         self.random = random
         self.crashes = 0
+        self.connections = 0
         self.crash_chance = 0.0
         self.fail_chance = 0.0
         self.lose_chance = 0.0
-        self.on_the_way: list[Callable[[], object]] = []
+        self.on_the_way: list[tuple[Callable[[], object], bool]] = []
+        """Requests that arrive late, and whether they are lost with the connections of a coordinator that crashes."""
         self.logs = {each: PartitionModel() for each in PARTITIONS}
         super().__init__(state_partitions=2)
 
@@ -122,6 +124,7 @@ class World(TransactionWorld):
     def _restart(self) -> None:
         chance, self.crash_chance = self.crash_chance, 0.0
         self.coordinator.close()
+        self.on_the_way = [each for each in self.on_the_way if not each[1]]
         self.crash_chance = chance
         self.start()
 
@@ -139,10 +142,15 @@ class World(TransactionWorld):
             raise Crash
         done(results)
 
-    def exchange(self, send: Callable[[], Asked], *, late: bool) -> Told | None:
+    def new_connection(self) -> int:
+        """The number of a client's next connection."""
+        self.connections += 1
+        return self.connections
+
+    def exchange(self, send: Callable[[], Asked], *, late: bool = False, old: bool = False) -> Told | None:
         """Send a request; the answer, None if it was lost. With `late` the request itself may arrive after the client has given it up."""
         if late and self.random.random() < self.lose_chance:
-            self.on_the_way.append(send)
+            self.on_the_way.append((send, old))
             return None
         asked: list[Asked] = []
         self.guarded(lambda: asked.append(send()))
@@ -153,7 +161,7 @@ class World(TransactionWorld):
     def deliver_late(self) -> None:
         """Let a request arrive whose client waits no longer."""
         if self.on_the_way:
-            send = self.on_the_way.pop(self.random.randrange(len(self.on_the_way)))
+            send, _ = self.on_the_way.pop(self.random.randrange(len(self.on_the_way)))
             self.guarded(send)
 
     def produce(self, client: "Client", producer_id: int, epoch: int, partition: TopicPartition) -> bool | None:
@@ -179,6 +187,7 @@ class Client:
         self.transactional_id = transactional_id
         self.old = old
         self.alive = True
+        self.connection = world.new_connection()
         self.known: tuple[int, int] | None = None
         self.number = 0
         self.wrote: set[TopicPartition] = set()
@@ -200,7 +209,7 @@ class Client:
             self._end()
 
     def _init(self) -> None:
-        asked = self.world.exchange(lambda: self.world.ask_init(self.transactional_id, timeout_ms=TIMEOUT_MS), late=False)
+        asked = self.world.exchange(lambda: self.world.ask_init(self.transactional_id, timeout_ms=TIMEOUT_MS))
         if asked is not None and asked.code is NONE:
             self.known = asked.producer_id, asked.epoch
             self._begin()
@@ -213,9 +222,7 @@ class Client:
         assert self.known is not None
         producer_id, epoch = self.known
         if self.old and partition not in self.wrote:
-            asked = self.world.exchange(
-                lambda: self.world.ask_add(self.transactional_id, producer_id, epoch, str(partition), old=True), late=False
-            )
+            asked = self.world.exchange(lambda: self.world.ask_add(self.transactional_id, producer_id, epoch, str(partition), old=True))
             if asked is None or asked.code in AGAIN:
                 return
             if asked.code is not NONE:
@@ -233,9 +240,12 @@ class Client:
         (producer_id, epoch), committed = self.known, self.ending
         if committed:
             self.wanted.add(self.number)
+        name, over, old = self.transactional_id, self.connection, self.old
         asked = self.world.exchange(
-            lambda: self.world.ask_end(self.transactional_id, producer_id, epoch, committed=committed, old=self.old), late=not self.old
+            lambda: self.world.ask_end(name, producer_id, epoch, committed=committed, old=old, connection=over), late=True, old=old
         )
+        if asked is None:
+            self.connection = self.world.new_connection()
         if asked is None or asked.code in AGAIN:
             return
         if asked.code is NONE:

@@ -14,6 +14,7 @@ from moldau.model.errors import ErrorCode
 from moldau.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from moldau.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from moldau.protocol.messages.end_txn import EndTxnRequest
+from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.init_producer_id import InitProducerIdRequest
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -22,7 +23,7 @@ from moldau.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from moldau.protocol.records.batch import RecordBatchBuilder
+from moldau.protocol.records.batch import RecordBatchBuilder, batches, iterate
 
 TRANSACTION = 1
 
@@ -136,3 +137,28 @@ class RawProducer:
         if (producer_id, epoch) != (self.producer_id, self.epoch):
             self._sequences.clear()
         self.producer_id, self.epoch = producer_id, epoch
+
+
+def read_committed(ask: Ask, topic: str, partition: int = 0) -> list[bytes | None]:
+    """The values that a reader of committed records gets from the beginning of a partition to its last stable offset."""
+    found: list[bytes | None] = []
+    offset = 0
+    while True:
+        wanted = [FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)]
+        request = FetchRequest(min_bytes=1, max_bytes=1 << 24, isolation_level=1, topics=[FetchTopic(topic, partitions=wanted)])
+        answer = ask(request, 11).responses[0].partitions[0]
+        assert answer.error_code == 0
+        data = memoryview(bytes(answer.records or b""))
+        if not data:
+            return found
+        aborted = sorted((each.first_offset, each.producer_id) for each in answer.aborted_transactions or ())
+        open_ones: set[int] = set()
+        for header, batch in batches(data):
+            while aborted and aborted[0][0] <= header.base_offset:
+                open_ones.add(aborted.pop(0)[1])
+            if header.is_control:
+                open_ones.discard(header.producer_id)
+            elif header.producer_id not in open_ones:
+                found += [record.value for record in iterate(batch, max_decompressed_bytes=1 << 24) if record.offset >= offset]
+            after = header.base_offset + header.last_offset_delta + 1
+        offset = after

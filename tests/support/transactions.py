@@ -146,14 +146,18 @@ class TransactionWorld:
         told = self.ask_add(transactional_id, producer_id, epoch, *names, old=old).told
         return NOT_YET if told is None else told.code
 
-    def ask_end(self, transactional_id: str, producer_id: int, epoch: int, *, committed: bool, old: bool = False) -> Asked:
+    def ask_end(
+        self, transactional_id: str, producer_id: int, epoch: int, *, committed: bool, old: bool = False, connection: int = 0
+    ) -> Asked:
         asked = Asked()
         version = OLD_PROTOCOL if old else EPOCH_PER_TRANSACTION
-        self.coordinator.end(transactional_id, End(asked, producer_id, epoch, committed, version))
+        self.coordinator.end(transactional_id, End(asked, producer_id, epoch, committed, version, connection))
         return asked
 
-    def end(self, transactional_id: str, producer_id: int, epoch: int, *, committed: bool, old: bool = False) -> Told | None:
-        return self.ask_end(transactional_id, producer_id, epoch, committed=committed, old=old).told
+    def end(
+        self, transactional_id: str, producer_id: int, epoch: int, *, committed: bool, old: bool = False, connection: int = 0
+    ) -> Told | None:
+        return self.ask_end(transactional_id, producer_id, epoch, committed=committed, old=old, connection=connection).told
 
     # Looks
 

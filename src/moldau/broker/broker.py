@@ -76,6 +76,7 @@ class Broker:
         """Address that clients are told; None tells each the one that it connected to."""
         self.receive_buffer = ReceiveBuffer()
         self.connections: set[Connection] = set()
+        self.connections_made = 0
         self.leading = Leading(self)
         self.partitions = self.leading.table
         self.partitions_of = self.partitions.of_topic

@@ -62,6 +62,7 @@ class Connection:
         "_closed",
         "_going_on",
         "_held",
+        "_number",
         "_paused",
         "_reader",
         "_repeated",
@@ -75,6 +76,8 @@ class Connection:
         self._broker = broker
         self._transport = transport
         self._advertised = broker.advertised_to(transport.local)
+        broker.connections_made += 1
+        self._number = broker.connections_made
         self._reader = FrameReader(broker.receive_buffer, broker.request_bytes_max, broker.decoded_bytes_max)
         self._repeated: RepeatedProduce | None = None
         self._answers = Answers()
@@ -285,7 +288,8 @@ class Connection:
     def _dispatch(self, frame: memoryview) -> None:
         slot = self._answers.hold(None)
         try:
-            dispatch(self._broker, frame, self._transport.peer, self._advertised, lambda parts: self._answer(slot, parts))
+            peer, advertised = self._transport.peer, self._advertised
+            dispatch(self._broker, frame, peer, advertised, lambda parts: self._answer(slot, parts), self._number)
         except ProtocolError:
             self._answers.slots.remove(slot)
             raise

@@ -4,7 +4,7 @@
 class RequestContext:
     """Where a request comes from and how its answer is encoded."""
 
-    __slots__ = ("advertised", "api_key", "api_version", "client_id", "correlation_id", "peer")
+    __slots__ = ("advertised", "api_key", "api_version", "client_id", "connection", "correlation_id", "peer")
 
     def __init__(
         self,
@@ -14,6 +14,7 @@ class RequestContext:
         client_id: str | None,
         peer: tuple[str, int],
         advertised: tuple[str, int],
+        connection: int = 0,
     ) -> None:
         self.api_key = api_key
         self.api_version = api_version
@@ -23,3 +24,5 @@ class RequestContext:
         """Address of the client."""
         self.advertised = advertised
         """Host and port under which this client is told to find this broker."""
+        self.connection = connection
+        """Number of the client's connection; one that was made later has a higher number."""

@@ -101,7 +101,12 @@ def handler_of(api_key: ApiKey) -> Handler:
 
 
 def dispatch(
-    broker: "Broker", frame: memoryview, peer: tuple[str, int], advertised: tuple[str, int], answer: Callable[[list[bytes]], object]
+    broker: "Broker",
+    frame: memoryview,
+    peer: tuple[str, int],
+    advertised: tuple[str, int],
+    answer: Callable[[list[bytes]], object],
+    connection: int = 0,
 ) -> None:
     """Decode the request in `frame` and hand it to its handler; `answer` takes the framed response, now or later.
 
@@ -121,7 +126,7 @@ def dispatch(
         answer(encode_answer(response, api_key, version, correlation_id))
 
     _, _, _, client_id, position = decode_request_header(frame)
-    context = RequestContext(key, version, correlation_id, client_id, peer, advertised)
+    context = RequestContext(key, version, correlation_id, client_id, peer, advertised, connection)
     # What follows a request is not looked at, as in Kafka: librdkafka 2.16 sends three zeros too many when it asks for all topics.
     request, _ = decoder(load(api_key).request, version)(frame, position)
     handler_of(api_key)(broker, request, context, reply)

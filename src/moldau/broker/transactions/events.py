@@ -27,13 +27,14 @@ class Add(NamedTuple):
 
 
 class End(NamedTuple):
-    """EndTxn: commit or abort."""
+    """EndTxn: commit or abort. `connection`: the number of the connection that it came over; later ones have higher numbers."""
 
     token: Any
     producer_id: int
     epoch: int
     committed: bool
     client_version: int
+    connection: int = 0
 
 
 class Late(NamedTuple):

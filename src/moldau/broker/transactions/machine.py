@@ -38,7 +38,7 @@ from moldau.broker.transactions.events import (
 )
 from moldau.broker.transactions.initiating import NewProducerId, completed, fenced, initiated
 from moldau.broker.transactions.states import MOVES, State
-from moldau.broker.transactions.transaction import NO_EPOCH, Transaction
+from moldau.broker.transactions.transaction import EPOCH_PER_TRANSACTION, NO_EPOCH, Transaction
 from moldau.model.errors import ErrorCode, PeerError
 
 BUSY = ErrorCode.CONCURRENT_TRANSACTIONS
@@ -58,10 +58,10 @@ class Machine:
     """See the module. `current` is what is stored.
 
     Invariant: `_target` is what is being stored, `current` once no store is under way; `_asked` is the request that the change under way is
-    for, until it is answered.
+    for, until it is answered; `_ended_over` is the newest connection over which a producer of the older protocol has ended a transaction.
     """
 
-    __slots__ = ("_asked", "_pending", "_surroundings", "_target", "current")
+    __slots__ = ("_asked", "_ended_over", "_pending", "_surroundings", "_target", "current")
 
     def __init__(self, current: Transaction, surroundings: Surroundings) -> None:
         self.current = current
@@ -69,6 +69,7 @@ class Machine:
         self._pending: State | None = None
         self._target: Transaction | None = None
         self._asked: Init | Add | End | None = None
+        self._ended_over = 0
 
     @property
     def state(self) -> State:
@@ -134,6 +135,8 @@ class Machine:
 
     def _end(self, asked: End, now_ms: int) -> list[Effect]:
         current = self.current
+        if self._is_overtaken(asked):
+            return [Answer(asked.token, ErrorCode.INVALID_TXN_STATE)]
         try:
             target = ended(current, asked, self._surroundings.new_producer_id, now_ms, busy=self.is_busy)
         except PeerError as error:
@@ -144,6 +147,18 @@ class Machine:
             return [Answer(asked.token, target)]
         self._asked = asked
         return self._store(target)
+
+    def _is_overtaken(self, asked: End) -> bool:
+        """Whether an EndTxn of the older protocol comes over a connection that its producer has given up for another one since.
+
+        With its epoch alone it could end a transaction that has begun meanwhile (fault T1). A producer ends its transactions over one
+        connection, and makes another when that is lost; so what arrives over the lost one later was meant for an earlier transaction.
+        """
+        current = self.current
+        if asked.client_version >= EPOCH_PER_TRANSACTION or (asked.producer_id, asked.epoch) != (current.producer_id, current.epoch):
+            return False
+        newest, self._ended_over = self._ended_over, max(self._ended_over, asked.connection)
+        return asked.connection < newest
 
     # Time
 

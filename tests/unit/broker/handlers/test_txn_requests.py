@@ -20,9 +20,8 @@ from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.init_producer_id import InitProducerIdRequest
 from moldau.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from moldau.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
-from moldau.protocol.records.batch import iterate_log
 from support.broker_world import BrokerWorld, Client, fetch_request
-from support.transactional_producer import NEWEST, OLDER, OLDEST, RawProducer, Versions
+from support.transactional_producer import NEWEST, OLDER, OLDEST, RawProducer, Versions, read_committed
 
 NONE = ErrorCode.NONE
 EVERY = pytest.mark.parametrize("versions", [NEWEST, OLDER, OLDEST], ids=["newest", "older", "oldest"])
@@ -59,14 +58,6 @@ def stretch(client: Client, topic: str, partition: int = 0) -> Any:
     return client.ask(request, 12).responses[0].partitions[0]
 
 
-def committed(client: Client, topic: str, partition: int = 0) -> list[bytes | None]:
-    """The values of those records; nothing of it is aborted."""
-    read = stretch(client, topic, partition)
-    assert not read.aborted_transactions
-    records = memoryview(bytes(read.records or b""))
-    return [record.value for record in iterate_log(records, max_decompressed_bytes=1 << 24) if record.key is None]
-
-
 Maker = Callable[..., RawProducer]
 
 
@@ -77,11 +68,11 @@ def test_a_transaction_is_seen_when_it_is_committed(client: Client, make: Maker,
     for value in (b"a", b"b"):
         assert producer.send("t", value) is NONE
     assert producer.send("t", b"c", partition=1) is NONE
-    assert committed(client, "t") == []
+    assert read_committed(client.ask, "t") == []
     assert client.values("t") == [b"a", b"b"]
     assert producer.end(committed=True) is NONE
-    assert committed(client, "t") == [b"a", b"b"]
-    assert committed(client, "t", 1) == [b"c"]
+    assert read_committed(client.ask, "t") == [b"a", b"b"]
+    assert read_committed(client.ask, "t", 1) == [b"c"]
 
 
 @EVERY
@@ -92,6 +83,7 @@ def test_an_aborted_transaction_is_named_to_readers(client: Client, make: Maker,
     assert producer.end(committed=False) is NONE
     (aborted,) = stretch(client, "t").aborted_transactions
     assert (aborted.producer_id, aborted.first_offset) == (producer.producer_id, 0)
+    assert read_committed(client.ask, "t") == []
 
 
 @EVERY
@@ -256,7 +248,7 @@ def test_markers_are_written_for_others(client: Client, make: Maker) -> None:
             ("t", 7): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             ("gone", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         }
-    assert committed(client, "t") == [b"a"]
+    assert read_committed(client.ask, "t") == [b"a"]
     late = WritableTxnMarker(producer.producer_id, producer.epoch, True, topics[:1], 2)
     (result,) = client.ask(WriteTxnMarkersRequest([late]), 1).markers
     assert result.topics[0].partitions[0].error_code == ErrorCode.TRANSACTION_COORDINATOR_FENCED

@@ -76,6 +76,28 @@ def test_an_end_of_the_transaction_before_never_touches_the_one_that_is_open(wor
     assert world.end("app", 1000, 1, committed=False) == Told(NONE, 1000, 2)
 
 
+def test_an_end_of_the_older_protocol_that_comes_late_over_a_lost_connection_ends_nothing(world: TransactionWorld) -> None:
+    """Fault T1, where the epoch cannot tell: the producer has ended over another connection since. Kafka would end the open transaction."""
+    world.init("app")
+    world.add("app", 1000, 0, "t-0", old=True)
+    assert world.end("app", 1000, 0, committed=True, old=True, connection=2) == Told(NONE, 1000, 0)
+    world.add("app", 1000, 0, "t-0", old=True)
+    for committed in (True, False):
+        assert world.end("app", 1000, 0, committed=committed, old=True, connection=1) == Told(WRONG)
+    assert world.state("app") is State.ONGOING
+    assert world.end("app", 1000, 0, committed=False, old=True, connection=2) == Told(NONE, 1000, 0)
+    world.add("app", 1000, 0, "t-0", old=True)
+    assert world.end("app", 1000, 0, committed=True, old=True, connection=3) == Told(NONE, 1000, 0)
+
+
+def test_a_fenced_producer_does_not_shut_out_the_connection_of_the_one_after_it(world: TransactionWorld) -> None:
+    world.init("app")
+    world.init("app")
+    world.add("app", 1000, 1, "t-0", old=True)
+    assert world.end("app", 1000, 0, committed=True, old=True, connection=9) == Told(FENCED)
+    assert world.end("app", 1000, 1, committed=True, old=True, connection=1) == Told(NONE, 1000, 1)
+
+
 def test_version_2_aborts_where_nothing_was_added_and_bumps_the_epoch(world: TransactionWorld) -> None:
     """What the producer sent may still be on its way; the new epoch shuts it out."""
     world.init("app")
