@@ -79,6 +79,14 @@ class ServerProcess:
         """End it as a power cut would end the process: SIGKILL."""
         self._end(signal.SIGKILL)
 
+    def suspend(self) -> None:
+        """Stop its clock, so to say: SIGSTOP."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        os.kill(self.pid, signal.SIGCONT)
+
     def stop(self) -> int:
         """Ask it to end; its exit code."""
         return self._end(signal.SIGTERM)

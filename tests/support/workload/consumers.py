@@ -8,7 +8,7 @@ import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from support.history.history import NONE, Outcome
-from support.workload.world import COPIES, NUMBERS, PARTITIONS, Worker, World, may_pass
+from support.workload.world import COPIES, NUMBERS, PARTITIONS, Worker, World, error_of, may_pass
 
 QUICK = {"fetch_wait_max_ms": 50, "auto_offset_reset": "error", "enable_auto_commit": False, "enable_partition_eof": False}
 SESSION_MS = 6_000
@@ -177,7 +177,12 @@ def join(worker: Worker, name: str, topics: list[str], group: str, **settings: A
 
     def on_assign(consumer: Any, partitions: list[TopicPartition]) -> None:
         reading.rebalance()
-        places = reading.committed(partitions) if partitions else []
+        try:
+            places = reading.committed(partitions) if partitions else []
+        except KafkaException as failure:
+            if error_of(failure).code() != KafkaError._DESTROY:
+                raise
+            return  # it is being closed, and wants nothing any more
         (consumer.incremental_assign if cooperative else consumer.assign)(places)
         reading.place(places)
 

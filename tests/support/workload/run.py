@@ -8,7 +8,6 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from support.history.history import History
 from support.workload.consumers import Assigned, Member, Reading
 from support.workload.copiers import COPYING, Copier, Feeder
 from support.workload.faults import Nemesis, Server
@@ -19,12 +18,12 @@ from support.workload.world import COPIES, NUMBERS, PARTITIONS, Worker, World
 DRAIN_LIMIT_S = 120.0
 
 
-def run(server: Server, bootstrap: str, *, seed: int, seconds: float, calm_s: tuple[float, float] = (0.5, 4)) -> History:
-    """The history of a run on a broker that serves and has no such topics yet; it serves at the end too.
+def run(world: World, server: Server, *, seconds: float, calm_s: tuple[float, float] = (0.5, 4)) -> Nemesis:
+    """Fill the history of a world whose broker serves and has no such topics yet; it serves at the end too. Who broke it, with counts.
 
-    Raises what a client raised that it should not, and AssertionError if the drain takes longer than DRAIN_LIMIT_S.
+    `calm_s`: between two faults, at least and at most. Raises what a client raised that it should not, and AssertionError if the drain
+    takes longer than DRAIN_LIMIT_S.
     """
-    world = World(bootstrap, seed)
     _create_topics(world)
     eager, cooperative = "range", "cooperative-sticky"
     producers: list[Worker] = [
@@ -58,7 +57,7 @@ def run(server: Server, bootstrap: str, *, seed: int, seconds: float, calm_s: tu
     counts = f"{len(history.sends)} sends, {len(history.transactions)} transactions, {len(history.offset_commits)} offset commits"
     polled = sum(len(reader.value) for reader in history.readers)
     print(f"{faults}; {counts}; {polled} records polled by {len(history.readers)} readers; {history.ended:.0f} s")
-    return history
+    return nemesis
 
 
 def _create_topics(world: World) -> None:

@@ -22,10 +22,9 @@ IMPATIENT = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 200, "retry
 class World:
     """One run: broker, seed, history."""
 
-    def __init__(self, bootstrap: str, seed: int, say: Callable[[str], None] = print) -> None:
+    def __init__(self, bootstrap: str, seed: int) -> None:
         self.bootstrap = bootstrap
         self.seed = seed
-        self.say = say
         self.history = History()
         self.history.now()
         self.partitions = {

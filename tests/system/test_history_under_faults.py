@@ -1,0 +1,41 @@
+"""Clients of many kinds see no anomaly while the broker is killed and stopped (A1-A14, Shown by 3).
+
+Producers that are idempotent, careless, and transactional over several partitions, with zombies among them; readers by assignment in both
+isolations, groups with eager and cooperative members that leave, crash and come back; copiers that consume, transform and produce exactly
+once, feeders that write into what they read. Meanwhile the broker is killed (SIGKILL) and started again, or stopped (SIGSTOP) for up to
+nine seconds, longer than transactions and sessions may last. For 20 seconds, or ten minutes with MOLDAU_TORTURE=1; then everything is
+healed and drained, and the checker looks at what everyone did and saw.
+"""
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from support.history.checker import assert_clean
+from support.history.saving import save
+from support.server import ServerProcess
+from support.workload.run import run
+from support.workload.world import World
+
+pytestmark = [pytest.mark.system, pytest.mark.torture]
+
+SECONDS = 600 if os.environ.get("MOLDAU_TORTURE") == "1" else 20
+SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000", "auto.create.topics.enable": "false"}
+
+
+def test_no_anomaly_under_faults(tmp_path: Path) -> None:
+    seed = int(os.environ.get("MOLDAU_SEED", random.SystemRandom().randrange(1 << 32)))
+    print(f"seed {seed}: MOLDAU_SEED={seed} repeats the choices, not their moments")
+    with ServerProcess(tmp_path / "data", settings=SETTINGS) as server:
+        world = World(server.bootstrap, seed)
+        try:
+            nemesis = run(world, server, seconds=SECONDS)
+        except BaseException as failure:
+            failure.add_note(f"seed {seed}, history so far: {save(world.history, tmp_path / 'history.jsonl')}")
+            failure.add_note("the server's last words:\n" + "".join(server.output[-30:]))
+            raise
+        assert nemesis.kills + nemesis.stops >= 3
+        assert "Traceback" not in "".join(server.output)
+    assert_clean(world.history, tmp_path, f"(seed {seed})")
