@@ -93,6 +93,8 @@ class Broker:
         """Bound of a request's frame."""
         self.decoded_bytes_max = 0
         """Bound of a request's bytes that are not records."""
+        self.decoded_elements_max = 0
+        """Bound of the elements of all arrays of a request."""
         self.requests_in_flight_max = 0
         """Requests of one connection that may wait for their answers."""
         self.queued_bytes_max = 0
@@ -262,6 +264,7 @@ class Broker:
         config = self.config
         self.request_bytes_max = config.int("socket.request.max.bytes")
         self.decoded_bytes_max = config.int("request.decoded.max.bytes")
+        self.decoded_elements_max = config.int("request.decoded.elements.max")
         self.requests_in_flight_max = config.int("connection.max.in.flight.requests")
         self.queued_bytes_max = config.int("connection.queued.max.bytes")
         self.fetch_bytes_max = config.int("fetch.max.bytes")

@@ -216,7 +216,7 @@ class Connection:
         decoded_max = self._broker.decoded_bytes_max
         body = produce_body(frame, version, decoded_max)
         if version < PRODUCE_FIRST:
-            answer = refuse_old_produce(frame, body, version, correlation_id, decoded_max)
+            answer = refuse_old_produce(frame, body, version, correlation_id, decoded_max, self._broker.decoded_elements_max)
             if answer is not None:
                 self._answers.place([answer])
             return

@@ -128,7 +128,7 @@ def dispatch(
     _, _, _, client_id, position = decode_request_header(frame)
     context = RequestContext(key, version, correlation_id, client_id, peer, advertised, connection)
     # What follows a request is not looked at, as in Kafka: librdkafka 2.16 sends three zeros too many when it asks for all topics.
-    request, _ = decoder(load(api_key).request, version)(frame, position)
+    request, _ = decoder(load(api_key).request, version)(frame, position, broker.decoded_elements_max)
     handler_of(api_key)(broker, request, context, reply)
 
 

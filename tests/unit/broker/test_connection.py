@@ -10,8 +10,11 @@ from moldau.model.errors import ErrorCode
 from moldau.ports.transport import Part
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.api_versions import ApiVersionsRequest
+from moldau.protocol.messages.fetch import FetchRequest
 from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from moldau.protocol.messages.metadata import MetadataRequest
+from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from moldau.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from moldau.protocol.messages.produce import ProduceRequest
 from support.broker_world import BrokerWorld, Client, batch, fetch_request, produce_request, values_of
 
 
@@ -195,7 +198,7 @@ def raw(api_key: int, version: int, body: bytes = b"", correlation_id: int = 9) 
         (b"GET / HTTP/1.1\r\n\r\n", "HTTP"),
         (struct.pack(">i", 3) + b"abc", "too short"),
         (raw(9999, 0), "unknown API (key 9999) version 0"),
-        (raw(ApiKey.JOIN_GROUP, 0), "JOIN_GROUP (key 11) version 0: not in service"),
+        (raw(ApiKey.ELECT_LEADERS, 0), "ELECT_LEADERS (key 43) version 0: not in service"),
         (raw(ApiKey.METADATA, 99), "METADATA (key 3) version 99: served are versions 0-13"),
         (raw(ApiKey.FETCH, 3), "FETCH (key 1) version 3: served are versions 4-18"),
         (raw(ApiKey.PRODUCE, 14), "PRODUCE (key 0) version 14: served are versions 0-13"),
@@ -258,6 +261,37 @@ def test_a_request_with_more_to_decode_than_is_allowed_ends_its_connection(
     (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert line.startswith(f"connection cut: peer=192.0.2.1:50000 reason={reason}")
     assert good.produce("t", b"x" * 50_000).error_code == 0
+
+
+@pytest.mark.parametrize(
+    ("request_", "version"),
+    [
+        (MetadataRequest(topics=[MetadataRequestTopic(name=f"{number}") for number in range(101)]), 12),
+        (OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition()] * 100)]), 8),
+        (fetch_request("t", 0), 12),
+        (produce_request("t", None), 9),
+        (raw(ApiKey.PRODUCE, 2, PRODUCE_TO_MANY[2:]), 2),
+    ],
+    ids=["metadata", "nested", "fetch", "produce", "old produce"],
+)
+def test_a_request_with_more_elements_than_are_taken_ends_its_connection(
+    request_: Any, version: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`request.decoded.elements.max` holds for all arrays of a request together."""
+    world = BrokerWorld(request_decoded_elements_max=100)
+    world.create_topic("t")
+    good, bad = world.connect(), world.connect()
+    match request_:
+        case FetchRequest():
+            request_.topics[0].partitions *= 100
+        case ProduceRequest():
+            request_.topic_data[0].partition_data *= 100
+    bad.peer.send(request_ if isinstance(request_, bytes) else bad.frame(request_, version))
+    assert bad.closed
+    (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert line.endswith("more than 100 elements, the most that are taken (request.decoded.elements.max)")
+    within = MetadataRequest(topics=[MetadataRequestTopic(name="t")] * 100)
+    assert [topic.error_code for topic in good.ask(within, 12).topics] == [0]
 
 
 def test_half_a_frame_waits_and_costs_what_was_sent(world: BrokerWorld) -> None:

@@ -162,7 +162,7 @@ class _Fetch:
 
 def handle_fetch(broker: "Broker", frame: memoryview, position: int, version: int, correlation_id: int) -> "list[Part] | WaitingFetch":
     """The answer to the request whose body starts at `position`, or the request that has to wait for it. ProtocolError."""
-    request = decode_fetch(frame, position, version)
+    request = decode_fetch(frame, position, version, broker.decoded_elements_max)
     if len(request.topics) > 1 and not all(wanted for _, wanted in request.topics):  # as Kafka, nothing is said of the others
         request = request._replace(topics=[each for each in request.topics if each[1]])
     refusal = _request_refusal(request)

@@ -17,12 +17,15 @@ _PARTITION = Struct(">ihq")
 _APPEND_TIME = Struct(">q")
 
 
-def refuse_old_produce(frame: memoryview, position: int, version: int, correlation_id: int, decoded_max: int) -> bytes | None:
+def refuse_old_produce(
+    frame: memoryview, position: int, version: int, correlation_id: int, decoded_max: int, elements_max: int
+) -> bytes | None:
     """The answer as a frame, None where the client asks for none (acks 0).
 
-    ProtocolError if the request is malformed, or if more than `decoded_max` bytes of it are not records.
+    ProtocolError if the request is malformed, if more than `decoded_max` bytes of it are not records, or if topics and partitions together
+    are more than `elements_max`.
     """
-    cursor = ProduceCursor(frame, position, version, decoded_max)
+    cursor = ProduceCursor(frame, position, version, decoded_max, elements_max)
     try:
         return _answer(cursor, version, correlation_id)
     except ProtocolError as error:

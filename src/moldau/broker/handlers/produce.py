@@ -90,7 +90,7 @@ def handle_produce(
     """Stage every batch of the request whose body starts at `position` that can be taken; or say that the transaction coordinator has to be
     asked first. ProtocolError.
     """
-    request = decode_produce(frame, position, version, broker.decoded_bytes_max)
+    request = decode_produce(frame, position, version, broker.decoded_bytes_max, broker.decoded_elements_max)
     if request.transactional_id is not None:
         from moldau.broker.handlers.transactional_produce import TransactionalProduce
 

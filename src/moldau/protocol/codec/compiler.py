@@ -1,17 +1,25 @@
 """Encoders and decoders by (message class, version), made on first use; what makes them is imported then, to keep the start short."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from moldau.model.errors import ErrorCode, ProtocolError
 from moldau.ports.filesystem import Bytes
 from moldau.protocol.codec.errors import UnencodableError
+from moldau.protocol.decoded_bounds import NO_BOUND
 from moldau.protocol.versions import CODEC, FLEXIBLE_FROM
 
 M = TypeVar("M")
+M_co = TypeVar("M_co", covariant=True)
 
-Decoder = Callable[[Bytes, int], tuple[M, int]]
-"""From (frame, position of the message) to (message, position after it)."""
+
+class Decoder(Protocol[M_co]):
+    """A function that reads messages of one class and version."""
+
+    def __call__(self, view: Bytes, position: int, elements_max: int = NO_BOUND, /) -> tuple[M_co, int]:
+        """The message that begins at `position`, and the position after it. ProtocolError if it is malformed, or has more elements."""
+
+
 Writer = Callable[[Any, Callable[[Bytes], None]], None]
 """Hands the parts of a message to a function, usually the `append` of a list."""
 

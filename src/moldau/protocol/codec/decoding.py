@@ -7,7 +7,8 @@ How the generated code works:
 * Neighbours of fixed size are read by one `struct` unpack, straight into the attributes of the new object; the length prefix of what
   follows is part of the same unpack.
 * The end of the data is checked once, at the end: a read beyond it fails by itself, a slice beyond it is merely short, and no position
-  ever moves back. Only counts of arrays are checked before use, against the bytes left and the least size of an element.
+  ever moves back. Only counts of arrays are checked before use, against the bytes left and the least size of an element, and together
+  against a bound that the caller sets.
 """
 
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from moldau.model.errors import ProtocolError
 from moldau.protocol.codec import primitives
 from moldau.protocol.codec.fields import Blob, Field, Fixed, ListOf, Nested, Text, WireType, fields_of
 from moldau.protocol.codec.source import Source
+from moldau.protocol.decoded_bounds import NO_BOUND, too_many_elements
 from moldau.protocol.tags import skip_tags
 from moldau.protocol.varint import read_uvarint
 
@@ -37,16 +39,18 @@ def malformed(title: str, error: Exception, position: int, end: int) -> Protocol
 
 
 def decoder_source(cls: type[Any], version: int, *, flexible: bool) -> Source:
-    """Source of `decode(view, p) -> (message, position after it)`."""
+    """Source of `decode(view, p, elements_max) -> (message, position after it)`."""
     source = Source(
         new=object.__new__, uvarint=read_uvarint, skip_tags=skip_tags, bad_length=primitives.bad_length,
-        bad_count=primitives.bad_count, bad_tag=primitives.bad_tag, MALFORMED=MALFORMED, malformed=malformed,
+        bad_count=primitives.bad_count, bad_tag=primitives.bad_tag, too_many_elements=too_many_elements,
+        MALFORMED=MALFORMED, malformed=malformed,
     )  # fmt: skip
     title = f"{cls.__name__} v{version}"
     in_place = _in_place(cls)
-    with source.block("def decode(view, p):"):
+    with source.block(f"def decode(view, p, elements_max={NO_BOUND}):"):
         source.line("data = view" if in_place else "data = bytes(view)")
         source.line("end = len(data)")
+        source.line("left = elements_max")
         with source.block("try:"):
             body = _Body(source, version, flexible=flexible, in_place=in_place)
             message = source.fresh("o")
@@ -207,6 +211,9 @@ class _Body:
             source.line(f"{target} = list({source.shared(f'unpackers_{element.code}', primitives.Unpackers, element.code)}[n](data, p))")
             source.line(f"p += n * {element.size}")
             return
+        source.line("left -= n")
+        with source.block("if left < 0:"):
+            source.line("too_many_elements(elements_max)")
         elements, item = source.fresh("list"), source.fresh("o")
         source.line(f"{target} = {elements} = []")
         with source.block("for _ in range(n):"):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from struct import Struct
 
 from moldau.model.errors import ProtocolError
+from moldau.protocol.decoded_bounds import NO_BOUND, too_many_elements
 from moldau.protocol.varint import read_uvarint
 
 UUID_BYTES = 16
@@ -19,12 +20,14 @@ _int32 = Struct(">i").unpack_from
 class Cursor:
     """A place in a request, moving forward. `flexible` says which of the two encodings lengths and counts have."""
 
-    __slots__ = ("flexible", "position", "view")
+    __slots__ = ("_elements_left", "_elements_max", "flexible", "position", "view")
 
-    def __init__(self, view: memoryview, position: int, *, flexible: bool) -> None:
+    def __init__(self, view: memoryview, position: int, elements_max: int = NO_BOUND, *, flexible: bool) -> None:
+        """`elements_max`: bound of all counts together."""
         self.view = view
         self.position = position
         self.flexible = flexible
+        self._elements_max = self._elements_left = elements_max
 
     def fields(self, layout: Struct) -> tuple[int, ...]:
         """The next fields of fixed size."""
@@ -40,6 +43,9 @@ class Cursor:
         left = len(self.view) - self.position
         if not 0 <= count <= left // bytes_each:
             raise ProtocolError(f"{count} {what} at byte {self.position} cannot be in the {left} bytes left")
+        self._elements_left -= count
+        if self._elements_left < 0:
+            too_many_elements(self._elements_max)
         return count
 
     def nullable_string(self) -> str | None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import NamedTuple
 
+from moldau.protocol.decoded_bounds import NO_BOUND
 from moldau.protocol.fast.cursor import Cursor
 from moldau.protocol.fast.fetch_response import (
     FIRST_FLEXIBLE,
@@ -108,13 +109,16 @@ class _TaggedOfPartition:
         (self.high_watermark,) = cursor.fields(_HIGH_WATERMARK)
 
 
-def decode_fetch(view: memoryview, position: int, version: int) -> FetchFrame:
-    """Decode the body of a Fetch request, which starts at `position` and fills `view`. ProtocolError if it is malformed."""
+def decode_fetch(view: memoryview, position: int, version: int, elements_max: int = NO_BOUND) -> FetchFrame:
+    """Decode the body of a Fetch request, which starts at `position` and fills `view`.
+
+    ProtocolError if it is malformed, or if topics and partitions together are more than `elements_max`.
+    """
     if version >= FIRST_WITH_TOPIC_IDS:
         frame = _decode_one_partition(view, position, version)
         if frame is not None:
             return frame
-    return _decode(view, position, version)
+    return _decode(view, position, version, elements_max)
 
 
 def _decode_one_partition(view: memoryview, position: int, version: int) -> FetchFrame | None:
@@ -150,8 +154,8 @@ def _decode_one_partition(view: memoryview, position: int, version: int) -> Fetc
     )
 
 
-def _decode(view: memoryview, position: int, version: int) -> FetchFrame:
-    cursor = Cursor(view, position, flexible=version >= FIRST_FLEXIBLE)
+def _decode(view: memoryview, position: int, version: int, elements_max: int) -> FetchFrame:
+    cursor = Cursor(view, position, elements_max, flexible=version >= FIRST_FLEXIBLE)
     by_id = version >= FIRST_WITH_TOPIC_IDS
     tagged = _Tagged()
     if version < _FIRST_WITH_REPLICA_STATE:

@@ -9,7 +9,8 @@ from struct import error as struct_error
 from typing import NamedTuple
 
 from moldau.model.errors import ProtocolError
-from moldau.protocol.fast.produce_cursor import NO_BOUND, ProduceCursor
+from moldau.protocol.decoded_bounds import NO_BOUND
+from moldau.protocol.fast.produce_cursor import ProduceCursor
 from moldau.protocol.fast.produce_response import (
     FIRST_FLEXIBLE,
     FIRST_WITH_TOPIC_IDS,
@@ -45,10 +46,13 @@ _unpack_flexible_partition = Struct(">Bi").unpack_from  # partitions (2), index
 _NO_TAGS = b"\0\0\0"  # of the partition, of the topic, of the request
 
 
-def decode_produce(view: memoryview, position: int, version: int, decoded_max: int = NO_BOUND) -> ProduceFrame:
+def decode_produce(
+    view: memoryview, position: int, version: int, decoded_max: int = NO_BOUND, elements_max: int = NO_BOUND
+) -> ProduceFrame:
     """Decode the body of a Produce request, which starts at `position` and fills `view`.
 
-    ProtocolError if it is malformed, or if more than `decoded_max` bytes, header included, are not records.
+    ProtocolError if it is malformed, if more than `decoded_max` bytes, header included, are not records, or if topics and partitions
+    together are more than `elements_max`.
     """
     try:
         if version >= FIRST_FLEXIBLE:
@@ -57,7 +61,7 @@ def decode_produce(view: memoryview, position: int, version: int, decoded_max: i
             frame = _one_partition(view, position)
     except (struct_error, IndexError):
         frame = None  # too short for one partition; the general way says where
-    return _decode(view, position, version, decoded_max) if frame is None else frame
+    return _decode(view, position, version, decoded_max, elements_max) if frame is None else frame
 
 
 def _one_partition_flexible(view: memoryview, position: int, version: int) -> ProduceFrame | None:
@@ -116,8 +120,8 @@ def _one_partition(view: memoryview, position: int) -> ProduceFrame | None:
     return frame
 
 
-def _decode(view: memoryview, position: int, version: int, decoded_max: int) -> ProduceFrame:
-    cursor = ProduceCursor(view, position, version, decoded_max)
+def _decode(view: memoryview, position: int, version: int, decoded_max: int, elements_max: int) -> ProduceFrame:
+    cursor = ProduceCursor(view, position, version, decoded_max, elements_max)
     try:
         return _read(cursor, by_id=version >= FIRST_WITH_TOPIC_IDS)
     except ProtocolError as error:

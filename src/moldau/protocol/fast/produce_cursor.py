@@ -3,17 +3,17 @@
 A partition takes six bytes of a request and makes several hundred bytes of objects and answer. So at most `decoded_max` bytes of a
 request, its header included, may be anything but records. What may be read ends there, and each stretch of records moves that end on by
 its length: counts and sizes that go beyond are refused before anything is made of them. A request no longer than the bound is not
-restricted.
+restricted. Topics and partitions together are at most `elements_max`.
 """
 
 from struct import Struct
 
 from moldau.model.errors import ProtocolError
+from moldau.protocol.decoded_bounds import NO_BOUND
 from moldau.protocol.fast.cursor import Cursor
 from moldau.protocol.fast.produce_response import FIRST_FLEXIBLE
 from moldau.protocol.headers import decode_request_header
 
-NO_BOUND = 1 << 31
 _int32 = Struct(">i").unpack_from
 
 
@@ -22,8 +22,9 @@ class ProduceCursor(Cursor):
 
     __slots__ = ("_decoded_max", "_request", "_version")
 
-    def __init__(self, request: memoryview, position: int, version: int, decoded_max: int) -> None:
-        super().__init__(request if len(request) <= decoded_max else request[:decoded_max], position, flexible=version >= FIRST_FLEXIBLE)
+    def __init__(self, request: memoryview, position: int, version: int, decoded_max: int, elements_max: int) -> None:
+        readable = request if len(request) <= decoded_max else request[:decoded_max]
+        super().__init__(readable, position, elements_max, flexible=version >= FIRST_FLEXIBLE)
         self._request = request
         self._version = version
         self._decoded_max = decoded_max

@@ -57,6 +57,15 @@ NETWORK = table(
             deviation="A bound of our own: a decoded request takes many times the memory of its bytes, so that one of "
             "`socket.request.max.bytes` could take gigabytes. Records are not decoded.",
         ),
+        integer(
+            "request.decoded.elements.max",
+            50_000,
+            "Most elements of all arrays of one request (topics, partitions, groups, ...), numbers apart; a peer that sends more is cut off. "
+            "A client that commits, or asks for, the offsets of more partitions at once needs more.",
+            allowed=at_least(1),
+            own=True,
+            deviation="A bound of our own: an element may take one byte of a request and a thousand of memory, with its answer.",
+        ),
         integer("socket.send.buffer.bytes", 102_400, "Size of a socket's send buffer (SO_SNDBUF); -1 leaves it to the system."),
         integer("socket.receive.buffer.bytes", 102_400, "Size of a socket's receive buffer (SO_RCVBUF); -1 leaves it to the system."),
         integer("socket.listen.backlog.size", 50, "Connections that may wait to be accepted.", allowed=at_least(1)),

@@ -1,0 +1,17 @@
+"""How much may be decoded of one request.
+
+A few bytes of a request can become an object of several hundred bytes, and as much again in its answer. Two bounds keep that in check: on
+the bytes that are not records (:mod:`moldau.protocol.framing`, :mod:`moldau.protocol.fast.produce_cursor`), and on the elements of all its
+arrays together. The compiled decoders leave arrays of plain numbers out of that count: they take no more than ten times their bytes.
+"""
+
+from typing import Never
+
+from moldau.model.errors import ProtocolError
+
+NO_BOUND = 1 << 31
+
+
+def too_many_elements(elements_max: int) -> Never:
+    """Refuse a request with more elements."""
+    raise ProtocolError(f"more than {elements_max} elements, the most that are taken (request.decoded.elements.max)")
