@@ -21,6 +21,7 @@ from moldau.log.recovery import Recovery, RecoveryReport
 from moldau.log.segment import Segment
 from moldau.log.segments import RemovedSegment, Segments
 from moldau.log.snapshots import Snapshots
+from moldau.log.transaction_mending import mend
 from moldau.ports.filesystem import FileSystem
 
 _LOG = logging.getLogger(__name__)
@@ -194,6 +195,8 @@ class Opening:
             self._producers.clear()
             self._load_producers(snapshots, start_offset, report.end_offset, missing_is_empty=False)
         for segment in read:
+            if segment.transaction_index.damaged:
+                mend(segments, segment, snapshots, self._partition, report.end_offset, self._now_ms)
             self._unflushed.add(segment.path, *segment.index_paths())
             segment.transaction_index.unsynced = False
         for removed in report.removed:

@@ -186,9 +186,10 @@ class ShorteningLog(TransactionalLog):
         self._appender = self._append_to(self._segments.active, self._now_ms)
 
     def _load_producers(self, until: int) -> None:
+        """Producers as of `until`; from a snapshot before the high watermark, so that all markers that do not count yet are seen."""
         self._producers.clear()
         first = self._segments.bases[0]
-        loaded = self._snapshots.load_newest(until, self._now_ms)
+        loaded = self._snapshots.load_newest(min(until, self.high_watermark), self._now_ms)
         if loaded is not None:
             first, entries = loaded
             self._producers.load(entries)

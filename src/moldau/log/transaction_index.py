@@ -8,7 +8,7 @@ depends on all that came before. So the file is synced with the flush that follo
 point is believed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from moldau.log.cache import SegmentCache
@@ -73,22 +73,28 @@ class TransactionIndex(EntryFile):
         return found, False
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the entries of markers at `offset` and behind it, and what cannot be read."""
+        """Drop the entries of markers at `offset` and behind it."""
         kept = self._slot_of(offset)
-        if kept < len(self) or self.damaged:
+        if kept < len(self):
             self.keep(kept)
-            self.stale = True
-            self.damaged = False
             self.unsynced = True
 
-    def clear(self) -> None:
-        """Drop every entry, in memory; the next `store` removes the file."""
-        super().clear()
-        self.damaged = False
-        self.unsynced = True
+    def replace(self, entries: Sequence[AbortedTransaction]) -> None:
+        """Hold these and no others, in the file as well. StorageError: nothing has changed."""
+        data = b"".join([self.entry.pack(ABORTED_VERSION, *aborted) for aborted in entries])
+        self._cache.forget(self.path)
+        if data:
+            self._files.write_atomically(self.path, data)
+        elif self._files.exists(self.path):
+            self._files.remove(self.path)
+        self.tail = bytearray()
+        self._stored = len(data)
+        self.stale = self.damaged = self.unsynced = False
 
     def store(self) -> bool:
-        """As for other indexes; a file that would be empty is removed."""
+        """As for other indexes; a file that would be empty is removed, and one that is damaged left as it is: else nobody would see it."""
+        if (self.tail or self.stale) and self.stored >= 0 and self.damaged:
+            return False
         if self.tail or not self.stale or self.stored:
             return super().store()
         if self._files.exists(self.path):

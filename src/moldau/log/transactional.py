@@ -16,13 +16,11 @@ import logging
 from typing import TYPE_CHECKING
 
 from moldau.log.growing import AppendResult, GrowingLog
-from moldau.log.producer_replay import replay_producers
 from moldau.log.producer_rules import check_first, stale_epoch
-from moldau.log.producer_state import Producers
+from moldau.log.transaction_mending import mend
 from moldau.protocol.records.header import read_header
 
 if TYPE_CHECKING:
-    from moldau.log.segment import Segment
     from moldau.log.transaction_index import AbortedTransaction
     from moldau.log.transactions import OngoingTransaction
     from moldau.log.verifications import Verification
@@ -123,27 +121,9 @@ class TransactionalLog(GrowingLog):
             if not (index.tail or index.stored or index.damaged):
                 continue
             if index.damaged:
-                self._mend(segments.items[slot])
+                mend(segments, segments.items[slot], self._snapshots, self._producers.partition, self.written_offset, self._now_ms)
             overlapping, complete = index.overlapping(first_offset, end_offset)
             found += overlapping
             if complete:
                 break
         return found
-
-    def _mend(self, segment: "Segment") -> None:
-        """Make the index of a segment's aborted transactions anew, in memory, from its records and the producers' state before them."""
-        index, producers = segment.transaction_index, Producers(self._producers.partition)
-        _LOG.warning("index of aborted transactions is damaged and made anew: path=%s", index.path)
-        index.clear()
-        first_offset = self._segments.bases[0]
-        loaded = self._snapshots.load_newest(segment.base_offset, self._now_ms)
-        if loaded is not None:
-            first_offset, entries = loaded
-            producers.load(entries)
-        end_offset = self._segments.end_of(self._segments.slot_of(segment.base_offset), self.written_offset)
-
-        def note(aborted: "AbortedTransaction") -> None:
-            if aborted.last_offset >= segment.base_offset:
-                index.add(aborted)
-
-        replay_producers(self._segments, producers, first_offset, end_offset, self._now_ms, note)
