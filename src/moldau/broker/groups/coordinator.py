@@ -45,7 +45,8 @@ class GroupCoordinator:
     def group_for(self, group_id: str, *, create: bool = False, empty_id: bool = False) -> Group | None:
         """The group; one that is not there is made if `create`, and None otherwise.
 
-        PeerError: INVALID_GROUP_ID for the empty id unless the API takes it (`empty_id`), NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
+        PeerError: INVALID_GROUP_ID for the empty id unless the API takes it (`empty_id`), NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
+        POLICY_VIOLATION at the bound on groups.
         """
         if not group_id and not empty_id:
             raise PeerError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
@@ -59,6 +60,7 @@ class GroupCoordinator:
             raise PeerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"group '{group_id}': its state is being loaded")
         group = shard.groups.get(group_id)
         if group is None and create:
+            self._check_bound(group_id)
             group = shard.make_group(group_id)
         return group
 
@@ -158,6 +160,11 @@ class GroupCoordinator:
         """Keep what the group's members have agreed on. `done` as for `StateLog.append`."""
         if self.append(group, [(group_key(group.group_id), group_value(state))], done):
             group.is_stored = True
+
+    def _check_bound(self, group_id: str) -> None:
+        most = self.config.int("groups.max")
+        if sum(len(shard.groups) for shard in self._shards.values()) >= most:
+            raise PeerError(ErrorCode.POLICY_VIOLATION, f"group '{group_id}' would be one too many; groups.max is {most}")
 
     def _make_runner(self, group: Group, state: "GroupState | None") -> "GroupRunner":
         from moldau.broker.groups.runner import GroupRunner

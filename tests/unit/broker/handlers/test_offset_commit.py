@@ -109,6 +109,14 @@ def test_the_empty_id_is_a_group_for_those_who_assign_themselves(client: Client)
     assert fetch(client, "") == {("t", 0): 4}
 
 
+def test_there_is_a_bound_on_groups() -> None:
+    client = group_world(groups_max=2).connect()
+    for group in ("a", "b", "a"):
+        assert commit(client, group, {("t", 0): 1}) == {("t", 0): "NONE"}
+    assert commit(client, "c", {("t", 0): 1}) == {("t", 0): "POLICY_VIOLATION"}
+    assert commit(client, "b", {("t", 0): 2}) == {("t", 0): "NONE"}
+
+
 # Members
 
 

@@ -73,6 +73,42 @@ COORDINATORS = table(
             own=True,
             deviation="A bound of our own: members that send much, or take an id and never come back, must not fill our memory.",
         ),
+        integer(
+            "groups.max",
+            100_000,
+            "Most groups that a broker looks after; a new one is then refused with POLICY_VIOLATION.",
+            allowed=at_least(1),
+            mode=CLUSTER,
+            own=True,
+            deviation="A group takes about a kilobyte of memory, and an offset a quarter of that, until they expire; Kafka has no bound.",
+        ),
+        integer(
+            "offset.metadata.max.bytes",
+            4096,
+            "Longest text that may go with a committed offset, in UTF-16 units as Kafka counts them.",
+        ),
+        long(
+            "offsets.retention.check.interval.ms",
+            600_000,
+            "How often offsets are looked over for expired ones, and groups for those that nobody needs.",
+            allowed=at_least(1),
+        ),
+        integer("offsets.retention.minutes", 10_080, "How long the offsets of a group without members are kept.", allowed=at_least(1)),
+        integer(
+            "offsets.topic.compression.codec",
+            0,
+            "Codec of the batches that are appended to the offsets topic: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
+            allowed=Between(0, 4),
+        ),
+        integer("offsets.topic.num.partitions", 50, "Partitions of the offsets topic when it is made.", allowed=at_least(1)),
+        short(
+            "offsets.topic.replication.factor",
+            3,
+            "Replicas of the offsets topic when it is made.",
+            allowed=at_least(1),
+            deviation=CAPPED,
+        ),
+        integer("offsets.topic.segment.bytes", 104_857_600, "Segment size of the offsets topic when it is made.", allowed=at_least(1)),
         *later(
             boolean(
                 "unclean.leader.election.enable",
@@ -119,22 +155,13 @@ COORDINATORS = table(
                 allowed=OneOf("disabled", "downgrade", "upgrade", "bidirectional"),
                 deviation="Lower case only.",
             ),
-            integer("offset.metadata.max.bytes", 4096, "Longest text that may go with a committed offset."),
             integer("offsets.commit.timeout.ms", 5000, "How long a commit waits for its replicas.", allowed=at_least(1)),
-            integer("offsets.load.buffer.size", 5_242_880, "Bytes per read when offsets are loaded.", allowed=at_least(1)),
-            long(
-                "offsets.retention.check.interval.ms", 600_000, "How often offsets are looked over for expired ones.", allowed=at_least(1)
-            ),
-            integer("offsets.retention.minutes", 10_080, "How long the offsets of a group without members are kept.", allowed=at_least(1)),
             integer(
-                "offsets.topic.compression.codec",
-                0,
-                "Codec of the offsets topic: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
-                allowed=Between(0, 4),
+                "offsets.load.buffer.size",
+                5_242_880,
+                "Bytes per read when offsets are loaded; here they are read by the mebibyte.",
+                allowed=at_least(1),
             ),
-            integer("offsets.topic.num.partitions", 50, "Partitions of the offsets topic.", allowed=at_least(1)),
-            short("offsets.topic.replication.factor", 3, "Replicas of the offsets topic.", allowed=at_least(1), deviation=CAPPED),
-            integer("offsets.topic.segment.bytes", 104_857_600, "Segment size of the offsets topic.", allowed=at_least(1)),
             integer(
                 "transaction.state.log.load.buffer.size", 5_242_880, "Bytes per read when transactions are loaded.", allowed=at_least(1)
             ),
