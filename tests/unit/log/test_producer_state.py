@@ -127,3 +127,22 @@ def test_before_a_batch_is_refused_the_log_before_the_snapshot_is_asked_once() -
     assert refusal(producers, 0, 50) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert asked == [1]
     assert [batch.first_sequence for batch in producers.entries[7].batches] == [0, 10, 20]
+
+
+def test_what_was_found_in_the_log_is_looked_up_again_after_a_write_that_failed() -> None:
+    """The batch before it was staged when the log was asked: taking that one back takes what was found along."""
+    producers = Producers("t-0")
+    entry = producers.entries[7] = ProducerEntry(0, 0)
+    entry.batches = (StoredBatch(10, 19, 110, 119, 1000),)
+    entry.next_sequence = 20
+    earlier = ProducerEntry(0, 0)
+    earlier.batches = (StoredBatch(0, 9, 100, 109, 1000), StoredBatch(10, 19, 110, 119, 1000))
+    producers.look_back = lambda: {7: earlier}
+    assert stage(producers, 0, 20, count=10, offset=120) is None
+    assert stage(producers, 0, 0, count=10) is not None
+    producers.undo()
+    stored = stage(producers, 0, 0, count=10)
+    assert stored is not None
+    assert stored.first_offset == 100
+    producers.commit()
+    assert producers.look_back is None
