@@ -2,7 +2,7 @@
 
 A few bytes of a request can become an object of several hundred bytes, and as much again in its answer. Two bounds keep that in check: on
 the bytes that are not records (:mod:`moldau.protocol.framing`, :mod:`moldau.protocol.fast.produce_cursor`), and on the elements of all its
-arrays together. The compiled decoders leave arrays of plain numbers out of that count: they take no more than ten times their bytes.
+arrays together, plain numbers too: for each number of a partition there may be an object in the answer.
 """
 
 from typing import Never

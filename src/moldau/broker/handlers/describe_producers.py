@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def handle(broker: "Broker", request: DescribeProducersRequest, context: RequestContext, reply: Reply) -> None:
-    """List the producers of each partition."""
+    """List the producers of each partition, once."""
+    wanted: dict[str, dict[int, None]] = {}
+    for topic in request.topics:
+        wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     reply(
         DescribeProducersResponse(
-            topics=[
-                TopicResponse(topic.name, [_describe(broker, topic.name.encode(), index) for index in topic.partition_indexes])
-                for topic in request.topics
-            ]
+            topics=[TopicResponse(name, [_describe(broker, name.encode(), index) for index in indexes]) for name, indexes in wanted.items()]
         )
     )
 

@@ -43,11 +43,11 @@ def list_groups(broker: "Broker", request: ListGroupsRequest, context: RequestCo
 
 
 def describe_groups(broker: "Broker", request: DescribeGroupsRequest, context: RequestContext, reply: "Reply") -> None:
-    """State and members of each group; what members said and were given where the group is stable.
+    """State and members of each group, once; what members said and were given where the group is stable.
 
     Codes: GROUP_ID_NOT_FOUND, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
     """
-    described = [_described(broker, group_id, context.api_version) for group_id in request.groups]
+    described = [_described(broker, group_id, context.api_version) for group_id in dict.fromkeys(request.groups)]
     if request.include_authorized_operations:
         for each in described:
             if not each.error_code:

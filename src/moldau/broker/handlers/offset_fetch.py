@@ -39,7 +39,7 @@ def handle(broker: "Broker", request: OffsetFetchRequest, context: RequestContex
     version = context.api_version
     if version >= FIRST_WITH_GROUPS:
         fetching = _Fetching(broker, stable=request.require_stable, by_id=version >= FIRST_BY_ID)
-        reply(OffsetFetchResponse(groups=[fetching.group(each) for each in request.groups]))
+        reply(OffsetFetchResponse(groups=[fetching.group(each) for each in _once(request.groups)]))
         return
     topics = (
         None
@@ -48,6 +48,12 @@ def handle(broker: "Broker", request: OffsetFetchRequest, context: RequestContex
     )
     asked = OffsetFetchRequestGroup(request.group_id, topics=topics)
     reply(_as_one(_Fetching(broker, stable=request.require_stable, by_id=False).group(asked), asked, version))
+
+
+def _once(groups: list[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGroup]:
+    """Without the repeated wishes for all that a group has: they would multiply the answer."""
+    whole = {each.group_id: each for each in groups if each.topics is None}
+    return [each for each in groups if each.topics is not None or each is whole[each.group_id]]
 
 
 class _Fetching:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def handle_describe(broker: "Broker", request: describing.DescribeTransactionsRequest, context: RequestContext, reply: Reply) -> None:
     """One answer for each id. Codes: INVALID_REQUEST, TRANSACTIONAL_ID_NOT_FOUND, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS."""
-    states = [_described(broker, transactional_id) for transactional_id in request.transactional_ids]
+    states = [_described(broker, transactional_id) for transactional_id in dict.fromkeys(request.transactional_ids)]
     reply(describing.DescribeTransactionsResponse(transaction_states=states))
 
 

@@ -207,13 +207,13 @@ class _Body:
         least = least_size(element, self.version, flexible=self.flexible)
         with source.block(f"if n * {least} > end - p:" if least > 1 else "if n > end - p:"):
             source.line(f"bad_count({name!r}, n, end - p)")
+        source.line("left -= n")
+        with source.block("if left < 0:"):
+            source.line("too_many_elements(elements_max)")
         if isinstance(element, Fixed):
             source.line(f"{target} = list({source.shared(f'unpackers_{element.code}', primitives.Unpackers, element.code)}[n](data, p))")
             source.line(f"p += n * {element.size}")
             return
-        source.line("left -= n")
-        with source.block("if left < 0:"):
-            source.line("too_many_elements(elements_max)")
         elements, item = source.fresh("list"), source.fresh("o")
         source.line(f"{target} = {elements} = []")
         with source.block("for _ in range(n):"):

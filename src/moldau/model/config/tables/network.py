@@ -60,7 +60,7 @@ NETWORK = table(
         integer(
             "request.decoded.elements.max",
             50_000,
-            "Most elements of all arrays of one request (topics, partitions, groups, ...), numbers apart; a peer that sends more is cut off. "
+            "Most elements of all arrays of one request (topics, partitions, groups, ...) together; a peer that sends more is cut off. "
             "A client that commits, or asks for, the offsets of more partitions at once needs more.",
             allowed=at_least(1),
             own=True,
