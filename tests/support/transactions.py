@@ -8,7 +8,6 @@ world.markers                              # what was written, in order
 world.crash(); world.init("app")           # another coordinator, over the same list
 """
 
-import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -18,9 +17,10 @@ from moldau.broker.transactions.events import Add, End, Init
 from moldau.broker.transactions.records import decode_value, encode_key
 from moldau.broker.transactions.states import State
 from moldau.broker.transactions.transaction import EPOCH_PER_TRANSACTION, OLD_PROTOCOL, Transaction
+from moldau.cluster.producer_ids import ProducerIds
 from moldau.model.config import BrokerConfig, read_static
-from moldau.model.errors import ErrorCode, PeerError
-from moldau.model.identity import TopicPartition
+from moldau.model.errors import CoordinationError, ErrorCode
+from moldau.model.identity import ProducerId, TopicPartition
 from moldau.testing.clock import FakeClock
 from support.state_logs import ListStateLog
 
@@ -63,6 +63,25 @@ class Asked:
         self.told = Told(code, producer_id, epoch)
 
 
+class FakeProducerIds(ProducerIds):
+    """Ids from 1000 on, while there are any."""
+
+    def __init__(self) -> None:
+        self.following = 1000
+        self.exhausted = False
+
+    def next(self) -> ProducerId:
+        if self.exhausted:
+            raise CoordinationError("none are left", retriable=True)
+        self.following += 1
+        return ProducerId(self.following - 1)
+
+    def pass_over(self, used: int) -> None:
+        if self.exhausted:
+            raise CoordinationError("none are left", retriable=True)
+        self.following = max(self.following, used + 1)
+
+
 class TransactionWorld:
     """See the module. Requests give the answer that came at once; `ask_...` give what may be answered later."""
 
@@ -70,8 +89,7 @@ class TransactionWorld:
         self.clock = FakeClock()
         self.log = ListStateLog(state_partitions)
         self.config = BrokerConfig(read_static(settings=settings))
-        self.producer_ids = itertools.count(1000)
-        self.no_producer_ids = False
+        self.producer_ids = FakeProducerIds()
         self.markers: list[Written] = []
         self.coordinator_epochs: list[int] = []
         """Of each call to write markers."""
@@ -85,7 +103,7 @@ class TransactionWorld:
     def start(self) -> None:
         """A coordinator for every partition."""
         self.epoch += 1
-        self.coordinator = TransactionCoordinator(self.log, self.clock, self._new_producer_id, self.config, self._write)
+        self.coordinator = TransactionCoordinator(self.log, self.clock, self.producer_ids, self.config, self._write)
         for partition in range(self.log.partitions):
             self.coordinator.become_coordinator(partition, self.epoch)
 
@@ -94,11 +112,6 @@ class TransactionWorld:
         self.held = None
         self.coordinator.close()
         self.start()
-
-    def _new_producer_id(self) -> int:
-        if self.no_producer_ids:
-            raise PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "none are left")
-        return next(self.producer_ids)
 
     def _write(self, markers: Sequence[Marker], done: MarkersDone) -> None:
         results: list[MarkerResults] = []

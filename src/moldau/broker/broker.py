@@ -141,6 +141,8 @@ class Broker:
                 self._register_adopted()
             self._finish_deletions(now_ms)
             self._lead()
+            if adopt:
+                self._pass_over_adopted_producers()
         except BaseException:
             self.logs.shutdown()
             raise
@@ -246,6 +248,12 @@ class Broker:
                     for topic in found
                 ]
             )
+
+    def _pass_over_adopted_producers(self) -> None:
+        """Give no producer an id that another one has in an adopted log."""
+        used = [producer.producer_id for partition in self.partitions for producer in partition.log.active_producers()]
+        if used:
+            self.producer_ids.pass_over(max(used))
 
     def _finish_deletions(self, now_ms: int) -> None:
         """Deletions that the last stop interrupted between their mark and their end."""

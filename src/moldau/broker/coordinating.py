@@ -38,7 +38,7 @@ class Coordinating:
 
             broker = self._broker
             self._transactions = TransactionCoordinator(
-                self.transactions_topic, broker.clock, broker.producer_ids.next, broker.config, partial(write_markers, broker)
+                self.transactions_topic, broker.clock, broker.producer_ids, broker.config, partial(write_markers, broker)
             )
         return self._transactions
 

@@ -27,13 +27,25 @@ class ProducerIds:
         self._next += 1
         return ProducerId(self._next - 1)
 
-    def _take_block(self) -> ProducerIdBlock:
-        """The block after the last one given out; again from the start when another broker was faster."""
+    def pass_over(self, used: int) -> None:
+        """Give out no id up to `used`: somebody has it who did not get it here, but from a Kafka whose directory was adopted.
+
+        CoordinationError. Nothing is written when ids beyond it have been given out already.
+        """
+        last = decode_block(paths.PRODUCER_ID_BLOCK, self._coordination.get(paths.PRODUCER_ID_BLOCK)[0])
+        if self._next <= used <= self._end:
+            self._next = used + 1
+        elif last is None or last.end < used:
+            block = self._take_block(used + 1)
+            self._next, self._end = block.start, block.end
+
+    def _take_block(self, least: int = 0) -> ProducerIdBlock:
+        """The block after the last one given out, or from `least` on; again from the start when another broker was faster."""
         path = paths.PRODUCER_ID_BLOCK
         while True:
             data, stat = self._coordination.get(path)
             last = decode_block(path, data)
-            start = 0 if last is None else last.end + 1
+            start = max(least, 0 if last is None else last.end + 1)
             if start > _LAST - BLOCK_SIZE:
                 raise CoordinationError(f"{path}: no producer ids are left after {start - 1}", retriable=False)
             block = ProducerIdBlock(self._broker_id, start, start + BLOCK_SIZE - 1)

@@ -9,7 +9,7 @@ import pytest
 from moldau.log.names import LEADER_EPOCHS
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import TopicPartition
-from support.broker_world import BrokerWorld, fetch_request, values_of
+from support.broker_world import BrokerWorld, batch, fetch_request, produce_request, values_of
 
 
 @pytest.fixture
@@ -61,6 +61,17 @@ def test_an_adopted_log_goes_on_above_the_epochs_that_it_has(world: BrokerWorld,
     world.restart(crash=True)
     assert world.connect().values("t") == [b"of another system, in epoch 3", b"ours"]
     assert world.partition("t").leader_epoch == 5
+
+
+def test_no_producer_gets_an_id_that_another_has_in_an_adopted_log(world: BrokerWorld, tmp_path: Path) -> None:
+    records = batch(world, b"x", producer_id=4711, producer_epoch=0, base_sequence=0)
+    world.connect().ask(produce_request("t", records), 9)
+    world.broker.stop()
+    world.disk.write_atomically("/data/meta.properties", b"version=0\nbroker.id=7\ncluster.id=another\n")
+    world.broker.stop = lambda: None  # type: ignore[method-assign]
+    world.store_path = str(tmp_path / "new store")
+    world.restart(adopt=True)
+    assert world.broker.producer_ids.next() == 4712
 
 
 def test_offsets_used_again_after_a_crash_can_be_told_apart(world: BrokerWorld) -> None:

@@ -266,6 +266,22 @@ def test_producer_ids_are_given_out_once_in_the_life_of_a_cluster(start: Callabl
     assert ProducerIds(tree, 0).next() == 3 * BLOCK_SIZE, "the rest of a block is lost with its broker"
 
 
+def test_producer_ids_that_others_have_are_passed_over(start: Callable[..., Registry], tree: KeptTree) -> None:
+    start()
+    ids = ProducerIds(tree, 0)
+    ids.pass_over(4711)
+    assert ids.next() == 4712
+    ids.pass_over(4720)
+    assert ids.next() == 4721
+    ids.pass_over(100)
+    assert ids.next() == 4722
+    later = ProducerIds(tree, 0)
+    written = tree.get(paths.PRODUCER_ID_BLOCK)
+    later.pass_over(4722)
+    assert tree.get(paths.PRODUCER_ID_BLOCK) == written, "what was given out here needs no writing down"
+    assert later.next() == 4712 + BLOCK_SIZE
+
+
 def test_producer_ids_end_some_time(start: Callable[..., Registry], tree: KeptTree) -> None:
     start()
     tree.set(paths.PRODUCER_ID_BLOCK, encode_block(ProducerIdBlock(0, 2**63 - 2000, 2**63 - 1001)))

@@ -22,6 +22,7 @@ from moldau.model.errors import CoordinationError, ErrorCode, PeerError
 if TYPE_CHECKING:
     from moldau.broker.markers import Marker, MarkersDone
     from moldau.broker.state_log import LoadedBatch, StateLog
+    from moldau.cluster.producer_ids import ProducerIds
     from moldau.model.config.store import BrokerConfig
     from moldau.model.identity import TopicPartition
     from moldau.ports.clock import Clock
@@ -45,16 +46,15 @@ class TransactionCoordinator:
         self,
         state_log: "StateLog",
         clock: "Clock",
-        new_producer_id: Callable[[], int],
+        producer_ids: "ProducerIds",
         config: "BrokerConfig",
         write_markers: "Callable[[Sequence[Marker], MarkersDone], object]",
     ) -> None:
-        """`new_producer_id` gives an id that nobody has had, or raises CoordinationError."""
         self._state_log = state_log
         self._clock = clock
         self._config = config
         self._owned: dict[int, Owned] = {}
-        self._take_producer_id = new_producer_id
+        self._producer_ids = producer_ids
         self._surroundings = Surroundings(self._new_producer_id, lambda: config.int("transaction.partitions.max"))
         self._runner = Runner(state_log, clock, write_markers)
         self._upkeep = Upkeep(self._runner, clock, config, self._owned.values)
@@ -232,12 +232,21 @@ class TransactionCoordinator:
         owned.begin(self._surroundings)
         if owned.machines:
             self._upkeep.known()
+            self._pass_over(owned.machines.values())
         if owned.open:
             self._upkeep.opened()
         for transactional_id, machine in list(owned.machines.items()):
             if machine.current.state.is_decided:
                 _LOG.info("finishing what was decided: transactional_id=%s state=%s", transactional_id, machine.state.label)
                 self._runner.step(owned, transactional_id, machine, Loaded())
+
+    def _pass_over(self, machines: Iterable[Machine]) -> None:
+        """Give nobody an id that is known: a Kafka may have given it, whose directory was adopted."""
+        used = max(max(each.current.producer_id, each.current.next_producer_id) for each in machines)
+        try:
+            self._producer_ids.pass_over(used)
+        except CoordinationError as error:
+            _LOG.error("producer ids not passed over: used=%d reason=%s", used, error)
 
     def _new(self, owned: Owned, transactional_id: str, timeout_ms: int) -> Machine:
         most = self._config.int("transactional.ids.max")
@@ -274,7 +283,7 @@ class TransactionCoordinator:
 
     def _new_producer_id(self) -> int:
         try:
-            return self._take_producer_id()
+            return self._producer_ids.next()
         except CoordinationError as error:
             _LOG.error("no producer id: reason=%s", error)
             raise PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no producer id can be had: {error}") from error

@@ -290,9 +290,9 @@ def test_an_id_that_is_not_known_has_no_producer(world: TransactionWorld) -> Non
 
 
 def test_without_producer_ids_nobody_new_begins(world: TransactionWorld) -> None:
-    world.no_producer_ids = True
+    world.producer_ids.exhausted = True
     assert world.init("app") == Told(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    world.no_producer_ids = False
+    world.producer_ids.exhausted = False
     assert world.init("app") == Told(NONE, 1000, 0)
 
 
@@ -380,12 +380,12 @@ def test_an_epoch_that_no_producer_can_have_is_replaced(world: TransactionWorld)
 def test_without_a_new_producer_id_the_last_epoch_cannot_end_yet(world: TransactionWorld) -> None:
     exhausted(world)
     world.add("app", 1000, LAST_EPOCH, "t-0")
-    world.no_producer_ids = True
+    world.producer_ids.exhausted = True
     assert world.end("app", 1000, LAST_EPOCH, committed=True) == Told(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     assert world.init("app") == Told(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     world.clock.advance(2 * MINUTE_MS / 1000)
     assert world.state("app") is State.ONGOING
-    world.no_producer_ids = False
+    world.producer_ids.exhausted = False
     world.clock.advance(10)
     assert world.state("app") is State.COMPLETE_ABORT
 

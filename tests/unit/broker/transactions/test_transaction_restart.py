@@ -167,6 +167,22 @@ def test_damaged_records_are_left_out_and_named(world: TransactionWorld, caplog:
     assert all(f"partition=__transaction_state-{partition} offset=" in line for line in lines)
 
 
+def test_an_id_that_a_kafka_gave_is_given_to_nobody_else(world: TransactionWorld) -> None:
+    """Its directory was adopted, and with it producers whose ids do not come from here."""
+    world.put("app", new_transaction(5000, 60_000, 0)._replace(epoch=3, next_producer_id=5001))
+    world.crash()
+    assert world.init("app") == Told(NONE, 5000, 4)
+    assert world.init("other") == Told(NONE, 5002, 0)
+
+
+def test_a_start_does_not_fail_for_want_of_producer_ids(world: TransactionWorld, caplog: pytest.LogCaptureFixture) -> None:
+    world.init("app")
+    world.producer_ids.exhausted = True
+    world.crash()
+    assert world.init("app") == Told(NONE, 1000, 1)
+    assert "producer ids not passed over" in caplog.text
+
+
 def test_requests_are_answered_when_the_broker_stops(world: TransactionWorld) -> None:
     world.init("app")
     world.log.hold()
