@@ -1,14 +1,16 @@
 """``moldau consume``: print the records of a topic.
 
-Reads with our own raw client, by assignment: no consumer group, no committed offsets, nothing to install beyond Moldau itself.
+Reads with our own raw client, by assignment: nothing to install beyond Moldau itself. With `--group` it begins where a group's committed
+offsets are, and commits what it has printed, without being a member.
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
+from moldau.cli.group_commits import GroupCommitter
 from moldau.cli.offsets import StartPoint, find_offsets, parse_start
 from moldau.cli.options import TEXT, bootstrap_option, open_cluster, timeout_option
 from moldau.cli.output import abandon_stdout
@@ -50,6 +52,20 @@ DECOMPRESSED_BYTES_MAX = 256 * 1024 * 1024
     help="value, json (one object per line), or a template of %t topic, %p partition, %o offset, %T timestamp, %k key, %s value, "
     "%h headers, %K and %S sizes of key and value, %% and \\n \\t.",
 )
+@click.option(
+    "-g",
+    "--group",
+    metavar="GROUP",
+    type=TEXT,
+    help="Begin at the group's offsets (where it has none: --from), and commit what was printed.",
+)
+@click.option(
+    "--isolation-level",
+    type=click.Choice(["read_uncommitted", "read_committed"]),
+    default="read_uncommitted",
+    show_default=True,
+    help="read_committed: leave out aborted transactions, and wait for open ones.",
+)
 @bootstrap_option
 @timeout_option(30.0)
 def consume(
@@ -59,13 +75,16 @@ def consume(
     until_end: bool,
     partitions: tuple[int, ...],
     format_: str,
+    group: str | None,
+    isolation_level: str,
     bootstrap: str,
     timeout: float,
 ) -> None:
     """Print the records of TOPIC, from the beginning and then as they come, until Ctrl-C.
 
     Order is kept within a partition. A missing key or value (a tombstone) is printed as null. In JSON, bytes that are not UTF-8 are an
-    object {"base64": "..."}. Into a file or pipe values go byte for byte; at a terminal control characters are escaped.
+    object {"base64": "..."}. Into a file or pipe values go byte for byte; at a terminal control characters are escaped. With --group
+    what was printed is committed; a group that has members commits itself, and is refused.
 
     \b
     moldau consume flights --until-end --format json | head -3
@@ -80,25 +99,44 @@ def consume(
         raise click.BadParameter(str(error), param_hint="--from") from error
     with open_cluster(bootstrap, timeout) as cluster:
         wanted = _choose(cluster, topic, partitions)
+        committer = None if group is None else GroupCommitter(cluster, group)
+        start_at = {} if committer is None else committer.offsets(wanted)
+        reader = _Reader(cluster, wanted, point, start_at, until_end=until_end, committed_only=isolation_level == "read_committed")
         try:
-            _print_records(_Reader(cluster, wanted, point, until_end=until_end), formatter, limit, sys.stdout.buffer)
+            _print_records(reader, formatter, limit, sys.stdout.buffer, committer)
         except KeyboardInterrupt:
             return
         except BrokenPipeError:
             abandon_stdout()
+        finally:
+            if committer is not None:
+                committer.finish()
 
 
 class _Reader:
     """Reads partitions from a point on, some at a time."""
 
-    def __init__(self, cluster: "Cluster", partitions: Sequence[TopicPartition], point: StartPoint, *, until_end: bool) -> None:
-        from moldau.client.partition_requests import LATEST
+    def __init__(
+        self,
+        cluster: "Cluster",
+        partitions: Sequence[TopicPartition],
+        point: StartPoint,
+        start_at: Mapping[TopicPartition, Offset],
+        *,
+        until_end: bool,
+        committed_only: bool,
+    ) -> None:
+        """Where `start_at` says nothing, the point counts."""
+        from moldau.client.partition_requests import LATEST, READ_COMMITTED, READ_UNCOMMITTED, FetchLimits
 
         self._cluster = cluster
-        self.positions = find_offsets(cluster, point, partitions)
+        level = READ_COMMITTED if committed_only else READ_UNCOMMITTED
+        self._limits = FetchLimits(isolation_level=level)
+        self.positions = {**find_offsets(cluster, point, [where for where in partitions if where not in start_at]), **start_at}
         self.ends: dict[TopicPartition, Offset] = {}
         if until_end:
-            self.ends = {where: found.offset for where, found in cluster.list_offsets(dict.fromkeys(partitions, LATEST)).items()}
+            ends = cluster.list_offsets(dict.fromkeys(partitions, LATEST), isolation_level=level)
+            self.ends = {where: found.offset for where, found in ends.items()}
             self._check_ends()
             self._drop_finished()
 
@@ -114,7 +152,7 @@ class _Reader:
         from moldau.client.errors import RequestFailedError
 
         try:
-            fetched = self._cluster.fetch_many(self.positions)
+            fetched = self._cluster.fetch_many(self.positions, self._limits)
         except RequestFailedError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE or not isinstance(error.subject, TopicPartition):
                 raise
@@ -146,15 +184,20 @@ class _Reader:
                 raise _beyond_end(where, self.positions[where], first, end)
 
     def _records(self, where: TopicPartition, fetched: "Fetched") -> Iterator[tuple[TopicPartition, "Record"]]:
+        from moldau.client.visible import Visible
         from moldau.protocol.records.batch import batches, iterate
 
-        end = self.ends.get(where)
+        end, visible = self.ends.get(where), Visible(fetched.aborted)
         for header, batch in batches(fetched.records):
-            if not header.is_control:
+            if visible.shows(header, batch):
                 for record in iterate(batch, max_decompressed_bytes=DECOMPRESSED_BYTES_MAX):
                     if record.offset >= self.positions[where] and (end is None or record.offset < end):
                         yield where, record
             self.positions[where] = Offset(header.last_offset + 1)
+
+    def finished(self) -> dict[TopicPartition, Offset]:
+        """Positions, none beyond the end."""
+        return {where: min(offset, self.ends.get(where, offset)) for where, offset in self.positions.items()}
 
     def _drop_finished(self) -> None:
         for where, end in self.ends.items():
@@ -174,17 +217,25 @@ def _choose(cluster: "Cluster", topic: str, partitions: tuple[int, ...]) -> list
     return [TopicPartition(topic, partition) for partition in known if not partitions or partition in partitions]
 
 
-def _print_records(reader: _Reader, formatter: Formatter, limit: int | None, output: BinaryIO) -> None:
-    """Write records until the end, or `limit` of them; what was written is flushed after every partition's share of a fetch."""
+def _print_records(reader: _Reader, formatter: Formatter, limit: int | None, output: BinaryIO, committer: "GroupCommitter | None") -> None:
+    """Write records until the end, or `limit` of them; what was written is flushed after every partition's share of a fetch.
+
+    Only what was flushed is committed.
+    """
     left = limit
     if left == 0:
         return
     for chunk in reader.chunks():
+        last: dict[TopicPartition, Offset] = {}
         for where, record in chunk:
             output.write(formatter(where, record))
             if left is not None:
                 left -= 1
                 if left == 0:
-                    output.flush()
-                    return
+                    last[where] = Offset(record.offset + 1)
+                    break
         output.flush()
+        if committer is not None:
+            committer.done({**reader.finished(), **last})
+        if left == 0:
+            return

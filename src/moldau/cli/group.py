@@ -100,10 +100,11 @@ def reset(
     bootstrap: str,
     timeout: float,
 ) -> None:
-    """Set where the group NAME reads next: for all partitions that it has read, or those of --topic and --partition.
+    """Set where the group NAME reads next.
 
-    Shows before and after, and changes nothing without --execute. Offsets beyond the log are moved to its ends, with a notice. A group
-    with members is not touched: stop them first. A group that does not exist is made.
+    For all partitions that it has read, or those of --topic and --partition. Shows before and after, and changes nothing without --execute.
+    Offsets beyond the log are moved to its ends, with a notice. A group with members is not touched: stop them first. A group that does
+    not exist is made.
 
     \b
     moldau group reset billing --to earliest --topic orders --partition 2
@@ -131,9 +132,9 @@ def reset(
 def delete(
     names: tuple[str, ...], topics: tuple[str, ...], partitions: tuple[int, ...], if_exists: bool, bootstrap: str, timeout: float
 ) -> None:
-    """Delete groups and their offsets, or their offsets in some topics. A group with members cannot be deleted.
+    """Delete groups and their offsets.
 
-    There is no way back.
+    Or, with --topic, their offsets there. A group with members cannot be deleted. There is no way back.
     """
     from moldau.cli.group_reset import check_one_topic
     from moldau.client.groups import Groups

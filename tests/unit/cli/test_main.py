@@ -36,10 +36,11 @@ def test_version_and_help_import_no_command() -> None:
     assert run("--version").output == f"moldau {__version__}\n"
 
 
-def test_topic_list_imports_only_what_it_needs() -> None:
+@pytest.mark.parametrize("group", ["topic", "group"])
+def test_a_list_imports_only_what_it_needs(group: str) -> None:
     probe = (
         "import sys; from moldau.cli.application import application\n"
-        "application(['topic', 'list', '--bootstrap', '127.0.0.1:1'], standalone_mode=False)\n"
+        f"application(['{group}', 'list', '--bootstrap', '127.0.0.1:1'], standalone_mode=False)\n"
     )
     probe = f"try:\n  {probe.replace(chr(10), chr(10) + '  ')}\nexcept Exception: pass\n"
     probe += "import sys\nheavy = {'asyncio', 'confluent_kafka', 'rich', 'moldau.cli.produce', 'cramjam', 'logging'} & set(sys.modules)\n"
@@ -105,7 +106,7 @@ def test_output_that_cannot_be_written_is_one_line(arguments: list[str]) -> None
     assert (done.returncode, done.stderr) == (1, b"Error: cannot write the output: no space left on device\n")
 
 
-@pytest.mark.parametrize("group", ["topic", "config", "log"])
+@pytest.mark.parametrize("group", ["topic", "group", "config", "log"])
 def test_the_list_of_commands_is_whole_in_80_columns(group: str) -> None:
     listed = CliRunner().invoke(application, [group, "--help"], terminal_width=80).output
     _, heading, commands = listed.partition("Commands:")
