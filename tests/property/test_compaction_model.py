@@ -272,6 +272,7 @@ class CompactionMachine(RuleBasedStateMachine):
         world = self.world
         if world.log.written_offset > world.log.active_base_offset:
             world.roll()
+        flush(world.log)
         for _ in range(50):
             world.clean()
             world.now_ms += 2000

@@ -114,6 +114,10 @@ class Housekeeping:
             from moldau.broker.compaction import cleaner_settings
 
             cleaner.look(cleaner_settings(broker.config))
+            for topic_partition in cleaner.take_waiting():
+                partition = broker.partitions.get(topic_partition)
+                if partition is not None:
+                    broker.flusher.request(partition)
 
     def _expire_producers(self) -> None:
         self._broker.logs.expire_producers(self._broker.clock.time_ms())

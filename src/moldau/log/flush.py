@@ -22,7 +22,20 @@ if TYPE_CHECKING:
 class FlushJob:
     """`run` in any thread, then `PartitionLog.flush_done` on the broker's: everything before `offset` is on disk."""
 
-    __slots__ = ("_epochs", "_files", "_sync", "batches", "directories", "failed", "generation", "is_wanted", "offset", "paths", "place")
+    __slots__ = (
+        "_epochs",
+        "_files",
+        "_sync",
+        "batches",
+        "directories",
+        "failed",
+        "generation",
+        "is_wanted",
+        "offset",
+        "paths",
+        "place",
+        "stable_offset",
+    )
 
     def __init__(
         self, files: FileSystem, offset: int, generation: int, paths: list[str], active: File | None, directories: list[str]
@@ -40,6 +53,8 @@ class FlushJob:
         """Where the record at `offset` is going to be."""
         self.batches = 0
         """How many batches the log had counted."""
+        self.stable_offset = 0
+        """The last stable offset, as what is on disk then decides it."""
         self._epochs: tuple[str, bytes] | None = None
         self._sync: list[File] = []
         try:

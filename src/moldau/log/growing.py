@@ -57,6 +57,7 @@ class GrowingLog:
         "_segments",
         "_snapshot_due",
         "_snapshots",
+        "_stable_on_disk",
         "_unflushed",
         "checkpointed_batches",
         "config",
@@ -114,6 +115,7 @@ class GrowingLog:
         self._reader = Reader(str(topic_partition), self._segments)
         self._lost: StorageError | None = None
         self._cut_to: int | None = None
+        self._stable_on_disk = opened.start_offset
         self._flush_due_ms = NEVER_MS
         self._snapshot_due = SNAPSHOT_INTERVAL_BYTES + (0 if opened.report else self._segments.active.size)
         self._now_ms = now_ms

@@ -20,8 +20,8 @@ class IndexBuilder:
         self._indexed_timestamp = self.newest
 
     def add(self, position: int, header: BatchHeader) -> None:
-        """Note the batch at `position`."""
-        if header.max_timestamp > self.newest:
+        """Note the batch at `position`. One that compaction has emptied has no record of its time."""
+        if header.max_timestamp > self.newest and header.record_count:
             self.newest, self.reached = header.max_timestamp, header.last_offset
         if position - self._indexed_at > self._interval:
             self._index.append(header.last_offset - self._index.base_offset, position)

@@ -190,6 +190,7 @@ class PartitionLog(ShorteningLog):
         job = self._unflushed.job(self.written_offset, file, self._epochs)
         job.place = (active, active.size)
         job.batches = self.written_batches
+        job.stable_offset = self.last_stable_offset
         return job
 
     def flush_done(self, job: FlushJob) -> None:
@@ -197,6 +198,7 @@ class PartitionLog(ShorteningLog):
         if self._unflushed.done(job, self._epochs) and job.offset > self.flushed_offset:
             self.flushed_offset = job.offset
             self.flushed_batches = job.batches
+            self._stable_on_disk = job.stable_offset
             if job.place is not None:
                 self._reader.remember(job.offset, *job.place)
         rest = self.written_offset > self.flushed_offset

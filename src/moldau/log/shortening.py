@@ -100,6 +100,12 @@ class ShorteningLog(TransactionalLog):
         """Where the active segment begins."""
         return self._segments.active.base_offset
 
+    @property
+    def durable_stable_offset(self) -> int:
+        """Up to where a crash, too, leaves all records, and all transactions decided as they are."""
+        stable = self.last_stable_offset
+        return stable if self.flushed_offset >= self.written_offset else min(stable, self._stable_on_disk)
+
     def producer_ends(self) -> list[tuple[int, int, int]]:
         """Id, offset of the last record (-1 for none) and epoch of each producer that is remembered."""
         return [
@@ -181,6 +187,7 @@ class ShorteningLog(TransactionalLog):
         self.written_offset = self.end_offset = offset
         self.start_offset = min(self.start_offset, offset)
         self.flushed_offset = min(self.flushed_offset, offset)
+        self._stable_on_disk = min(self._stable_on_disk, offset)
         self.high_watermark = min(self.high_watermark, offset)
         self._epoch_begins = self.leader_epoch > self._epochs.latest
         self._appender = self._append_to(self._segments.active, self._now_ms)

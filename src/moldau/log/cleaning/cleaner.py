@@ -50,6 +50,7 @@ class LogCleaner:
         """Logs whose pass did not come to its end; they wait for the next look."""
         self._uncleanable: dict[TopicPartition, PartitionLog] = {}
         """Logs with damage that no pass gets over. A log that is opened anew gets another try."""
+        self._waiting: set[TopicPartition] = set()
         self._stopped = False
         self._counts = dict.fromkeys(_COUNTED, 0)
         self._last_pass_ms = 0
@@ -61,6 +62,11 @@ class LogCleaner:
         self._resting.clear()
         self._uncleanable = {key: log for key, log in self._uncleanable.items() if self._is_open(key, log)}
         self._fill()
+
+    def take_waiting(self) -> "set[TopicPartition]":
+        """Logs of which more could be compacted if more was on disk, as found since this was last asked."""
+        waiting, self._waiting = self._waiting, set()
+        return waiting
 
     def stop(self) -> None:
         """Begin nothing more, and give up what is under way. That has ended when `running` is empty."""
@@ -111,6 +117,8 @@ class LogCleaner:
         if key in self._passes or key in self._resting or self._uncleanable.get(key) is log:
             return None
         self._logs.note_cut(placement)
+        if log.durable_stable_offset < min(log.last_stable_offset, log.active_base_offset):
+            self._waiting.add(key)
         try:
             return find_dirt(log, placement.directory.offsets[CLEANED].get(key), now_ms)
         except StorageError as error:

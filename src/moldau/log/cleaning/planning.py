@@ -4,8 +4,9 @@
          | cleaned before    | dirty, may be cleaned     | dirty, not yet        |        active segment ...
 
 The dirty part ends with the first of: the active segment; the segment that holds the last stable offset, for a transaction may still go
-either way, and what is not replicated may be lost; one that is not on disk, for a crash would take the new record of a key after compaction
-has taken the old one; one with a record younger than `min.compaction.lag.ms`.
+either way, and what is not replicated may be lost; one that is not on disk, or whose transactions were decided by markers that are not,
+for a crash would take the new record of a key after compaction has taken the old one; one with a record younger than
+`min.compaction.lag.ms`.
 """
 
 from collections.abc import Sequence
@@ -91,8 +92,7 @@ def first_dirty_offset(log: PartitionLog, cleaned_offset: int | None) -> int:
 
 def _may_be_cleaned(log: PartitionLog, segment: Segment, end_offset: int, now_ms: int) -> bool:
     lag_ms = log.config.min_compaction_lag_ms
-    is_safe = end_offset <= min(log.last_stable_offset, log.flushed_offset)
-    return is_safe and (lag_ms <= 0 or segment.largest_timestamp()[0] <= now_ms - lag_ms)
+    return end_offset <= log.durable_stable_offset and (lag_ms <= 0 or segment.largest_timestamp()[0] <= now_ms - lag_ms)
 
 
 def _is_overdue(log: PartitionLog, dirty: Sequence[Segment], now_ms: int) -> bool:

@@ -233,7 +233,7 @@ def test_segments_that_retention_takes_before_the_swap() -> None:
 
 def test_a_disk_that_is_full() -> None:
     world = two_groups()
-    world.disk.capacity = world.disk.used() + 100
+    world.disk.capacity = world.disk.used() + 50
     world.look()
     world.workers.run_all()
     assert left(world) == list(range(20))

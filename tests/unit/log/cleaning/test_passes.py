@@ -228,6 +228,7 @@ def test_a_transaction_that_was_aborted_in_a_later_segment() -> None:
     world.roll()
     world.append((b"b", b"1"))
     world.end_transaction(7, 0, commit=False)
+    world.flush()
     world.clean()
     assert world.content() == kept((0, (b"a", b"1")), (2, (b"b", b"1"))), "the index is in the active segment"
     world.append((b"c", b"1"))

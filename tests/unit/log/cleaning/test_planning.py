@@ -82,7 +82,22 @@ def test_what_a_transaction_holds_and_all_behind_it() -> None:
     world.roll()
     assert dirt(world).end_offset == 2
     world.end_transaction(7, 0, commit=True)
+    world.flush()
     assert dirt(world).end_offset == 6
+
+
+def test_transactions_that_a_crash_would_leave_undecided() -> None:
+    """The marker is in the active segment, and not on disk."""
+    world = filled(0, 0)
+    world.append((b"k", b"v"), producer=(7, 0, 0), transactional=True)
+    world.roll()
+    world.end_transaction(7, 0, commit=True)
+    assert (world.log.last_stable_offset, world.log.flushed_offset) == (6, 5)
+    assert dirt(world).end_offset == 2
+    world.flush()
+    assert dirt(world).end_offset == 5
+    world.append((b"k", b"v"))
+    assert dirt(world).end_offset == 5
 
 
 def test_what_not_all_have_and_what_is_not_on_disk() -> None:
