@@ -15,14 +15,15 @@ kept up to the recovery point; from there on the producers' replayed state says 
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from moldau.log.batches import BadBatchError, find, scan, walk
+from moldau.log.batches import BadBatchError, scan, walk
+from moldau.log.believing import believe_aborted, believe_indexes
 from moldau.log.index_builder import IndexBuilder
 from moldau.log.leader_epochs import LeaderEpochs
 from moldau.log.producer_replay import marker_in
 from moldau.log.producer_state import Producers
 from moldau.log.segment import Segment
 from moldau.log.segments import RemovedSegment, Segments
-from moldau.ports.filesystem import File, FileSystem
+from moldau.ports.filesystem import FileSystem
 from moldau.protocol.records.header import BatchHeader
 
 
@@ -107,7 +108,7 @@ class Recovery:
         file, due = segment.file(), segment.base_offset
         position = believe_indexes(segment, file, self._report.recovery_point)
         builder = IndexBuilder(segment.index, segment.time_index, index_interval)
-        segment.transaction_index.truncate_to(self._report.recovery_point)
+        believe_aborted(segment, file, self._report.recovery_point)
         try:
             for at, header in walk(file, position, segment.size, due):
                 if header.last_offset >= self._report.recovery_point:
@@ -157,37 +158,3 @@ class Recovery:
         finally:
             file.release()
         segment.size = position
-
-
-def believe_indexes(segment: Segment, file: File, recovery_point: int) -> int:
-    """Keep of the segment's indexes what speaks of synced batches and proves right; the position to walk from.
-
-    The two files may have lost different parts. The walk has to begin no later than at the batch that the last time entry speaks of, since
-    nothing is known of the timestamps after it.
-    """
-    index, time_index = segment.index, segment.time_index
-    index.keep(index.rising_prefix())
-    time_index.keep(time_index.rising_prefix())
-    last_time = None
-    if recovery_point > segment.base_offset:
-        time_index.keep(time_index.search(recovery_point - 1 - segment.base_offset, 1))
-        last_time = time_index.last()
-    if last_time is not None:
-        index.keep(index.search(last_time[1], 0))
-        last = index.last()
-        position = last[1] if last is not None else 0
-        if _is_reached(segment, file, position, *last_time):
-            return position
-    index.clear()
-    time_index.clear()
-    return 0
-
-
-def _is_reached(segment: Segment, file: File, position: int, timestamp: int, relative_offset: int) -> bool:
-    """Whether a batch begins at `position`, and from there on one ends with the offset of a time entry and reaches its timestamp."""
-    offset = segment.base_offset + relative_offset
-    try:
-        found = find(file, position, segment.size, segment.base_offset, offset)
-    except BadBatchError:
-        return False
-    return found is not None and found[1].last_offset == offset and found[1].max_timestamp == timestamp
