@@ -32,6 +32,7 @@ from moldau.testing.background import FakeBackground
 from moldau.testing.clock import FakeClock
 from moldau.testing.disk import ForgetfulDisk
 from moldau.testing.network import MemoryTransport, Peer
+from moldau.testing.workers import FakeWorkers
 
 
 class BrokerWorld:
@@ -42,6 +43,7 @@ class BrokerWorld:
         self.clock = FakeClock()
         self.disk = ForgetfulDisk(now_ms=self.clock.time_ms)
         self.background = FakeBackground(immediate=immediate)
+        self.workers = FakeWorkers(self.disk)
         self.store_path = store
         self.settings = [f"{name.replace('_', '.')}={value}" for name, value in settings.items()]
         self._random = 0
@@ -57,6 +59,7 @@ class BrokerWorld:
             background=self.background,
             coordination=self.store,
             random_bytes=self._random_bytes,
+            workers=lambda: self.workers,
         )
         broker.start(adopt=adopt)
         broker.registry.register(BrokerInfo(broker.broker_id, "192.0.2.2", 9092))
@@ -67,6 +70,7 @@ class BrokerWorld:
         if not crash:
             self.broker.stop()
         self.store.close()
+        self.workers.close()
         if crash:
             self.disk.crash()
         self.broker = self._start(adopt=adopt)
