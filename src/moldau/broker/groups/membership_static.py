@@ -74,7 +74,7 @@ def replacement_stored(group: "Membership", replacement: Replacement, error: Err
     """
     member = replacement.member
     settled = group.state is State.STABLE and group.generation == replacement.generation
-    if not settled or group.roster.members.get(replacement.member_id) is not member or member.joining is None:
+    if not settled or group.roster.members.get(replacement.member_id) is not member:
         return
     token, member.joining = member.joining, None
     member_id, leader, skip = member.member_id, group.roster.leader or NO_MEMBER, False

@@ -117,6 +117,21 @@ def test_a_rebalance_that_nobody_joins_goes_on_until_the_last_session_is_over() 
     assert table.group.deadlines == 0
 
 
+def test_a_rebalance_that_nobody_joins_at_first_ends_with_the_next_timeout_after_somebody_has() -> None:
+    table = GroupTable()
+    table.stable("a", "b", instances={"a": "one", "b": "two"})
+    state = table.stores[-1].state
+    state = state._replace(members=tuple(each._replace(session_timeout_ms=200_000, rebalance_timeout_ms=60_000) for each in state.members))
+    table = GroupTable(Limits(0, 1, 1 << 30), state=state)
+    table.advance(70_000)
+    table.join("b", "two-2", instance="two")
+    table.advance(49_999)
+    assert table.waiting == {"b"}
+    table.advance(1)
+    answer = table.joined("b")
+    assert (answer.generation, answer.leader, len(answer.members)) == (3, "two-2", 2)
+
+
 def test_a_leader_that_does_not_come_back_is_followed_by_who_has() -> None:
     table = GroupTable()
     members = table.stable("a", "b", "c")

@@ -162,6 +162,33 @@ def test_a_rebalance_that_begins_before_the_new_id_is_stored_takes_the_member_al
     assert table.waiting == set()
 
 
+def test_the_session_of_a_member_whose_id_takes_long_to_store_begins_with_the_answer() -> None:
+    table = static_pair(holds_stores=True)
+    table.join("b", instance="two")
+    for _ in range(4):
+        table.advance(SESSION_MS // 2)
+        table.heartbeat("one-1")
+    table.stored()
+    assert table.joined("b").error is ErrorCode.NONE
+    table.advance(SESSION_MS - 1)
+    table.heartbeat("one-1")
+    table.advance(1)
+    assert table.heartbeat("one-1") is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_comeback_in_a_rebalance_waits_longer_than_a_session_though_it_was_never_told_a_generation() -> None:
+    table = GroupTable()
+    table.join("a", instance="one")
+    table.hand_out({"a": table.joined("a").member_id})
+    table.join("b", instance="two")
+    table.join("again", instance="two")
+    assert table.joined("b").error is ErrorCode.FENCED_INSTANCE_ID
+    for _ in range(4):
+        table.advance(SESSION_MS // 2)
+        table.heartbeat("one-1")
+    assert table.waiting == {"again"}
+
+
 def test_who_leaves_before_its_new_id_is_stored_is_told_once() -> None:
     table = static_pair(holds_stores=True)
     table.join("b", instance="two")
