@@ -260,10 +260,7 @@ class TransactionMachine(RuleBasedStateMachine):
     @rule(share=st.floats(0, 1))
     def truncate(self, share: float) -> None:
         self.write()
-        start = self.log.start_offset
-        offset = start + round(share * (self.log.end_offset - start))
-        if any(span.first < start and span.end >= offset for span in spans(self.written)):
-            return  # its end would be gone, and of its begin nobody would know after a restart
+        offset = self.log.start_offset + round(share * (self.log.end_offset - self.log.start_offset))
         self.log.truncate_to(offset)
         self.write_checkpoint()
         self.written = [event for event in self.written if event.last < offset]
@@ -377,16 +374,41 @@ class TransactionMachine(RuleBasedStateMachine):
         log, start = self.log, self.log.start_offset
         assert log.start_offset <= log.last_stable_offset <= log.high_watermark <= log.written_offset
         assert self.read_all() == [event for event in self.written if event.last >= start]
-        known = spans(self.written)
-        unstable = [span.first for span in known if not 0 <= span.end < log.high_watermark]
+        ongoing = {each.producer_id: each.first_offset for each in log.ongoing_transactions()}
+        known = spans(self.written + self.staged)
+        for span in known:
+            if span.end < 0:
+                assert self.is_begin(ongoing.get(span.producer), span)
+        assert ongoing.keys() <= self.ongoing().keys()
+        unstable = [*ongoing.values(), *[span.first for span in known if span.end >= log.high_watermark]]
         assert log.last_stable_offset == min(log.high_watermark, max(start, min(unstable, default=log.high_watermark)))
-        assert {each.producer_id: each.first_offset for each in log.ongoing_transactions()} == self.ongoing()
+        known = spans(self.written)
         for first, end in self.ranges():
-            expected = [
-                (span.producer, max(span.first, start)) for span in known if span.aborted and span.end >= first and span.first < end
-            ]
-            found = [(producer, max(offset, start)) for producer, offset in log.aborted_transactions(first, end)]
-            assert found == expected
+            found = log.aborted_transactions(first, end)
+            for span in known:
+                if span.aborted and span.end >= first and span.first < end:
+                    is_next = bool(found) and found[0][0] == span.producer and self.is_begin(found[0][1], span)
+                    if is_next:
+                        found.pop(0)
+                    assert is_next or (self.first_left(span) or end) >= end
+            assert not found
+
+    def first_left(self, span: Span) -> int | None:
+        """The first of a transaction's batches that the log still has."""
+        inside = (span.first, span.end if span.end >= 0 else self.log.end_offset)
+        bases = [
+            event.base
+            for event in self.written + self.staged
+            if event.kind == BATCH and event.producer == span.producer and event.last >= self.log.start_offset
+        ]
+        return min((base for base in bases if inside[0] <= base < inside[1]), default=None)
+
+    def is_begin(self, offset: int | None, span: Span) -> bool:
+        """Whether a log may say that the transaction begins here. What began before the start of the log it may have forgotten."""
+        left = self.first_left(span)
+        if offset is None:
+            return left is None
+        return span.first <= offset <= (self.log.end_offset if left is None else left)
 
     def ranges(self) -> list[tuple[int, int]]:
         start, end = self.log.start_offset, self.log.written_offset
