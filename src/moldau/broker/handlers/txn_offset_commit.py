@@ -75,7 +75,7 @@ def handle(broker: "Broker", request: TxnOffsetCommitRequest, context: RequestCo
         return
     place = TopicPartition(OFFSETS.name, broker.coordinating.offsets_topic.partition_for(request.group_id))
     led = broker.partitions.get(place)
-    if led is None or led.log.has_ongoing_transaction(request.producer_id):
+    if led is None or led.log.has_ongoing_transaction(request.producer_id, request.producer_epoch):
         commit(ErrorCode.NONE)
         return
     take_in = broker.transactions.add_partitions_for_produce if context.api_version >= FIRST_ADDING else broker.transactions.verify
