@@ -1,7 +1,6 @@
 """The table of states and requests in docs/groups.md is what the machine does, cell by cell."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -9,20 +8,11 @@ from moldau.broker.groups.membership import Limits
 from moldau.broker.groups.membership_events import Joined, Left, Synced
 from moldau.broker.groups.membership_states import State
 from moldau.model.errors import ErrorCode
+from support.groups_document import NO_SUCH_REQUEST, STATES, cell, title_and_rows
 from support.memberships import RANGE, GroupTable, subscription
 
-DOCUMENT = Path(__file__).parents[4] / "docs" / "groups.md"
-MARK = "<!-- table:"
-NO_SUCH_REQUEST = "–"
 LEADER, FOLLOWER, FORMER = "one-1", "two-3", "two-2"
-STATES = [State.EMPTY, State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE, State.STABLE, State.DEAD]
-
-
-def document() -> list[list[str]]:
-    """The rows of the table."""
-    lines = DOCUMENT.read_text().partition(MARK)[2].splitlines()[1:]
-    table = lines[: lines.index("")]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+TITLE, ROWS = title_and_rows()
 
 
 def in_state(state: State) -> GroupTable:
@@ -112,18 +102,16 @@ def outcome(table: GroupTable, request: str) -> str:
         said = answer.error.name
         if isinstance(answer, Left) and answer.error is ErrorCode.NONE:
             (said,) = {code.name for _, code in answer.members}
-    return said if table.where() is before else f"{said} → {table.where().value}"
+    return cell(said, before, table.where())
 
 
-@pytest.mark.parametrize("row", document()[2:], ids=lambda row: row[0])
-def test_every_cell_is_so(row: list[str]) -> None:
-    request, *cells = row
-    for state, cell in zip(STATES, cells, strict=True):
-        if cell != NO_SUCH_REQUEST:
-            assert (state, outcome(in_state(state), request)) == (state, cell)
+@pytest.mark.parametrize("request_", ROWS)
+def test_every_cell_is_so(request_: str) -> None:
+    for state, says in ROWS[request_].items():
+        if says != NO_SUCH_REQUEST:
+            assert (state, outcome(in_state(state), request_)) == (state, says)
 
 
 def test_every_request_has_its_row() -> None:
-    title, _, *rows = document()
-    assert title == ["request", *(state.value for state in STATES)]
-    assert [row[0] for row in rows] == list(REQUESTS)
+    assert TITLE == ["request", *(state.value for state in STATES)]
+    assert list(ROWS) == list(REQUESTS)
