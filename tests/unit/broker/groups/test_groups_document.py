@@ -12,7 +12,7 @@ from support.groups_document import NO_SUCH_REQUEST, STATES, cell, title_and_row
 from support.memberships import RANGE, GroupTable, subscription
 
 LEADER, FOLLOWER, FORMER = "one-1", "two-3", "two-2"
-TITLE, ROWS = title_and_rows()
+TITLES, ROWS = title_and_rows()
 
 
 def in_state(state: State) -> GroupTable:
@@ -113,5 +113,5 @@ def test_every_cell_is_so(request_: str) -> None:
 
 
 def test_every_request_has_its_row() -> None:
-    assert TITLE == ["request", *(state.value for state in STATES)]
+    assert [*TITLES] == ["request", *(state.value for state in STATES)]
     assert list(ROWS) == list(REQUESTS)
