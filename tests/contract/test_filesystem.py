@@ -251,6 +251,16 @@ def test_write_atomically_replaces_and_leaves_nothing_beside(place: Place) -> No
         place.files.write_atomically(place.path("nowhere/checkpoint"), b"")
 
 
+def test_forgetting_what_is_cached_loses_nothing_that_was_synced_or_waits_to_be_written(place: Place) -> None:
+    file = place.files.open(place.path("a"), create=True)
+    file.append([b"synced"])
+    file.sync()
+    file.append([b" and written"])
+    place.files.forget_cached(file.path)
+    assert file.pread(100, 0) == b"synced and written"
+    file.release()
+
+
 def test_disk_space(place: Place) -> None:
     total, free = place.files.disk_space(place.root)
     assert total >= free > 0

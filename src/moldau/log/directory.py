@@ -2,8 +2,13 @@
 
 The order that matters. At start: lock, identity, checkpoints, remove the clean mark, then open logs; a crash while they are opened is
 thus seen as one. At stop: logs are flushed and closed, then the checkpoints are written, then the mark, each durable before the next.
+
+After a failed sync memory holds bytes that the disk does not have. A broker that is started again would read those, take them for good
+and, after a sync that has nothing left to do, for safe. So a directory that fails is marked, and at the next start its logs are read from
+the disk. The mark need not reach the disk: when the machine stops, what is in memory is gone too.
 """
 
+import contextlib
 import logging
 import posixpath
 from collections.abc import Iterable, Mapping
@@ -24,6 +29,7 @@ _LOG = logging.getLogger(__name__)
 LOCK = ".lock"
 CLEAN_MARK = ".kafka_cleanshutdown"
 CLEAN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
+FAILED_MARK = ".moldau_failed"
 KEPT_PROPERTIES = f"{META_PROPERTIES}.adopted"
 """Where the identity of an adopted directory is kept when ours takes its place."""
 
@@ -58,6 +64,8 @@ class LogDirectory:
         """Whether the last stop was clean: everything in the logs is on disk and whole."""
         self.adopted = False
         """Whether another system once wrote it."""
+        self.failed_before = False
+        """Whether its disk failed, so that memory may hold what that does not have."""
         self.offsets: dict[str, dict[TopicPartition, int]] = {name: {} for name in OFFSET_CHECKPOINTS}
         self._has_compacted = False
         """Whether there is, or may be, a checkpoint of compaction."""
@@ -86,6 +94,7 @@ class LogDirectory:
             except DamagedFileError as error:
                 _LOG.warning("checkpoint not used: %s", error)
         self._has_compacted = self._files.exists(f"{self.path}/{CLEANED}")
+        self.failed_before = self._files.exists(f"{self.path}/{FAILED_MARK}")
         self.clean = self._files.exists(f"{self.path}/{CLEAN_MARK}")
         if self.clean:
             self._files.remove(f"{self.path}/{CLEAN_MARK}")
@@ -135,6 +144,16 @@ class LogDirectory:
     def mark_clean(self) -> None:
         """Say, durably, that all logs are closed and flushed and the checkpoints written."""
         self._files.write_atomically(f"{self.path}/{CLEAN_MARK}", CLEAN_CONTENT)
+
+    def mark_failed(self) -> None:
+        """Say that its files are to be read from the disk at the next start. Does what it can: the disk has failed."""
+        with contextlib.suppress(StorageError):
+            self._files.open(f"{self.path}/{FAILED_MARK}", create=True).release()
+
+    def forget_failure(self) -> None:
+        """The logs have been read from the disk. StorageError."""
+        self.failed_before = False
+        self._files.remove(f"{self.path}/{FAILED_MARK}")
 
     def release(self) -> None:
         """Give the lock back."""

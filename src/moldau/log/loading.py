@@ -75,6 +75,8 @@ class Loader:
             for placement in self._logs.held(directory):
                 if placement.log is not None:
                     placement.log.take_removed()
+        if directory.failed_before:
+            directory.forget_failure()
         absent, lower = directory.forget_absent(names), self._ends_before_recovery_points(directory)
         if absent or lower:
             try:
@@ -97,6 +99,9 @@ class Loader:
         The checkpointed high watermark is not asked: without replication this log is its whole in-sync set, and all of it may be read.
         """
         offsets, key = placement.directory.offsets, placement.topic_partition
+        if placement.directory.failed_before:
+            for name in self._files.list(placement.folder):
+                self._files.forget_cached(f"{placement.folder}/{name}")
         log = PartitionLog.open(
             self._files,
             placement.folder,

@@ -115,6 +115,8 @@ class LogSet:
     def storage_failed(self, directory: LogDirectory, error: StorageError) -> None:
         """Take note of an error of the disk: a full one passes, any other takes the directory offline."""
         if not error.no_space:
+            if directory.online:
+                directory.mark_failed()
             self.take_offline(directory, error)
         elif self._monotonic is None or self._shortages.due((directory.path, error.reason), self._monotonic()):
             _LOG.warning("storage short: path=%s reason=%s", error.path, error.reason)

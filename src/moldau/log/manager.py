@@ -140,6 +140,8 @@ class LogManager:
                 self._logs.settle(directory)
                 if clean:
                     directory.mark_clean()
+                else:
+                    directory.mark_failed()
             except StorageError as error:
                 _LOG.error("log directory not stopped cleanly: path=%s reason=%s", directory.path, error)
         self._release_locks()

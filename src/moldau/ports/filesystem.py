@@ -108,6 +108,11 @@ class FileSystem(Protocol):
     def sync_directory(self, path: str) -> None:
         """Bring the names in a directory to disk."""
 
+    def forget_cached(self, path: str) -> None:
+        """Have the next reads of a file come from the disk. After a failed sync memory holds bytes that the disk does not have, and that no
+        later sync brings there. Bytes that still wait to be written stay; where the system cannot do this, so does everything.
+        """
+
     def disk_space(self, path: str) -> tuple[int, int]:
         """Bytes of the file system that holds `path`: total, free."""
 

@@ -103,6 +103,11 @@ class _Content:
             _apply(self.durable, change)
         self.changes.clear()
 
+    def forget_lost(self) -> None:
+        self.data = bytearray(self.durable)
+        for change in self.changes:
+            _apply(self.data, change)
+
     def crash(self, random: Random | None) -> str:
         variant = "lost"
         if random is not None and self.changes:
@@ -466,6 +471,11 @@ class ForgetfulDisk:
         """Make the names in a directory safe."""
         self.enter("sync_directory", path)
         self._directory(path).sync()
+
+    def forget_cached(self, path: str) -> None:
+        """Have the process see what the disk has and what waits to be written: not what a failed sync has lost."""
+        self.enter("forget_cached", path)
+        self._file(path).forget_lost()
 
     def disk_space(self, path: str) -> tuple[int, int]:
         """Total and free bytes; without a capacity a terabyte is free."""

@@ -519,6 +519,48 @@ def test_a_failing_directory_goes_offline_alone() -> None:
     assert manager.statistics()["partitions"] == 3
 
 
+@pytest.mark.parametrize("at_shutdown", [False, True])
+def test_after_a_failed_sync_a_start_believes_the_disk_and_not_what_memory_still_has(at_shutdown: bool) -> None:
+    disk = ForgetfulDisk()
+    manager = restart(disk)
+    log = create(manager, "t")
+    append_values(log, b"safe")
+    flush(log)
+    manager.checkpoint()
+    append_values(log, b"lost")
+    disk.fail = lambda operation, path: operation == "sync" and path.endswith(".log")
+    if at_shutdown:
+        manager.shutdown()
+    else:
+        with pytest.raises(StorageError) as caught:
+            flush(log)
+        manager.storage_failed(T0, caught.value)
+    disk.fail = None
+
+    manager = restart(disk)  # another process, while the machine has gone on
+    found = manager.get(T0)
+    assert found is not None
+    assert values_of(found) == [b"safe"]
+    append_values(found, b"new")
+    flush(found)
+    manager.checkpoint()
+    disk.crash()
+    found = restart(disk).get(T0)
+    assert found is not None
+    assert values_of(found) == [b"safe", b"new"], "with the lost bytes between them the file would have a hole here"
+    assert ".moldau_failed" not in disk.list("/data")
+
+
+def test_a_start_after_a_kill_reads_what_the_process_had_written_and_not_synced() -> None:
+    disk = ForgetfulDisk()
+    append_values(create(restart(disk), "t"), b"written")
+    disk.crashes += 1  # the process is gone, with its lock; the machine is not
+    disk._locks.clear()
+    found = restart(disk).get(T0)
+    assert found is not None
+    assert values_of(found) == [b"written"]
+
+
 def test_the_last_directory_that_fails_is_told() -> None:
     disk = ForgetfulDisk()
     manager = restart(disk)
