@@ -13,11 +13,12 @@ from moldau.broker.transactions.events import Add, End, Init, Loaded
 from moldau.broker.transactions.listing import Filters, Listed, listed
 from moldau.broker.transactions.machine import Machine, Surroundings
 from moldau.broker.transactions.owned import Owned
-from moldau.broker.transactions.runner import Reply, Runner
+from moldau.broker.transactions.runner import NOTES_INTERVAL_S, NOTES_MAX, Reply, Runner
 from moldau.broker.transactions.states import State
 from moldau.broker.transactions.transaction import EPOCH_PER_TRANSACTION, NO_EPOCH, NO_PRODUCER_ID, Transaction, new_transaction
 from moldau.broker.transactions.upkeep import Upkeep
 from moldau.model.errors import CoordinationError, ErrorCode, PeerError
+from moldau.model.seldom import Seldom
 
 if TYPE_CHECKING:
     from moldau.broker.markers import Marker, MarkersDone
@@ -55,6 +56,7 @@ class TransactionCoordinator:
         self._config = config
         self._owned: dict[int, Owned] = {}
         self._producer_ids = producer_ids
+        self._told = Seldom(NOTES_INTERVAL_S, NOTES_MAX)
         self._surroundings = Surroundings(self._new_producer_id, lambda: config.int("transaction.partitions.max"))
         self._runner = Runner(state_log, clock, write_markers)
         self._upkeep = Upkeep(self._runner, clock, config, self._owned.values)
@@ -122,7 +124,8 @@ class TransactionCoordinator:
             if machine is None:
                 machine = self._new(owned, transactional_id, wanted.timeout_ms)
         except PeerError as error:
-            _LOG.info("producer id not given: transactional_id=%s reason=%s", transactional_id, error)
+            if error.code is ErrorCode.POLICY_VIOLATION and self._told.due(error.code, self._clock.monotonic()):
+                _LOG.warning("producer id not given: transactional_id=%s reason=%s", transactional_id, error)
             reply(error.code, NO_PRODUCER_ID, NO_EPOCH)
             return
         self._runner.step(owned, transactional_id, machine, wanted)
@@ -285,7 +288,8 @@ class TransactionCoordinator:
         try:
             return self._producer_ids.next()
         except CoordinationError as error:
-            _LOG.error("no producer id: reason=%s", error)
+            if self._told.due("producer ids", self._clock.monotonic()):
+                _LOG.error("no producer id: reason=%s", error)
             raise PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no producer id can be had: {error}") from error
 
 

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.broker.transactions.states import BY_LABEL, State
+from moldau.broker.transactions.transaction import NO_EPOCH
 from moldau.model.errors import ErrorCode, PeerError
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def listed(machines: "Iterable[tuple[str, Machine]]", filters: Filters, now_ms: 
         state, current = machine.state, machine.current
         if (
             state is not State.DEAD
+            and current.epoch != NO_EPOCH
             and (not filters.states or state in states)
             and (not producer_ids or current.producer_id in producer_ids)
             and (filters.longer_than_ms < 0 or now_ms - current.start_ms > filters.longer_than_ms)

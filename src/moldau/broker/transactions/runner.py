@@ -21,6 +21,7 @@ from moldau.broker.transactions.events import (
 from moldau.broker.transactions.records import encode_key, encode_value
 from moldau.broker.transactions.states import State
 from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.seldom import Seldom
 
 if TYPE_CHECKING:
     from moldau.broker.markers import MarkerResults, MarkersDone
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
     from moldau.ports.clock import Clock, Timer
 
 _LOG = logging.getLogger(__name__)
+
+NOTES_INTERVAL_S = 60.0
+NOTES_MAX = 256
+"""What cannot be stored is told of once in this time for each id, and for no more ids than this."""
 
 RETRY_S = 1.0
 """How long until what failed for want of space, or of a leader, is tried again."""
@@ -56,6 +61,7 @@ class Runner:
         """Called when a transaction is open."""
         self._again: list[Callable[[], object]] = []
         self._timer: Timer | None = None
+        self._told = Seldom(NOTES_INTERVAL_S, NOTES_MAX)
 
     def step(self, owned: "Owned", transactional_id: str, machine: "Machine", event: Event) -> None:
         """Let something happen to an id. PeerError only from `Late`."""
@@ -92,7 +98,7 @@ class Runner:
             if owned.is_over:
                 return
             if error is not None:
-                _LOG.error("transaction not stored: transactional_id=%s reason=%s", transactional_id, error)
+                self._tell_not_stored(transactional_id, error)
             elif value is not None and value.state is State.ONGOING:
                 owned.open[transactional_id] = machine
                 self.on_open()
@@ -102,6 +108,10 @@ class Runner:
 
         record = encode_key(transactional_id), None if value is None else encode_value(value)
         self._state_log.append(owned.partition, [record], done)
+
+    def _tell_not_stored(self, transactional_id: str, error: PeerError) -> None:
+        if self._told.due((transactional_id, error.code), self._clock.monotonic()):
+            _LOG.error("transaction not stored: transactional_id=%s reason=%s", transactional_id, error)
 
     def _write(
         self,

@@ -59,7 +59,7 @@ class Upkeep:
         now_ms = self._clock.time_ms()
         for owned in list(self._owned()):
             for transactional_id, machine in list(owned.open.items()):
-                if not machine.current.is_late(now_ms):
+                if machine.is_busy or not machine.current.is_late(now_ms):
                     continue
                 try:
                     self._runner.step(owned, transactional_id, machine, Late())

@@ -131,6 +131,16 @@ def test_ids_are_listed_by_state_producer_age_and_name(world: TransactionWorld) 
     assert unknown_states(["Ongoing", "nonsense"]) == ["nonsense"]
 
 
+def test_an_id_that_is_not_stored_yet_is_not_known(world: TransactionWorld) -> None:
+    world.log.hold()
+    world.ask_init("app")
+    assert world.coordinator.listed(Filters()) == []
+    with pytest.raises(PeerError, match="not known"):
+        world.coordinator.describe("app")
+    world.log.release()
+    assert [each.state for each in world.coordinator.listed(Filters())] == ["Empty"]
+
+
 def test_nothing_is_listed_before_all_is_read() -> None:
     world = TransactionWorld()
     world.log = ListStateLog(3, clock=world.clock)
