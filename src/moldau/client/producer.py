@@ -11,6 +11,7 @@ has asked about is raised by the next `flush`, which the end of the ``with`` cal
 import time
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, overload
 
@@ -177,9 +178,7 @@ class Producer:
             self._reports.broken.wait(1.0)
             raise self._identity.fatal_error(self._reports.fatal or cause) from error
         if cause.code() == KafkaError._STATE and self.transactional_id is not None and self._identity.current is None:
-            raise RuntimeError(
-                f"transactional id {self.transactional_id}: messages are sent within `with producer.transaction():`"
-            ) from None
+            raise RuntimeError(f"transactional id {self.transactional_id}: send within `with producer.transaction():`") from None
         wanted.delivery.refuse(SendError(wanted.topic, None if wanted.partition < 0 else wanted.partition, cause))
 
     def _choose(self, partitioner: "Partitioner", topic: str, key: bytes | str | None) -> int:
@@ -206,17 +205,26 @@ class Producer:
 
         SendError for the first of those that failed and that nobody has asked about; TimeoutError after `timeout` seconds.
         """
+        self._wait_for_all(timeout)
+        self._raise_unseen()
+
+    def _wait_for_all(self, timeout: float | None) -> None:
         deadline = None if timeout is None else time.monotonic() + timeout
         while len(self._inner):
             left_s = SLICE_S if deadline is None else min(SLICE_S, deadline - time.monotonic())
             if left_s <= 0:
                 raise TimeoutError(f"{len(self._inner)} messages are still on their way after {timeout} s")
-            self._reports.serve(lambda: self._inner.flush(max(0.001, left_s)))  # noqa: B023
+            self._reports.serve(partial(self._inner.flush, max(0.001, left_s)))
+
+    def _raise_unseen(self) -> None:
         failed = self._reports.take_unseen()
-        if failed:
-            if len(failed) > 1:
-                failed[0].add_note(f"and {len(failed) - 1} more messages")
-            raise failed[0]
+        if not failed:
+            return
+        if self._reports.fatal is not None:
+            raise self._identity.fatal_error(self._reports.fatal) from failed[0]
+        if len(failed) > 1:
+            failed[0].add_note(f"and {len(failed) - 1} more messages")
+        raise failed[0]
 
     @property
     def transactional_id(self) -> str | None:
@@ -256,8 +264,10 @@ class Producer:
         self._open = False
         try:
             if self._identity.current is not None:
-                self._identity.current.abort()
-            self.flush(timeout)
+                self._identity.current.cancel()
+            self._wait_for_all(timeout)
+            if self.transactional_id is None:  # otherwise its transactions have told
+                self._raise_unseen()
         finally:
             self._farewell.detach()
             self._reports.stop()

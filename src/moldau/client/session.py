@@ -140,6 +140,8 @@ class Session:
         for each in results:
             if each.error is not None:
                 raise CommitError(self.group or "", each.topic, each.partition, each.offset, each.error)
+        if self.commits_by_itself:
+            self.store(offsets)  # or librdkafka would commit at the end what was stored before, and go back
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
         """What the group has committed; partitions without are left out."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Producer as Inner
 
 _PAUSE_S = 0.05
+_ABORT_FLUSH_S = 10.0
 _UNKNOWN = "; whether it was committed is not known: close this producer, the next one of its id finds out"
 
 
@@ -166,8 +167,7 @@ class Transaction:
             for number, consumer in self._consumers.items():
                 if number not in self._committed:
                     self.commit_offsets(consumer)
-            while len(self._inner) and self._reports.fatal is None:
-                self._reports.serve(lambda: self._inner.flush(SLICE_S))
+            self._flush(None)
             failed = self._reports.take_unseen()
             if failed:  # librdkafka knows nothing of those that it did not take
                 raise TransactionAbortedError(self._owner.name or "", failed[0].error)
@@ -182,11 +182,29 @@ class Transaction:
         if isinstance(error, ClientError) and error.fatal:
             return
         try:
+            if not isinstance(error, TransactionAbortedError):
+                self._flush(_ABORT_FLUSH_S)
             self.abort()
         except ClientError as failure:
             if isinstance(error, Exception):
                 raise failure from error
             log.warning("%s", failure)
+
+    def cancel(self) -> None:
+        """Abort it before its time."""
+        self._flush(_ABORT_FLUSH_S)
+        self.abort()
+        self._owner.current = None
+
+    def _flush(self, limit_s: float | None) -> None:
+        """Let everything that was sent end.
+
+        Before an abort too: librdkafka aborts without waiting for partitions that it is about to add to the transaction, and the
+        coordinator, which then knows of no transaction, answers with INVALID_TXN_STATE; librdkafka takes that for fatal.
+        """
+        deadline = None if limit_s is None else time.monotonic() + limit_s
+        while len(self._inner) and self._reports.fatal is None and (deadline is None or time.monotonic() < deadline):
+            self._reports.serve(lambda: self._inner.flush(SLICE_S))
 
     def abort(self) -> None:
         """Undo it, and put its consumers back to where they were before it."""

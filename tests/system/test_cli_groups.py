@@ -1,0 +1,134 @@
+"""``moldau group`` beside consumers that are at work: who reads what, how far behind, and that nobody's offsets are moved under him."""
+
+import json
+import time
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from moldau.client import Consumer, Producer, TopicPartition
+from moldau.client.admin import Admin
+from moldau.client.cluster import Cluster
+from support.console import Console
+from support.server import ServerProcess
+
+pytestmark = pytest.mark.system
+
+LIMIT_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def moldau() -> Iterator[Console]:
+    import tempfile
+
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        ServerProcess(Path(directory), settings={"group.initial.rebalance.delay.ms": "0"}) as server,
+    ):
+        yield Console(server.bootstrap)
+
+
+def fill(moldau: Console, topic: str, partitions: int, count: int) -> str:
+    """A topic with so many messages in each partition; the brokers' address."""
+    bootstrap = moldau.environment["MOLDAU_BOOTSTRAP"]
+    with Cluster(bootstrap) as cluster:
+        Admin(cluster).create_topic(topic, partitions)
+    with Producer(bootstrap) as producer:
+        for number in range(partitions * count):
+            producer.send(topic, b"%d" % number, partition=number % partitions)
+    return bootstrap
+
+
+def test_members_offsets_and_lag(moldau: Console) -> None:
+    bootstrap = fill(moldau, "seen", 3, 10)
+    with Consumer(bootstrap, group_id="watched", topics=["seen"], client_id="reader-1") as consumer:
+        read = list(islice(consumer, 12))
+        consumer.commit()
+        committed = {where.partition: offset for where, offset in consumer.committed().items()}
+        (found,) = moldau.ok("group", "describe", "watched", "--json").json
+        assert (found["state"], found["protocol_type"], found["protocol"]) == ("Stable", "consumer", "range")
+        (member,) = found["members"]
+        assert (member["client_id"], member["host"], member["topics"]) == ("reader-1", "127.0.0.1", ["seen"])
+        assert member["partitions"] == [{"topic": "seen", "partition": number} for number in range(3)]
+        shown = {each["partition"]: each["committed"] for each in found["partitions"]}
+        assert shown == {number: committed.get(number) for number in range(3)}
+        assert found["lag"] == sum(10 - offset for offset in committed.values())
+        assert {each["client_id"] for each in found["partitions"]} == {"reader-1"}
+
+        told = moldau.ok("group", "describe", "watched").lines
+        assert told[0].startswith("group watched: Stable, 1 member, range, coordinator 0, lag ")
+        assert told[1].split() == ["TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "CLIENT", "HOST"]
+        assert [line.split()[-1] for line in told if line.startswith("moldau") or "seen-0" in line] == ["seen-2"]
+        (listed,) = moldau.ok("group", "list", "--state", "stable", "--json").json
+        assert (listed["group"], listed["state"], listed["protocol_type"]) == ("watched", "Stable", "consumer")
+    assert len(read) == 12
+
+
+def test_a_group_at_work_is_neither_reset_nor_deleted_nor_read_for(moldau: Console) -> None:
+    bootstrap = fill(moldau, "busy", 1, 10)
+    with Consumer(bootstrap, group_id="working", topics=["busy"], client_id="worker") as consumer:
+        assert consumer.poll(LIMIT_S) is not None
+        refused = moldau("group", "reset", "working", "--topic", "busy", "--to", "latest", "--execute")
+        assert (refused.code, refused.out) == (1, "")
+        expected = "Error: group working is Stable with members (worker at 127.0.0.1); stop them first. Nothing was changed\n"
+        assert refused.err == expected
+        preview = moldau.ok("group", "reset", "working", "--topic", "busy", "--to", "latest")
+        assert preview.lines[-1].split() == ["busy", "0", "-", "10"]
+        assert "group working is Stable with members (worker at 127.0.0.1): while they run it cannot be reset" in preview.err
+        assert moldau("group", "delete", "working").err.startswith("Error: NON_EMPTY_GROUP: group working: ")
+        consumer.commit()
+        held = moldau("group", "delete", "working", "--topic", "busy")
+        assert held.err.startswith("Error: GROUP_SUBSCRIBED_TO_TOPIC: group working, partition busy-0: ")
+        assert moldau("consume", "busy", "--group", "working").err.startswith("Error: group working is Stable with members")
+    moldau.ok("group", "reset", "working", "--to", "latest", "--execute")
+    moldau.ok("group", "delete", "working")
+
+
+def test_a_consumer_begins_where_its_group_was_reset_to(moldau: Console) -> None:
+    bootstrap = fill(moldau, "again", 2, 10)
+    moldau.ok("group", "reset", "rereader", "--topic", "again", "--to", "4", "--execute")
+    with Consumer(bootstrap, group_id="rereader", topics=["again"]) as consumer:
+        assert sorted((m.partition, m.offset) for m in islice(consumer, 12)) == [(p, offset) for p in range(2) for offset in range(4, 10)]
+        consumer.commit()
+    moldau.ok("group", "reset", "rereader", "--topic", "again", "--partition", "1", "--to", "earliest", "--execute")
+    with Consumer(bootstrap, group_id="rereader", topics=["again"]) as consumer:
+        assert [(m.partition, m.offset) for m in islice(consumer, 10)] == [(1, offset) for offset in range(10)]
+        assert consumer.committed([TopicPartition("again", 0)]) == {TopicPartition("again", 0): 10}
+
+
+def test_what_was_printed_for_a_group_is_not_printed_again(moldau: Console) -> None:
+    fill(moldau, "nightly", 2, 5)
+    first = moldau.ok("consume", "nightly", "--group", "job", "--max", "4").lines
+    second = moldau.ok("consume", "nightly", "--group", "job", "--until-end").lines
+    assert sorted(map(int, first + second)) == list(range(10))
+    assert moldau.ok("consume", "nightly", "--group", "job", "--until-end").lines == []
+    assert moldau.ok("group", "describe", "job", "--json").json[0]["lag"] == 0
+
+
+def test_aborted_messages_are_left_out_where_that_is_asked(moldau: Console) -> None:
+    bootstrap = fill(moldau, "ledger", 1, 1)
+    producer = Producer(bootstrap, transactional_id="writer")
+    with pytest.raises(ZeroDivisionError), producer.transaction():
+        1 // producer.send("ledger", b"aborted").result(LIMIT_S).partition
+    with producer.transaction():
+        producer.send("ledger", b"committed")
+    assert moldau.ok("consume", "ledger", "--until-end").lines == ["0", "aborted", "committed"]
+    with producer.transaction():
+        producer.send("ledger", b"open").result(LIMIT_S)
+        committed = moldau.ok("consume", "ledger", "--until-end", "--isolation-level", "read_committed")
+        assert committed.lines == ["0", "committed"]
+    producer.close()
+
+
+def test_the_list_is_quick(moldau: Console) -> None:
+    """``moldau group list`` within 0.4 s, from the shell to its last line."""
+    moldau.ok("group", "list")
+    times = []
+    for _ in range(5):
+        begun = time.monotonic()
+        done = moldau.ok("group", "list", "--json")
+        times.append(time.monotonic() - begun)
+        assert isinstance(json.loads(done.out), list)
+    assert min(times) <= 0.4, times
