@@ -47,13 +47,17 @@ class BadBatchError(CorruptBatchError):
 
 
 class OldFormatError(StorageError):
-    """A batch of message format 0 or 1, which Moldau does not read; its partition stays offline."""
+    """A batch of message format 0 or 1, which Moldau does not read. Found at the start, it keeps its partition offline."""
 
     def __init__(self, path: str, position: int, offset: int, magic: int) -> None:
         super().__init__(f"batch of message format {magic} at byte {position}, offset {offset}; only format 2 can be read", path=path)
         self.position = position
         self.offset = offset
         self.code = ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+
+
+UNREADABLE = (BadBatchError, OldFormatError)
+"""What keeps a reader from going on, and nobody else: a disk that fails is another StorageError."""
 
 
 def walk(file: File, position: int, end: int, offset: int) -> Iterator[tuple[int, BatchHeader]]:

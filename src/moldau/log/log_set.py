@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable, Iterator
 
+from moldau.log.batches import OldFormatError
 from moldau.log.checkpoints import CLEANED, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
 from moldau.log.damage import DamagedFileError
 from moldau.log.directory import LogDirectory
@@ -113,8 +114,13 @@ class LogSet:
             cleaned[placement.topic_partition] = cut
 
     def storage_failed(self, directory: LogDirectory, error: StorageError) -> None:
-        """Take note of an error of the disk: a full one passes, any other takes the directory offline."""
-        if not error.no_space:
+        """Take note of an error of the disk: a full one passes, any other takes the directory offline.
+
+        A batch of an old format is none: who has met it could not go on, and nobody else is concerned.
+        """
+        if isinstance(error, OldFormatError):
+            _LOG.error("batch not read: path=%s reason=%s", error.path, error.reason)
+        elif not error.no_space:
             if directory.online:
                 directory.mark_failed()
             self.take_offline(directory, error)

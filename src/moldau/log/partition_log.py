@@ -14,7 +14,7 @@ Offsets, and where the bytes before each are::
 
 from typing import NamedTuple, Self
 
-from moldau.log.batches import BadBatchError
+from moldau.log.batches import UNREADABLE
 from moldau.log.cache import SegmentCache
 from moldau.log.config import LogConfig
 from moldau.log.flush import FlushJob
@@ -134,14 +134,14 @@ class PartitionLog(ShorteningLog):
         """The first record before `limit_offset` that is not older. PeerError CORRUPT_MESSAGE when damage is in the way."""
         try:
             return first_not_older(self._segments, timestamp_ms, self.start_offset, self._limit(limit_offset))
-        except BadBatchError as error:
+        except UNREADABLE as error:
             raise self._reader.corrupt(error.offset, error) from error
 
     def max_timestamp_offset(self, limit_offset: int | None = None) -> TimestampOffset | None:
         """The record with the largest timestamp before `limit_offset`. PeerError CORRUPT_MESSAGE when damage is in the way."""
         try:
             return largest(self._segments, self.start_offset, self._limit(limit_offset), self.written_offset)
-        except BadBatchError as error:
+        except UNREADABLE as error:
             raise self._reader.corrupt(error.offset, error) from error
 
     def _limit(self, offset: int | None) -> int:

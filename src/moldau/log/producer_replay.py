@@ -3,7 +3,7 @@ markers."""
 
 from collections.abc import Callable
 
-from moldau.log.batches import BadBatchError, walk
+from moldau.log.batches import UNREADABLE, BadBatchError, walk
 from moldau.log.producer_entry import ProducerEntry
 from moldau.log.producer_state import Producers
 from moldau.log.segment import Segment
@@ -96,6 +96,6 @@ def producers_before(segments: Segments, offset: int, now_ms: int) -> dict[int, 
                     return found.entries
                 if header.producer_id >= 0:
                     found.replay(header, now_ms, _marker_at(file, at, header))
-        except BadBatchError:
+        except UNREADABLE:
             continue
     return found.entries

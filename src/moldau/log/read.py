@@ -9,7 +9,7 @@ Where a range ended, the next fetch usually begins, so that position is remember
 
 from typing import NamedTuple
 
-from moldau.log.batches import BadBatchError
+from moldau.log.batches import UNREADABLE, BadBatchError, OldFormatError
 from moldau.log.segment import Segment
 from moldau.log.segments import Segments
 from moldau.model.errors import ErrorCode, PeerError
@@ -105,16 +105,18 @@ class Reader:
         """Segments were cut or removed."""
         self._positions.clear()
 
-    def corrupt(self, offset: int, error: BadBatchError) -> PeerError:
-        """Remember that the batch due at `error.offset` is damaged; the error for who asked for `offset`."""
+    def corrupt(self, offset: int, error: BadBatchError | OldFormatError) -> PeerError:
+        """Remember that the batch due at `error.offset` cannot be read; the error for who asked for `offset`."""
         self.remember_bad(error.offset, offset)
+        if isinstance(error, OldFormatError):
+            return PeerError(error.code, f"{self.partition}: {error}")
         return PeerError(ErrorCode.CORRUPT_MESSAGE, f"{self.partition}: {error.message}")
 
     def _place_of(self, offset: int) -> Place | None:
         """Where the batch that holds `offset`, or the next one, starts."""
         try:
             return self._find(offset)
-        except BadBatchError as error:
+        except UNREADABLE as error:
             raise self.corrupt(offset, error) from error
 
     def _find(self, offset: int) -> Place | None:
@@ -143,7 +145,7 @@ class Reader:
             return segment.size
         try:
             place = self._find(limit)
-        except BadBatchError as error:
+        except UNREADABLE as error:
             self.remember_bad(error.offset, error.offset)
             return error.position if error.path == segment.path else segment.size
         return place[1] if place is not None and place[0] is segment else segment.size

@@ -5,7 +5,7 @@ Only the newest segment of a log grows; :class:`moldau.log.append.Appender` does
 """
 
 from moldau.log import names
-from moldau.log.batches import BadBatchError, find, walk
+from moldau.log.batches import UNREADABLE, BadBatchError, find, walk
 from moldau.log.cache import SegmentCache
 from moldau.log.index_builder import IndexBuilder
 from moldau.log.offset_index import OffsetIndex
@@ -95,7 +95,7 @@ class Segment:
         try:
             for position, header in walk(self.file(), 0, self.size, self.base_offset):
                 builder.add(position, header)
-        except BadBatchError:
+        except UNREADABLE:
             pass
         builder.finish()
 

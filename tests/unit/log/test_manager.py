@@ -9,6 +9,7 @@ from zlib import crc32
 
 import pytest
 
+from moldau.log.batches import OldFormatError
 from moldau.log.checkpoints import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, parse_offsets
 from moldau.log.config import LogConfig
 from moldau.log.directory import ForeignDirectoryError
@@ -256,6 +257,14 @@ def test_a_batch_of_an_old_format_keeps_its_partition_offline_and_is_named(caplo
     manager.shutdown()
     assert disk.read("/data/t-1/00000000000000000000.log") == message
     assert not disk.exists("/data/.kafka_cleanshutdown"), "that log still has to be recovered"
+
+
+def test_a_batch_of_an_old_format_met_later_takes_nothing_offline(caplog: pytest.LogCaptureFixture) -> None:
+    manager = restart(ForgetfulDisk())
+    create(manager, "t")
+    manager.storage_failed(T0, OldFormatError("/data/t-0/00000000000000000000.log", 4711, 12, 1))
+    assert manager.get(T0) is not None
+    assert "batch of message format 1 at byte 4711, offset 12" in caplog.text
 
 
 def test_a_damaged_topic_id_keeps_its_partition_offline() -> None:

@@ -1,12 +1,15 @@
 """Ranges for fetches: whole batches where possible, never beyond the limit, and nothing from a damaged batch on."""
 
+import struct
+from zlib import crc32
+
 import pytest
 
 from moldau.log.config import LogConfig
 from moldau.log.partition_log import PartitionLog
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.testing.disk import ForgetfulDisk
-from support.one_log import append, make_batch, names, open_log, overwrite, stage
+from support.one_log import NOW_MS, append, make_batch, names, open_log, overwrite, stage
 
 SIZE = len(make_batch(b"x" * 100, b""))
 
@@ -119,6 +122,18 @@ def test_a_batch_known_to_be_bad_ends_the_range_before_it_and_fails_the_fetch_th
     assert refusal(log, 9) == ErrorCode.CORRUPT_MESSAGE
     assert length(log, 10) == 5 * SIZE
     assert log.statistics()["bad_batches"] == 1
+
+
+def test_a_batch_of_an_old_format_in_the_middle_is_told_to_who_meets_it() -> None:
+    disk = ForgetfulDisk()
+    log = filled(disk)
+    body = struct.pack(">bbqii", 1, 0, NOW_MS, -1, SIZE - 34) + b"o" * (SIZE - 34)
+    overwrite(disk, f"{0:020d}.log", 5 * SIZE, struct.pack(">qiI", 10, len(body) + 4, crc32(body)) + body)
+    assert refusal(log, 15) == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+    assert length(log, 0) == 5 * SIZE
+    append(log, make_batch(b"newer", timestamps=[NOW_MS + 5]))
+    with pytest.raises(PeerError, match="offset 10; only format 2 can be read"):
+        log.offset_for_timestamp(NOW_MS + 5)
 
 
 def test_a_batch_found_bad_while_looking_for_an_offset_is_remembered() -> None:
