@@ -5,14 +5,14 @@ still being read gets COORDINATOR_LOAD_IN_PROGRESS, one for a partition that is 
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.broker.transactions.adding import verified
 from moldau.broker.transactions.events import Add, End, Init, Loaded
 from moldau.broker.transactions.listing import Filters, Listed, listed
 from moldau.broker.transactions.machine import Machine, Surroundings
-from moldau.broker.transactions.owned import Owned
+from moldau.broker.transactions.ownership import Ownership
 from moldau.broker.transactions.runner import NOTES_INTERVAL_S, NOTES_MAX, Reply, Runner
 from moldau.broker.transactions.states import State
 from moldau.broker.transactions.transaction import EPOCH_PER_TRANSACTION, NO_EPOCH, NO_PRODUCER_ID, Transaction, new_transaction
@@ -22,7 +22,8 @@ from moldau.model.seldom import Seldom
 
 if TYPE_CHECKING:
     from moldau.broker.markers import Marker, MarkersDone
-    from moldau.broker.state_log import LoadedBatch, StateLog
+    from moldau.broker.state_log import StateLog
+    from moldau.broker.transactions.owned import Owned
     from moldau.cluster.producer_ids import ProducerIds
     from moldau.model.config.store import BrokerConfig
     from moldau.model.identity import TopicPartition
@@ -51,57 +52,42 @@ class TransactionCoordinator:
         config: "BrokerConfig",
         write_markers: "Callable[[Sequence[Marker], MarkersDone], object]",
     ) -> None:
-        self._state_log = state_log
         self._clock = clock
         self._config = config
-        self._owned: dict[int, Owned] = {}
         self._producer_ids = producer_ids
         self._told = Seldom(NOTES_INTERVAL_S, NOTES_MAX)
         self._surroundings = Surroundings(self._new_producer_id, lambda: config.int("transaction.partitions.max"))
         self._runner = Runner(state_log, clock, write_markers)
-        self._upkeep = Upkeep(self._runner, clock, config, self._owned.values)
+        self._ownership = Ownership(state_log, self._loaded, self._runner.give_up)
+        self._upkeep = Upkeep(self._runner, clock, config, self._ownership)
         self._runner.on_open = self._upkeep.opened
 
     # Partitions of the internal topic
 
     def become_coordinator(self, partition: int, epoch: int) -> None:
         """Read the partition and then look after its ids; `epoch` is that of the leadership. What was decided is finished."""
-        self.resign(partition)
-        owned = self._owned[partition] = Owned(partition, epoch)
-
-        def take(batch: "LoadedBatch") -> None:
-            if not owned.is_over:
-                owned.take(batch)
-
-        def done(error: PeerError | None) -> None:
-            if not owned.is_over:
-                self._loaded(owned, error)
-
-        self._state_log.load(partition, take, done)
+        self._ownership.begin(partition, epoch)
 
     def resign(self, partition: int) -> None:
         """Look after the partition no longer: it is led elsewhere, or offline."""
-        owned = self._owned.pop(partition, None)
-        if owned is not None:
-            self._runner.give_up(owned)
+        self._ownership.end(partition)
 
     def close(self) -> None:
         """The broker stops: whoever waits is told, and nothing happens any more by itself."""
-        for partition in list(self._owned):
-            self.resign(partition)
+        self._ownership.end_all()
         self._upkeep.stop()
         self._runner.stop()
 
     @property
     def is_loading(self) -> bool:
         """Whether a partition is still being read."""
-        return any(owned.is_loading for owned in self._owned.values())
+        return self._ownership.is_loading
 
     def statistics(self) -> dict[str, int]:
         """Numbers for a person who looks into a running broker."""
         return {
-            "transactional_ids": sum(len(owned.machines) for owned in self._owned.values()),
-            "transactions_open": sum(len(owned.open) for owned in self._owned.values()),
+            "transactional_ids": self._ownership.size,
+            "transactions_open": sum(len(owned.open) for owned in self._ownership),
         }
 
     # What producers ask
@@ -113,13 +99,11 @@ class TransactionCoordinator:
         """
         reply: Reply = wanted.token
         try:
-            if not transactional_id:
-                raise PeerError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+            owned = self._ownership.serving(transactional_id)
             most_ms = self._config.int("transaction.max.timeout.ms")
             if not 0 < wanted.timeout_ms <= most_ms:
                 message = f"{transactional_id}: timeout of {wanted.timeout_ms} ms; transaction.max.timeout.ms is {most_ms}"
                 raise PeerError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, message)
-            owned = self._serving(transactional_id)
             machine = owned.machines.get(transactional_id)
             if machine is None:
                 machine = self._new(owned, transactional_id, wanted.timeout_ms)
@@ -132,17 +116,15 @@ class TransactionCoordinator:
 
     def add_partitions(self, transactional_id: str, wanted: Add) -> None:
         """Take partitions into a transaction, and begin it with them. INVALID_PRODUCER_ID_MAPPING for an id that is not known."""
-        try:
-            owned, machine = self._known(transactional_id)
-        except PeerError as error:
-            wanted.token(error.code, NO_PRODUCER_ID, NO_EPOCH)
-            return
-        self._runner.step(owned, transactional_id, machine, wanted)
+        self._ask(transactional_id, wanted)
 
     def end(self, transactional_id: str, wanted: End) -> None:
         """Commit or abort. INVALID_PRODUCER_ID_MAPPING for an id that is not known."""
+        self._ask(transactional_id, wanted)
+
+    def _ask(self, transactional_id: str, wanted: Add | End) -> None:
         try:
-            owned, machine = self._known(transactional_id)
+            owned, machine = self._ownership.known(transactional_id)
         except PeerError as error:
             wanted.token(error.code, NO_PRODUCER_ID, NO_EPOCH)
             return
@@ -175,7 +157,7 @@ class TransactionCoordinator:
     ) -> "dict[TopicPartition, ErrorCode] | ErrorCode":
         """A code for each partition, or one for all; those that AddPartitionsToTxn answers with."""
         try:
-            _, machine = self._known(transactional_id)
+            _, machine = self._ownership.known(transactional_id)
         except PeerError as error:
             return error.code
         return verified(machine.current, producer_id, producer_epoch, partitions)
@@ -212,9 +194,7 @@ class TransactionCoordinator:
 
     def describe(self, transactional_id: str) -> Description:
         """How an id stands. PeerError: INVALID_REQUEST, TRANSACTIONAL_ID_NOT_FOUND, or why this broker cannot tell."""
-        if not transactional_id:
-            raise PeerError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
-        machine = self._serving(transactional_id).machines.get(transactional_id)
+        machine = self._ownership.serving(transactional_id).machines.get(transactional_id)
         if machine is None or machine.state is State.DEAD or machine.current.epoch == NO_EPOCH:
             raise PeerError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"transactional id {transactional_id!r} is not known")
         return Description(machine.state, machine.current)
@@ -223,15 +203,12 @@ class TransactionCoordinator:
         """The ids that this broker looks after. PeerError: COORDINATOR_LOAD_IN_PROGRESS, INVALID_REGULAR_EXPRESSION."""
         if self.is_loading:
             raise PeerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "not all transactional ids have been read yet")
-        return listed(self._machines(), filters, self._clock.time_ms())
+        machines = (each for owned in self._ownership for each in owned.machines.items())
+        return listed(machines, filters, self._clock.time_ms())
 
     # Parts
 
-    def _loaded(self, owned: Owned, error: PeerError | None) -> None:
-        if error is not None:
-            _LOG.error("transactions not loaded: partition=__transaction_state-%d reason=%s", owned.partition, error)
-            self.resign(owned.partition)
-            return
+    def _loaded(self, owned: "Owned") -> None:
         owned.begin(self._surroundings)
         if owned.machines:
             self._upkeep.known()
@@ -251,38 +228,14 @@ class TransactionCoordinator:
         except CoordinationError as error:
             _LOG.error("producer ids not passed over: used=%d reason=%s", used, error)
 
-    def _new(self, owned: Owned, transactional_id: str, timeout_ms: int) -> Machine:
+    def _new(self, owned: "Owned", transactional_id: str, timeout_ms: int) -> Machine:
         most = self._config.int("transactional.ids.max")
-        if sum(len(each.machines) for each in self._owned.values()) >= most:
+        if self._ownership.size >= most:
             raise PeerError(ErrorCode.POLICY_VIOLATION, f"there are {most} transactional ids, as many as transactional.ids.max allows")
         machine = Machine(new_transaction(self._new_producer_id(), timeout_ms, self._clock.time_ms()), self._surroundings)
         owned.machines[transactional_id] = machine
         self._upkeep.known()
         return machine
-
-    def _serving(self, transactional_id: str) -> Owned:
-        """The partition of an id. PeerError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS."""
-        partition = self._state_log.partition_for(transactional_id)
-        owned = self._owned.get(partition)
-        if owned is None:
-            raise PeerError(ErrorCode.NOT_COORDINATOR, f"{transactional_id}: __transaction_state-{partition} is not led here")
-        if owned.is_loading:
-            raise PeerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{transactional_id}: __transaction_state-{partition} is being read")
-        return owned
-
-    def _known(self, transactional_id: str) -> tuple[Owned, Machine]:
-        """Also PeerError INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING."""
-        if not transactional_id:
-            raise PeerError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
-        owned = self._serving(transactional_id)
-        machine = owned.machines.get(transactional_id)
-        if machine is None:
-            raise PeerError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"transactional id {transactional_id!r} is not known")
-        return owned, machine
-
-    def _machines(self) -> Iterator[tuple[str, Machine]]:
-        for owned in self._owned.values():
-            yield from owned.machines.items()
 
     def _new_producer_id(self) -> int:
         try:

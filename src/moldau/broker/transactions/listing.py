@@ -39,7 +39,8 @@ def listed(machines: "Iterable[tuple[str, Machine]]", filters: Filters, now_ms: 
     producer_ids = frozenset(filters.producer_ids)
     matches = None
     if filters.pattern:
-        from moldau.broker.transactions.pattern import Pattern, PatternError
+        from moldau.broker.transactions.pattern import Pattern
+        from moldau.broker.transactions.pattern_states import PatternError
 
         try:
             matches = Pattern(filters.pattern).matches

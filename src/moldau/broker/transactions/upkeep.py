@@ -5,7 +5,7 @@ unused ids among all, in slices between which requests are served.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,7 @@ SLICE = 200
 class Upkeep:
     """See the module."""
 
-    def __init__(self, runner: "Runner", clock: "Clock", config: "BrokerConfig", owned: "Callable[[], Iterable[Owned]]") -> None:
+    def __init__(self, runner: "Runner", clock: "Clock", config: "BrokerConfig", owned: "Iterable[Owned]") -> None:
         self._runner = runner
         self._clock = clock
         self._config = config
@@ -57,7 +57,7 @@ class Upkeep:
     def _abort_late(self) -> None:
         self._late = None
         now_ms = self._clock.time_ms()
-        for owned in list(self._owned()):
+        for owned in list(self._owned):
             for transactional_id, machine in list(owned.open.items()):
                 if machine.is_busy or not machine.current.is_late(now_ms):
                     continue
@@ -72,7 +72,7 @@ class Upkeep:
                         machine.current.producer_id,
                         machine.current.timeout_ms,
                     )
-        if any(owned.open for owned in self._owned()):
+        if any(owned.open for owned in self._owned):
             self.opened()
 
     def _look_for_unused(self) -> None:
@@ -88,12 +88,12 @@ class Upkeep:
             self._unused = self._clock.call_later(0.0, lambda: self._forget(idle))
             return
         self._unused = None
-        if any(owned.machines for owned in self._owned()):
+        if any(owned.machines for owned in self._owned):
             self.known()
 
     def _idle_since(self, before_ms: int) -> "Iterator[tuple[Owned, str, Machine]]":
         """Ids at rest that have not changed since; each is looked at when it is asked for."""
-        for owned in list(self._owned()):
+        for owned in list(self._owned):
             for transactional_id, machine in list(owned.machines.items()):
                 if owned.is_over:
                     break

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from moldau.broker.transactions.pattern import LENGTH_MAX, Pattern, PatternError
+from moldau.broker.transactions.pattern import LENGTH_MAX, Pattern
+from moldau.broker.transactions.pattern_states import PatternError
 
 
 @pytest.mark.parametrize(

@@ -64,8 +64,9 @@ def late(case: Case) -> str:
 
 def unused(case: Case) -> str:
     """As after `transactional.id.expiration.ms`; a transaction that was open would be late long before."""
-    (owned,) = (each for each in case.world.coordinator._owned.values() if "app" in each.machines)
-    case.world.coordinator._runner.step(owned, "app", owned.machines["app"], Unused())
+    coordinator = case.world.coordinator
+    owned, machine = coordinator._ownership.known("app")
+    coordinator._runner.step(owned, "app", machine, Unused())
     return ""
 
 

@@ -1,0 +1,88 @@
+"""Which partitions of ``__transaction_state`` this broker looks after, and where the machine of an id is."""
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from moldau.broker.transactions.owned import Owned
+from moldau.model.errors import ErrorCode, PeerError
+
+if TYPE_CHECKING:
+    from moldau.broker.state_log import LoadedBatch, StateLog
+    from moldau.broker.transactions.machine import Machine
+
+_LOG = logging.getLogger(__name__)
+
+
+class Ownership:
+    """See the module. `loaded` is called with a partition that has been read, `given_up` with one that is looked after no longer."""
+
+    def __init__(self, state_log: "StateLog", loaded: Callable[[Owned], object], given_up: Callable[[Owned], object]) -> None:
+        self._state_log = state_log
+        self._loaded = loaded
+        self._given_up = given_up
+        self._owned: dict[int, Owned] = {}
+
+    def begin(self, partition: int, epoch: int) -> None:
+        """Read the partition, anew if need be."""
+        self.end(partition)
+        owned = self._owned[partition] = Owned(partition, epoch)
+
+        def take(batch: "LoadedBatch") -> None:
+            if not owned.is_over:
+                owned.take(batch)
+
+        def done(error: PeerError | None) -> None:
+            if owned.is_over:
+                return
+            if error is None:
+                self._loaded(owned)
+                return
+            _LOG.error("transactions not loaded: partition=__transaction_state-%d reason=%s", partition, error)
+            self.end(partition)
+
+        self._state_log.load(partition, take, done)
+
+    def end(self, partition: int) -> None:
+        """Look after it no longer, if that was so."""
+        owned = self._owned.pop(partition, None)
+        if owned is not None:
+            self._given_up(owned)
+
+    def end_all(self) -> None:
+        """Look after none."""
+        for partition in list(self._owned):
+            self.end(partition)
+
+    def __iter__(self) -> Iterator[Owned]:
+        return iter(list(self._owned.values()))
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether a partition is still being read."""
+        return any(owned.is_loading for owned in self._owned.values())
+
+    @property
+    def size(self) -> int:
+        """How many ids there are."""
+        return sum(len(owned.machines) for owned in self._owned.values())
+
+    def serving(self, transactional_id: str) -> Owned:
+        """The partition of an id. PeerError INVALID_REQUEST, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS."""
+        if not transactional_id:
+            raise PeerError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+        partition = self._state_log.partition_for(transactional_id)
+        owned = self._owned.get(partition)
+        if owned is None:
+            raise PeerError(ErrorCode.NOT_COORDINATOR, f"{transactional_id}: __transaction_state-{partition} is not led here")
+        if owned.is_loading:
+            raise PeerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{transactional_id}: __transaction_state-{partition} is being read")
+        return owned
+
+    def known(self, transactional_id: str) -> "tuple[Owned, Machine]":
+        """Also the machine of an id. PeerError INVALID_PRODUCER_ID_MAPPING if it is not known."""
+        owned = self.serving(transactional_id)
+        machine = owned.machines.get(transactional_id)
+        if machine is None:
+            raise PeerError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"transactional id {transactional_id!r} is not known")
+        return owned, machine
