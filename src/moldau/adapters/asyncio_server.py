@@ -5,7 +5,7 @@ is accepted and closed at once, so that the peer is told rather than left waitin
 open files is kept from connections (`FILES_KEPT_MIN` at least, unless that is more than half, and `FILES_KEPT_MAX` at most), or peers could
 take the logs' files away. Descriptors are given out from
 the lowest free number on, so the number of an accepted socket tells how many are in use. Should none be free at all, one held in reserve
-is given up for the moment of the refusal.
+is given up for the moment of the refusal; should that be gone too, nothing is accepted for a while.
 
 A connection without a byte in either direction for `idle_max_ms` is closed. It is found by a walk over all connections a few times in that
 span; reading and writing only set a flag.
@@ -31,6 +31,8 @@ FILES_KEPT_MIN = 128
 FILES_KEPT_MAX = 10_000
 ACCEPTS_PER_TURN = 64
 """Connections accepted before those that are there get their turn."""
+ACCEPT_PAUSE_S = 0.1
+"""How long to wait when there is no descriptor even for a refusal."""
 IDLE_LOOK_S_MIN, IDLE_LOOK_S_MAX = 0.05, 30.0
 _OUT_OF_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -122,6 +124,7 @@ class Server:
                 if error.errno not in _OUT_OF_FILES:
                     raise
                 if not self._refuse_without_files(listening, error):
+                    self._pause(listening)
                     return
                 continue
             files_max = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -181,6 +184,15 @@ class Server:
             except OSError:  # taken by a file meanwhile: the next refusal tries without
                 self._reserve = -1
         return True
+
+    def _pause(self, listening: socket.socket) -> None:
+        """Leave who wants to connect waiting: the loop would call again and again, and nothing could be done."""
+        self._loop.remove_reader(listening.fileno())
+        self._loop.call_later(ACCEPT_PAUSE_S, self._listen_again, listening)
+
+    def _listen_again(self, listening: socket.socket) -> None:
+        if listening in self._listening:
+            self._loop.add_reader(listening.fileno(), self._acceptable, listening)
 
     def _closed(self, transport: SocketTransport) -> None:
         self._transports.discard(transport)
