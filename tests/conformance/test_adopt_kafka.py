@@ -4,6 +4,7 @@ Kafka 3.9 is stopped cleanly, Kafka 4.3 is killed.
 """
 
 import hashlib
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,8 +20,9 @@ from moldau.log.manager import LogManager
 from moldau.log.verify import verify
 from moldau.model.identity import TopicPartition
 from support.kafka import CLUSTER_ID, KafkaProcess
-from support.kafka_fill import TOPICS, Contents, Seen, fill
+from support.kafka_fill import TOPICS, Contents, Seen, committed, fill, first_offset
 from support.logs import NOW_MS, append, flush, make_batch, manager_over, records_of
+from support.server import ServerProcess
 
 pytestmark = pytest.mark.system
 
@@ -37,6 +39,8 @@ class Left:
     contents: Contents
     directory: Path
     files: dict[str, str]
+    copy: Path
+    """The directory once more."""
 
 
 def digests(directory: Path) -> dict[str, str]:
@@ -51,9 +55,11 @@ def left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     version, end = request.param
     settings = {"log.cleaner.backoff.ms": "200", "log.initial.task.delay.ms": "100", "log.retention.check.interval.ms": "1000"}
     with KafkaProcess(version, tmp_path_factory.mktemp("kafka"), settings) as kafka:
-        contents = fill(kafka.bootstrap)
+        contents = fill(kafka.bootstrap, newer_groups=not version.startswith("3."))
         end(kafka)
-    return Left(contents, kafka.logs, digests(kafka.logs))
+    copy = tmp_path_factory.mktemp("copy") / "logs"
+    shutil.copytree(kafka.logs, copy)
+    return Left(contents, kafka.logs, digests(kafka.logs), copy)
 
 
 def seen_by_us(manager: LogManager, topic: str, partition: int) -> list[Seen]:
@@ -146,3 +152,13 @@ def test_producers_are_known_on(left: Left) -> None:
     [producer] = log.active_producers()
     assert producer.last_sequence == len(left.contents.records["rolled", 0]) - 1
     manager.shutdown()
+
+
+def test_groups_are_known_on(left: Left) -> None:
+    """What groups committed to Kafka they find with us, in memory as in Kafka's records; members go on from there."""
+    with ServerProcess(left.copy, arguments=["--adopt"]) as server:
+        for group, expected in left.contents.groups.items():
+            assert committed(server.bootstrap, group, expected) == expected, group
+            assert first_offset(server.bootstrap, group, "codecs") == expected["codecs", 0][0]
+        server.stop()
+        assert not [line for line in server.output if "ERROR" in line]

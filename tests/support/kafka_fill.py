@@ -1,6 +1,7 @@
 """Fills a real Kafka with a bit of everything that its log directories can hold, and says what it holds."""
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, Message, Producer, TopicCollection, TopicPartition
@@ -23,12 +24,17 @@ class Seen:
     headers: tuple[tuple[str, bytes | None], ...]
 
 
+Committed = dict[tuple[str, int], tuple[int, str]]
+"""Offset and metadata by topic and partition."""
+
+
 @dataclass
 class Contents:
-    """What a Kafka holds: ids by topic, and records by topic and partition."""
+    """What a Kafka holds: ids by topic, records by topic and partition, what groups have committed."""
 
     topic_ids: dict[str, bytes]
     records: dict[tuple[str, int], list[Seen]]
+    groups: dict[str, Committed]
 
 
 TOPICS = {
@@ -44,8 +50,8 @@ TOPICS = {
 }
 
 
-def fill(bootstrap: str) -> Contents:
-    """Create topics and write to them; returns once everything is there."""
+def fill(bootstrap: str, *, newer_groups: bool) -> Contents:
+    """Create topics and write to them; returns once everything is there. `newer_groups`: of the protocol of KIP-848 too."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for created in admin.create_topics([NewTopic(name, count, 1, config=config) for name, (count, config) in TOPICS.items()]).values():
         created.result(LIMIT_S)
@@ -55,10 +61,11 @@ def fill(bootstrap: str) -> Contents:
     _produce(bootstrap, "stamped", 50, 0, {})
     _transact(bootstrap)
     _compact(bootstrap)
-    _commit(bootstrap)
+    groups = _commit(bootstrap, newer_groups=newer_groups)
     return Contents(
         topic_ids(admin),
         {(topic, partition): read(bootstrap, topic, partition) for topic, (count, _) in TOPICS.items() for partition in range(count)},
+        groups,
     )
 
 
@@ -111,11 +118,60 @@ def _compact(bootstrap: str) -> None:
         time.sleep(1.1)  # segment.ms: the next record rolls the segment, only then it can be cleaned
 
 
-def _commit(bootstrap: str) -> None:
-    """Have a group's offsets committed, so that there is the topic for them."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "filler", "enable.auto.commit": False})
-    consumer.commit(offsets=[TopicPartition("codecs", 0, 5)], asynchronous=False)
+def _commit(bootstrap: str, *, newer_groups: bool) -> dict[str, Committed]:
+    """Have groups of every kind commit."""
+    simple = Consumer({"bootstrap.servers": bootstrap, "group.id": "filler", "enable.auto.commit": False})
+    offsets = [TopicPartition("codecs", index, 5 + index, f"where {index}") for index in range(3)]
+    simple.commit(offsets=offsets, asynchronous=False)
+    _commit_as_member(bootstrap, "members", {})
+    if newer_groups:
+        _commit_as_member(bootstrap, "newer", {"group.protocol": "consumer"})
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "committer"})
+    producer.init_transactions(LIMIT_S)
+    for end, offset in ((producer.commit_transaction, 7), (producer.abort_transaction, 8)):
+        producer.begin_transaction()
+        producer.send_offsets_to_transaction([TopicPartition("rolled", 0, offset)], simple.consumer_group_metadata(), LIMIT_S)
+        end(LIMIT_S)
+    simple.close()
+    committed: Committed = {("codecs", index): (5 + index, f"where {index}") for index in range(3)}
+    member: Committed = {("codecs", 0): (9, "")}
+    groups = {"filler": {**committed, ("rolled", 0): (7, "")}, "members": member}
+    return {**groups, "newer": member} if newer_groups else groups
+
+
+def _commit_as_member(bootstrap: str, group: str, settings: dict[str, str]) -> None:
+    """Join, commit, and leave."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False, **settings})
+    consumer.subscribe(["codecs"])
+    deadline = time.monotonic() + LIMIT_S
+    while not consumer.assignment():
+        consumer.poll(0.1)
+        assert time.monotonic() < deadline, f"group {group} assigns nothing"
+    consumer.commit(offsets=[TopicPartition("codecs", 0, 9)], asynchronous=False)
     consumer.close()
+
+
+def committed(bootstrap: str, group: str, places: Iterable[tuple[str, int]]) -> Committed:
+    """What a group has committed in these partitions."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    found = consumer.committed([TopicPartition(*place) for place in places], LIMIT_S)
+    consumer.close()
+    return {(each.topic, each.partition): (each.offset, each.metadata or "") for each in found}
+
+
+def first_offset(bootstrap: str, group: str, topic: str) -> int:
+    """Where a new member of the group begins in partition 0 of a topic, of which it is given all."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False})
+    consumer.subscribe([topic])
+    deadline = time.monotonic() + LIMIT_S
+    while time.monotonic() < deadline:
+        message = consumer.poll(1.0)
+        if message is not None and message.partition() == 0:
+            offset = message.offset()
+            consumer.close()
+            assert offset is not None, message.error()
+            return offset
+    raise AssertionError(f"group {group} gets nothing")
 
 
 def read(bootstrap: str, topic: str, partition: int) -> list[Seen]:
