@@ -67,6 +67,8 @@ class LogDirectory:
         self.failed_before = False
         """Whether its disk failed, so that memory may hold what that does not have."""
         self.offsets: dict[str, dict[TopicPartition, int]] = {name: {} for name in OFFSET_CHECKPOINTS}
+        self.unlowered: set[TopicPartition] = set()
+        """Partitions whose logs end before the recovery points that are on disk: the lower ones found no room."""
         self._has_compacted = False
         """Whether there is, or may be, a checkpoint of compaction."""
         self.checkpoints = CheckpointWriter(files, path)

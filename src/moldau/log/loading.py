@@ -4,7 +4,7 @@ A partition that cannot be opened stays offline with its reason, alone; only a f
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from moldau.log.batches import OldFormatError
@@ -77,21 +77,45 @@ class Loader:
                     placement.log.take_removed()
         if directory.failed_before:
             directory.forget_failure()
-        absent, lower = directory.forget_absent(names), self._ends_before_recovery_points(directory)
-        if absent or lower:
+        absent = directory.forget_absent(names)
+        if not self._lower_recovery_points(directory, self._logs.held(directory)) and absent:
             try:
                 self._logs.settle(directory)
             except StorageError as error:
-                if lower or not error.no_space:
+                if not error.no_space:
                     raise
 
-    def _ends_before_recovery_points(self, directory: LogDirectory) -> bool:
-        """A log may have been found to end before its recovery point. What is appended now must not be taken for synced after a crash."""
+    def try_again(self, placement: Placement, now_ms: int) -> None:
+        """Try to open a log that a full disk kept closed. StorageError: the directory fails."""
+        self.try_open(placement, now_ms)
+        self._lower_recovery_points(placement.directory, [placement])
+
+    def _lower_recovery_points(self, directory: LogDirectory, opened: Iterable[Placement]) -> bool:
+        """Logs may have been found to end before their recovery points. What is appended to them must not be taken for synced after a
+        crash, so they are served once lower points are on disk. Whether there were such logs. StorageError: the directory fails.
+        """
         points = directory.offsets[RECOVERY_POINTS]
-        return not directory.clean and any(
-            placement.log is not None and placement.log.flushed_offset < points.get(placement.topic_partition, 0)
-            for placement in self._logs.held(directory)
-        )
+        lower = [
+            placement
+            for placement in opened
+            if (log := placement.log) is not None
+            and log.recovery is not None
+            and (placement.topic_partition in directory.unlowered or log.flushed_offset < points.get(placement.topic_partition, 0))
+        ]
+        if not lower:
+            return False
+        directory.unlowered.update(placement.topic_partition for placement in lower)
+        try:
+            self._logs.settle(directory)
+        except StorageError as error:
+            if not error.no_space:
+                raise
+            for placement in lower:
+                placement.fail(error)
+                _report(placement, error)
+        else:
+            directory.unlowered.clear()
+        return True
 
     def open_log(self, placement: Placement, config: LogConfig, now_ms: int, *, clean: bool) -> PartitionLog:
         """Open the log of a placement with what the checkpoints say. Raises what `PartitionLog.open` raises.

@@ -181,7 +181,7 @@ class LogManager:
         for placement in list(self._logs.placements.values()):
             if isinstance(placement.problem, StorageError) and placement.problem.no_space and placement.directory.online:
                 try:
-                    self._loader.try_open(placement, now_ms)
+                    self._loader.try_again(placement, now_ms)
                 except StorageError as error:
                     self._logs.storage_failed(placement.directory, error)
 

@@ -144,6 +144,36 @@ def test_a_recovery_point_beyond_the_log_is_lowered_on_disk_before_anything_is_a
     assert parse_offsets(disk.read(f"/data/{RECOVERY_POINTS}"), "") == {T0: 0}
 
 
+def test_on_a_full_disk_a_log_waits_for_its_lower_recovery_point_and_the_others_are_served() -> None:
+    disk = ForgetfulDisk()
+    manager = restart(disk)
+    for partition in (0, 1):
+        append_values(create(manager, "t", partition), b"a", b"b", b"c")
+    manager.shutdown()
+    disk.remove("/data/.kafka_cleanshutdown")
+    disk.open("/data/t-0/00000000000000000000.log", writable=True).truncate(0)
+    full = [True]
+
+    def fail(operation: str, path: str) -> bool:
+        if full[0] and operation == "write_atomically" and path.endswith(RECOVERY_POINTS):
+            raise StorageError("no space left on device", path=path, no_space=True)
+        return False
+
+    disk.fail = fail
+    manager = restart(disk)
+    assert manager.get(T0) is None
+    assert "no space" in str(manager.problem(T0))
+    other = manager.get(TopicPartition("t", 1))
+    assert other is not None
+    assert values_of(other) == [b"a", b"b", b"c"]
+    manager.retry_full(NOW_MS)
+    assert manager.get(T0) is None
+    full[0] = False
+    manager.retry_full(NOW_MS)
+    assert manager.get(T0) is not None
+    assert parse_offsets(disk.read(f"/data/{RECOVERY_POINTS}"), "")[T0] == 0
+
+
 def test_damaged_checkpoints_cost_time_but_no_records() -> None:
     disk = ForgetfulDisk()
     manager = restart(disk)
