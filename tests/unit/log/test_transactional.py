@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from tests.support.one_log import DIRECTORY, NOW_MS, append, flush, headers, make_batch, names, new_disk, open_log, overwrite, stage
 
 from moldau.log.config import LogConfig
 from moldau.log.partition_log import AppendResult, PartitionLog
@@ -12,6 +11,7 @@ from moldau.protocol.records.batch import Record, encode_batch
 from moldau.protocol.records.control import ControlType, EndTxnMarker
 from moldau.protocol.records.header import check_batch, read_header
 from moldau.testing.disk import ForgetfulDisk
+from support.one_log import DIRECTORY, NOW_MS, append, flush, headers, make_batch, names, new_disk, open_log, overwrite, stage
 
 A, B, C = 7, 8, 9
 SEGMENT = f"{DIRECTORY}/00000000000000000000"
