@@ -13,37 +13,29 @@ The order of answers is kept by `answers`. Rules that hold here:
 * Bounds: with `requests_max` slots, or `queued_bytes_max` bytes of answers that the peer has not taken, the connection stops reading, in
   the middle of a read if it must, and goes on once it is below both.
 * Another connection's progress never runs our frames: going on is left to the clock, so calls do not nest.
-* A Produce request that waits for the transaction coordinator holds the frames behind it: the order of a producer's batches is that of
-  its requests. It is taken up by itself, also when the connection has no room for more.
+* A Produce request that waits for the transaction coordinator holds the frames behind it (`producing`).
 * Failures: a request that breaks the protocol ends the connection after the answers before it, with one line in the log; a bug of ours
   ends it too, with the traceback. Neither touches another connection, and no batch stays staged.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from moldau.broker.answers import Answers, Slot, release
-from moldau.broker.dispatch import HEAD_SIZE, UnservedError, dispatch, unpack_head
+from moldau.broker.dispatch import HEAD_SIZE, dispatch, unpack_head
 from moldau.broker.handlers.fetch import handle_fetch
-from moldau.broker.handlers.old_produce import refuse_old_produce
-from moldau.broker.handlers.produce import ACKS_NONE, ProduceOutcome, handle_produce
-from moldau.broker.handlers.produce import FIRST_VERSION as PRODUCE_FIRST
-from moldau.broker.handlers.produce import LAST_VERSION as PRODUCE_LAST
-from moldau.broker.pending_produce import PendingProduce
-from moldau.broker.repeated_produce import RepeatedProduce
+from moldau.broker.producing import Producing
 from moldau.broker.unwritten import NO_PLACE, UnwrittenAnswers
 from moldau.model.errors import ProtocolError
 from moldau.ports.transport import Part, Transport
 from moldau.protocol.api_keys import ApiKey
-from moldau.protocol.fast.produce_cursor import produce_body
 from moldau.protocol.framing import FrameReader
 from moldau.protocol.headers import decode_request_header
 from moldau.protocol.versions import CODEC
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
-    from moldau.broker.handlers.transactional_produce import TransactionalProduce
 
 _LOG = logging.getLogger(__name__)
 
@@ -61,11 +53,10 @@ class Connection:
         "_broker",
         "_closed",
         "_going_on",
-        "_held",
         "_number",
         "_paused",
+        "_producing",
         "_reader",
-        "_repeated",
         "_serving",
         "_stopping",
         "_transport",
@@ -79,15 +70,13 @@ class Connection:
         broker.connections_made += 1
         self._number = broker.connections_made
         self._reader = FrameReader(broker.receive_buffer, broker.request_bytes_max, broker.decoded_bytes_max)
-        self._repeated: RepeatedProduce | None = None
         self._answers = Answers()
         self._unwritten = UnwrittenAnswers()
+        self._producing = Producing(broker, self._answers, self._unwritten, self._write, self._answer, self._take_up)
         self._serving = False
         """Whether frames are being handled: what is answered meanwhile leaves at the end."""
         self._paused = False
         self._going_on = False
-        self._held = False
-        """Whether a Produce request waits for the transaction coordinator."""
         self._stopping = False
         """No more requests are taken; the connection closes when the last answer has left."""
         self._closed = False
@@ -173,7 +162,8 @@ class Connection:
         broker = self._broker
         staged = broker.staged_writes
         now_ms = broker.clock.time_ms()
-        repeated = self._repeated
+        producing = self._producing
+        repeated = producing.repeated
         unwritten = self._unwritten.entries
         answers = self._answers
         ready, slots = answers.ready, answers.slots  # both stay the same until the end of the read
@@ -196,8 +186,8 @@ class Connection:
                         if self._is_full():
                             return True
                         continue
-                self._produce(frame, version, correlation_id, now_ms)
-                repeated = self._repeated
+                producing.handle(frame, version, correlation_id, now_ms)
+                repeated = producing.repeated
             else:
                 if unwritten:
                     self._write()
@@ -209,42 +199,13 @@ class Connection:
                 return True
         return False
 
-    def _produce(self, frame: memoryview, version: int, correlation_id: int, now_ms: int) -> None:
-        """A Produce request by the general way."""
-        if not 0 <= version <= PRODUCE_LAST:
-            raise UnservedError(_PRODUCE, version)
-        decoded_max = self._broker.decoded_bytes_max
-        body = produce_body(frame, version, decoded_max)
-        if version < PRODUCE_FIRST:
-            answer = refuse_old_produce(frame, body, version, correlation_id, decoded_max, self._broker.decoded_elements_max)
-            if answer is not None:
-                self._answers.place([answer])
-            return
-        handled = handle_produce(self._broker, frame, body, version, correlation_id, now_ms)
-        outcome = handled if isinstance(handled, ProduceOutcome) else self._ask(handled, len(frame), now_ms)
-        if outcome is not None:
-            self._repeated = RepeatedProduce.of(frame, body, outcome)
-            self._place(outcome, None)
-
-    def _ask(self, produce: "TransactionalProduce", cost: int, now_ms: int) -> ProduceOutcome | None:
-        """Ask the transaction coordinator; the outcome if it has answered at once."""
-        if self._unwritten.entries:  # the coordinator writes too, and it is not told of what was ours in a write that fails
-            self._write()
-        clock = self._broker.clock
-        if produce.ask(lambda: clock.call_later(0.0, lambda: self._take_up(produce, slot))):
-            return produce.outcome(now_ms)
-        self._held = True
-        slot = None if produce.acks == ACKS_NONE else self._answers.hold(None, cost)
-        return None
-
-    def _take_up(self, produce: "TransactionalProduce", slot: Slot | None) -> None:
-        """The transaction coordinator has answered."""
-        self._held = False
+    def _take_up(self, work: Callable[[], object]) -> None:
+        """Finish a Produce request that was held."""
         if self._closed:
             return
         self._serving = True
         try:
-            self._place(produce.outcome(self._broker.clock.time_ms()), slot)
+            work()
         except ProtocolError as error:
             self._cut(error)
         except Exception:
@@ -253,28 +214,6 @@ class Connection:
         self._serving = False
         self._flush()
         self._go_on()
-
-    def _place(self, outcome: ProduceOutcome, slot: Slot | None) -> None:
-        """Put the answer to a Produce request where it belongs: into `slot` if it has one already."""
-        unwritten, answers, correlation_id = self._unwritten, self._answers, outcome.correlation_id
-        place: int | Slot = NO_PLACE
-        if outcome.acks == ACKS_NONE:
-            if outcome.unflushed:
-                unwritten.pending.append(PendingProduce(self._broker, outcome, None))
-        elif outcome.unflushed:
-            place = waiting = slot or answers.hold(None)
-            unwritten.pending.append(PendingProduce(self._broker, outcome, lambda parts: self._answer(waiting, parts)))
-        elif slot is not None:
-            place = slot
-            answers.fill(slot, (outcome.encode(),))
-        elif answers.slots:
-            place = answers.hold((outcome.encode(),))
-        else:
-            place = len(answers.ready)
-            answers.place([outcome.encode()])
-        unwritten.entries.append((place, correlation_id, outcome))
-        if outcome.acks == ACKS_NONE and outcome.first_error is not None:
-            raise ProtocolError(f"produce with acks 0 failed: {outcome.first_error}")
 
     def _fetch(self, frame: memoryview, version: int, correlation_id: int) -> None:
         answer = handle_fetch(self._broker, frame, decode_request_header(frame).body_position, version, correlation_id)
@@ -330,7 +269,7 @@ class Connection:
         """Whether no further frame may be handled."""
         broker = self._broker
         return (
-            self._held
+            self._producing.held
             or len(self._answers.slots) >= broker.requests_in_flight_max
             or self._answers.cost + self._transport.queued_bytes() >= broker.queued_bytes_max
         )

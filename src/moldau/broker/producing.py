@@ -1,0 +1,106 @@
+"""The Produce requests of one connection that do not go the shortest way: decoded, their batches staged, their answers put in their place.
+
+A request that waits for the transaction coordinator is `held`, and with it the frames behind it: the order of a producer's batches is that
+of its requests. It is taken up by itself, also when the connection has no room for more.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from moldau.broker.answers import Answers, Slot
+from moldau.broker.dispatch import UnservedError
+from moldau.broker.handlers.old_produce import refuse_old_produce
+from moldau.broker.handlers.produce import ACKS_NONE, FIRST_VERSION, LAST_VERSION, ProduceOutcome, handle_produce
+from moldau.broker.pending_produce import PendingProduce
+from moldau.broker.repeated_produce import RepeatedProduce
+from moldau.broker.unwritten import NO_PLACE, UnwrittenAnswers
+from moldau.model.errors import ProtocolError
+from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.fast.produce_cursor import produce_body
+
+if TYPE_CHECKING:
+    from moldau.broker.broker import Broker
+    from moldau.broker.handlers.transactional_produce import TransactionalProduce
+    from moldau.ports.transport import Part
+
+_PRODUCE = int(ApiKey.PRODUCE)
+
+
+class Producing:
+    """See the module. `repeated` is what the next request will probably look like, once there was one of the usual kind."""
+
+    __slots__ = ("_answer", "_answers", "_broker", "_resume", "_unwritten", "_write", "held", "repeated")
+
+    def __init__(
+        self,
+        broker: "Broker",
+        answers: Answers,
+        unwritten: UnwrittenAnswers,
+        write: Callable[[], object],
+        answer: "Callable[[Slot, Sequence[Part]], object]",
+        resume: Callable[[Callable[[], object]], object],
+    ) -> None:
+        """`write` writes what is staged; `answer` gives a slot what it stands for; `resume` runs work that was held, on its own."""
+        self._broker = broker
+        self._answers = answers
+        self._unwritten = unwritten
+        self._write = write
+        self._answer = answer
+        self._resume = resume
+        self.repeated: RepeatedProduce | None = None
+        self.held = False
+
+    def handle(self, frame: memoryview, version: int, correlation_id: int, now_ms: int) -> None:
+        """Stage the batches of a request, and answer it or see to its answer. ProtocolError."""
+        broker = self._broker
+        if not 0 <= version <= LAST_VERSION:
+            raise UnservedError(_PRODUCE, version)
+        body = produce_body(frame, version, broker.decoded_bytes_max)
+        if version < FIRST_VERSION:
+            answer = refuse_old_produce(frame, body, version, correlation_id, broker.decoded_bytes_max, broker.decoded_elements_max)
+            if answer is not None:
+                self._answers.place([answer])
+            return
+        handled = handle_produce(broker, frame, body, version, correlation_id, now_ms)
+        outcome = handled if isinstance(handled, ProduceOutcome) else self._ask(handled, len(frame), now_ms)
+        if outcome is not None:
+            self.repeated = RepeatedProduce.of(frame, body, outcome)
+            self._place(outcome, None)
+
+    def _ask(self, produce: "TransactionalProduce", cost: int, now_ms: int) -> ProduceOutcome | None:
+        """Ask the transaction coordinator; the outcome if it has answered at once."""
+        if self._unwritten.entries:  # the coordinator writes too, and it is not told of what was ours in a write that fails
+            self._write()
+        clock = self._broker.clock
+        if produce.ask(lambda: clock.call_later(0.0, lambda: self._take_up(produce, slot))):
+            return produce.outcome(now_ms)
+        self.held = True
+        slot = None if produce.acks == ACKS_NONE else self._answers.hold(None, cost)
+        return None
+
+    def _take_up(self, produce: "TransactionalProduce", slot: Slot | None) -> None:
+        """The transaction coordinator has answered."""
+        self.held = False
+        self._resume(lambda: self._place(produce.outcome(self._broker.clock.time_ms()), slot))
+
+    def _place(self, outcome: ProduceOutcome, slot: Slot | None) -> None:
+        """Put the answer to a request where it belongs: into `slot` if it has one already. ProtocolError."""
+        unwritten, answers, correlation_id = self._unwritten, self._answers, outcome.correlation_id
+        place: int | Slot = NO_PLACE
+        if outcome.acks == ACKS_NONE:
+            if outcome.unflushed:
+                unwritten.pending.append(PendingProduce(self._broker, outcome, None))
+        elif outcome.unflushed:
+            place = waiting = slot or answers.hold(None)
+            unwritten.pending.append(PendingProduce(self._broker, outcome, lambda parts: self._answer(waiting, parts)))
+        elif slot is not None:
+            place = slot
+            answers.fill(slot, (outcome.encode(),))
+        elif answers.slots:
+            place = answers.hold((outcome.encode(),))
+        else:
+            place = len(answers.ready)
+            answers.place([outcome.encode()])
+        unwritten.entries.append((place, correlation_id, outcome))
+        if outcome.acks == ACKS_NONE and outcome.first_error is not None:
+            raise ProtocolError(f"produce with acks 0 failed: {outcome.first_error}")
