@@ -17,7 +17,6 @@ from moldau.broker.leading import Leading
 from moldau.broker.staged import StagedWrites
 from moldau.cluster.producer_ids import ProducerIds
 from moldau.cluster.registry import NewTopic, Registry
-from moldau.log.adopt import cluster_id_of
 from moldau.log.cache import OPEN_FILES_MAX, SegmentCache
 from moldau.log.manager import LogManager
 from moldau.model.config.store import BrokerConfig
@@ -116,7 +115,7 @@ class Broker:
     def start(self, *, adopt: bool = False) -> None:
         """Open everything. WorldError says what stands in the way; then nothing is open."""
         now_ms = self.clock.time_ms()
-        self.registry.start(cluster_id=cluster_id_of(self._files, self.directories) if adopt else None)
+        self.registry.start(cluster_id=self._cluster_to_join() if adopt else None)
         snapshot = self.metadata
         if snapshot.broker_configs:
             self.configs.load()
@@ -238,6 +237,11 @@ class Broker:
         self._take_limits()
         for listener in self.on_reconfigured:
             listener()
+
+    def _cluster_to_join(self) -> str | None:
+        from moldau.log.adopt import cluster_id_of
+
+        return cluster_id_of(self._files, self.directories)
 
     def _register_adopted(self) -> None:
         found = [topic for topic in self.logs.adopt_topics() if topic.name not in self.metadata.topics]

@@ -12,6 +12,7 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from moldau.log.directory import ForeignDirectoryError
 from moldau.log.meta_properties import read_meta_properties
@@ -20,6 +21,9 @@ from moldau.log.placement import Placement
 from moldau.log.topic_ids import ID_BYTES, format_id
 from moldau.model.errors import WorldError
 from moldau.ports.filesystem import FileSystem
+
+if TYPE_CHECKING:
+    from moldau.log.partition_log import PartitionLog
 
 _LOG = logging.getLogger(__name__)
 
@@ -89,5 +93,10 @@ def _adopt(files: FileSystem, name: str, placements: list[Placement], random_byt
             placement.fail(conflict)
     count = 1 + max(placement.topic_partition.partition for placement in placements)
     _LOG.info("topic adopted: topic=%s id=%s partitions=%d", name, format_id(topic_id), count)
-    latest = {each.topic_partition.partition: each.log.latest_epoch for each in placements if each.log is not None}
+    latest = {each.topic_partition.partition: _latest_epoch(each.log) for each in placements if each.log is not None}
     return AdoptedTopic(name, topic_id, count, first_epochs={index: epoch + 1 for index, epoch in latest.items() if epoch >= 0})
+
+
+def _latest_epoch(log: "PartitionLog") -> int:
+    """The newest leader epoch of the log's records; where there is no checkpoint that says it, the batches do."""
+    return max(log.latest_epoch, log.epoch_of_last_batch())

@@ -14,7 +14,7 @@ Offsets, and where the bytes before each are::
 
 from typing import NamedTuple, Self
 
-from moldau.log.batches import UNREADABLE
+from moldau.log.batches import UNREADABLE, walk
 from moldau.log.cache import SegmentCache
 from moldau.log.config import LogConfig
 from moldau.log.flush import FlushJob
@@ -159,6 +159,18 @@ class PartitionLog(ShorteningLog):
     def latest_epoch(self) -> int:
         """The newest leader epoch that has records, -1 without any."""
         return self._epochs.latest
+
+    def epoch_of_last_batch(self) -> int:
+        """The leader epoch that the last batch carries, from the file; -1 where there is none or it cannot be read."""
+        for segment in reversed(self._segments.items):
+            if segment.size:
+                last = segment.index.last()
+                try:
+                    *_, (_, header) = walk(segment.file(), 0 if last is None else last[1], segment.size, segment.base_offset)
+                except UNREADABLE:
+                    break
+                return header.partition_leader_epoch
+        return -1
 
     @property
     def must_flush(self) -> bool:

@@ -52,6 +52,25 @@ def test_epochs_begin_above_those_of_the_records() -> None:
     assert {topic.name: topic.first_epochs for topic in manager.adopt_topics()} == {"old": {}, "orders": {3: 8}}
 
 
+@pytest.mark.parametrize("checkpoint", [None, b"damaged"])
+def test_without_a_usable_checkpoint_of_epochs_the_batches_say_them(checkpoint: bytes | None) -> None:
+    disk = kafka_directory()
+    manager = manager_over(disk)
+    manager.start(NOW_MS, adopt=True)
+    log = manager.get(TopicPartition("orders", 3))
+    assert log is not None
+    log.assign_leader_epoch(7)
+    append_values(log, b"of epoch 7")
+    manager.shutdown()
+    disk.write_atomically("/data/meta.properties", f"#\nnode.id=1\nversion=1\ncluster.id={CLUSTER}\n".encode())
+    disk.remove("/data/orders-3/leader-epoch-checkpoint")
+    if checkpoint is not None:
+        disk.write_atomically("/data/orders-3/leader-epoch-checkpoint", checkpoint)
+    manager = manager_over(disk)
+    manager.start(NOW_MS, adopt=True)
+    assert {topic.name: topic.first_epochs for topic in manager.adopt_topics()} == {"old": {}, "orders": {3: 8}}
+
+
 def test_a_given_id_is_kept() -> None:
     disk = kafka_directory()
     manager = manager_over(disk)
