@@ -206,12 +206,6 @@ class LogManager:
         if placement is not None:
             self._logs.storage_failed(placement.directory, error)
 
-    def offline_directory(self, path: str, error: StorageError) -> None:
-        """Take a log directory offline; harmless when it is."""
-        for directory in self._logs.directories:
-            if directory.path == path:
-                self._logs.take_offline(directory, error)
-
     @property
     def all_failed(self) -> bool:
         """Whether no log directory is left in service."""

@@ -620,8 +620,10 @@ def test_the_loss_of_the_last_directory_is_told_once() -> None:
     told: list[AllDirectoriesFailedError] = []
     manager = manager_with(on_all_failed=told.append)
     manager.start(NOW_MS)
-    for path in ("/a", "/a", "/b", "/b"):
-        manager.offline_directory(path, StorageError("gone", path=path))
+    for number in range(4):  # in /a, /b, /a, /b
+        create(manager, "t", number)
+    for number, path in ((0, "/a"), (2, "/a"), (1, "/b"), (3, "/b")):
+        manager.storage_failed(TopicPartition("t", number), StorageError("gone", path=path))
         assert len(told) == (path == "/b")
     assert "/a: gone; /b: gone" in str(told[0])
 

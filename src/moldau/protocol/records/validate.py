@@ -35,11 +35,6 @@ def validate_records(view: memoryview, header: BatchHeader, max_decompressed_byt
     return summary
 
 
-def has_null_key(view: memoryview, header: BatchHeader, max_decompressed_bytes: int) -> bool:
-    """Whether a record of the one batch in `view` has no key, which a compacted topic refuses. Errors as for `validate_records`."""
-    return validate_records(view, header, max_decompressed_bytes).first_null_key >= 0
-
-
 def _walk(data: bytes, count: int, base_timestamp: int) -> tuple[int, RecordsSummary]:
     """Position after the records, and what they hold. Numbers stay in zigzag form: -1 is 1, other negative ones are odd."""
     null_key = -1

@@ -153,7 +153,7 @@ def test_a_log_that_is_closed_with_its_directory() -> None:
     world = two_groups()
     world.look()
     world.workers.step()
-    world.manager.offline_directory("/data", StorageError("gone", path="/data"))
+    world.manager.storage_failed(KEY, StorageError("gone", path="/data"))
     world.workers.run_all()
     assert cleaner_of(world).running == []
 

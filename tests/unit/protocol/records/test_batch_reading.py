@@ -18,7 +18,7 @@ from moldau.protocol.records.batch import (
 )
 from moldau.protocol.records.control import ControlType, EndTxnMarker, decode_end_txn_marker, encode_end_txn_marker
 from moldau.protocol.records.header import HEADER_SIZE, check_batch, pack_header, read_header, stamp_crc, verify_crc
-from moldau.protocol.records.validate import has_null_key, validate_records
+from moldau.protocol.records.validate import validate_records
 from moldau.protocol.varint import varint, varlong
 
 MAX_BYTES = 1 << 20
@@ -216,11 +216,10 @@ class TestValidation:
         records = [record(0), record(1, None, timestamp=-5000), record(2, None, timestamp=10**12)]
         batch = memoryview(encode_batch(records, compression=codec))
         assert validate_records(batch, check_batch(batch), MAX_BYTES) == (-4999, 10**12 + 2, 1)
-        assert has_null_key(batch, check_batch(batch), MAX_BYTES)
 
     def test_empty_keys_are_keys(self) -> None:
         batch = memoryview(encode_batch([record(0, b""), record(1, b"x" * 200)]))
-        assert not has_null_key(batch, check_batch(batch), MAX_BYTES)
+        assert validate_records(batch, check_batch(batch), MAX_BYTES).first_null_key == -1
 
     def test_a_timestamp_of_ten_bytes(self) -> None:
         batch = with_payload(raw(b"\0" + varlong(-(1 << 63)) + b"\0\1\1\0"), 1)
