@@ -15,15 +15,21 @@ from moldau.client.connection import BrokerConnection
 from moldau.model.errors import ErrorCode
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     create_partitions,
     create_topics,
+    delete_groups,
     delete_records,
     delete_topics,
     describe_configs,
+    describe_groups,
     describe_log_dirs,
     describe_producers,
     describe_topic_partitions,
+    describe_transactions,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -31,11 +37,18 @@ from moldau.protocol.messages import (
     init_producer_id,
     join_group,
     leave_group,
+    list_groups,
     list_offsets,
+    list_transactions,
     metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
     offset_for_leader_epoch,
     produce,
     sync_group,
+    txn_offset_commit,
+    write_txn_markers,
 )
 from moldau.protocol.messages.api_versions import ApiVersionsRequest
 from moldau.protocol.messages.describe_cluster import DescribeClusterRequest
@@ -53,6 +66,10 @@ FIRST_BATCHED_COORDINATORS = 4
 FIRST_WITH_KNOWN_ID = 4
 FIRST_WITH_PROTOCOL = 5
 FIRST_WITH_SEVERAL_MEMBERS = 3
+FIRST_OFFSETS_BY_ID = 10
+FIRST_WITH_SEVERAL_GROUPS = 8
+FIRST_WITH_SEVERAL_TRANSACTIONS = 4
+FIRST_ADDING_BY_ITSELF = 5
 
 fresh_names = map("made-{}".format, itertools.count())
 
@@ -204,31 +221,125 @@ def leave_group_request(session: Session, version: int) -> leave_group.LeaveGrou
     return leave_group.LeaveGroupRequest(group, member)
 
 
+def committing_group(session: Session) -> str:
+    """A group of its own, without members."""
+    group = next(fresh_names)
+    ready(session, find_coordinator.FindCoordinatorRequest(group))
+    return group
+
+
+def offset_commit_request(session: Session, version: int, group: str | None = None) -> offset_commit.OffsetCommitRequest:
+    by_id = version >= FIRST_OFFSETS_BY_ID
+    partitions = [offset_commit.OffsetCommitRequestPartition(0, 1, 0 if version >= 6 else -1, "text")]
+    topic = offset_commit.OffsetCommitRequestTopic("" if by_id else TOPIC, session.topic_id if by_id else bytes(16), partitions)
+    return offset_commit.OffsetCommitRequest(group or committing_group(session), topics=[topic])
+
+
+def committed_group(session: Session) -> str:
+    """A group that has committed an offset."""
+    group = committing_group(session)
+    session.connection.request(ApiKey.OFFSET_COMMIT, offset_commit_request(session, 9, group), version=9)
+    return group
+
+
+def offset_fetch_request(session: Session, version: int) -> offset_fetch.OffsetFetchRequest:
+    group = committed_group(session)
+    if version < FIRST_WITH_SEVERAL_GROUPS:
+        return offset_fetch.OffsetFetchRequest(group, [offset_fetch.OffsetFetchRequestTopic(TOPIC, [0])])
+    by_id = version >= FIRST_OFFSETS_BY_ID
+    topic = offset_fetch.OffsetFetchRequestTopics("" if by_id else TOPIC, session.topic_id if by_id else bytes(16), [0])
+    return offset_fetch.OffsetFetchRequest(groups=[offset_fetch.OffsetFetchRequestGroup(group, topics=[topic])])
+
+
+def offset_delete_request(session: Session, version: int) -> offset_delete.OffsetDeleteRequest:
+    topic = offset_delete.OffsetDeleteRequestTopic(TOPIC, [offset_delete.OffsetDeleteRequestPartition(0)])
+    return offset_delete.OffsetDeleteRequest(committed_group(session), [topic])
+
+
+def transactional(session: Session) -> tuple[str, int, int]:
+    """A transactional id of its own, with its producer's id and epoch."""
+    transactional_id = next(fresh_names)
+    wanted = find_coordinator.FindCoordinatorRequest(transactional_id, 1)
+    assert session.connection.request(ApiKey.FIND_COORDINATOR, wanted, version=2).error_code == ErrorCode.NONE
+    request = init_producer_id.InitProducerIdRequest(transactional_id, 60_000)
+    answer = session.connection.request(ApiKey.INIT_PRODUCER_ID, request, version=4)
+    assert answer.error_code == ErrorCode.NONE
+    return transactional_id, answer.producer_id, answer.producer_epoch
+
+
+def add_partitions_request(session: Session, version: int) -> add_partitions_to_txn.AddPartitionsToTxnRequest:
+    transactional_id, producer_id, epoch = transactional(session)
+    topics = [add_partitions_to_txn.AddPartitionsToTxnTopic(TOPIC, [1])]
+    if version < FIRST_WITH_SEVERAL_TRANSACTIONS:
+        return add_partitions_to_txn.AddPartitionsToTxnRequest([], transactional_id, producer_id, epoch, topics)
+    transaction = add_partitions_to_txn.AddPartitionsToTxnTransaction(transactional_id, producer_id, epoch, False, topics)
+    return add_partitions_to_txn.AddPartitionsToTxnRequest([transaction])
+
+
+def txn_offset_commit_request(session: Session, version: int) -> txn_offset_commit.TxnOffsetCommitRequest:
+    transactional_id, producer_id, epoch = transactional(session)
+    group = committing_group(session)
+    if version < FIRST_ADDING_BY_ITSELF:
+        add = add_offsets_to_txn.AddOffsetsToTxnRequest(transactional_id, producer_id, epoch, group)
+        assert session.connection.request(ApiKey.ADD_OFFSETS_TO_TXN, add, version=3).error_code == ErrorCode.NONE
+    topic = txn_offset_commit.TxnOffsetCommitRequestTopic(TOPIC, [txn_offset_commit.TxnOffsetCommitRequestPartition(0, 1)])
+    return txn_offset_commit.TxnOffsetCommitRequest(transactional_id, group, producer_id, epoch, topics=[topic])
+
+
+def end_txn_request(session: Session, version: int) -> end_txn.EndTxnRequest:
+    added = add_partitions_request(session, 3)
+    assert session.connection.request(ApiKey.ADD_PARTITIONS_TO_TXN, added, version=3).results_by_topic_v3_and_below
+    return end_txn.EndTxnRequest(
+        added.v3_and_below_transactional_id, added.v3_and_below_producer_id, added.v3_and_below_producer_epoch, committed=True
+    )
+
+
+def write_txn_markers_request(session: Session, version: int) -> write_txn_markers.WriteTxnMarkersRequest:
+    _, producer_id, epoch = transactional(session)
+    topics = [write_txn_markers.WritableTxnMarkerTopic(TOPIC, [1])]
+    return write_txn_markers.WriteTxnMarkersRequest([write_txn_markers.WritableTxnMarker(producer_id, epoch, False, topics)])
+
+
 REQUESTS: dict[ApiKey, Callable[[Session, int], Any]] = {
     ApiKey.PRODUCE: produce_request,
     ApiKey.FETCH: fetch_request,
     ApiKey.LIST_OFFSETS: list_offsets_request,
     ApiKey.METADATA: metadata_request,
+    ApiKey.OFFSET_COMMIT: offset_commit_request,
+    ApiKey.OFFSET_FETCH: offset_fetch_request,
     ApiKey.FIND_COORDINATOR: find_coordinator_request,
     ApiKey.JOIN_GROUP: join_group_request,
     ApiKey.SYNC_GROUP: sync_group_request,
     ApiKey.HEARTBEAT: lambda session, version: heartbeat.HeartbeatRequest(*joined(session)),
     ApiKey.LEAVE_GROUP: leave_group_request,
+    ApiKey.DESCRIBE_GROUPS: lambda session, version: describe_groups.DescribeGroupsRequest([joined(session)[0]], version >= 3),
+    ApiKey.LIST_GROUPS: lambda session, version: list_groups.ListGroupsRequest(),
     ApiKey.API_VERSIONS: lambda session, version: ApiVersionsRequest("test", "1"),
     ApiKey.CREATE_TOPICS: create_topics_request,
     ApiKey.DELETE_TOPICS: delete_topics_request,
     ApiKey.DELETE_RECORDS: delete_records_request,
     ApiKey.INIT_PRODUCER_ID: lambda session, version: init_producer_id.InitProducerIdRequest(None, 1000),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: leader_epoch_request,
+    ApiKey.ADD_PARTITIONS_TO_TXN: add_partitions_request,
+    ApiKey.ADD_OFFSETS_TO_TXN: lambda session, version: add_offsets_to_txn.AddOffsetsToTxnRequest(
+        *transactional(session), committing_group(session)
+    ),
+    ApiKey.END_TXN: end_txn_request,
+    ApiKey.WRITE_TXN_MARKERS: write_txn_markers_request,
+    ApiKey.TXN_OFFSET_COMMIT: txn_offset_commit_request,
     ApiKey.DESCRIBE_CONFIGS: describe_configs_request,
     ApiKey.ALTER_CONFIGS: alter_configs_request,
     ApiKey.DESCRIBE_LOG_DIRS: lambda session, version: describe_log_dirs.DescribeLogDirsRequest(None),
     ApiKey.CREATE_PARTITIONS: create_partitions_request,
+    ApiKey.DELETE_GROUPS: lambda session, version: delete_groups.DeleteGroupsRequest([committed_group(session)]),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_request,
+    ApiKey.OFFSET_DELETE: offset_delete_request,
     ApiKey.DESCRIBE_CLUSTER: lambda session, version: DescribeClusterRequest(),
     ApiKey.DESCRIBE_PRODUCERS: lambda session, version: describe_producers.DescribeProducersRequest(
         [describe_producers.TopicRequest(TOPIC, [0])]
     ),
+    ApiKey.DESCRIBE_TRANSACTIONS: lambda session, version: describe_transactions.DescribeTransactionsRequest([transactional(session)[0]]),
+    ApiKey.LIST_TRANSACTIONS: lambda session, version: list_transactions.ListTransactionsRequest(),
     ApiKey.LIST_CONFIG_RESOURCES: lambda session, version: ListConfigResourcesRequest(),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topics_request,
 }
@@ -240,7 +351,7 @@ def error_codes(value: Any) -> Iterator[int]:
     if is_dataclass(value):
         for field in fields(value):
             held = getattr(value, field.name)
-            if field.name == "error_code":
+            if field.name.endswith("error_code"):
                 yield held
             else:
                 yield from error_codes(held)
