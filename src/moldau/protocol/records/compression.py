@@ -33,8 +33,8 @@ _SNAPPY_RATIO_MAX = 64
 _FIRST_TRY_RATIO = 8
 _FIRST_TRY_BYTES = 64 * 1024
 _GROWTH = 4
-_BUFFER_FULL = "whole buffer"
-"""In what cramjam says when the output does not fit: Rust's "failed to write whole buffer"."""
+_UNWRITTEN = bytes.fromhex("9be1c04d5f7a2e83")
+"""Stands at the end of a buffer until a decoder gets there. A batch that ends in these very bytes, in a full buffer, is refused."""
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + b"\0\0\0\1\0\0\0\1"  # version, least version that can read it
@@ -89,18 +89,22 @@ def decompress(data: Bytes, codec: int, max_bytes: int) -> bytes:
 
 
 def _decompress_into(decoder: Callable[[Bytes, Bytes], int], data: Bytes, codec: Compression, max_bytes: int) -> bytes:
-    """Try with ever larger buffers, as long as they are too small and not yet at the bound."""
+    """Try with ever larger buffers, as long as they are too small and not yet at the bound.
+
+    Too small a buffer and malformed data raise the same error, told apart only by the words of a library below. But the decoder stops at
+    the end of the one, and somewhere before it with the other.
+    """
     from cramjam import DecompressionError
 
     capacity = min(max_bytes, max(_FIRST_TRY_BYTES, len(data) * _FIRST_TRY_RATIO))
     while True:
         output = bytearray(capacity)
+        output[-len(_UNWRITTEN) :] = _UNWRITTEN[:capacity]
         try:
             size = decoder(data, output)
         except DecompressionError as error:
-            reason = str(error)
-            if capacity == max_bytes or _BUFFER_FULL not in reason:
-                raise _refused(codec, data, max_bytes, reason) from error
+            if capacity == max_bytes or output.endswith(_UNWRITTEN):
+                raise _refused(codec, data, max_bytes, str(error)) from error
         else:
             return bytes(memoryview(output)[:size])
         del output
