@@ -32,9 +32,6 @@ def handle(broker: "Broker", request: OffsetDeleteRequest, context: RequestConte
     def answer(error: PeerError | None) -> None:
         reply(OffsetDeleteResponse(error_code=error.code) if error is not None else OffsetDeleteResponse(topics=_topics(request, codes)))
 
-    if not wanted:
-        answer(None)
-        return
     try:
         group = _group_for(broker, request.group_id)
     except PeerError as error:

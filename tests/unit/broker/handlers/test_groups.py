@@ -209,4 +209,5 @@ def test_groups_that_cannot_be_asked(client: Client) -> None:
     assert delete(client, "", ("t", 0)) == ("INVALID_GROUP_ID", {})
     assert delete(client, "no", ("t", 0)) == ("GROUP_ID_NOT_FOUND", {})
     assert delete(client, "connect", ("t", 0)) == ("NON_EMPTY_GROUP", {})
-    assert delete(client, "no", ("no", 0)) == ("NONE", {("no", 0): "UNKNOWN_TOPIC_OR_PARTITION"})
+    assert delete(client, "no", ("no", 0)) == ("GROUP_ID_NOT_FOUND", {})
+    assert delete(client, "simple", ("no", 0)) == ("NONE", {("no", 0): "UNKNOWN_TOPIC_OR_PARTITION"})
