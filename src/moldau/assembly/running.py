@@ -73,6 +73,9 @@ class RunningBroker:
                 bound.close()
             raise
         self._server.serve(sockets)
+        ignored = self.config.static.without_effect()
+        if ignored:
+            _LOG.warning("settings without effect in this version: names=%s", ",".join(ignored))
 
     async def stop(self) -> None:
         """Stop in order; waits for requests in flight."""

@@ -34,8 +34,12 @@ class StaticConfig:
         self.origin[name] = origin
 
     def without_effect(self) -> list[str]:
-        """Names that were set though nothing in this version depends on them."""
-        return sorted(name for name in self.texts if not BROKER[name].in_effect)
+        """Names that were set to another value than their default though nothing in this version depends on them."""
+        return sorted(
+            name
+            for name, text in self.texts.items()
+            if not (definition := BROKER[name]).in_effect and parse_value(definition, text) != definition.default
+        )
 
 
 def read_static(

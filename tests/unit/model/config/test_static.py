@@ -104,8 +104,8 @@ def test_a_variable_that_is_nearly_ours_is_refused_others_are_not_ours_to_judge(
 
 
 def test_what_is_set_without_effect_can_be_told() -> None:
-    static = read_static(settings=["num.io.threads=4", "num.partitions=4"])
-    assert static.without_effect() == ["num.io.threads"]
+    static = read_static(settings=["num.io.threads=4", "num.partitions=4", "num.network.threads=3"])
+    assert static.without_effect() == ["num.io.threads"], "3 is the default of the other one"
 
 
 def test_a_static_value_is_shown_as_such() -> None:
