@@ -27,8 +27,8 @@ class TextFormatter(logging.Formatter):
     """``2026-01-02T03:04:05.678Z warning moldau.broker.connection connection cut: peer=127.0.0.1:4711 reason=...``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, and a traceback after it if there is one."""
-        line = f"{_time(record)} {record.levelname.lower()} {record.name} {record.getMessage()}"
+        """One line, whatever peers have put into their names; and a traceback after it if there is one."""
+        line = f"{_time(record)} {record.levelname.lower()} {record.name} {_printable(record.getMessage())}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
@@ -61,6 +61,10 @@ def event_fields(record: logging.LogRecord) -> dict[str, Any]:
         if template:
             fields[name] = values[0] if template in ("%s", "%d") and isinstance(values[0], int | float) else template % values
     return fields
+
+
+def _printable(text: str) -> str:
+    return text if text.isprintable() else "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _time(record: logging.LogRecord) -> str:

@@ -21,6 +21,11 @@ def test_text_is_one_line() -> None:
     assert line == "2026-01-02T03:04:05.678Z warning moldau.broker.connection connection cut: peer=127.0.0.1:4711 reason=not a frame"
 
 
+def test_a_name_that_a_peer_has_made_up_cannot_begin_another_line() -> None:
+    line = TextFormatter().format(record("group rebalances: group=%s generation=%d", "g\n2026-01-02 error \x1b[31m, größer", 1))
+    assert line.endswith("group rebalances: group=g\\n2026-01-02 error \\x1b[31m, größer generation=1")
+
+
 @pytest.mark.parametrize(
     ("template", "fields", "expected"),
     [
