@@ -29,7 +29,7 @@ MS = 1000
 class GroupRunner:
     """The token of a request is the function that takes its answer."""
 
-    __slots__ = ("_clock", "_coordinator", "_events", "_group", "_timer", "_timer_due_ms", "membership")
+    __slots__ = ("_clock", "_coordinator", "_events", "_group", "_stepping", "_timer", "_timer_due_ms", "membership")
 
     def __init__(self, coordinator: "GroupCoordinator", group: "Group", state: "GroupState | None") -> None:
         """`state`: what was loaded of the group, whose members' sessions begin now; None for a new one."""
@@ -37,6 +37,7 @@ class GroupRunner:
         self._clock = coordinator.clock
         self._group = group
         self._events: deque[Event] = deque()
+        self._stepping = False
         self._timer: Timer | None = None
         self._timer_due_ms = inf
         config = coordinator.config
@@ -50,16 +51,19 @@ class GroupRunner:
     def take(self, event: Event) -> None:
         """Something has happened. What an effect brings about meanwhile is taken after all effects of its cause."""
         self._events.append(event)
-        if len(self._events) > 1:
+        if self._stepping:
             return
-        while self._events:
-            for effect in self.membership.step(self._events[0], self._now_ms(), self._clock.time_ms()):
-                if isinstance(effect, Store):
-                    self._store(effect)
-                else:
-                    self._answer(effect)
-            self._events.popleft()
-        self._set_timer()
+        self._stepping = True
+        try:
+            while self._events:
+                for effect in self.membership.step(self._events.popleft(), self._now_ms(), self._clock.time_ms()):
+                    if isinstance(effect, Store):
+                        self._store(effect)
+                    else:
+                        self._answer(effect)
+        finally:
+            self._stepping = False
+            self._set_timer()
 
     def heartbeat(self, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
         """As `Membership.heartbeat`, now."""

@@ -25,8 +25,8 @@ REASON_MAX = 255
 def handle(broker: "Broker", request: JoinGroupRequest, context: RequestContext, reply: "Reply") -> None:
     """The rules are in :mod:`moldau.broker.groups.membership_joining`.
 
-    Beside their errors: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, and UNKNOWN_MEMBER_ID for
-    a member of a group that is not there.
+    Beside their errors: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, UNKNOWN_MEMBER_ID for a
+    member of a group that is not there, and POLICY_VIOLATION for a new group where there are too many.
     """
     version = context.api_version
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from moldau.broker.groups import membership
 from moldau.model.errors import ErrorCode
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.heartbeat import HeartbeatRequest
@@ -301,3 +302,16 @@ def test_the_failure_to_store_reaches_the_members(world: BrokerWorld) -> None:
     world.disk.capacity = None
     joined = join(client, member_id=joined.member_id)
     assert sync(client, joined, given={joined.member_id: b"now"}).assignment == b"now"
+
+
+def test_a_bug_in_one_step_costs_its_connection_and_not_the_group(
+    world: BrokerWorld, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = world.connect(), world.connect()
+    joined = join(first, 3)
+    with monkeypatch.context() as patched:
+        patched.setattr(membership, "sync", lambda *_: 1 // 0)
+        first.send(sync_request(joined, 3), 3)
+        assert first.closed
+    assert "ZeroDivisionError" in caplog.text
+    assert sync(second, joined, 3, given={joined.member_id: b"mine"}).assignment == b"mine"
