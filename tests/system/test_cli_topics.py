@@ -117,13 +117,21 @@ def test_settings_of_a_topic(moldau_console: Console) -> None:
     assert all(entry["documentation"] for entry in defaults)
 
 
-@pytest.mark.parametrize("command", [["config", "alter", "--topic", "slips", "--delete"], ["topic", "alter", "slips", "--delete-config"]])
-def test_a_setting_that_does_not_exist_cannot_be_deleted(moldau_console: Console, command: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("command", "resource", "name"),
+    [
+        (["config", "alter", "--topic", "slips", "--delete"], "topic slips", "retention.ms"),
+        (["topic", "alter", "slips", "--delete-config"], "topic slips", "retention.ms"),
+        (["config", "alter", "--broker", "0", "--delete"], "broker 0", "log.retention.ms"),
+        (["config", "alter", "--broker", "default", "--delete"], "defaults of all brokers", "log.retention.ms"),
+    ],
+)
+def test_a_setting_that_does_not_exist_cannot_be_deleted(moldau_console: Console, command: list[str], resource: str, name: str) -> None:
     moldau_console.ok("topic", "create", "slips", "--if-not-exists")
-    done = moldau_console(*command, "retention.mss")
+    done = moldau_console(*command, name + "s")
     assert (done.code, done.out) == (1, "")
-    assert done.err == "Error: topic slips has no setting retention.mss; nothing was altered\n"
-    moldau_console.ok(*command, "retention.ms")
+    assert done.err == f"Error: {resource} has no setting {name}s; nothing was altered\n"
+    moldau_console.ok(*command, name)
 
 
 def test_settings_of_brokers(moldau_console: Console) -> None:

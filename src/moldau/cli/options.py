@@ -103,13 +103,8 @@ def open_cluster(bootstrap: str, timeout_s: float = 10.0) -> "Cluster":
 
 
 def refuse_unknown_settings(admin: "Admin", resource: "Resource", names: Sequence[str]) -> None:
-    """Brokers take the deletion of a setting that does not exist for done. Most often it is a slip of the pen: say so, and change nothing.
-
-    What holds for all brokers cannot be asked: there brokers list only what was set.
-    """
-    if not names or not resource.name:
-        return
-    known = {entry.name for entry in admin.describe_configs(resource)}
+    """Brokers take the deletion of a setting that does not exist for done. Most often it is a slip of the pen: say so, change nothing."""
+    known = admin.setting_names(resource) if names else set()
     for name in names:
         if name not in known:
             raise click.ClickException(f"{resource} has no setting {name}; nothing was altered")

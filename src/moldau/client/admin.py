@@ -141,6 +141,15 @@ class Admin:
         entries = _only(response.results, str(resource)).configs
         return sorted(map(_entry, entries), key=lambda entry: entry.name)
 
+    def setting_names(self, resource: Resource) -> set[str]:
+        """The names of all configurations of a resource. Brokers list of what holds for all of them only what is set; there any one's own
+        stand in, to which the same names belong.
+        """
+        asked = resource
+        if resource.type is ResourceType.BROKER and not resource.name:
+            asked = Resource(ResourceType.BROKER, str(min(self._cluster.metadata([]).brokers)))
+        return {entry.name for entry in self.describe_configs(asked)}
+
     def alter_configs(self, resource: Resource, changes: ConfigChanges, *, validate_only: bool = False) -> None:
         """Change some configurations of a resource and leave the others (KIP-339). All or none."""
         from moldau.protocol.messages import incremental_alter_configs as messages
