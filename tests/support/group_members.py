@@ -1,155 +1,192 @@
-"""Members of groups in processes of their own, one kind per mainstream client: started, killed, told to leave, and listened to.
+"""A member of a group, as a program with one of the Python clients; those in other languages speak the same words.
 
-with GroupMember(COMMANDS["java"](server.bootstrap, "g", "t")) as member:
-    member.wait_for(lambda: member.assigned == {0, 1, 2}, "its partitions")
-    member.taken                                    # [(partition, offset, value), ...], each with its offset committed
+    python group_members.py CLIENT BOOTSTRAP TOPIC GROUP [ASSIGNOR [INSTANCE]]
+
+It says `assigned 0 2`: these partitions it has now; `taking 0 17 25`: it has polled the records of partition 0 from offset 17 to 24 and is
+about to commit 25; `took 0 17 25`: that is committed. SIGTERM: leave.
 """
 
-import os
-import re
-import shutil
-import subprocess
+import asyncio
+import signal
 import sys
-import threading
-import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any
 
-import pytest
-
-from support.maven import kafka_libraries
-from support.npm import node_modules
-
-HERE = Path(__file__).resolve().parent
-CONFORMANCE = HERE.parent / "conformance"
-LIMIT_S = 30.0
-KAFKAJS = "2.2.4"
-_KCAT_ASSIGNED = re.compile(r"^% Group .* rebalanced .*: (assigned|revoked)(.*)")
+SESSION_MS = 3000
+HEARTBEAT_MS = 300
+Ranges = dict[int, tuple[int, int]]
 
 
-class Command(NamedTuple):
-    """How a member is started, and what its environment has besides."""
-
-    arguments: Sequence[str]
-    environment: dict[str, str]
-    leaves_by_signal: bool = False
+def say(*words: object) -> None:
+    """A line at once."""
+    print(*words, flush=True)
 
 
-Settings = dict[str, str]
+class Untaken:
+    """Per partition what was polled and is not committed, from an offset up to another; of partitions that are gone nothing."""
+
+    def __init__(self) -> None:
+        self.ranges: Ranges = {}
+
+    def polled(self, partition: int, offset: int) -> None:
+        """A record, in order."""
+        first, _ = self.ranges.get(partition, (offset, offset))
+        self.ranges[partition] = first, offset + 1
+
+    def taking(self) -> Ranges:
+        """A commit is about to be made: of all of it."""
+        for partition, (first, end) in self.ranges.items():
+            say("taking", partition, first, end)
+        return dict(self.ranges)
+
+    def took(self, ranges: Ranges) -> None:
+        """It succeeded; meanwhile some of it may have been revoked."""
+        for partition, (first, end) in ranges.items():
+            say("took", partition, first, end)
+        self.gone(*ranges)
+
+    def gone(self, *partitions: int) -> None:
+        """Revoked, or done with."""
+        for partition in partitions:
+            self.ranges.pop(partition, None)
 
 
-def _pairs(settings: Settings) -> list[str]:
-    return [f"{name}={value}" for name, value in settings.items()]
+class Leaving:
+    """Whether SIGTERM came: looked at between two polls only, so that a commit and the word about it stay together."""
+
+    def __init__(self) -> None:
+        self.wished = False
+        signal.signal(signal.SIGTERM, self._wish)
+
+    def _wish(self, *_: object) -> None:
+        self.wished = True
 
 
-def _python(client: str) -> Callable[[str, str, str, Settings], Command]:
-    def command(bootstrap: str, group: str, topic: str, settings: Settings) -> Command:
-        return Command([sys.executable, "-P", str(HERE / "group_member.py"), client, bootstrap, group, topic, *_pairs(settings)], {})
+def confluent(bootstrap: str, topic: str, group: str, assignor: str = "range", instance: str = "") -> None:
+    """confluent-kafka."""
+    import confluent_kafka
+    from confluent_kafka import TopicPartition
 
-    return command
+    settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False, "log_level": 0}
+    settings |= {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": HEARTBEAT_MS, "auto.offset.reset": "earliest"}
+    settings |= {"partition.assignment.strategy": assignor, "fetch.wait.max.ms": 50}
+    if instance:
+        settings["group.instance.id"] = instance
+    untaken = Untaken()
+    mine: set[int] = set()
+
+    def on_assign(_: object, partitions: list[TopicPartition]) -> None:
+        mine.update(entry.partition for entry in partitions)
+        say("assigned", *sorted(mine))
+
+    def on_revoke(_: object, partitions: list[TopicPartition]) -> None:
+        mine.difference_update(entry.partition for entry in partitions)
+        untaken.gone(*(entry.partition for entry in partitions))
+
+    consumer = confluent_kafka.Consumer(settings)
+    consumer.subscribe([topic], on_assign=on_assign, on_revoke=on_revoke, on_lost=on_revoke)
+    leaving = Leaving()
+    while not leaving.wished:
+        message = consumer.poll(0.1)
+        if message is not None and message.error() is None:
+            untaken.polled(message.partition() or 0, message.offset() or 0)
+        if not untaken.ranges:
+            continue
+        ranges = untaken.taking()
+        try:
+            offsets = [TopicPartition(topic, partition, end) for partition, (_, end) in ranges.items()]
+            consumer.commit(offsets=offsets, asynchronous=False)
+        except confluent_kafka.KafkaException:
+            continue
+        untaken.took(ranges)
+    consumer.close()
 
 
-def _java(bootstrap: str, group: str, topic: str, settings: Settings) -> Command:
-    source = CONFORMANCE / "java" / "Member.java"
-    java = ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{kafka_libraries('4.3.0')}/*", str(source)]
-    return Command([*java, bootstrap, group, topic, *_pairs(settings)], {})
+def kafka_python(bootstrap: str, topic: str, group: str) -> None:
+    """kafka-python."""
+    from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
+    from kafka.errors import CommitFailedError, RebalanceInProgressError
+    from kafka.structs import OffsetAndMetadata
+
+    untaken = Untaken()
+
+    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+        def on_partitions_assigned(self, assigned: list[Any]) -> None:
+            say("assigned", *sorted(entry.partition for entry in assigned))
+
+        def on_partitions_revoked(self, revoked: list[Any]) -> None:
+            untaken.gone(*(entry.partition for entry in revoked))
+
+    consumer = KafkaConsumer(
+        bootstrap_servers=bootstrap,
+        group_id=group,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        session_timeout_ms=SESSION_MS,
+        heartbeat_interval_ms=HEARTBEAT_MS,
+        fetch_max_wait_ms=50,
+    )
+    consumer.subscribe([topic], listener=Listener())
+    leaving = Leaving()
+    while not leaving.wished:
+        for records in consumer.poll(100, max_records=50).values():
+            for record in records:
+                untaken.polled(record.partition, record.offset)
+        if not untaken.ranges:
+            continue
+        ranges = untaken.taking()
+        try:
+            consumer.commit({TopicPartition(topic, partition): OffsetAndMetadata(end, "", -1) for partition, (_, end) in ranges.items()})
+        except (CommitFailedError, RebalanceInProgressError):
+            continue
+        untaken.took(ranges)
+    consumer.close()
 
 
-def _kafkajs(bootstrap: str, group: str, topic: str, settings: Settings) -> Command:
-    arguments = ["node", str(CONFORMANCE / "javascript" / "member.js"), bootstrap, group, topic, *_pairs(settings)]
-    return Command(arguments, {"NODE_PATH": str(node_modules("kafkajs", KAFKAJS)), "KAFKAJS_NO_PARTITIONER_WARNING": "1"})
+async def aiokafka(bootstrap: str, topic: str, group: str) -> None:
+    """aiokafka."""
+    from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+    from aiokafka.errors import CommitFailedError, IllegalStateError, RebalanceInProgressError
+
+    untaken = Untaken()
+
+    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+        async def on_partitions_assigned(self, assigned: list[Any]) -> None:
+            say("assigned", *sorted(entry.partition for entry in assigned))
+
+        async def on_partitions_revoked(self, revoked: list[Any]) -> None:
+            untaken.gone(*(entry.partition for entry in revoked))
+
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=bootstrap,
+        group_id=group,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        session_timeout_ms=SESSION_MS,
+        heartbeat_interval_ms=HEARTBEAT_MS,
+        fetch_max_wait_ms=50,
+    )
+    consumer.subscribe([topic], listener=Listener())
+    leaving = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, leaving.set)
+    await consumer.start()
+    while not leaving.is_set():
+        for records in (await consumer.getmany(timeout_ms=100, max_records=50)).values():
+            for record in records:
+                untaken.polled(record.partition, record.offset)
+        if not untaken.ranges:
+            continue
+        ranges = untaken.taking()
+        try:
+            await consumer.commit({TopicPartition(topic, partition): end for partition, (_, end) in ranges.items()})
+        except (CommitFailedError, RebalanceInProgressError, IllegalStateError):
+            continue
+        untaken.took(ranges)
+    await consumer.stop()
 
 
-def _kcat(bootstrap: str, group: str, topic: str, settings: Settings) -> Command:
-    if not shutil.which("kcat"):
-        assert not os.environ.get("CI"), "kcat is missing: make setup"
-        pytest.skip("kcat is missing")
-    wanted = {
-        "auto.offset.reset": "earliest",
-        "session.timeout.ms": settings["session_ms"],
-        "heartbeat.interval.ms": "200",
-    }
-    options = [part for name, value in wanted.items() for part in ("-X", f"{name}={value}")]
-    return Command(["kcat", "-b", bootstrap, *options, "-u", "-f", "took %p %o %s\n", "-G", group, topic], {}, leaves_by_signal=True)
-
-
-COMMANDS: dict[str, Callable[[str, str, str, Settings], Command]] = {
-    "confluent-kafka": _python("confluent-kafka"),
-    "kafka-python": _python("kafka-python"),
-    "aiokafka": _python("aiokafka"),
-    "kcat": _kcat,
-    "kafkajs": _kafkajs,
-    "java": _java,
-}
-
-
-class GroupMember:
-    """A running member."""
-
-    def __init__(self, command: Command) -> None:
-        self.assigned: set[int] = set()
-        self.assignments = 0
-        """How often it was told other partitions than it had."""
-        self.taken: list[tuple[int, int, str]] = []
-        self.output: list[str] = []
-        self._leaves_by_signal = command.leaves_by_signal
-        self._process = subprocess.Popen(
-            command.arguments,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env={**os.environ, **command.environment},
-        )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def leave(self) -> None:
-        """Have it leave the group, and wait until it has ended."""
-        if self._leaves_by_signal:
-            self._process.terminate()
-        else:
-            assert self._process.stdin is not None
-            self._process.stdin.write("leave\n")
-            self._process.stdin.flush()
-        self._process.wait(LIMIT_S)
-
-    def kill(self) -> None:
-        """End it without a word."""
-        self._process.kill()
-        self._process.wait(LIMIT_S)
-
-    def wait_for(self, condition: Callable[[], bool], what: str) -> None:
-        """Wait until `condition` holds; AssertionError with the member's words after `LIMIT_S`, or when it has ended."""
-        until = time.monotonic() + LIMIT_S
-        while not condition():
-            if time.monotonic() > until or self._process.poll() is not None:
-                raise AssertionError(
-                    f"waited in vain for {what}; the member has {sorted(self.assigned)} and said:\n" + "".join(self.output)
-                )
-            time.sleep(0.02)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.kill()
-        self._reader.join(LIMIT_S)
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            pipe.close()
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self.output.append(line)
-            word, *rest = line.split()
-            if word == "took":
-                self.taken.append((int(rest[0]), int(rest[1]), rest[2]))
-            elif word == "assigned":
-                self.assigned, self.assignments = {int(each) for each in rest}, self.assignments + 1
-            elif found := _KCAT_ASSIGNED.match(line):
-                self.assigned = {int(each) for each in re.findall(r"\[(\d+)\]", found[2])} if found[1] == "assigned" else set()
-                self.assignments += 1
+if __name__ == "__main__":
+    client, *arguments = sys.argv[1:]
+    if client == "aiokafka":
+        asyncio.run(aiokafka(*arguments))
+    else:
+        {"confluent": confluent, "kafka-python": kafka_python}[client](*arguments)

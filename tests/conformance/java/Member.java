@@ -1,69 +1,97 @@
 import java.time.Duration;
+import java.util.Collection;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
-import java.util.Set;
 import java.util.TreeSet;
+import java.util.concurrent.atomic.AtomicBoolean;
+import org.apache.kafka.clients.consumer.CommitFailedException;
+import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
-import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.RebalanceInProgressException;
 
-/** The Java side of tests/support/group_member.py: says the same, and leaves when told. Arguments: BOOTSTRAP GROUP TOPIC [NAME=VALUE ...] */
-public class Member {
-    static volatile boolean leaving = false;
+/** A member of a group with the Java client: says what it is given and what it takes; see tests/support/group_members.py for the words. */
+public class Member implements ConsumerRebalanceListener {
+    final String topic;
+    final KafkaConsumer<byte[], byte[]> consumer;
+    /** Per partition: the first offset that was polled and is not committed. */
+    final Map<TopicPartition, Long> untaken = new HashMap<>();
+    /** And the offset behind the last. */
+    final Map<TopicPartition, OffsetAndMetadata> ends = new HashMap<>();
+
+    Member(String bootstrap, String topic, String group, String assignor, String instance) {
+        this.topic = topic;
+        Properties settings = new Properties();
+        settings.put("bootstrap.servers", bootstrap);
+        settings.put("group.id", group);
+        settings.put("enable.auto.commit", "false");
+        settings.put("auto.offset.reset", "earliest");
+        settings.put("session.timeout.ms", "3000");
+        settings.put("heartbeat.interval.ms", "300");
+        settings.put("fetch.max.wait.ms", "50");
+        settings.put("partition.assignment.strategy", "org.apache.kafka.clients.consumer." + assignor);
+        if (!instance.isEmpty()) settings.put("group.instance.id", instance);
+        settings.put("key.deserializer", "org.apache.kafka.common.serialization.ByteArrayDeserializer");
+        settings.put("value.deserializer", "org.apache.kafka.common.serialization.ByteArrayDeserializer");
+        consumer = new KafkaConsumer<>(settings);
+        consumer.subscribe(List.of(topic), this);
+    }
+
+    public void onPartitionsAssigned(Collection<TopicPartition> given) {
+        TreeSet<Integer> all = new TreeSet<>();
+        for (TopicPartition partition : consumer.assignment()) all.add(partition.partition());
+        for (TopicPartition partition : given) all.add(partition.partition());
+        StringBuilder line = new StringBuilder("assigned");
+        for (int partition : all) line.append(" ").append(partition);
+        System.out.println(line);
+    }
+
+    public void onPartitionsRevoked(Collection<TopicPartition> gone) {
+        untaken.keySet().removeAll(gone);
+        ends.keySet().removeAll(gone);
+    }
+
+    void step() {
+        ConsumerRecords<byte[], byte[]> records = consumer.poll(Duration.ofMillis(100));
+        for (ConsumerRecord<byte[], byte[]> record : records) {
+            TopicPartition partition = new TopicPartition(topic, record.partition());
+            untaken.putIfAbsent(partition, record.offset());
+            ends.put(partition, new OffsetAndMetadata(record.offset() + 1));
+        }
+        if (ends.isEmpty()) return;
+        ends.forEach((partition, end) -> say("taking", partition, end));
+        try {
+            consumer.commitSync(ends);
+        } catch (CommitFailedException | RebalanceInProgressException failure) {
+            return;
+        }
+        ends.forEach((partition, end) -> say("took", partition, end));
+        untaken.clear();
+        ends.clear();
+    }
+
+    void say(String what, TopicPartition partition, OffsetAndMetadata end) {
+        System.out.println(what + " " + partition.partition() + " " + untaken.get(partition) + " " + end.offset());
+    }
 
     public static void main(String[] arguments) throws Exception {
-        Properties settings = new Properties();
-        settings.put("bootstrap.servers", arguments[0]);
-        settings.put("group.id", arguments[1]);
-        settings.put("auto.offset.reset", "earliest");
-        settings.put("enable.auto.commit", "false");
-        settings.put("heartbeat.interval.ms", "200");
-        settings.put("fetch.max.wait.ms", "100");
-        settings.put("key.deserializer", "org.apache.kafka.common.serialization.StringDeserializer");
-        settings.put("value.deserializer", "org.apache.kafka.common.serialization.StringDeserializer");
-        for (int index = 3; index < arguments.length; index++) {
-            String[] pair = arguments[index].split("=", 2);
-            if (pair[0].equals("session_ms")) settings.put("session.timeout.ms", pair[1]);
-            if (pair[0].equals("instance")) settings.put("group.instance.id", pair[1]);
-        }
-        Thread listener = new Thread(() -> {
+        Member member = new Member(arguments[0], arguments[1], arguments[2], arguments[3], arguments.length > 4 ? arguments[4] : "");
+        Thread working = Thread.currentThread();
+        AtomicBoolean leaving = new AtomicBoolean();
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> {
+            leaving.set(true);
             try {
-                System.in.read();
-            } catch (java.io.IOException gone) {
-                return;
+                working.join(10_000);
+            } catch (InterruptedException interrupted) {
+                Thread.currentThread().interrupt();
             }
-            leaving = true;
-        });
-        listener.setDaemon(true);
-        listener.start();
-        Set<Integer> assigned = Set.of();
-        try (KafkaConsumer<String, String> consumer = new KafkaConsumer<>(settings)) {
-            consumer.subscribe(List.of(arguments[2]));
-            while (!leaving) {
-                ConsumerRecords<String, String> records = consumer.poll(Duration.ofMillis(100));
-                Set<Integer> now = new TreeSet<>();
-                for (TopicPartition place : consumer.assignment()) now.add(place.partition());
-                if (!now.equals(assigned)) {
-                    StringBuilder line = new StringBuilder("assigned");
-                    for (int partition : now) line.append(' ').append(partition);
-                    System.out.println(line);
-                    assigned = now;
-                }
-                for (TopicPartition place : records.partitions()) {
-                    List<ConsumerRecord<String, String>> some = records.records(place);
-                    try {
-                        consumer.commitSync(Map.of(place, new OffsetAndMetadata(some.get(some.size() - 1).offset() + 1)));
-                    } catch (KafkaException taken) {
-                        continue;
-                    }
-                    for (ConsumerRecord<String, String> record : some)
-                        System.out.println("took " + record.partition() + " " + record.offset() + " " + record.value());
-                }
-            }
-        }
+        }));
+        while (!leaving.get()) member.step();
+        member.consumer.close();
     }
 }

@@ -1,7 +1,5 @@
 """Clients that read and write in one transaction: copiers of a group, exactly once, and feeders of a topic with what they read of it."""
 
-import threading
-from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import KafkaException, TopicPartition
@@ -12,7 +10,6 @@ from support.workload.producers import Transactions, send
 from support.workload.world import COPIES, NUMBERS, PARTITIONS, Worker, World
 
 COPYING = "copying"
-HANGING_S = 12.0
 
 
 class Copier(Worker):
@@ -46,8 +43,6 @@ class Copier(Worker):
             self._send_offsets(mine, reading, records, transaction)
         except KafkaException as failure:
             alive = mine.recover(transaction, failure)
-        except TimeoutError:
-            alive = False
         else:
             alive = mine.end(transaction, commit=commit)
         if alive and self.history.transactions[transaction].told != Outcome.OK:
@@ -59,32 +54,8 @@ class Copier(Worker):
         for (topic, partition), offset in ends(records).items():
             self.history.commit_offset(COPYING, self.world.partitions[topic, partition], offset, transaction=transaction)
             places.append(TopicPartition(topic, partition, offset))
-        member, producer = reading.consumer.consumer_group_metadata(), mine.producer
-        within(HANGING_S, lambda: self.insist(lambda: producer.send_offsets_to_transaction(places, member, 10)))
-
-
-def within(limit_s: float, act: Callable[[], Any]) -> None:
-    """Do it in a thread that is left alone after the limit: TimeoutError then, and the producer must not be used any more.
-
-    librdkafka's `send_offsets_to_transaction` has no limit of its own that works: it may wait for ever when the group's coordinator was
-    away for a moment (librdkafka issues 5456, 5511). An application has to be killed then; this is the same.
-    """
-    outcome: list[BaseException | None] = []
-
-    def work() -> None:
-        try:
-            act()
-            outcome.append(None)
-        except BaseException as failure:
-            outcome.append(failure)
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    thread.join(limit_s)
-    if not outcome:
-        raise TimeoutError
-    if outcome[0] is not None:
-        raise outcome[0]
+        member = reading.consumer.consumer_group_metadata()
+        self.insist(lambda: mine.producer.send_offsets_to_transaction(places, member, 10))
 
 
 class Feeder(Worker):

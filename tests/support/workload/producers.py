@@ -61,6 +61,7 @@ class Transactions:
         self.history = worker.history
         self.number = self.history.add_producer(name, transactional_id=transactional_id, copies_for=copies_for)
         settings = worker.world.settings(transactional_id=transactional_id, transaction_timeout_ms=TRANSACTION_LIMIT_MS, linger_ms=2)
+        settings["metadata.recovery.strategy"] = "none"  # else it may wait for ever for a broker that it forgot (librdkafka issue 5511)
         self.producer = confluent_kafka.Producer(settings)
         worker.insist(lambda: self.producer.init_transactions(10))
         self.history.producer_ready(self.number)

@@ -1,0 +1,101 @@
+"""A program that is started again whenever it ends, as a supervisor does."""
+
+import signal
+import subprocess
+import threading
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+STOP_LIMIT_S = 30.0
+
+
+class Program:
+    """One process of it; `lines` is what it printed."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self.lines: list[str] = []
+        self._said = threading.Condition()
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            with self._said:
+                self.lines.append(line)
+                self._said.notify_all()
+
+    def wait_for(self, word: str, limit_s: float) -> None:
+        """Until it has said a line that begins so."""
+        with self._said:
+            assert self._said.wait_for(lambda: any(line.startswith(word) for line in self.lines), limit_s), "".join(self.lines)
+
+    def send(self, number: signal.Signals) -> None:
+        """A signal, SIGSTOP for example."""
+        self._process.send_signal(number)
+
+    def poll(self) -> int | None:
+        """Its exit code, if it has ended."""
+        return self._process.poll()
+
+    def wait(self, limit_s: float = STOP_LIMIT_S) -> int:
+        """Its exit code."""
+        code = self._process.wait(limit_s)
+        self._reader.join(limit_s)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        return code
+
+    def terminate(self) -> None:
+        """SIGTERM."""
+        self._process.terminate()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._process.kill()
+        self.wait()
+
+
+class Supervised:
+    """Keeps one process of a program going; use as a context manager."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self.command = command
+        self.kills = 0
+        self.ends: list[str] = []
+        """Of those that ended by themselves: the code and the last line."""
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self.program = Program(command)
+        self._keeper = threading.Thread(target=self._keep, daemon=True)
+        self._keeper.start()
+
+    def _keep(self) -> None:
+        while not self._stopping.wait(0.02):
+            with self._lock:
+                if self.program.poll() is not None:
+                    self.ends.append(f"{self.program.wait()}: {''.join(self.program.lines[-1:])}")
+                    self.program = Program(self.command)
+
+    def kill(self) -> None:
+        """As a crash; another one is started."""
+        with self._lock:
+            self.kills += 1
+            self.program.kill()
+            self.program = Program(self.command)
+
+    def replace(self) -> Program:
+        """Start another one beside it, which is the supervised one from now on; the old one."""
+        with self._lock:
+            old, self.program = self.program, Program(self.command)
+            return old
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stopping.set()
+        self._keeper.join()
+        self.program.kill()
