@@ -10,6 +10,7 @@ from moldau.model.errors import ErrorCode
 from moldau.ports.transport import Part
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.api_versions import ApiVersionsRequest
+from moldau.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from moldau.protocol.messages.fetch import FetchRequest
 from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -268,11 +269,12 @@ def test_a_request_with_more_to_decode_than_is_allowed_ends_its_connection(
     [
         (MetadataRequest(topics=[MetadataRequestTopic(name=f"{number}") for number in range(101)]), 12),
         (OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition()] * 100)]), 8),
+        (DescribeProducersRequest([TopicRequest("t", [0] * 100)]), 0),
         (fetch_request("t", 0), 12),
         (produce_request("t", None), 9),
         (raw(ApiKey.PRODUCE, 2, PRODUCE_TO_MANY[2:]), 2),
     ],
-    ids=["metadata", "nested", "fetch", "produce", "old produce"],
+    ids=["metadata", "nested", "numbers", "fetch", "produce", "old produce"],
 )
 def test_a_request_with_more_elements_than_are_taken_ends_its_connection(
     request_: Any, version: int, caplog: pytest.LogCaptureFixture
