@@ -19,7 +19,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from moldau.broker.groups.membership import Limits
+from moldau.broker.groups.membership_core import Limits
 from moldau.broker.groups.membership_events import Event, Joined, Synced
 from moldau.broker.groups.membership_joining import NEW_MEMBER_TIMEOUT_MS
 from moldau.broker.groups.membership_states import State

@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 
-from moldau.broker.groups.membership import Limits, Membership
+from moldau.broker.groups.membership import Membership
+from moldau.broker.groups.membership_core import Limits
 from moldau.broker.groups.membership_events import (
     Due,
     Effect,

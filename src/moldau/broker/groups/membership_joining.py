@@ -15,7 +15,7 @@ from moldau.broker.groups.membership_static import replace
 from moldau.model.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from moldau.broker.groups.membership import Membership
+    from moldau.broker.groups.membership_core import MembershipCore
 
 _LOG = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ NEW_MEMBER_TIMEOUT_MS = 300_000
 """How long a new member may wait. It cannot be heard from before it is told a generation, and its client may be gone. Kafka's figure."""
 
 
-def join(group: "Membership", event: Join) -> None:
+def join(group: "MembershipCore", event: Join) -> None:
     """JoinGroup, in any state."""
     if group.state is State.DEAD:
         _refuse(group, event, ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -39,7 +39,7 @@ def join(group: "Membership", event: Join) -> None:
         _join_again(group, event)
 
 
-def _join_without_id(group: "Membership", event: Join) -> None:
+def _join_without_id(group: "MembershipCore", event: Join) -> None:
     if event.group_instance_id is not None:
         away = group.roster.static.get(event.group_instance_id)
         if away is None:
@@ -53,7 +53,7 @@ def _join_without_id(group: "Membership", event: Join) -> None:
         _add(group, event, event.new_member_id)
 
 
-def _add(group: "Membership", event: Join, member_id: str) -> None:
+def _add(group: "MembershipCore", event: Join, member_id: str) -> None:
     if group.gathering is not None:
         group.gathering.grew = True
     if not group.roster.members:
@@ -73,7 +73,7 @@ def _add(group: "Membership", event: Join, member_id: str) -> None:
     rebalance_or_complete(group, f"member {member_id} joins: {event.reason}")
 
 
-def _join_again(group: "Membership", event: Join) -> None:
+def _join_again(group: "MembershipCore", event: Join) -> None:
     error = group.check_member(event.member_id, event.group_instance_id)
     if error is not ErrorCode.NONE:
         _refuse(group, event, error)
@@ -102,7 +102,7 @@ def _join_again(group: "Membership", event: Join) -> None:
     rebalance_or_complete(group, f"member {member.member_id} joins again: {event.reason}")
 
 
-def _has_room(group: "Membership", event: Join) -> bool:
+def _has_room(group: "MembershipCore", event: Join) -> bool:
     roster, limits = group.roster, group.limits
     known = roster.members.get(event.member_id) or roster.members.get(roster.static.get(event.group_instance_id or "", NO_MEMBER))
     grows = protocols_size(event.protocols) + MEMBER_COST
@@ -120,7 +120,7 @@ def _has_room(group: "Membership", event: Join) -> bool:
             return known is not None or len(roster) < limits.size_max
 
 
-def _put_out(group: "Membership", event: Join) -> None:
+def _put_out(group: "MembershipCore", event: Join) -> None:
     _LOG.warning(
         "group is full: group=%s members=%d bytes=%d client=%s",
         group.group_id,
@@ -139,7 +139,7 @@ def _put_out(group: "Membership", event: Join) -> None:
         complete_if_all_joined(group)
 
 
-def _goes_with(group: "Membership", event: Join) -> bool:
+def _goes_with(group: "MembershipCore", event: Join) -> bool:
     if not event.protocol_type or not event.protocols:
         return False
     if group.state is State.EMPTY:
@@ -147,5 +147,5 @@ def _goes_with(group: "Membership", event: Join) -> bool:
     return group.protocol_type == event.protocol_type and group.roster.can_take(event.protocols)
 
 
-def _refuse(group: "Membership", event: Join, error: ErrorCode, member_id: str | None = None) -> None:
+def _refuse(group: "MembershipCore", event: Join, error: ErrorCode, member_id: str | None = None) -> None:
     group.do(Joined(event.token, error, event.member_id if member_id is None else member_id))

@@ -16,13 +16,13 @@ from moldau.broker.groups.membership_states import State
 from moldau.model.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from moldau.broker.groups.membership import Membership
+    from moldau.broker.groups.membership_core import MembershipCore
     from moldau.broker.groups.membership_roster import Member
 
 _LOG = logging.getLogger(__name__)
 
 
-def leave(group: "Membership", event: Leave) -> None:
+def leave(group: "MembershipCore", event: Leave) -> None:
     """LeaveGroup, in any state. What follows for the others is done once for all who leave."""
     if group.state is State.DEAD:
         group.do(Left(event.token, ErrorCode.COORDINATOR_NOT_AVAILABLE))
@@ -36,7 +36,7 @@ def leave(group: "Membership", event: Leave) -> None:
     group.do(Left(event.token, ErrorCode.NONE, answers))
 
 
-def _leave(group: "Membership", leaver: Leaver) -> ErrorCode:
+def _leave(group: "MembershipCore", leaver: Leaver) -> ErrorCode:
     roster = group.roster
     member_id = leaver.member_id
     if member_id == NO_MEMBER:  # put out by an administrator, who knows the name of its instance alone
@@ -52,7 +52,7 @@ def _leave(group: "Membership", leaver: Leaver) -> ErrorCode:
     return error
 
 
-def due(group: "Membership") -> None:
+def due(group: "MembershipCore") -> None:
     """End what has come to its end by now; then look up when the next end is."""
     now_ms = group.now_ms
     for member_id in [member_id for member_id, deadline_ms in group.roster.pending.items() if deadline_ms <= now_ms]:
@@ -72,7 +72,7 @@ def due(group: "Membership") -> None:
     )
 
 
-def _session_over(group: "Membership", member: "Member") -> None:
+def _session_over(group: "MembershipCore", member: "Member") -> None:
     if member.deadline_ms > group.now_ms or group.roster.members.get(member.member_id) is not member:
         return  # what the end of another member's session brought about has changed it
     if member.waits:
@@ -86,7 +86,7 @@ def _session_over(group: "Membership", member: "Member") -> None:
         rebalance_or_complete(group, f"member {member.member_id} was not heard from")
 
 
-def _sync_time_over(group: "Membership") -> None:
+def _sync_time_over(group: "MembershipCore") -> None:
     group.sync_deadline_ms = inf
     missing = [group.roster.members[member_id] for member_id in sorted(group.unsynced)]
     for member in missing:

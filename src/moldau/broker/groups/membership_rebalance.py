@@ -19,7 +19,7 @@ from moldau.broker.groups.membership_states import MOVES, State
 from moldau.model.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from moldau.broker.groups.membership import Membership
+    from moldau.broker.groups.membership_core import MembershipCore
 
 _LOG = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class Gathering:
         """Whether somebody came in this stretch."""
 
 
-def rebalance_or_complete(group: "Membership", reason: str) -> None:
+def rebalance_or_complete(group: "MembershipCore", reason: str) -> None:
     """Something has changed: rebalance, or if that is under way see whether it is at its end."""
     if State.PREPARING_REBALANCE in MOVES[group.state]:
         prepare_rebalance(group, reason)
@@ -46,7 +46,7 @@ def rebalance_or_complete(group: "Membership", reason: str) -> None:
         complete_if_all_joined(group)
 
 
-def prepare_rebalance(group: "Membership", reason: str) -> None:
+def prepare_rebalance(group: "MembershipCore", reason: str) -> None:
     """Have all members join again."""
     _LOG.info("group rebalances: group=%s generation=%d state=%s reason=%s", group.group_id, group.generation, group.state.value, reason)
     was_empty = group.state is State.EMPTY
@@ -69,7 +69,7 @@ def prepare_rebalance(group: "Membership", reason: str) -> None:
         group.join_deadline_ms = group.remind(timeout_ms)
 
 
-def give_up_assignment(group: "Membership", error: ErrorCode) -> None:
+def give_up_assignment(group: "MembershipCore", error: ErrorCode) -> None:
     """Tell who waits for this generation's assignment that there will be none."""
     group.storing = None
     for member in group.roster.members.values():
@@ -79,19 +79,19 @@ def give_up_assignment(group: "Membership", error: ErrorCode) -> None:
             group.begin_session(member)
 
 
-def complete_if_all_joined(group: "Membership") -> None:
+def complete_if_all_joined(group: "MembershipCore") -> None:
     """Somebody joined or is no longer expected: it may have been the last. A first rebalance lasts its time."""
     if group.state is State.PREPARING_REBALANCE and group.gathering is None and group.roster.all_joined:
         _complete(group)
 
 
-def complete_if_nobody_missing(group: "Membership") -> None:
+def complete_if_nobody_missing(group: "MembershipCore") -> None:
     """Somebody's time is over: nobody else may be expected. That ends a first rebalance too, as in Kafka."""
     if group.state is State.PREPARING_REBALANCE and group.roster.all_joined:
         _complete(group)
 
 
-def join_time_over(group: "Membership") -> None:
+def join_time_over(group: "MembershipCore") -> None:
     """The deadline for joining has passed."""
     gathering = group.gathering
     if gathering is not None and gathering.grew and gathering.remaining_ms > 0:
@@ -102,7 +102,7 @@ def join_time_over(group: "Membership") -> None:
         _complete(group)
 
 
-def _complete(group: "Membership") -> None:
+def _complete(group: "MembershipCore") -> None:
     """Go on with those who have joined."""
     group.join_deadline_ms = inf
     group.gathering = None
@@ -120,7 +120,7 @@ def _complete(group: "Membership") -> None:
         _be_empty(group)
 
 
-def _be_empty(group: "Membership") -> None:
+def _be_empty(group: "MembershipCore") -> None:
     group.protocol = None
     group.look_up_topics()
     group.go_to(State.EMPTY)
@@ -128,7 +128,7 @@ def _be_empty(group: "Membership") -> None:
     group.do(Store(group.snapshot({}), None))
 
 
-def _begin_generation(group: "Membership") -> None:
+def _begin_generation(group: "MembershipCore") -> None:
     roster = group.roster
     group.protocol = roster.choose_protocol()
     group.look_up_topics()

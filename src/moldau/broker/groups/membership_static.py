@@ -14,7 +14,7 @@ from moldau.broker.groups.membership_states import State
 from moldau.model.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from moldau.broker.groups.membership import Membership
+    from moldau.broker.groups.membership_core import MembershipCore
     from moldau.broker.groups.membership_roster import Member
 
 _LOG = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ class Replacement:
 
     __slots__ = ("can_skip_assignment", "generation", "leader", "member", "member_id", "old")
 
-    def __init__(self, group: "Membership", member: "Member", event: Join) -> None:
+    def __init__(self, group: "MembershipCore", member: "Member", event: Join) -> None:
         self.member = member
         self.member_id = event.new_member_id
         self.generation = group.generation
@@ -40,7 +40,7 @@ class Replacement:
         )
 
 
-def replace(group: "Membership", member: "Member", event: Join) -> None:
+def replace(group: "MembershipCore", member: "Member", event: Join) -> None:
     """`member` has come back, as `event` says, without its id."""
     replacement = Replacement(group, member, event)
     group.answer_join(member, ErrorCode.FENCED_INSTANCE_ID)
@@ -67,7 +67,7 @@ def replace(group: "Membership", member: "Member", event: Join) -> None:
         prepare_rebalance(group, reason)
 
 
-def replacement_stored(group: "Membership", replacement: Replacement, error: ErrorCode) -> None:
+def replacement_stored(group: "MembershipCore", replacement: Replacement, error: ErrorCode) -> None:
     """The new id is stored, or is not.
 
     If a rebalance has begun meanwhile the member waits for its end like the others, and the next generation is stored with the new id.
@@ -104,7 +104,7 @@ def replacement_stored(group: "Membership", replacement: Replacement, error: Err
     group.begin_session(member)
 
 
-def _rename(group: "Membership", member: "Member", member_id: str) -> None:
+def _rename(group: "MembershipCore", member: "Member", member_id: str) -> None:
     if member.member_id in group.unsynced:
         group.unsynced.remove(member.member_id)
         group.unsynced.add(member_id)

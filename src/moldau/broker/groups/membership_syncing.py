@@ -14,7 +14,7 @@ from moldau.broker.groups.membership_states import State
 from moldau.model.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from moldau.broker.groups.membership import Membership
+    from moldau.broker.groups.membership_core import MembershipCore
 
 _LOG = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ class AssignmentTicket:
         """By member id, of all members."""
 
 
-def sync(group: "Membership", event: Sync) -> None:
+def sync(group: "MembershipCore", event: Sync) -> None:
     """SyncGroup, in any state."""
     error = _check(group, event)
     if error is not ErrorCode.NONE:
@@ -46,7 +46,7 @@ def sync(group: "Membership", event: Sync) -> None:
         _store(group, event.assignments)
 
 
-def assignment_stored(group: "Membership", ticket: AssignmentTicket, error: ErrorCode) -> None:
+def assignment_stored(group: "MembershipCore", ticket: AssignmentTicket, error: ErrorCode) -> None:
     """The assignment is stored, or is not. If a rebalance has begun meanwhile it is of no use any more."""
     if group.storing is not ticket:
         return
@@ -62,7 +62,7 @@ def assignment_stored(group: "Membership", ticket: AssignmentTicket, error: Erro
             group.begin_session(member)
 
 
-def _store(group: "Membership", given: Mapping[str, bytes]) -> None:
+def _store(group: "MembershipCore", given: Mapping[str, bytes]) -> None:
     assignments = {member_id: given.get(member_id, b"") for member_id in group.roster.members}
     for member_id in group.roster.members.keys() - given.keys():
         _LOG.warning("leader forgot a member: group=%s generation=%d member=%s", group.group_id, group.generation, member_id)
@@ -75,12 +75,12 @@ def _store(group: "Membership", given: Mapping[str, bytes]) -> None:
     group.do(Store(group.snapshot(assignments), group.storing))
 
 
-def _fail(group: "Membership", error: ErrorCode) -> None:
+def _fail(group: "MembershipCore", error: ErrorCode) -> None:
     give_up_assignment(group, error)
     prepare_rebalance(group, f"the assignment could not be stored: {error.name}")
 
 
-def _check(group: "Membership", event: Sync) -> ErrorCode:
+def _check(group: "MembershipCore", event: Sync) -> ErrorCode:
     error = group.check_member(event.member_id, event.group_instance_id)
     if error is not ErrorCode.NONE:
         return error

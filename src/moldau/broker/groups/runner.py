@@ -10,7 +10,8 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from moldau.broker.groups.membership import Limits, Membership
+from moldau.broker.groups.membership import Membership
+from moldau.broker.groups.membership_core import Limits
 from moldau.broker.groups.membership_events import Due, Event, Loaded, Store, Stored, Unloaded
 from moldau.model.errors import ErrorCode
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from moldau.broker.groups.membership import Limits
+from moldau.broker.groups.membership_core import Limits
 from moldau.broker.groups.membership_events import Joined, Left, Synced
 from moldau.broker.groups.membership_states import State
 from moldau.model.errors import ErrorCode

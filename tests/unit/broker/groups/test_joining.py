@@ -2,7 +2,7 @@
 
 import pytest
 
-from moldau.broker.groups.membership import Limits
+from moldau.broker.groups.membership_core import Limits
 from moldau.broker.groups.membership_events import JoinedMember
 from moldau.broker.groups.membership_joining import NEW_MEMBER_TIMEOUT_MS
 from moldau.broker.groups.membership_states import State

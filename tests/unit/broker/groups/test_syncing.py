@@ -2,7 +2,7 @@
 
 import pytest
 
-from moldau.broker.groups.membership import Limits
+from moldau.broker.groups.membership_core import Limits
 from moldau.broker.groups.membership_states import State
 from moldau.broker.groups.state import GroupState, MemberState
 from moldau.model.errors import ErrorCode
