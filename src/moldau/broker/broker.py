@@ -138,8 +138,10 @@ class Broker:
         try:
             if adopt:
                 self._register_adopted()
-            self._finish_deletions(now_ms)
+            deleted = self._finish_deletions(now_ms)
             self._lead()
+            if self._coordinating is not None:
+                self._coordinating.topics_deleted(deleted)
             if adopt:
                 self._pass_over_adopted_producers()
         except BaseException:
@@ -163,6 +165,7 @@ class Broker:
             "connections": len(self.connections),
             "partitions_led": len(self.partitions),
             "requests_delayed": self.delayed.waiting,
+            **(self._coordinating.statistics() if self._coordinating is not None else {}),
             **self.logs.statistics(),
         }
 
@@ -259,12 +262,13 @@ class Broker:
         if used:
             self.producer_ids.pass_over(max(used))
 
-    def _finish_deletions(self, now_ms: int) -> None:
-        """Deletions that the last stop interrupted between their mark and their end."""
+    def _finish_deletions(self, now_ms: int) -> list[str]:
+        """Deletions that the last stop interrupted between their mark and their end: of these topics."""
         topics = sorted(self.registry.deleting)
         if topics:
             self.logs.delete([each for each in self.logs.partitions() if each.topic in topics], now_ms)
             self.registry.finish_deletion(topics)
+        return topics
 
     def _lead(self) -> None:
         for topic in self.metadata.topics.values():

@@ -44,6 +44,8 @@ class Coordinating:
 
     def opened(self, topic_partition: "TopicPartition") -> None:
         """This broker leads a partition of an internal topic now."""
+        if self._closed:
+            return
         if topic_partition.topic == OFFSETS.name:
             self.groups.become_coordinator(topic_partition.partition)
         else:
@@ -61,6 +63,10 @@ class Coordinating:
     def topics_deleted(self, names: Iterable[str]) -> None:
         """Topics are gone: what groups had committed there is of no use."""
         self.groups.forget_topics(names)
+
+    def statistics(self) -> dict[str, int]:
+        """Numbers for a person who looks into a running broker."""
+        return {**self.groups.statistics(), **({} if self._transactions is None else self._transactions.statistics())}
 
     def close(self) -> None:
         """The broker stops: whoever waits is answered, and nothing happens any more by itself."""

@@ -4,6 +4,7 @@ The topic is made when it is first needed (:mod:`moldau.broker.internal_topics`)
 batch, on the broker's thread: in the log and in the page cache when it returns. Reading it back is in :mod:`moldau.broker.state_loading`.
 """
 
+import logging
 from functools import lru_cache
 from struct import unpack
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from moldau.broker.internal_topics import InternalTopic, internal_topic_spec
 from moldau.broker.state_loading import StateLoads
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
+from moldau.model.seldom import Seldom
 from moldau.protocol.records.builder import RecordBatchBuilder
 from moldau.protocol.records.compression import Compression
 from moldau.protocol.records.header import read_header
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
     from moldau.broker.partition import Partition
     from moldau.broker.state_log import Done, KeyValue, LoadedBatch, TransactionalProducer
 
+_LOG = logging.getLogger(__name__)
+
+NOTES_INTERVAL_S = 60.0
+"""How often the log says that the topic cannot be made; clients try again without a word, many times a second."""
 _CODECS = {"uncompressed": Compression.NONE, **{codec.name.lower(): codec for codec in Compression if codec}}
 
 
@@ -35,6 +41,7 @@ class StateTopic:
         self._broker = broker
         self._codec = Compression.NONE if spec.compression is None else Compression(broker.config.int(spec.compression))
         self._loads = StateLoads(broker)
+        self._notes = Seldom(NOTES_INTERVAL_S, 1)
 
     @property
     def exists(self) -> bool:
@@ -58,6 +65,8 @@ class StateTopic:
         spec = internal_topic_spec(self._spec, self._broker.config, len(self._broker.metadata.brokers))
         outcome = self._broker.topics.create([spec])[self.name]
         if isinstance(outcome, PeerError):
+            if self._notes.due(self.name, self._broker.clock.monotonic()):
+                _LOG.error("internal topic not made: topic=%s reason=%s", self.name, outcome.message)
             raise PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"topic '{self.name}' cannot be made: {outcome.message}")
 
     def append(self, partition: int, records: "Sequence[KeyValue]", done: "Done", producer: "TransactionalProducer | None" = None) -> None:

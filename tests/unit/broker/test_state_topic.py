@@ -8,6 +8,7 @@ import pytest
 from moldau.broker.state_log import KeyValue, LoadedBatch
 from moldau.broker.state_topic import StateTopic, java_hash
 from moldau.model.errors import ErrorCode, PeerError
+from moldau.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from moldau.protocol.records.builder import RecordBatchBuilder
 from moldau.protocol.records.header import read_header, stamp_crc
 from moldau.testing.clock import FakeClock
@@ -70,6 +71,8 @@ def test_no_client_writes_to_it_and_every_client_may_read_it() -> None:
     append(make_topic(world), (b"k", b"v"))
     client = world.connect()
     assert client.produce(NAME, b"mine").error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    delete = DeleteRecordsRequest([DeleteRecordsTopic(NAME, [DeleteRecordsPartition(0, 1)])])
+    assert client.ask(delete, 2).topics[0].partitions[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert client.values(NAME) == [b"v"]
 
 

@@ -104,6 +104,15 @@ class GroupCoordinator:
         """The partitions that are led here, those that are still read too."""
         return list(self._shards.values())
 
+    def statistics(self) -> dict[str, int]:
+        """Numbers for a person who looks into a running broker."""
+        groups = [group for shard in self._shards.values() for group in shard.groups.values()]
+        return {
+            "groups": len(groups),
+            "offsets_committed": sum(len(group.offsets) for group in groups),
+            "group_partitions_loading": sum(shard.loading for shard in self._shards.values()),
+        }
+
     # For the broker
 
     def coordinates(self, shard: Shard) -> bool:
@@ -175,9 +184,12 @@ class GroupCoordinator:
         if not self.coordinates(shard):
             return
         if error is not None:
-            _LOG.error("group state not loaded: partition=%d reason=%s", shard.partition, error.message)
+            _LOG.error("group state not loaded: partition=__consumer_offsets-%d reason=%s", shard.partition, error.message)
             self.resign(shard.partition)
             return
         shard.loaded()
-        if shard.groups:
-            _LOG.info("group state loaded: partition=%d groups=%d", shard.partition, len(shard.groups))
+        if any(each.loading for each in self._shards.values()):
+            return
+        numbers = self.statistics()
+        if numbers["groups"]:
+            _LOG.info("group state loaded: groups=%d offsets=%d", numbers["groups"], numbers["offsets_committed"])

@@ -68,7 +68,7 @@ def decode_key(key: bytes | None) -> OffsetKey | GroupKey | UnknownKey:
         raise _malformed("a record without a key")
     try:
         version: int = _VERSION.unpack_from(key)[0]
-        if version <= _OFFSET_KEY:
+        if 0 <= version <= _OFFSET_KEY:
             group_id, position = _read_text(key, _VERSION.size)
             topic, position = _read_text(key, position)
             partition: int = _PARTITION.unpack_from(key, position)[0]

@@ -24,7 +24,8 @@ HIGH_WATERMARK = -1
 def handle(broker: "Broker", request: DeleteRecordsRequest, context: RequestContext, reply: Reply) -> None:
     """Delete what lies before each offset.
 
-    Codes: UNKNOWN_TOPIC_OR_PARTITION; OFFSET_OUT_OF_RANGE beyond the high watermark; POLICY_VIOLATION where the topic is only compacted.
+    Codes: UNKNOWN_TOPIC_OR_PARTITION; OFFSET_OUT_OF_RANGE beyond the high watermark; POLICY_VIOLATION where the topic is only compacted;
+    INVALID_TOPIC_EXCEPTION where it is internal.
     """
     topics = []
     for topic in request.topics:
@@ -52,6 +53,8 @@ def handle(broker: "Broker", request: DeleteRecordsRequest, context: RequestCont
 def _delete(partition: Partition, wanted: DeleteRecordsPartition) -> int:
     """Delete the records before the offset wanted; the first one left."""
     log = partition.log
+    if partition.is_internal:
+        raise PeerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic_partition} is internal: no client may delete from it")
     if not log.config.deletes and log.config.compacts:
         raise PeerError(ErrorCode.POLICY_VIOLATION, f"{partition.topic_partition}: cleanup.policy is compact, records go by key")
     offset = log.high_watermark if wanted.offset == HIGH_WATERMARK else wanted.offset

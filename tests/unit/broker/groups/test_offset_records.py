@@ -38,6 +38,7 @@ def test_keys_of_groups_and_of_newer_things() -> None:
     assert decode_key(group_key("")) == GroupKey("")
     assert decode_key(b"\0\3\0\1g") == UnknownKey(3)
     assert decode_key(b"\0\x15") == UnknownKey(21)
+    assert decode_key(b"\xff\xff\0\0") == UnknownKey(-1)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from moldau.protocol.messages.find_coordinator import Coordinator, FindCoordinat
 from moldau.protocol.messages.metadata import MetadataRequest
 from support.administered import code
 from support.broker_world import BrokerWorld
+from support.group_requests import commit, group_world
 
 GROUP, TRANSACTION, SHARE = range(3)
 TOPICS = {GROUP: "__consumer_offsets", TRANSACTION: "__transaction_state"}
@@ -49,11 +50,18 @@ def test_keys_of_another_kind_are_an_invalid_request() -> None:
     assert (code(answer.error_code), answer.node_id, answer.port) == ("INVALID_REQUEST", -1, -1)
 
 
-def test_where_the_topic_cannot_be_made_trying_again_may_help_and_the_answer_says_why() -> None:
-    client = BrokerWorld(max_partitions=10).connect()
-    (answer,) = client.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4).coordinators
-    assert code(answer.error_code) == "COORDINATOR_NOT_AVAILABLE"
-    assert "max.partitions is 10" in answer.error_message
+def test_where_the_topic_cannot_be_made_trying_again_may_help_and_the_answer_says_why(caplog: pytest.LogCaptureFixture) -> None:
+    world = BrokerWorld(max_partitions=10)
+    client = world.connect()
+    for _ in range(3):
+        (answer,) = client.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4).coordinators
+        assert code(answer.error_code) == "COORDINATOR_NOT_AVAILABLE"
+        assert "max.partitions is 10" in answer.error_message
+    (line,) = caplog.messages
+    assert line.startswith("internal topic not made: topic=__consumer_offsets ")
+    world.clock.advance(61)
+    client.ask(FindCoordinatorRequest("g"), 2)
+    assert len(caplog.messages) == 2
 
 
 def test_where_the_partition_is_offline_there_is_no_coordinator() -> None:
@@ -65,6 +73,21 @@ def test_where_the_partition_is_offline_there_is_no_coordinator() -> None:
     (lost, fine) = client.ask(FindCoordinatorRequest(coordinator_keys=["g", "h"]), 4).coordinators
     assert (code(lost.error_code), lost.node_id) == ("COORDINATOR_NOT_AVAILABLE", -1)
     assert fine == Coordinator("h", 0, "192.0.2.2", 9092, 0, fine.error_message)
+
+
+def test_a_broker_says_how_much_it_coordinates() -> None:
+    world = group_world()
+    assert "groups" not in BrokerWorld().broker.statistics()
+    commit(world.connect(), "g", {("t", 0): 1, ("t", 1): 1})
+    numbers = world.broker.statistics()
+    assert (numbers["groups"], numbers["offsets_committed"], numbers["group_partitions_loading"]) == (1, 2, 0)
+
+
+def test_a_broker_that_stops_begins_no_coordination() -> None:
+    world = group_world()
+    world.broker.finish_connections()
+    world.broker.coordinating.opened(world.partition("__consumer_offsets").topic_partition)
+    assert world.broker.groups.shards() == []
 
 
 def test_nothing_of_coordinators_is_made_where_nobody_asks_for_one(tmp_path: Path) -> None:

@@ -239,6 +239,17 @@ def test_the_offsets_of_a_deleted_topic_go_with_it(world: BrokerWorld, client: C
     assert stored(world, "h", "u") is None
 
 
+def test_a_deletion_that_a_crash_interrupted_takes_the_offsets_too(tmp_path: Path) -> None:
+    world = group_world(store=str(tmp_path / "store"))
+    world.create_topic("u")
+    commit(world.connect(), "g", {("t", 0): 1, ("u", 0): 2})
+    world.broker.registry.mark_deleted(["u"])
+    world.restart()
+    world.clock.settle()
+    assert fetch(world.connect(), "g") == {("t", 0): 1}
+    assert stored(world, "g", "u") is None
+
+
 def stored(world: BrokerWorld, group: str, topic: str) -> bytes | None:
     """The newest value in the log of what a group has committed in partition 0 of a topic."""
     index = world.broker.coordinating.offsets_topic.partition_for(group)
