@@ -4,9 +4,11 @@
  *   load_client LIBRDKAFKA consume BOOTSTRAP TOPIC COUNT [NAME=VALUE ...]          read COUNT messages of partition 0 from its beginning
  *   load_client LIBRDKAFKA latency BOOTSTRAP TOPIC COUNT RATE [NAME=VALUE ...]     send at a constant pace (open loop) while reading; the first
  *                                                                                  quarter of the messages warms up and is not counted
+ *   load_client LIBRDKAFKA acks BOOTSTRAP TOPIC COUNT RATE [NAME=VALUE ...]        send batches of 50 at a constant pace (open loop); the first
+ *                                                                                  quarter is not counted
  *
  * Prints one line of JSON: messages, failed, seconds (from the first send to the last acknowledgement, or from the first to the last message),
- * and for latency the microseconds from the send to the reader's hands.
+ * for latency the microseconds from the send to the reader's hands, and for acks those from the send of a batch to its acknowledgement.
  * Declares the few functions it uses, so that no headers are needed.
  */
 #include <dlfcn.h>
@@ -31,8 +33,12 @@ typedef struct {
 
 enum { PRODUCER = 0, CONSUMER = 1, COPY = 2, BATCH = 10000, BEGINNING = -2, IDLE_LIMIT = 30 };
 
+enum { GROUP = 50, SIZE = 200 };
+
 static void *library;
 static long delivered, failed;
+static double *sent_at, *waited;
+static volatile int polling = 1;
 
 static void *symbol(const char *name) {
     void *found = dlsym(library, name);
@@ -52,6 +58,10 @@ static double now(void) {
 static void on_delivery(void *client, const message_t *message, void *opaque) {
     (void)client;
     (void)opaque;
+    if (waited) {
+        long number = (long)(intptr_t)message->opaque;
+        waited[number] = now() - sent_at[number / GROUP];
+    }
     if (message->error)
         failed++;
     else
@@ -204,11 +214,62 @@ static int latency(void *client, void *topic, void *reader_topic, long count, lo
     return reading.seen == count ? 0 : 1;
 }
 
+static void wait_until(double due) {
+    double left = due - now();
+    if (left > 0) {
+        struct timespec pause = {(time_t)left, (long)((left - (time_t)left) * 1e9)};
+        nanosleep(&pause, NULL);
+    }
+}
+
+static void *poll_acks(void *client) {
+    int (*poll)(void *, int) = symbol("rd_kafka_poll");
+    while (polling) poll(client, 100);
+    return NULL;
+}
+
+static int acks(void *client, void *topic, long count, long rate) {
+    int (*produce_batch)(void *, int32_t, int, message_t *, int) = symbol("rd_kafka_produce_batch");
+    sent_at = calloc(count / GROUP + 1, sizeof(double));
+    waited = calloc(count, sizeof(double));
+    static char payload[SIZE];
+    message_t batch[GROUP] = {0};
+    pthread_t thread;
+    pthread_create(&thread, NULL, poll_acks, client);
+    double begun = now(), late = 0;
+    for (long sent = 0; sent + GROUP <= count; sent += GROUP) {
+        double due = begun + (double)sent / rate;
+        wait_until(due);
+        sent_at[sent / GROUP] = now();
+        if (sent_at[sent / GROUP] - due > late) late = sent_at[sent / GROUP] - due;
+        for (int i = 0; i < GROUP; i++) {
+            batch[i].payload = payload;
+            batch[i].length = SIZE;
+            batch[i].opaque = (void *)(intptr_t)(sent + i);
+        }
+        if (produce_batch(topic, 0, COPY, batch, GROUP) != GROUP) failed++;
+    }
+    double seconds = now() - begun, limit = now() + 30;
+    while (delivered + failed < count / GROUP * GROUP && now() < limit) wait_until(now() + 0.01);
+    polling = 0;
+    pthread_join(thread, NULL);
+    long skip = count / 4, kept = count / GROUP * GROUP - skip;
+    if (kept <= 0 || failed) return 1;
+    qsort(waited + skip, kept, sizeof(double), by_size);
+    double *each = waited + skip;
+    printf("{\"messages\": %ld, \"failed\": %ld, \"seconds\": %.3f, \"pacer_late_ms\": %.1f, \"p50_us\": %.0f, \"p90_us\": %.0f, "
+           "\"p99_us\": %.0f, \"p999_us\": %.0f, \"max_us\": %.0f}\n",
+           delivered, failed, seconds, late * 1e3, each[kept / 2] * 1e6, each[kept * 9 / 10] * 1e6, each[kept * 99 / 100] * 1e6,
+           each[kept * 999 / 1000] * 1e6, each[kept - 1] * 1e6);
+    return 0;
+}
+
 int main(int argc, char **argv) {
-    int paced = argc > 2 && !strcmp(argv[2], "latency"), producing = paced || (argc > 2 && !strcmp(argv[2], "produce"));
+    int acking = argc > 2 && !strcmp(argv[2], "acks"), paced = argc > 2 && !strcmp(argv[2], "latency");
+    int producing = acking || paced || (argc > 2 && !strcmp(argv[2], "produce"));
     int fixed = producing ? 7 : 6;
     if (argc < fixed) {
-        fprintf(stderr, "usage: load_client LIBRDKAFKA produce|consume|latency BOOTSTRAP TOPIC COUNT [SIZE|RATE] [NAME=VALUE ...]\n");
+        fprintf(stderr, "usage: load_client LIBRDKAFKA produce|consume|latency|acks BOOTSTRAP TOPIC COUNT [SIZE|RATE] [NAME=VALUE ...]\n");
         return 2;
     }
     library = dlopen(argv[1], RTLD_NOW);
@@ -220,6 +281,7 @@ int main(int argc, char **argv) {
     void *client = start(producing ? PRODUCER : CONSUMER, configuration(producing, argv[3], argc - fixed, argv + fixed));
     void *(*topic_new)(void *, const char *, void *) = symbol("rd_kafka_topic_new");
     void *topic = topic_new(client, argv[4], NULL);
+    if (acking) return acks(client, topic, count, atol(argv[6]));
     if (paced) {
         void *reader = start(CONSUMER, configuration(0, argv[3], 0, NULL));
         return latency(client, topic, topic_new(reader, argv[4], NULL), count, atol(argv[6]));

@@ -208,7 +208,7 @@ class _Worker:
             if self._process is not None and self._process.poll() is None:
                 return self._process
         self._stop_process()
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "PYTHONHASHSEED": "random"}
         command = [sys.executable, "-P", "-m", "moldau.adapters.worker_main"]
         try:
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, process_group=0)

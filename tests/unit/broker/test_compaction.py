@@ -120,7 +120,7 @@ def test_settings_of_the_next_pass_are_those_that_hold_then() -> None:
     world.broker.configs.edit(Resource(ResourceType.TOPIC, "t"), [Edit("delete.retention.ms", Change.SET, "5")])
     a_look(world)
     task = Task.decode(world.workers.jobs[0].task)
-    assert (task.bytes_per_second, task.map_bytes, task.delete_retention_ms) == (500.0, 900_000, 5)
+    assert (task.bytes_per_second, task.map_bytes, task.delete_retention_ms) == (500.0, 1_000_000, 5)
     world.workers.run_all()
     assert world.workers.slept_s > 1
 

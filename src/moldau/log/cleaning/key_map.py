@@ -5,17 +5,22 @@ whether the record has a value or is a tombstone; then that it is replaced. So t
 a batch without a replaced record is copied as it is, one of which all are is dropped, and only of the others the sizes of the records are
 walked. A record of the clean part is replaced when its key is in the map at all, for everything in the map is newer.
 
-**Keys.** A key of up to 46 bytes is in the map itself. For a longer one its digest is, BLAKE2b of 47 bytes, so that no key and no digest
-are the same bytes. Two keys with one digest would cost the newest record of one of them. Among 2^40 keys, more than any map holds, the
-chance of two with one digest is below 2^-296, and nobody knows how to make two. (Kafka's map has MD5, 16 bytes, in place of every key.)
+**The table** has two rows of 64-bit numbers: Python's hash of the key, and behind a CRC of the key the number of its newest record. Slots
+are searched one after the other from the one that the hash points to; 0 is a free one::
 
-**Memory** is bounded by `bytes_max`, and honest: the objects that Python makes are counted, not only the bytes in them. An entry takes up
-to 112 bytes as objects (its key 80, its number 32) and 30 to 60 in the table, whose growth needs the old one beside the new one. A byte
-per record comes on top. So 128 MB are 699,050 keys.
+    hashes     ... | hash(key)      | 0 | ...
+    newest     ... | crc32 : number | 0 | ...
+
+**Keys are not kept.** Two keys of which hash and CRC are the same would cost the newest record of one of them. That are 95 bits: among the
+4.7 million keys that the default of `log.cleaner.dedupe.buffer.size` holds, the chance is 3 in 10^16 a pass. Nobody can choose such keys:
+the hash (SipHash) has a secret of the process, and a worker never runs with a fixed one. (Kafka's map has MD5, 128 bits.)
+
+**Memory** is bounded by `bytes_max`, and what is counted is all that there is: 16 bytes a slot, of which three quarters are used; the
+smaller table beside the larger one while it grows; a byte for each record, and eight for each batch.
 """
 
 from array import array
-from hashlib import blake2b
+from zlib import crc32
 
 from moldau.protocol.records.walk import long_varint
 
@@ -24,78 +29,78 @@ REPLACED = 1
 TOMBSTONE = 2
 """States of a record. Do not compare with anything else: the walks below rely on these numbers."""
 
-KEY_BYTES_MAX = 46
-DIGEST_BYTES = 47
-ENTRY_BYTES = 80 + 32
+SLOT_BYTES = 16
 BATCH_BYTES = 8
-TABLE_HEAD_BYTES = 256
-GRANTED = 4096
-"""So many records are given room at a time, while there is plenty."""
+LOAD_MAX = 0.75
+"""Fuller, and every key that is not there costs ten steps."""
+TABLE_SHARE = 0.75
+"""Of the memory that the largest table takes. The one before it, and the states, have to find room beside it."""
+SLOTS_MIN = 1024
+GROWTH = 4
+_NUMBER = 2**32 - 1
 
 
 class UnreadableRecordsError(Exception):
     """Records that are not as their batch's header says."""
 
 
-def table_bytes(entries: int) -> int:
-    """Bytes of a dict with so many entries that was filled one by one: CPython doubles it when two thirds of its slots are used."""
-    slots = 8
-    while slots * 2 // 3 < entries:
-        slots *= 2
-    return TABLE_HEAD_BYTES + 20 * slots
-
-
-def digest(key: bytes) -> bytes:
-    """What stands in the map for a key that is too long."""
-    return blake2b(key, digest_size=DIGEST_BYTES).digest()
-
-
 class KeyMap:
-    """See the module. Invariant: `_newest` maps each key to the number of its newest record, whose state is not REPLACED.
+    """See the module. `load_factor`: how full the table may be; never more than :data:`LOAD_MAX`.
 
     `batch_offsets` are the base offsets of the batches that were added, so that whoever reads them again can tell which these were.
     """
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, bytes_max: int, load_factor: float = LOAD_MAX) -> None:
         self.states = bytearray()
         self.batch_offsets = array("q")
         self._bytes_max = bytes_max
-        self._newest: dict[bytes, int] = {}
-        self._granted = 0
+        self._load = min(max(load_factor, 0.01), LOAD_MAX)
+        self._filled = 0
+        self._slots_max = max(SLOTS_MIN, int(bytes_max * TABLE_SHARE) // SLOT_BYTES)
+        self._slots = self._slots_max
+        while self._slots // GROWTH >= SLOTS_MIN:
+            self._slots //= GROWTH
+        self._hashes = array("q", bytes(8)) * self._slots
+        self._newest = array("q", bytes(8)) * self._slots
 
     def __len__(self) -> int:
-        return len(self._newest)
+        return self._filled
 
-    def take_room(self, count: int) -> bool:
-        """Whether a batch of `count` records fits; if so it is to come now."""
-        count += BATCH_BYTES
-        if count > self._granted:
-            if self._fits(count + GRANTED):
-                self._granted = count + GRANTED
-            elif self._fits(count):
-                self._granted = count
-            else:
+    def take_room(self, count: int, *, anyway: bool = False) -> bool:
+        """Whether a batch of `count` records fits; if so it is to come now. `anyway`: whatever the bounds say."""
+        beside = (len(self.states) + count + BATCH_BYTES * (len(self.batch_offsets) + 1)) * 9 // 8  # they grow by steps of an eighth
+        slots = self._slots
+        while self._filled + count > slots * self._load and (slots < self._slots_max or anyway):
+            slots = slots * GROWTH if anyway else min(slots * GROWTH, self._slots_max)
+        if not anyway:
+            both = slots + self._slots if slots > self._slots else slots
+            if self._filled + count > slots * self._load or SLOT_BYTES * both + beside > self._bytes_max:
                 return False
-        self._granted -= count
+        if slots > self._slots:
+            self._grow(slots)
         return True
 
-    def _fits(self, count: int) -> bool:
-        entries = len(self._newest)
-        table, grown = table_bytes(entries), table_bytes(entries + count)
-        needed = ENTRY_BYTES * (entries + count) + grown + (table if grown > table else 0)
-        needed += len(self.states) + BATCH_BYTES * len(self.batch_offsets) + count
-        return needed <= self._bytes_max
+    def _grow(self, slots: int) -> None:
+        hashes, newest = array("q", bytes(8)) * slots, array("q", bytes(8)) * slots
+        for h, value in zip(self._hashes, self._newest, strict=True):
+            if h:
+                s = h % slots
+                while hashes[s]:
+                    s = s + 1 if s + 1 < slots else 0
+                hashes[s] = h
+                newest[s] = value
+        self._hashes, self._newest, self._slots = hashes, newest, slots
 
     def add_batch(self, offset: int, records: bytes, position: int, end: int, count: int) -> None:
-        """Note the `count` records of the batch with this base offset, uncompressed, from `position` to `end`.
+        """Note the `count` records of the batch with this base offset, uncompressed, from `position` to `end`. There is room for them.
 
         UnreadableRecordsError: not all of them could be walked; those before count all the same.
         """
         self.batch_offsets.append(offset)
         states, first = self.states, len(self.states)
         states += bytes(count)
-        newest = self._newest
-        setdefault = newest.setdefault
+        hashes, newest, slots = self._hashes, self._newest, self._slots
+        new = 0
         p = position
         try:
             for number in range(first, first + count):
@@ -123,23 +128,38 @@ class KeyMap:
                     n, q = long_varint(records, q - 1)
                 k = q + (n >> 1)
                 if k >= p:
-                    raise UnreadableRecordsError
-                key = records[q:k] if n <= 2 * KEY_BYTES_MAX else digest(records[q:k])
+                    p = -1
+                    break
                 if records[k] == 1:
                     states[number] = TOMBSTONE
-                older = setdefault(key, number)
-                if older != number:
-                    states[older] = REPLACED
-                    newest[key] = number
+                key = records[q:k]
+                h, c = hash(key) or 1, crc32(key) >> 1
+                s = h % slots
+                found = hashes[s]
+                while found:
+                    if found == h:
+                        older = newest[s]
+                        if older >> 32 == c:
+                            states[older & _NUMBER] = REPLACED
+                            break
+                    s += 1
+                    if s == slots:
+                        s = 0
+                    found = hashes[s]
+                else:
+                    hashes[s] = h
+                    new += 1
+                newest[s] = c << 32 | number
         except IndexError:
             p = -1
+        self._filled += new
         if p != end:
             raise UnreadableRecordsError
 
     def judge_batch(self, records: bytes, position: int, end: int, count: int) -> bytearray:
         """States of the records of a batch that is older than everything in the map. UnreadableRecordsError."""
         states = bytearray(count)
-        newest = self._newest
+        hashes, newest, slots = self._hashes, self._newest, self._slots
         p = position
         try:
             for number in range(count):
@@ -167,11 +187,22 @@ class KeyMap:
                     n, q = long_varint(records, q - 1)
                 k = q + (n >> 1)
                 if k >= p:
-                    raise UnreadableRecordsError
-                if (records[q:k] if n <= 2 * KEY_BYTES_MAX else digest(records[q:k])) in newest:
-                    states[number] = REPLACED
-                elif records[k] == 1:
+                    p = -1
+                    break
+                if records[k] == 1:
                     states[number] = TOMBSTONE
+                key = records[q:k]
+                h = hash(key) or 1
+                s = h % slots
+                found = hashes[s]
+                while found:
+                    if found == h and newest[s] >> 32 == crc32(key) >> 1:
+                        states[number] = REPLACED
+                        break
+                    s += 1
+                    if s == slots:
+                        s = 0
+                    found = hashes[s]
         except IndexError:
             p = -1
         if p != end:

@@ -41,6 +41,8 @@ class Task:
     index_interval_bytes: int
     map_bytes: int
     """For the map of keys."""
+    map_load_factor: float
+    """How full its table may be."""
     chunk_bytes: int
     """Read at a time."""
     bytes_per_second: float

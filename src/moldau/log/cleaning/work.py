@@ -42,7 +42,7 @@ class Pass:
         self._files = tools.files
         self._monotonic = tools.monotonic
         self._throttle = Throttle(task.bytes_per_second, tools.monotonic, tools.sleep)
-        self._map = KeyMap(task.map_bytes)
+        self._map = KeyMap(task.map_bytes, task.map_load_factor)
         self._unreadable: set[int] = set()
         self._done = PassDone(task.end_offset)
 
@@ -93,7 +93,7 @@ class Pass:
                     if header.is_control:
                         _pass_marker(transactions, data, at, header)
                     elif not transactions.pass_data(header) and header.record_count:
-                        if not self._map.take_room(header.record_count) and end_offset > task.first_dirty:
+                        if not self._map.take_room(header.record_count, anyway=end_offset == task.first_dirty):
                             return end_offset
                         self._add(data, at, header)
                     end_offset = header.last_offset + 1

@@ -6,22 +6,12 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from moldau.log.cleaning.key_map import (
-    DIGEST_BYTES,
-    KEPT,
-    KEY_BYTES_MAX,
-    REPLACED,
-    TOMBSTONE,
-    KeyMap,
-    UnreadableRecordsError,
-    digest,
-    table_bytes,
-)
+from moldau.log.cleaning.key_map import KEPT, LOAD_MAX, REPLACED, SLOTS_MIN, TOMBSTONE, KeyMap, UnreadableRecordsError
 from moldau.protocol.records.builder import encode_batch
 from moldau.protocol.records.header import HEADER_SIZE
 from moldau.protocol.records.record import Record
 
-KEYS = st.sampled_from([None, b"", b"a", b"b", b"c" * KEY_BYTES_MAX, b"c" * (KEY_BYTES_MAX + 1), b"d" * 70, b"e" * 200])
+KEYS = st.sampled_from([None, b"", b"a", b"b", b"c" * 63, b"c" * 64, b"d" * 70, b"e" * 9000])
 ROWS = st.lists(
     st.tuples(
         KEYS,
@@ -66,13 +56,18 @@ def test_states_are_what_the_obvious_way_says(batches: list[list[Row]], older: l
     assert list(key_map.judge_batch(records, 0, len(records), len(older))) == expected
 
 
-def test_a_key_that_looks_like_anothers_digest_is_another_key() -> None:
-    key = b"x" * 100
-    assert len(digest(key)) == DIGEST_BYTES > KEY_BYTES_MAX
+def test_keys_whose_hashes_meet_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the CRC, and whatever the slot where the search begins."""
+    monkeypatch.setattr("moldau.log.cleaning.key_map.hash", lambda key: 1023 + len(key) % 2, raising=False)
     key_map = new_map()
-    records = records_of([(key, b"1", 0, []), (digest(key), b"2", 0, [])])
-    key_map.add_batch(0, records, 0, len(records), 2)
-    assert list(key_map.states) == [KEPT, KEPT]
+    rows: list[Row] = [(b"%d" % number, b"v", 0, []) for number in range(300)]
+    for number, chosen in enumerate((rows, rows[::2])):
+        records = records_of(chosen)
+        key_map.add_batch(number, records, 0, len(records), len(chosen))
+    assert list(key_map.states[:300]) == [REPLACED, KEPT] * 150
+    assert (list(key_map.states[300:]), len(key_map)) == ([KEPT] * 150, 300)
+    records = records_of([(b"7", b"older", 0, []), (b"other", b"v", 0, [])])
+    assert list(key_map.judge_batch(records, 0, len(records), 2)) == [REPLACED, KEPT]
 
 
 @pytest.mark.parametrize("damage", ["cut", "longer", "fewer", "more", "key"])
@@ -105,30 +100,55 @@ def test_a_size_in_more_bytes_than_needed_is_read_like_any_other() -> None:
     assert list(key_map.states) == [KEPT]
 
 
-def test_the_model_of_a_table_is_not_below_the_truth() -> None:
-    table: dict[int, int] = {}
-    for number in range(100_000):
-        assert sys.getsizeof(table) <= table_bytes(len(table)), len(table)
-        table[number] = number
+def fill(key_map: KeyMap, batches_max: int, per_batch: int, *, different: bool = True) -> int:
+    """Add batches until there is no room; how many."""
+    for number in range(batches_max):
+        if not key_map.take_room(per_batch):
+            return number
+        rows: list[Row] = [(b"%d" % (number * per_batch + each if different else each), b"", 0, []) for each in range(per_batch)]
+        records = records_of(rows)
+        key_map.add_batch(number, records, 0, len(records), per_batch)
+    return batches_max
 
 
-@pytest.mark.parametrize("size", [1, 36, KEY_BYTES_MAX, 300])
-def test_the_memory_that_it_takes_is_within_what_it_is_given(size: int) -> None:
-    """By what Python says of every object in it, and of the table; most of the room is used."""
-    bytes_max, per_batch = 1_000_000, 100
-    key_map, batches = KeyMap(bytes_max), 0
-    while key_map.take_room(per_batch):
-        keys = [b"%d" % (batches * per_batch + number) for number in range(per_batch)]
-        records = records_of([(key.rjust(size, b"."), b"", 0, []) for key in keys])
-        key_map.add_batch(batches, records, 0, len(records), per_batch)
-        batches += 1
-    newest = key_map._newest
-    objects = sum(_allocated(sys.getsizeof(key)) + _allocated(sys.getsizeof(number)) for key, number in newest.items())
-    taken = objects + sys.getsizeof(newest) + len(key_map.states) + 8 * len(key_map.batch_offsets)
-    assert taken <= bytes_max
-    assert len(newest) * 250 > bytes_max
+def taken_bytes(key_map: KeyMap) -> int:
+    """What Python says of all that it consists of."""
+    parts = (key_map._hashes, key_map._newest, key_map.states, key_map.batch_offsets)
+    return sum(map(sys.getsizeof, parts))
 
 
-def _allocated(size: int) -> int:
-    """Python hands out small objects in steps of 16 bytes."""
-    return -(-size // 16) * 16
+@pytest.mark.parametrize("different", [True, False])
+def test_the_memory_that_it_takes_is_within_what_it_is_given(different: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also while the table grows, when both are there; and most of the room is used."""
+    bytes_max, peaks = 400_000, []
+    grow = KeyMap._grow
+
+    def watched(key_map: KeyMap, slots: int) -> None:
+        peaks.append(taken_bytes(key_map) + 16 * slots)
+        grow(key_map, slots)
+
+    monkeypatch.setattr(KeyMap, "_grow", watched)
+    key_map = KeyMap(bytes_max)
+    batches = fill(key_map, 10_000, 100, different=different)
+    assert batches < 10_000
+    assert max([*peaks, taken_bytes(key_map)]) <= bytes_max * 1.05, "lists of bytes are a little longer than they need be"
+    assert taken_bytes(key_map) > bytes_max * 0.7
+    if different:
+        assert len(key_map) == len(key_map.states) > bytes_max / 30
+        assert peaks
+
+
+def test_it_is_no_fuller_than_it_may_be() -> None:
+    assert fill(KeyMap(100_000, 0.1), 1000, 10) * 10 == 460
+    slots = int(100_000 * 0.75) // 16
+    assert fill(KeyMap(100_000, 2.0), 1000, 10) * 10 == int(slots * LOAD_MAX) // 10 * 10
+
+
+def test_room_is_made_anyway_where_it_has_to_be() -> None:
+    key_map = KeyMap(0)
+    count = 5 * SLOTS_MIN
+    assert not key_map.take_room(count)
+    assert key_map.take_room(count, anyway=True)
+    records = records_of([(b"%d" % number, b"", 0, []) for number in range(count)])
+    key_map.add_batch(0, records, 0, len(records), count)
+    assert len(key_map) == count

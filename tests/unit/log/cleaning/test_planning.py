@@ -143,7 +143,8 @@ def test_what_a_worker_is_told() -> None:
     world.roll()
     settings = CleanerSettings(threads=4, map_bytes=1000, map_load_factor=0.5, io_bytes=1 << 20, bytes_per_second=400.0)
     task = task_for(dirt(world), settings, NOW_MS)
-    assert (task.map_bytes, task.chunk_bytes, task.bytes_per_second, task.delete_retention_ms) == (125, 1 << 17, 100.0, 77)
+    assert task.map_load_factor == 0.5
+    assert (task.map_bytes, task.chunk_bytes, task.bytes_per_second, task.delete_retention_ms) == (250, 1 << 17, 100.0, 77)
     assert [tuple(producer) for producer in task.producers] == [(5, 6, 2)]
     assert type(task).decode(task.encode()) == task
 

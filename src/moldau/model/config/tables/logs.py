@@ -198,11 +198,11 @@ LOGS = table(
         long(
             "log.cleaner.dedupe.buffer.size",
             134_217_728,
-            "Memory for the maps of keys, of all workers together. A key takes 142 bytes of it at best, with what Python needs to hold it; "
-            "a log with more dirty keys is compacted in several passes.",
+            "Memory for the maps of keys, of all workers together. A key takes 28 bytes of it, and each record one more; a log with more "
+            "dirty keys is compacted in several passes.",
             mode=CLUSTER,
         ),
-        double("log.cleaner.io.buffer.load.factor", 0.9, "Share of `log.cleaner.dedupe.buffer.size` that is used.", mode=CLUSTER),
+        double("log.cleaner.io.buffer.load.factor", 0.9, "How full a map of keys may be; more than 0.75 counts as that.", mode=CLUSTER),
         integer(
             "log.cleaner.io.buffer.size",
             524_288,
