@@ -107,7 +107,7 @@ class Producers:
         entry.seen_ms = now_ms
         if aborted is not None:
             self._aborted.append(aborted)
-        self.verifications.end(producer_id)
+        self.verifications.marked(producer_id, epoch)
 
     def commit(self) -> Sequence[AbortedTransaction]:
         """What was staged is written; the transactions that were aborted by it."""

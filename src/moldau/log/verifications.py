@@ -1,8 +1,8 @@
 """Producers whose first batch of a transaction waits for the coordinator to say that the partition is part of it (KIP-890).
 
-From the question to the batch a `Verification` stands for it. It is gone once a transactional batch or a marker of the producer was
-appended, so that an answer which comes after the transaction has ended lets nothing in: without that, the records would belong to no
-transaction and hold the last stable offset for ever (T4). One that ended in an error is kept: it remembers the smallest sequence that
+From the question to the batch a `Verification` stands for it. It is gone once a transactional batch of the producer or the end of that
+transaction was appended, so that an answer which comes later lets nothing in: without that, the records would belong to no transaction
+and hold the last stable offset for ever (T4). One that ended in an error is kept: it remembers the smallest sequence that
 was tried, and no batch behind that one may overtake it.
 """
 
@@ -47,6 +47,15 @@ class Verifications:
     def end(self, producer_id: int) -> None:
         """It stands no more."""
         self._waiting.pop(producer_id, None)
+
+    def marked(self, producer_id: int, epoch: int) -> None:
+        """A transaction of the producer has ended with a marker of this epoch.
+
+        Where every end has its own epoch, this may be the end of the transaction before the one that was asked about.
+        """
+        waiting = self._waiting.get(producer_id)
+        if waiting is not None and not (waiting.bumps_epoch and epoch <= waiting.epoch):
+            del self._waiting[producer_id]
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Forget those that were begun so long ago."""

@@ -302,6 +302,20 @@ def test_an_answer_that_comes_after_the_end_of_the_transaction_lets_nothing_in(l
         log.check_first(header, verification)
 
 
+def test_the_end_of_the_last_transaction_is_none_of_the_next_ones_that_is_being_asked_about(log: PartitionLog) -> None:
+    """A producer goes on when its end is decided; the marker may come while the coordinator is asked about what it sends next."""
+    produce(log, A, 0, epoch=0)
+    header = check_batch(transactional(A, 1, 0))
+    verification = log.begin_verification(header, NOW_MS, bumps_epoch=True)
+    assert verification is not None
+    commit(log, A, epoch=1, version=2)
+    log.check_first(header, verification)
+    abort(log, A, epoch=2, version=2)
+    with pytest.raises(PeerError) as error:
+        log.check_first(header, verification)
+    assert error.value.code == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
 def test_a_batch_does_not_overtake_one_whose_verification_failed(log: PartitionLog) -> None:
     first, second = check_batch(transactional(A, 0, 0, count=3)), check_batch(transactional(A, 0, 3))
     assert log.begin_verification(first, NOW_MS, bumps_epoch=False) is not None  # and the coordinator was not there
