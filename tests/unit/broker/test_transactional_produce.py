@@ -232,19 +232,20 @@ def test_other_connections_go_on_meanwhile(world: BrokerWorld, client: Client, c
 
 
 @pytest.mark.parametrize(
-    ("meanwhile", "code"),
+    ("version", "meanwhile", "code"),
     [
-        ("abort", ErrorCode.INVALID_TXN_STATE),
-        ("fence", ErrorCode.INVALID_PRODUCER_EPOCH),
-        ("delete", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (11, "abort", ErrorCode.INVALID_TXN_STATE),
+        (11, "fence", ErrorCode.INVALID_PRODUCER_EPOCH),
+        (12, "fence", ErrorCode.INVALID_PRODUCER_EPOCH),
+        (12, "delete", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ],
 )
 def test_an_answer_that_comes_too_late_lets_nothing_in(
-    world: BrokerWorld, client: Client, coordinator: Coordinator, meanwhile: str, code: ErrorCode
+    world: BrokerWorld, client: Client, coordinator: Coordinator, version: int, meanwhile: str, code: ErrorCode
 ) -> None:
     """The transaction is aborted by its time-out, the producer replaced, or the topic deleted while the coordinator's log is synced."""
     coordinator.waits = True
-    client.send(produce_request("t", records(world, 0), transactional_id=ID), 12)
+    client.send(produce_request("t", records(world, 0), transactional_id=ID), version)
     log = world.partition("t").log
     if meanwhile == "delete":
         world.broker.topics.delete(["t"])
