@@ -72,6 +72,9 @@ class StateLoads:
                 problem = PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic_partition} cannot be read: {error}")
             except PeerError as error:
                 problem = error
+            except Exception:
+                _LOG.exception("internal topic not read by a bug: partition=%s", topic_partition)
+                problem = PeerError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{topic_partition} cannot be read: a bug, see the log")
             self._running = None
             done(problem)
             self._line.popleft()

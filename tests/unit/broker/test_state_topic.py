@@ -289,3 +289,21 @@ def test_a_disk_that_cannot_be_read_is_said(monkeypatch: pytest.MonkeyPatch) -> 
     assert keys == []
     assert ends[0] is not None
     assert ends[0].code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_a_bug_in_a_coordinator_costs_it_one_partition(caplog: pytest.LogCaptureFixture) -> None:
+    world = BrokerWorld()
+    topic = make_topic(world)
+    append(topic, (b"a", b""))
+    ends: list[PeerError | None] = []
+
+    def take(_: LoadedBatch) -> None:
+        raise ZeroDivisionError
+
+    topic.load(0, take, ends.append)
+    keys, others = start_loading(topic)
+    world.clock.settle()
+    assert ends[0] is not None
+    assert ends[0].code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert "ZeroDivisionError" in caplog.text
+    assert (keys, others) == ([b"a"], [None])

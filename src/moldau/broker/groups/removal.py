@@ -80,9 +80,9 @@ class Removal:
             self._wait()
             return
         shard = self._left.pop()
+        self._timer = self._coordinator.clock.call_later(0.0, self._step)  # comes also if this one ends by a bug
         if not shard.loading and self._coordinator.coordinates(shard):
             self._expire(shard)
-        self._timer = self._coordinator.clock.call_later(0.0, self._step)
 
     def _expire(self, shard: "Shard") -> None:
         now_ms = self._coordinator.clock.time_ms()
