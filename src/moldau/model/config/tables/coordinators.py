@@ -174,7 +174,7 @@ COORDINATORS = table(
             allowed=at_least(1),
             mode=CLUSTER,
             own=True,
-            deviation="All partitions of a transaction stand in one record of the transaction topic; Kafka fails where that grows too large.",
+            deviation="All partitions of a transaction stand in one record of the transaction topic; in Kafka it may grow too large.",
         ),
         integer(
             "transactional.ids.max",
