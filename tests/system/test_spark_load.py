@@ -8,13 +8,17 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer
 from deltalake import DeltaTable
 
+from moldau.client import Consumer, Producer
+from moldau.client.cluster import Cluster
+from moldau.client.groups import Committed, Groups
+from moldau.lake.group_lag import group_lag
 from moldau.lake.load import commit_dead_letters, commit_events, load, plan_load, write_files
 from moldau.lake.load_job import LoadJob
 from moldau.lake.offsets import DataLossError
 from moldau.lake.table import LoadConflictError, read_table
+from moldau.model.identity import Offset, TopicPartition
 from moldau.testing.broker import Broker
 from support.spark import spark_session
 
@@ -46,13 +50,17 @@ class Lake:
         )
 
     def produce(self, count: int) -> None:
-        producer = Producer({"bootstrap.servers": self.broker.bootstrap_servers, "log_level": 3})
-        for _ in range(count):
-            event = json.dumps({"n": self.number, "text": "x" * (self.number % 50)})
-            value = f"no event {self.number}" if self.number % 10 == 0 else event
-            producer.produce(self.topic, value, partition=self.number % PARTITIONS, timestamp=(1 + self.number % 3) * DAY_MS)
-            self.number += 1
-        assert producer.flush(30) == 0
+        with Producer(self.broker.bootstrap_servers) as producer:
+            for _ in range(count):
+                event = json.dumps({"n": self.number, "text": "x" * (self.number % 50)})
+                value = f"no event {self.number}" if self.number % 10 == 0 else event
+                producer.send(self.topic, value, partition=self.number % PARTITIONS, timestamp=(1 + self.number % 3) * DAY_MS)
+                self.number += 1
+
+    def committed(self, job: LoadJob) -> dict[int, int]:
+        """What the job's group has committed, by partition."""
+        with Cluster(job.bootstrap) as cluster:
+            return {where.partition: found.offset for where, found in Groups(cluster).committed(job.group_id or "").items()}
 
     def rows(self) -> list[int]:
         return sorted(row.n for row in read_table(self.spark, self.job.table).select("n").collect())
@@ -152,6 +160,82 @@ def test_a_topic_made_anew_under_a_running_load_is_not_committed(spark: Any, lak
     with pytest.raises(LoadConflictError, match="was deleted and made anew while it was loaded"):
         commit_events(lake.job, planned, written)
     assert DeltaTable(lake.job.table).version() == 0
+
+
+def test_the_offsets_of_the_table_are_those_of_the_group(spark: Any, lake: Lake) -> None:
+    """`moldau group describe` shows the lag of the job; a read by itself commits nothing (mission I1)."""
+    job = replace(lake.job, group_id=f"group of {lake.topic}")
+    lake.produce(30)
+    options = {"kafka.bootstrap.servers": job.bootstrap, "subscribe": job.topic, "groupId": job.group_id or ""}
+    assert spark.read.format("moldau").options(**options).load().count() == 30
+    assert (lake.committed(job), group_lag(job.bootstrap, job.group_id or "", job.topic)) == ({}, 30)
+    assert load(spark, job).group_error is None
+    assert (lake.committed(job), group_lag(job.bootstrap, job.group_id or "", job.topic)) == ({0: 15, 1: 15}, 0)
+    lake.produce(4)
+    assert group_lag(job.bootstrap, job.group_id or "", job.topic) == 4
+    load(spark, job)
+    assert lake.committed(job) == {0: 17, 1: 17}
+    lake.check_complete()
+
+
+def test_a_load_that_dies_before_it_has_told_the_group_is_made_good_by_the_next(spark: Any, lake: Lake) -> None:
+    """What is committed to the group comes from the table, also where there is nothing to load."""
+    job = replace(lake.job, group_id=f"group of {lake.topic}")
+    lake.produce(30)
+    load(spark, job)
+    lake.produce(10)
+    planned = plan_load(job)
+    written = write_files(spark, job, planned)
+    commit_dead_letters(job, planned, written)
+    commit_events(job, planned, written)
+    assert lake.committed(job) == {0: 15, 1: 15}, "it died here"
+    assert load(spark, job).ranges == ()
+    assert lake.committed(job) == {0: 20, 1: 20}
+    with Cluster(job.bootstrap) as cluster:
+        Groups(cluster).commit(job.group_id or "", {TopicPartition(job.topic, 0): Committed(Offset(3))})
+    load(spark, job)
+    assert lake.committed(job) == {0: 20, 1: 20}, "the table knows better than who has reset the group"
+    lake.check_complete()
+
+
+def test_a_group_that_cannot_be_told_does_not_fail_the_load(spark: Any, lake: Lake) -> None:
+    job = replace(lake.job, group_id=f"group of {lake.topic}")
+    lake.produce(20)
+    with Consumer(job.bootstrap, group_id=job.group_id, topics=[job.topic]) as consumer:
+        assert consumer.poll(30) is not None
+        result = load(spark, job)
+    assert (result.rows, lake.committed(job)) == (18, {})
+    assert result.group_error is not None
+    assert f"group {job.group_id}, partition {job.topic}-0" in result.group_error
+    assert load(spark, job).group_error is None
+    assert lake.committed(job) == {0: 10, 1: 10}
+
+
+def test_records_of_aborted_transactions_are_not_loaded_and_open_ones_are_waited_for(spark: Any, lake: Lake) -> None:
+    lake.produce(20)
+    with Producer(lake.broker.bootstrap_servers, transactional_id=lake.topic) as producer:
+        with pytest.raises(ZeroDivisionError), producer.transaction():
+            1 // producer.send(lake.topic, b'{"n": -1}', partition=0).result(30).partition
+        with producer.transaction():
+            producer.send(lake.topic, b'{"n": 1000001}', partition=0)
+        with producer.transaction():
+            producer.send(lake.topic, b'{"n": 1000003}', partition=0).result(30)
+            assert load(spark, lake.job).rows == 19
+            assert lake.rows()[-1] == 1000001
+            everything = replace(
+                lake.job,
+                name="all",
+                table=f"{lake.job.table}-all",
+                dead_letters=f"{lake.job.dead_letters}-all",
+                isolation_level="read_uncommitted",
+            )
+            assert load(spark, everything).rows == 21
+        assert load(spark, lake.job).rows == 1
+    assert lake.rows() == [*(number for number in range(20) if number % 10), 1000001, 1000003]
+    options = {"kafka.bootstrap.servers": lake.job.bootstrap, "subscribe": lake.topic}
+    read = spark.read.format("moldau").options(**options)
+    assert read.load().count() == 23, "as with the connector, unless it is asked for"
+    assert read.option("isolationLevel", "read_committed").load().count() == 22
 
 
 def test_a_tail_that_the_log_lost_is_told(spark: Any, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,16 @@
 """The thread behind message streams: it alone speaks to the source, fetches ahead, and has the finished offsets committed.
 
 What others want of the source (a seek, a commit) is a command that it carries out between two fetches.
+
+A stream that is full is waited for: nothing is fetched, for the others neither. Only when another one starves meanwhile are the partitions
+of the full one paused. To pause costs, since what librdkafka has fetched of them already is fetched again later, and it may bring
+nothing, if the others' partitions are just empty; so it is done later each time that it was of no use.
 """
 
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -17,9 +22,12 @@ from moldau.model.identity import TopicPartition
 R = TypeVar("R")
 log = logging.getLogger("moldau.client")
 
-_BATCH = 250
+_BATCH = 500
 _FETCH_S = 0.1
 """How long a fetch waits, and with it a command."""
+_SERVE_EVERY_S = 1.0
+"""The source hears from us at least so often: it is there that it tells of partitions that come and go."""
+_STARVING_S_MIN, _STARVING_S_MAX = 0.2, 2.0
 REVOKE_WAIT_S = 1.0
 """How long a partition that goes to another member waits for the message that is being worked on, so that it comes only once."""
 
@@ -36,6 +44,9 @@ class Feeder:
         self._patience_s = patience_s
         self._revoke_wait_s = revoke_wait_s
         self._paused: set[TopicPartition] = set()
+        self._pause_was_useful = False
+        self._starving_s = _STARVING_S_MIN
+        self._serve_at = 0.0
         self._commands: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="moldau streams", daemon=True)
 
@@ -86,14 +97,17 @@ class Feeder:
     def _step(self) -> None:
         self._obey()
         self._store(None)
-        low = self._queues.of_low_lanes(self._paused)
-        if low:
-            self._source.resume(low)
-            self._paused -= low
-        full = self._queues.put(self._source.fetch(_BATCH, _FETCH_S)) - self._paused
-        if full:
-            self._source.pause(full)
+        full = self._queues.full()
+        self._resume(self._paused - full)
+        if full <= self._paused:
+            self._fetch(_BATCH, _FETCH_S)
+        elif self._queues.starving(self._starving_s):
+            self._source.pause(full - self._paused)
             self._paused |= full
+        else:
+            self._queues.wait_for_room(_FETCH_S)
+            if time.monotonic() >= self._serve_at:
+                self._fetch(1, 0)
         for lane in self._queues.stuck(self._patience_s):
             names = ", ".join(map(str, sorted(lane.partitions)))
             log.warning(
@@ -103,6 +117,20 @@ class Feeder:
                 self._patience_s,
                 names,
             )
+
+    def _fetch(self, count: int, timeout_s: float) -> None:
+        messages = self._source.fetch(count, timeout_s)
+        self._serve_at = time.monotonic() + _SERVE_EVERY_S
+        self._queues.put(messages)
+        if messages and self._paused:
+            self._pause_was_useful = True
+
+    def _resume(self, partitions: set[TopicPartition]) -> None:
+        if partitions:
+            self._source.resume(partitions)
+            self._paused -= partitions
+            self._starving_s = _STARVING_S_MIN if self._pause_was_useful else min(_STARVING_S_MAX, 2 * self._starving_s)
+            self._pause_was_useful = False
 
     def _obey(self) -> None:
         while not self._commands.empty():

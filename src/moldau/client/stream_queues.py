@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from moldau.client.message import ConsumedMessage
 from moldau.model.identity import TopicPartition
 
-MESSAGES_MAX = 1_000
+MESSAGES_MAX = 5_000
 BYTES_MAX = 16 << 20
 """A stream that has so much waiting gets nothing more until half of it is gone."""
+_NEVER = float("inf")
 
 
 class Lane:
@@ -29,24 +30,28 @@ class Lane:
         self.bytes = 0
         self.held: tuple[ConsumedMessage, int] | None = None
         """The message that was handed out and is not finished, and the epoch of its partition then."""
+        self.full = False
+        """Nothing more should come, until half of what waits is gone."""
+        self.asking_since = _NEVER
         self.asked_at = now
+        """When somebody began to wait for a message, if he still does; and when somebody was given one, or nothing."""
         self.called_stuck = False
         self.news = threading.Condition(lock)
 
-    @property
-    def full(self) -> bool:
-        """Whether nothing more should come."""
-        return len(self.waiting) >= MESSAGES_MAX or self.bytes >= BYTES_MAX
-
-    @property
-    def low(self) -> bool:
-        """Whether more should come again."""
-        return 2 * len(self.waiting) <= MESSAGES_MAX and 2 * self.bytes <= BYTES_MAX
+    def weigh(self) -> bool:
+        """Look again whether it is full; whether it has just ceased to be."""
+        if not self.full:
+            self.full = len(self.waiting) >= MESSAGES_MAX or self.bytes >= BYTES_MAX
+        elif 2 * len(self.waiting) <= MESSAGES_MAX and 2 * self.bytes <= BYTES_MAX:
+            self.full = False
+            return True
+        return False
 
     def drop(self, gone: set[TopicPartition]) -> None:
         """Forget what waits of these partitions."""
         self.waiting = deque(each for each in self.waiting if (each.topic, each.partition) not in gone)
         self.bytes = sum(map(_weight, self.waiting))
+        self.weigh()
 
 
 @dataclass(slots=True)
@@ -65,6 +70,7 @@ class StreamQueues:
     def __init__(self, streams: Mapping[str, int], monotonic: Callable[[], float] = time.monotonic) -> None:
         self.lock = threading.RLock()
         self.finishing = threading.Condition(self.lock)
+        self.room = threading.Condition(self.lock)
         now = monotonic()
         self.lanes = {topic: [Lane(topic, number, self.lock, now) for number in range(count)] for topic, count in streams.items()}
         self._owned: dict[TopicPartition, _Owned] = {}
@@ -88,13 +94,18 @@ class StreamQueues:
         """The lane's next message; waits for it, until `ended` or `timeout` seconds have passed: then None. The one before is finished."""
         with self.lock:
             self.finish(lane)
-            lane.asked_at, lane.called_stuck = float("inf"), False
-            arrived = lane.news.wait_for(lambda: bool(lane.waiting) or ended(), timeout)
-            lane.asked_at = self._monotonic()
+            arrived = bool(lane.waiting)
+            if not arrived:
+                lane.asking_since = self._monotonic()
+                arrived = lane.news.wait_for(lambda: bool(lane.waiting) or ended(), timeout)
+                lane.asking_since = _NEVER
+            lane.asked_at, lane.called_stuck = self._monotonic(), False
             if not arrived or not lane.waiting or ended():
                 return None
             message = lane.waiting.popleft()
             lane.bytes -= _weight(message)
+            if lane.weigh():
+                self.room.notify()
             lane.held = (message, self._owned[TopicPartition(message.topic, message.partition)].epoch)
             return message
 
@@ -154,9 +165,8 @@ class StreamQueues:
             self._owned[where] = _Owned(owned.lane, self._epochs)
             owned.lane.drop({where})
 
-    def put(self, messages: Iterable[ConsumedMessage]) -> set[TopicPartition]:
-        """Messages that have come; those of partitions that are not ours are dropped. The partitions of lanes that are full now."""
-        full: set[TopicPartition] = set()
+    def put(self, messages: Iterable[ConsumedMessage]) -> None:
+        """Messages that have come; those of partitions that are not ours are dropped."""
         with self.lock:
             touched = {}
             for message in messages:
@@ -167,14 +177,23 @@ class StreamQueues:
                     touched[id(owned.lane)] = owned.lane
             for lane in touched.values():
                 lane.news.notify()
-                if lane.full:
-                    full |= lane.partitions
-        return full
+                lane.weigh()
 
-    def of_low_lanes(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
-        """Those of the partitions whose lane has room again."""
+    def full(self) -> set[TopicPartition]:
+        """The partitions of lanes that are full."""
         with self.lock:
-            return {where for where in partitions if where in self._owned and self._owned[where].lane.low}
+            return {where for lane in self.all_lanes() if lane.full for where in lane.partitions}
+
+    def starving(self, patience_s: float) -> bool:
+        """Whether a stream that has partitions has waited so long for a message."""
+        with self.lock:
+            before = self._monotonic() - patience_s
+            return any(lane.partitions and lane.asking_since < before for lane in self.all_lanes())
+
+    def wait_for_room(self, timeout_s: float) -> None:
+        """Wait until a lane is full no longer, or a moment."""
+        with self.lock:
+            self.room.wait(timeout_s)
 
     def take_finished(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, int]:
         """Where to read next, of the partitions (None: all) where that has changed since it was last taken."""
@@ -195,7 +214,8 @@ class StreamQueues:
         """Lanes with messages that nobody has asked for since so long, each told once."""
         with self.lock:
             before = self._monotonic() - patience_s
-            found = [lane for lane in self.all_lanes() if lane.waiting and lane.asked_at < before and not lane.called_stuck]
+            lanes = [lane for lane in self.all_lanes() if lane.waiting and lane.asking_since == _NEVER]
+            found = [lane for lane in lanes if lane.asked_at < before and not lane.called_stuck]
             for lane in found:
                 lane.called_stuck = True
             return found

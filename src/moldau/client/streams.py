@@ -25,6 +25,9 @@ from moldau.client.stream_queues import Lane, StreamQueues
 from moldau.client.stream_source import StreamSource
 from moldau.model.identity import TopicPartition
 
+FETCH_WAIT_MS = 100
+"""A stream that goes on after a pause waits so long behind a fetch that was sent before."""
+
 
 def create_message_streams(
     topics: str | Mapping[str, int],
@@ -39,7 +42,7 @@ def create_message_streams(
     `auto_offset_reset`: a group that has committed nothing begins at the smallest or at the largest offset. `auto_commit` off leaves
     committing to `MessageStreams.commit`. ValueError for what cannot be meant.
     """
-    made = consumer_settings(bootstrap_servers, group_id, options)
+    made = {"fetch.wait.max.ms": FETCH_WAIT_MS} | consumer_settings(bootstrap_servers, group_id, options)
     wanted = {topics: streams} if isinstance(topics, str) else dict(topics)
     if not wanted or any(count < 1 for count in wanted.values()):
         raise ValueError(f"each topic needs at least one stream, not {wanted}")

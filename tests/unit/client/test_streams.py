@@ -199,6 +199,18 @@ def test_a_slow_stream_is_not_drowned_and_does_not_hold_up_the_others() -> None:
         assert "resume" in source.calls
 
 
+def test_a_fast_stream_is_hardly_ever_paused_for_one_that_just_has_nothing() -> None:
+    """A pause has the source fetch again what it has already; one that brought the other stream nothing is thought over for longer."""
+    source = FakeSource({P0: 20 * MESSAGES_MAX, P1: 0})
+    with streams_of(source, {"t": 2}) as streams:
+        source.give(P0, P1)
+        waiting = threading.Thread(target=lambda: list(streams[1]))
+        waiting.start()
+        assert take(streams[0], 20 * MESSAGES_MAX) == [(0, offset) for offset in range(20 * MESSAGES_MAX)]
+        assert source.calls.count("pause") <= 4
+    waiting.join(LIMIT_S)
+
+
 def test_a_stream_that_nobody_reads_is_told(caplog: pytest.LogCaptureFixture) -> None:
     source = FakeSource({P0: 5})
     with caplog.at_level(logging.WARNING), streams_of(source, patience_s=0.0):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from moldau.client.partition_requests import READ_COMMITTED, READ_UNCOMMITTED
 from moldau.lake.offsets import EARLIEST, LATEST, Edge, Offsets, OptionError, Times
 from moldau.lake.options import Assignment, Pattern, ReadOptions, Topics, parse_options
 from moldau.model.identity import TopicPartition
@@ -47,6 +48,11 @@ def test_defaults_are_those_of_a_batch() -> None:
         ({"subscribe": "a", "includeHeaders": "TRUE"}, "include_headers", True),
         ({"subscribe": "a", "failOnDataLoss": "false"}, "fail_on_data_loss", False),
         ({"subscribe": "a", "kafka.client.id": "me"}, "client_id", "me"),
+        ({"subscribe": "a", "groupId": "g"}, "group_id", "g"),
+        ({"subscribe": "a", "kafka.group.id": "g"}, "group_id", "g"),
+        ({"subscribe": "a", "isolationLevel": "Read_Committed"}, "isolation_level", READ_COMMITTED),
+        ({"subscribe": "a", "kafka.isolation.level": "read_committed"}, "isolation_level", READ_COMMITTED),
+        ({"subscribe": "a"}, "isolation_level", READ_UNCOMMITTED),
     ],
 )
 def test_an_option_is_understood(given: dict[str, str], field: str, expected: object) -> None:
@@ -56,6 +62,9 @@ def test_an_option_is_understood(given: dict[str, str], field: str, expected: ob
 @pytest.mark.parametrize(
     ("given", "message"),
     [
+        ({"subscribe": "a", "isolationLevel": "serializable"}, "option isolationLevel: is read_committed or read_uncommitted"),
+        ({"subscribe": "a", "groupId": " "}, "option groupId: is empty"),
+        ({"subscribe": "a", "groupId": "g", "kafka.group.id": "g"}, "option kafka.group.id: cannot be given together with groupId"),
         ({}, "option subscribe: or subscribePattern or assign is needed"),
         ({"subscribe": " , "}, "option subscribe: names no topic"),
         ({"subscribe": "a", "assign": '{"a":[0]}'}, "option assign: cannot be given together with subscribe"),

@@ -7,16 +7,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moldau.client.partition_requests import Fetched
+from moldau.client.partition_requests import AbortedTransaction, Fetched
 from moldau.lake.offsets import DataLossError, OffsetRange
 from moldau.lake.reading import RangeRead, ReadError, ReadRules
 from moldau.model.errors import ErrorCode, PeerError, WorldError
 from moldau.model.identity import Offset, TopicPartition
-from moldau.protocol.records.batch import Compression, Record, encode_batch
+from moldau.protocol.records.batch import Compression, Record, RecordBatchBuilder, encode_batch
+from moldau.protocol.records.control import ControlType, EndTxnMarker, encode_end_txn_marker
 from moldau.protocol.records.header import stamp_crc
 
 LAST_OFFSET_DELTA = Struct(">i")
 WHERE = TopicPartition("t", 3)
+
+
+def transactional(producer: int, *offsets: int) -> bytes:
+    """A batch that a producer wrote in a transaction."""
+    builder = RecordBatchBuilder(base_offset=offsets[0], producer_id=producer, producer_epoch=0, base_sequence=0, transactional=True)
+    for offset in offsets:
+        builder.append(0, None, str(offset).encode())
+    return builder.build()
+
+
+def marker(producer: int, offset: int, how: ControlType) -> bytes:
+    """The end of a producer's transaction."""
+    return encode_end_txn_marker(EndTxnMarker(how, 0), producer_id=producer, producer_epoch=0, timestamp=0, base_offset=offset)
 
 
 def batch(*offsets: int, compression: Compression = Compression.NONE, last: int | None = None, control: bool = False) -> bytes:
@@ -38,6 +52,8 @@ class FakeLog:
         self.end = max((last for _, last, _ in batches), default=first - 1) + 1
         self.id = "one"
         self.troubles: list[Exception | Callable[[], object]] = []
+        self.aborted: list[tuple[int, int, int]] = []
+        """Producer, first offset and marker of aborted transactions, for a reader of committed records."""
         self.fetches = 0
 
     def topic_id(self, topic: str) -> str:
@@ -56,9 +72,10 @@ class FakeLog:
             trouble()
         if not self.first <= offset <= self.end:
             raise PeerError(ErrorCode.OFFSET_OUT_OF_RANGE, "out of range")
-        found = b"".join(data for _, last, data in self.batches if last >= offset)
-        whole = len(self.batches[0][2]) if self.batches else 0
-        return Fetched(memoryview(found[: max(bytes_max, whole)]), Offset(self.end), Offset(self.end), Offset(self.first))
+        held = [data for _, last, data in self.batches if last >= offset]
+        found, whole = b"".join(held), len(held[0]) if held else 0
+        aborted = tuple(AbortedTransaction(producer, first) for producer, first, end in self.aborted if end >= offset)
+        return Fetched(memoryview(found[: max(bytes_max, whole)]), Offset(self.end), Offset(self.end), Offset(self.first), aborted)
 
 
 class Clock:
@@ -105,6 +122,26 @@ def test_gaps_of_compaction_and_markers_are_no_loss() -> None:
     assert read(log, 1, 9) == [4]
     assert read(log, 10, 11) == [], "a transaction's marker is no record"
     assert read(log, 30, 40) == [], "everything there was compacted away"
+
+
+def test_records_of_aborted_transactions_are_left_out_where_the_broker_tells_of_them() -> None:
+    """From wherever a range begins, in the middle of an aborted transaction too, and in fetches of one batch each."""
+    log = FakeLog(
+        (0, 1, batch(0, 1)),
+        (2, 3, transactional(7, 2, 3)),
+        (4, 5, transactional(8, 4, 5)),
+        (6, 6, marker(8, 6, ControlType.COMMIT)),
+        (7, 7, transactional(7, 7)),
+        (8, 8, marker(7, 8, ControlType.ABORT)),
+        (9, 10, transactional(7, 9, 10)),
+        (11, 11, marker(7, 11, ControlType.COMMIT)),
+    )
+    assert read(log, 0, 12) == [0, 1, 2, 3, 4, 5, 7, 9, 10], "a reader of uncommitted records is told of none"
+    log.aborted = [(7, 2, 8)]
+    for bytes_max in (1, 200, 4 << 20):
+        rules = ReadRules(wanted=("value",), bytes_max=bytes_max)
+        for start in range(12):
+            assert read(log, start, 12, rules=rules) == [offset for offset in (0, 1, 4, 5, 9, 10) if offset >= start]
 
 
 def test_passing_trouble_is_waited_out() -> None:
