@@ -9,11 +9,9 @@ from moldau.log.producer_state import Producers
 from moldau.log.segment import Segment
 from moldau.log.segments import Segments
 from moldau.log.transaction_index import AbortedTransaction
-from moldau.model.errors import PeerError
 from moldau.ports.filesystem import File
 from moldau.protocol.records.header import BatchHeader
 
-MARKER_BYTES_MAX = 1024
 LOOK_BACK_BYTES = 8 * 1024 * 1024
 """How much of the log is searched for the batches before a snapshot: five of the usual longest, and some of other producers between."""
 
@@ -54,14 +52,9 @@ def replay_producers(
 
 def marker_in(batch: memoryview) -> tuple[int, bool] | None:
     """What a control batch says of a transaction's end: the coordinator's epoch, and whether it aborts. None if it is of another kind."""
-    from moldau.protocol.records.batch import iterate
-    from moldau.protocol.records.control import ControlType, decode_end_txn_marker
+    from moldau.protocol.records.control import ControlType, end_txn_marker_of
 
-    try:
-        record = next(iter(iterate(batch, max_decompressed_bytes=MARKER_BYTES_MAX)), None)
-        marker = None if record is None else decode_end_txn_marker(record)
-    except PeerError:
-        return None
+    marker = end_txn_marker_of(batch)
     return None if marker is None else (marker.coordinator_epoch, marker.type is ControlType.ABORT)
 
 

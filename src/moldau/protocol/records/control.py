@@ -10,11 +10,13 @@ from typing import NamedTuple
 
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.protocol.records.builder import RecordBatchBuilder
+from moldau.protocol.records.header import HEADER_SIZE
 from moldau.protocol.records.record import Record
 
 _KEY = Struct(">hh")
 _VALUE = Struct(">hi")
 _VERSION = 0
+_MARKER_BYTES_MAX = 1024
 
 
 class ControlType(IntEnum):
@@ -22,6 +24,9 @@ class ControlType(IntEnum):
 
     ABORT = 0
     COMMIT = 1
+
+
+_ENDS = (ControlType.ABORT, ControlType.COMMIT)
 
 
 class EndTxnMarker(NamedTuple):
@@ -45,6 +50,29 @@ def encode_end_txn_marker(
     )
     builder.append(timestamp, _KEY.pack(_VERSION, marker.type), _VALUE.pack(_VERSION, marker.coordinator_epoch))
     return builder.build()
+
+
+_USUAL_SIZE = HEADER_SIZE + 17
+_USUAL_START, _USUAL_VALUE = b"\x20\0\0\0\x08", 0x0C
+"""How the one record begins (its length, no attributes, the times of the batch, a key of four bytes), and the length of its value."""
+
+
+def end_txn_marker_of(batch: memoryview) -> EndTxnMarker | None:
+    """The marker in a control batch, whose checksum is not looked at; None for one of another kind, or that cannot be read.
+
+    Nearly all have the same layout, and need no more than two unpacks.
+    """
+    start = HEADER_SIZE + len(_USUAL_START)
+    if len(batch) == _USUAL_SIZE and batch[HEADER_SIZE:start] == _USUAL_START and batch[start + _KEY.size] == _USUAL_VALUE:
+        kind = _KEY.unpack_from(batch, start)[1]
+        return EndTxnMarker(_ENDS[kind], _VALUE.unpack_from(batch, start + _KEY.size + 1)[1]) if 0 <= kind < len(_ENDS) else None
+    from moldau.protocol.records.batch import iterate
+
+    try:
+        record = next(iter(iterate(batch, max_decompressed_bytes=_MARKER_BYTES_MAX)), None)
+        return None if record is None else decode_end_txn_marker(record)
+    except PeerError:
+        return None
 
 
 def decode_end_txn_marker(record: Record) -> EndTxnMarker | None:
