@@ -7,10 +7,9 @@ seen in the file alone.
 from collections.abc import Iterator
 
 from moldau.log.findings import Finding, Severity
-from moldau.log.inspection import SoundBatch, records_of
+from moldau.log.inspection import SoundBatch
 from moldau.log.transaction_entry import ABORTED, ABORTED_VERSION
-from moldau.model.errors import PeerError
-from moldau.protocol.records.control import ControlType, decode_end_txn_marker
+from moldau.protocol.records.control import ControlType, end_txn_marker_of
 from moldau.protocol.records.header import BatchHeader
 
 
@@ -32,11 +31,11 @@ class TransactionCheck:
             if header.is_transactional and header.record_count:
                 self._open.setdefault(header.producer_id, header.base_offset)
             return
-        kind = _kind(batch)
-        if kind is None:
+        marker = end_txn_marker_of(batch.data)
+        if marker is None:
             return
         first_offset = self._open.pop(header.producer_id, None)
-        if kind is ControlType.ABORT:
+        if marker.type is ControlType.ABORT:
             self._aborted[header.base_offset] = (header.producer_id, first_offset)
 
     def note_damaged(self, header: BatchHeader) -> None:
@@ -73,13 +72,3 @@ class TransactionCheck:
                 message = f"no entry for the transaction of producer {producer_id} from offset {begin} on, aborted at offset {marker}"
                 severity = Severity.NOTE if is_last and marker > last else Severity.DAMAGE
                 yield Finding(severity, path, whole, message)
-
-
-def _kind(batch: SoundBatch) -> ControlType | None:
-    try:
-        for record in records_of(batch):
-            marker = decode_end_txn_marker(record)
-            return None if marker is None else marker.type
-    except PeerError:
-        pass
-    return None
