@@ -3,8 +3,9 @@
 Producers that are idempotent, careless, and transactional over several partitions, with zombies among them; readers by assignment in both
 isolations, groups with eager and cooperative members that leave, crash and come back; copiers that consume, transform and produce exactly
 once, feeders that write into what they read. Meanwhile the broker is killed (SIGKILL) and started again, or stopped (SIGSTOP) for up to
-nine seconds, longer than transactions and sessions may last. For 20 seconds, or ten minutes with MOLDAU_TORTURE=1; then everything is
-healed and drained, and the checker looks at what everyone did and saw.
+nine seconds, longer than transactions and sessions may last; and the topics that hold offsets and transactions are compacted. This goes
+on for 20 seconds, or ten minutes with MOLDAU_TORTURE=1; then everything is healed and drained, and the checker looks at what everyone did
+and saw.
 """
 
 import os
@@ -22,7 +23,15 @@ from support.workload.world import World
 pytestmark = [pytest.mark.system, pytest.mark.torture]
 
 SECONDS = 600 if os.environ.get("MOLDAU_TORTURE") == "1" else 20
-SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000", "auto.create.topics.enable": "false"}
+SETTINGS = {
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    "auto.create.topics.enable": "false",
+    # many segments, and those of the coordinators' own topics are compacted again and again
+    "log.roll.ms": "1500",
+    "log.cleaner.backoff.ms": "500",
+    "log.cleaner.min.cleanable.ratio": "0.1",
+    "log.segment.delete.delay.ms": "100",
+}
 
 
 def test_no_anomaly_under_faults(tmp_path: Path) -> None:
@@ -38,4 +47,7 @@ def test_no_anomaly_under_faults(tmp_path: Path) -> None:
             raise
         assert nemesis.kills + nemesis.stops >= 3
         assert "Traceback" not in "".join(server.output)
+        cleaned = (server.data / "cleaner-offset-checkpoint").read_text()
+        assert "__consumer_offsets" in cleaned
+        assert "__transaction_state" in cleaned
     assert_clean(world.history, tmp_path, f"(seed {seed})")
