@@ -109,6 +109,7 @@ def test_a_failed_message_is_told_by_its_delivery_or_else_by_the_next_flush(boot
             producer.flush()
         with pytest.raises(SendError, match=f"^partition {topic}-7: UNKNOWN_PARTITION: "):
             producer.send(topic, b"", partition=7).result(LIMIT_S)
+        producer.flush()
         assert producer.statistics() == {"sent": 3, "waiting": 0, "failed": 3}
     with pytest.raises(SendError, match=f"{topic}-7"), Producer(bootstrap) as producer:
         producer.send(topic, b"", partition=7)
