@@ -73,6 +73,16 @@ def assert_same_records(manager: LogManager, contents: Contents) -> None:
         assert seen_by_us(manager, topic, partition) == records, (topic, partition)
 
 
+def assert_same_transactions(manager: LogManager) -> None:
+    """Of those that have ended the one that was aborted is known, and the one that hangs holds its log's last stable offset down."""
+    ended, hanging = (manager.get(TopicPartition(topic, 0)) for topic in ("transactions", "hanging"))
+    assert ended is not None
+    assert hanging is not None
+    assert ended.last_stable_offset == ended.high_watermark
+    assert [first_offset for _, first_offset in ended.aborted_transactions(0, ended.end_offset)] == [31]
+    assert (hanging.last_stable_offset, len(hanging.ongoing_transactions())) == (0, 1)
+
+
 def assert_nothing_lost(left: Left) -> None:
     now = digests(left.directory)
     gone = set(left.files) - set(now) - {CLEAN_MARK}
@@ -105,6 +115,7 @@ def test_adoption(left: Left) -> None:
     assert "__consumer_offsets" in adopted
     assert "__cluster_metadata" not in adopted
     assert_same_records(manager, left.contents)
+    assert_same_transactions(manager)
 
     # Nothing goes, however late it is.
     assert manager.apply_retention(LATE_MS) == 0
@@ -119,6 +130,7 @@ def test_adoption(left: Left) -> None:
     manager = manager_over(files, path, cluster_id=CLUSTER_ID)
     manager.start(NOW_MS)
     assert_same_records(manager, left.contents)
+    assert_same_transactions(manager)
     for topic in ("rolled", "compacted", "transactions"):
         log = manager.get(TopicPartition(topic, 0))
         assert log is not None
@@ -131,6 +143,7 @@ def test_adoption(left: Left) -> None:
     (left.directory / ".lock").unlink()
     manager = manager_over(files, path, cluster_id=CLUSTER_ID, config=LogConfig(retention_ms=1))
     manager.start(NOW_MS)
+    assert_same_transactions(manager)
     for topic in ("rolled", "compacted", "transactions"):
         assert seen_by_us(manager, topic, 0)[:-1] == left.contents.records[topic, 0]
         assert seen_by_us(manager, topic, 0)[-1].value == b"ours"

@@ -42,6 +42,7 @@ TOPICS = {
     "rolled": (1, {"segment.bytes": str(SEGMENT_BYTES)}),
     "stamped": (1, {"message.timestamp.type": "LogAppendTime"}),
     "transactions": (1, {}),
+    "hanging": (1, {}),
     "compacted": (
         1,
         {"cleanup.policy": "compact", "segment.ms": "1000", "min.cleanable.dirty.ratio": "0.01", "max.compaction.lag.ms": "1000"},
@@ -102,7 +103,13 @@ def _transact(bootstrap: str) -> None:
     for end in (producer.commit_transaction, producer.abort_transaction, producer.commit_transaction):
         producer.begin_transaction()
         _send(producer, "transactions", 30)
+        assert producer.flush(LIMIT_S) == 0  # else an abort would take back what was not sent yet
         end(LIMIT_S)
+    hanging = Producer({"bootstrap.servers": bootstrap, "transactional.id": "hanging", "transaction.timeout.ms": 900_000})
+    hanging.init_transactions(LIMIT_S)
+    hanging.begin_transaction()
+    _send(hanging, "hanging", 5)
+    assert hanging.flush(LIMIT_S) == 0
 
 
 def _compact(bootstrap: str) -> None:
