@@ -12,18 +12,16 @@ import confluent_kafka
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-SOURCE = Path(__file__).with_name("load_client.c")
 
-
-def build(folder: Path) -> Path:
-    """Compile the client, if it is older than its source; needs a C compiler."""
-    program = folder / "load_client"
-    if not program.exists() or program.stat().st_mtime < SOURCE.stat().st_mtime:
+def build(folder: Path, name: str = "load_client") -> Path:
+    """Compile the client, or another program beside this file, if it is older than its source; needs a C compiler."""
+    program, source = folder / name, Path(__file__).with_name(f"{name}.c")
+    if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
         compiler = shutil.which("cc") or shutil.which("gcc")
         if compiler is None:
             raise SystemExit("the benchmarks need a C compiler for their load client (Debian: gcc libc6-dev)")
         folder.mkdir(parents=True, exist_ok=True)
-        subprocess.run([compiler, "-O2", "-pthread", "-o", str(program), str(SOURCE), "-ldl"], check=True)
+        subprocess.run([compiler, "-O2", "-pthread", "-o", str(program), str(source), "-ldl"], check=True)
     return program
 
 

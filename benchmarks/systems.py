@@ -61,9 +61,9 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def moldau(data: Path) -> Iterator[System]:
-    """Moldau with its defaults."""
-    with ServerProcess(data) as server:
+def moldau(data: Path, *arguments: str) -> Iterator[System]:
+    """Moldau with its defaults, or other `arguments`."""
+    with ServerProcess(data, arguments=arguments) as server:
         yield System("moldau", server.bootstrap, server.pid, data)
 
 
