@@ -1,4 +1,4 @@
-"""Groups of every mainstream client work as they do against Apache Kafka (mission B3, B4, C2; Shown by 1).
+"""Groups of every mainstream client work as they do against Apache Kafka (mission B3, B4, C2).
 
 For each of them: two members share the partitions, a third joins, one is killed, one leaves, while records come in without pause; every
 record is taken once between them, by committed offsets. All groups are at work at the same time, on one broker.

@@ -1,4 +1,4 @@
-"""Kafka's own console tools see and change our groups, transactions, offsets and folders as they do Kafka's (mission J1; Shown by 5).
+"""Kafka's own console tools see and change our groups, transactions, offsets and folders as they do Kafka's (mission J1).
 
 ConsumerGroupCommand, TransactionsCommand, GetOffsetShell against a broker; DumpLogSegments with the decoders of the two internal topics on
 the folders that it leaves. What they print was compared with what they print of an Apache Kafka 4.3.

@@ -1,4 +1,4 @@
-"""A program that consumes, transforms and produces in transactions leaves each record exactly once, in order (T1-T3, Shown by 2).
+"""A program that consumes, transforms and produces in transactions leaves each record exactly once, in order (T1-T3).
 
 200,000 records (a tenth unless MOLDAU_TORTURE=1) are copied by confluent-kafka, which speaks the transactions of before KIP-890, and by the
 Java client, which speaks the newer ones, while the broker is killed 30 times and the program 10 times (a tenth). A program that was stopped

@@ -1,4 +1,4 @@
-"""Clients of many kinds see no anomaly while the broker is killed and stopped (A1-A14, Shown by 3).
+"""Clients of many kinds see no anomaly while the broker is killed and stopped (A1-A14).
 
 Producers that are idempotent, careless, and transactional over several partitions, with zombies among them; readers by assignment in both
 isolations, groups with eager and cooperative members that leave, crash and come back; copiers that consume, transform and produce exactly

@@ -1,4 +1,4 @@
-"""Thousands of connections, some of them hostile, leave nothing behind, and a good client is served throughout (Shown by 5).
+"""Thousands of connections, some of them hostile, leave nothing behind, and a good client is served throughout.
 
 A round opens 10,000 connections one after another and 1,000 at once (a tenth unless MOLDAU_TORTURE=1); one in twenty sends hostile bytes.
 After a first round to warm up, the memory after each of the next four differs from the others by at most ten per cent. Meanwhile a good

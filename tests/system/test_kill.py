@@ -1,4 +1,4 @@
-"""A broker killed at any moment loses nothing acknowledged, doubles nothing, and keeps the order (Shown by 4).
+"""A broker killed at any moment loses nothing acknowledged, doubles nothing, and keeps the order.
 
 An idempotent producer with acks=all writes numbers without pause to a topic with `flush.messages=1`, while the broker is killed with
 SIGKILL at random moments and started again on the same port and data, 200 times (a tenth unless MOLDAU_TORTURE=1). At the end the log must
