@@ -6,12 +6,17 @@ A producer numbers its records per partition. Of each producer the last five bat
     producer unknown                     taken, whatever its sequence (its state may have expired)
     same epoch, next in sequence         taken
     same epoch, one of the last five     not stored again: answered with the first offset it got then
+    the same, of a transaction that has ended                                    OUT_OF_ORDER_SEQUENCE_NUMBER
     same epoch, anything else            OUT_OF_ORDER_SEQUENCE_NUMBER
     newer epoch, sequence 0              taken, the older epoch's batches are forgotten
     newer epoch, any other sequence      OUT_OF_ORDER_SEQUENCE_NUMBER
     older epoch                          INVALID_PRODUCER_EPOCH
     not transactional, while a transaction of the producer is ongoing here       INVALID_TXN_STATE
     without a sequence, which is how coordinators write for a producer           taken, unless its epoch is older
+
+Nobody sends a batch of a transaction again after its end. A producer that gave up a batch of which it did not know that it was stored, and
+numbers the next transaction's records as if it had not been (librdkafka when it aborts while it is about to retry), has new records behind
+the old numbers: Kafka acknowledges them with the offsets of the old ones, and they are lost.
 
 After sequence 2^31 - 1 follows 0. A transaction begins with its first batch here and ends with a marker; for one that comes in::
 
@@ -26,7 +31,7 @@ A marker that is repeated finds no transaction. As in Kafka it is written once m
 learns from it which coordinator was the last.
 """
 
-from moldau.log.producer_entry import NO_SEQUENCE, ProducerEntry
+from moldau.log.producer_entry import NO_SEQUENCE, ProducerEntry, StoredBatch
 from moldau.log.verifications import Verification
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.protocol.records.header import BatchHeader
@@ -99,6 +104,16 @@ def out_of_order(partition: str, producer_id: int, entry: ProducerEntry, sequenc
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         f"{partition}: producer {producer_id} sent sequence {sequence}, next is {entry.next_sequence}",
     )
+
+
+def check_repeated(partition: str, producer_id: int, entry: ProducerEntry, repeated: StoredBatch) -> None:
+    """A transactional batch that was stored before belongs to the transaction that is ongoing. PeerError."""
+    if not 0 <= entry.transaction_start <= repeated.first_offset:
+        raise PeerError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"{partition}: producer {producer_id} sent sequence {repeated.first_sequence} again, which it had used at offset"
+            f" {repeated.first_offset} in a transaction that has ended",
+        )
 
 
 def outside_transaction(partition: str, producer_id: int, entry: ProducerEntry) -> PeerError:

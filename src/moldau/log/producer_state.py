@@ -12,7 +12,7 @@ would lose its state at the next check. A producer whose transaction is ongoing 
 from collections.abc import Callable, Sequence
 
 from moldau.log.producer_entry import BATCHES_KEPT, NO_SEQUENCE, SEQUENCE_MASK, ProducerEntry, StoredBatch
-from moldau.log.producer_rules import check_epoch, check_marker, out_of_order, outside_transaction
+from moldau.log.producer_rules import check_epoch, check_marker, check_repeated, out_of_order, outside_transaction
 from moldau.log.transaction_index import AbortedTransaction
 from moldau.log.transactions import OngoingTransaction, Transactions
 from moldau.log.verifications import Verifications
@@ -71,6 +71,8 @@ class Producers:
         else:
             repeated = self._repeated_or_refused(producer_id, entry, epoch, sequence, delta)
             if repeated is not None:
+                if transactional:
+                    check_repeated(self.partition, producer_id, entry, repeated)
                 return repeated
             if entry.transaction_start >= 0 and not transactional:
                 raise outside_transaction(self.partition, producer_id, entry)

@@ -213,6 +213,25 @@ def test_under_version_2_a_late_marker_never_ends_a_newer_transaction(log: Parti
     commit(log, A, epoch=2, version=2)
 
 
+def test_a_batch_of_the_ongoing_transaction_is_repeated_with_its_offset(log: PartitionLog) -> None:
+    produce(log, A, 0)
+    offset = produce(log, A, 1)
+    assert stage(log, transactional(A, 0, 1)).base_offset == offset
+
+
+@pytest.mark.parametrize("how", [ControlType.ABORT, ControlType.COMMIT])
+def test_a_sequence_of_a_transaction_that_has_ended_is_not_acknowledged_again(log: PartitionLog, how: ControlType) -> None:
+    """Its records would be lost: they are new ones that got old numbers."""
+    produce(log, A, 0)
+    end(log, A, how)
+    with pytest.raises(PeerError) as error:
+        append(log, transactional(A, 0, 0))
+    assert error.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    produce(log, A, 1)
+    with pytest.raises(PeerError, match="in a transaction that has ended"):
+        append(log, transactional(A, 0, 0))
+
+
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_repeated_marker_is_harmless(log: PartitionLog, version: int) -> None:
     produce(log, A, 0, epoch=0)
@@ -248,7 +267,7 @@ def test_without_a_newer_epoch_the_sequence_goes_on_across_transactions(log: Par
     produce(log, A, 0, count=5)
     commit(log, A)
     produce(log, A, 5)
-    assert stage(log, transactional(A, 0, 0, count=5)).duplicate
+    assert stage(log, transactional(A, 0, 5)).duplicate
 
 
 def test_a_coordinator_writes_for_a_producer_without_sequences(log: PartitionLog) -> None:
