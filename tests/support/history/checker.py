@@ -10,7 +10,7 @@ from support.history.flow_check import check_flow
 from support.history.history import History
 from support.history.kinds import Anomaly, Kind
 from support.history.log_checks import check_fencing, check_send_order, check_whole_transactions, check_writes
-from support.history.offset_checks import check_ends, check_group_offsets
+from support.history.offset_checks import check_ends, check_group_offsets, check_stale_commits
 from support.history.poll_checks import check_early_reads, check_out_of_range, check_polls
 from support.history.progress_check import check_progress
 from support.history.saving import save
@@ -25,6 +25,7 @@ CHECKS = (
     check_flow,
     check_out_of_range,
     check_group_offsets,
+    check_stale_commits,
     check_ends,
     check_copies,
     check_progress,

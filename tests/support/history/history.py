@@ -172,6 +172,8 @@ class History:
     ends_seen: list[EndSeen] = field(default_factory=list)
     out_of_range: list[OutOfRange] = field(default_factory=list)
     outages: list[Outage] = field(default_factory=list)
+    forward_groups: set[str] = field(default_factory=set)
+    """Those whose members commit only forward of where they were assigned, so that only a member of the past commits an older offset."""
     ended: float = 0.0
     _start: float | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)

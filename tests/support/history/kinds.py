@@ -43,6 +43,8 @@ class Kind(Enum):
     """A group has no offset after one was committed and acknowledged."""
     OFFSET_FROM_NOWHERE = "A11 committed offset from nowhere"
     """A group's offset is one that nobody committed, or only a transaction that did not commit."""
+    STALE_COMMIT = "A11 stale commit"
+    """A member that had lost a partition committed for it, over its successor."""
     STUCK = "A12 stuck"
     """An operation took too long though no fault was there any more."""
     SPURIOUS_OFFSET = "A13 spurious offset"

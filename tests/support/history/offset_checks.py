@@ -3,6 +3,7 @@
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate
 from math import inf
 
 from support.history.evidence import SEEN_COMMITTED, Evidence
@@ -56,6 +57,20 @@ def check_group_offsets(evidence: Evidence) -> Iterator[Anomaly]:
             yield _nowhere(sight, where, latest, effects)
         elif all(each.ended < replaced for each in possible):
             yield Anomaly(Kind.OFFSET_WENT_BACK, f"{where}: {sight.offset}, after {latest} was committed")
+
+
+def check_stale_commits(evidence: Evidence) -> Iterator[Anomaly]:
+    """A11: in a group that goes only forward nobody is told OK for an older offset than one that was acknowledged before."""
+    for (group, partition), register in _registers(evidence).items():
+        if group not in evidence.history.forward_groups:
+            continue
+        passed = sorted((ended, offset) for ended, _, offset in register.acknowledged)
+        furthest = list(accumulate((offset for _, offset in passed), max))
+        for ended, begun, offset in register.acknowledged:
+            place = bisect_left(passed, (begun,))
+            if place and furthest[place - 1] > offset:
+                where = f"group {group}, {evidence.name(partition)}, {begun:.3f}-{ended:.3f} s"
+                yield Anomaly(Kind.STALE_COMMIT, f"{where}: {offset} was taken after {furthest[place - 1]} had been")
 
 
 def _nowhere(sight: OffsetSeen, where: str, latest: int, effects: list[_Effect]) -> Anomaly:

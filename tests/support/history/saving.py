@@ -46,7 +46,7 @@ def save(history: History, file: Path) -> Path:
 
 
 def _lines(history: History) -> Iterator[list[Any]]:
-    yield ["history", history.ended]
+    yield ["history", history.ended, sorted(history.forward_groups)]
     for name in history.partitions:
         yield ["partition", name]
     for table in TABLES:
@@ -71,7 +71,7 @@ def load(file: Path) -> History:
         what, *rest = json.loads(line)
         match what:
             case "history":
-                history.ended = rest[0]
+                history.ended, history.forward_groups = rest[0], set(rest[1])
             case "partition":
                 history.partitions.append(rest[0])
             case "send":

@@ -153,21 +153,20 @@ class Member(Worker):
         for _ in self.moments(4, 20):
             records = reading.take(reading.gather(50, 0.1), reading.gather_begun)
             if records and self.random.random() < 0.7:
-                self._commit(reading, records)
+                commit(self, reading, self.group, ends(records))
         reading.end(crash=self.random.random() < 0.3 and not self.stopping.is_set())
 
-    def _commit(self, reading: Reading, records: list[Any]) -> None:
-        numbers = {}
-        for (topic, partition), offset in ends(records).items():
-            numbers[topic, partition] = self.history.commit_offset(self.group, self.world.partitions[topic, partition], offset)
-        places = [TopicPartition(topic, partition, offset) for (topic, partition), offset in ends(records).items()]
-        try:
-            answers = reading.consumer.commit(offsets=places, asynchronous=False) or []
-        except KafkaException:  # what became of the first try of several is not said
-            answers = []
-        taken = {(entry.topic, entry.partition) for entry in answers if entry.error is None}
-        for place, number in numbers.items():
-            self.history.offset_commit_ended(number, Outcome.OK if place in taken else Outcome.UNKNOWN)
+
+def commit(worker: Worker, reading: Reading, group: str, places: list[TopicPartition]) -> None:
+    """Commit these offsets, and note what came of it."""
+    begun = [worker.history.commit_offset(group, worker.world.partition(place), place.offset) for place in places]
+    try:
+        answers = reading.consumer.commit(offsets=places, asynchronous=False) or []
+    except KafkaException:  # what became of the first try of several is not said
+        answers = []
+    taken = {(entry.topic, entry.partition) for entry in answers if entry.error is None}
+    for place, number in zip(places, begun, strict=True):
+        worker.history.offset_commit_ended(number, Outcome.OK if (place.topic, place.partition) in taken else Outcome.UNKNOWN)
 
 
 def join(worker: Worker, name: str, topics: list[str], group: str, **settings: Any) -> Reading:
@@ -196,9 +195,9 @@ def join(worker: Worker, name: str, topics: list[str], group: str, **settings: A
     return reading
 
 
-def ends(records: list[Any]) -> dict[tuple[str, int], int]:
+def ends(records: list[Any]) -> list[TopicPartition]:
     """Per partition: the offset behind the last of these records."""
     found: dict[tuple[str, int], int] = {}
     for message in records:
         found[message.topic(), message.partition()] = message.offset() + 1
-    return found
+    return [TopicPartition(*partition, offset) for partition, offset in found.items()]

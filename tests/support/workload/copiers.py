@@ -50,10 +50,9 @@ class Copier(Worker):
         return alive
 
     def _send_offsets(self, mine: Transactions, reading: Reading, records: list[Any], transaction: int) -> None:
-        places = []
-        for (topic, partition), offset in ends(records).items():
-            self.history.commit_offset(COPYING, self.world.partitions[topic, partition], offset, transaction=transaction)
-            places.append(TopicPartition(topic, partition, offset))
+        places = ends(records)
+        for place in places:
+            self.history.commit_offset(COPYING, self.world.partition(place), place.offset, transaction=transaction)
         member = reading.consumer.consumer_group_metadata()
         self.insist(lambda: mine.producer.send_offsets_to_transaction(places, member, 10))
 

@@ -8,7 +8,7 @@ import confluent_kafka
 from confluent_kafka import KafkaException, TopicPartition
 
 from support.history.history import NONE
-from support.workload.consumers import Reading
+from support.workload.consumers import Reading, commit
 from support.workload.world import COPIES, NUMBERS, PARTITIONS, Worker, World, error_of, may_pass
 
 PAUSE_S = 0.1
@@ -36,6 +36,20 @@ class Observer(Worker):
             time.sleep(PAUSE_S)
         for reading in (*groups, *ends.values()):
             reading.end()
+
+
+class Committer(Worker):
+    """Commits whatever it likes for a group that has no members, and looks."""
+
+    def live(self, name: str) -> None:
+        reading = Reading(self, name, group=self.name)
+        for _ in self.moments(5, 20):
+            place = TopicPartition(NUMBERS, self.random.randrange(PARTITIONS), self.random.randrange(1_000_000))
+            commit(self, reading, self.name, [place])
+            if self.random.random() < 0.3:
+                reading.committed([TopicPartition(NUMBERS, place.partition)])
+            time.sleep(0.01)
+        reading.end(crash=self.random.random() < 0.3)
 
 
 def look_at_end(worker: Worker, consumer: Any, partition: tuple[str, int], *, committed: bool) -> int:

@@ -11,7 +11,7 @@ from confluent_kafka.cimpl import NewTopic
 from support.workload.consumers import Assigned, Member, Reading
 from support.workload.copiers import COPYING, Copier, Feeder
 from support.workload.faults import Nemesis, Server
-from support.workload.observer import Drain, Observer
+from support.workload.observer import Committer, Drain, Observer
 from support.workload.producers import Sender, TransactionalSender
 from support.workload.world import COPIES, NUMBERS, PARTITIONS, Worker, World
 
@@ -25,6 +25,7 @@ def run(world: World, server: Server, *, seconds: float, calm_s: tuple[float, fl
     takes longer than DRAIN_LIMIT_S.
     """
     _create_topics(world)
+    world.history.forward_groups |= {"eager", "cooperative", COPYING}
     eager, cooperative = "range", "cooperative-sticky"
     producers: list[Worker] = [
         Sender(world, "sender"),
@@ -39,7 +40,8 @@ def run(world: World, server: Server, *, seconds: float, calm_s: tuple[float, fl
         Assigned(world, "everything", committed=False),
         *(Member(world, f"eager-{n}", group="eager", strategy=eager) for n in range(2)),
         *(Member(world, f"cooperative-{n}", group="cooperative", strategy=cooperative, instance=f"i{n}" if n else "") for n in range(2)),
-        Observer(world, "observer", ["eager", "cooperative", COPYING]),
+        Committer(world, "committer"),
+        Observer(world, "observer", ["eager", "cooperative", "committer", COPYING]),
     ]
     copiers: list[Worker] = [Copier(world, f"copier-{n}", strategy=eager) for n in range(2)]
     nemesis = Nemesis(world, server, calm_s=calm_s)

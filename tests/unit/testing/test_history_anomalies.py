@@ -345,6 +345,14 @@ def test_committed_offset_goes_back_behind_a_transaction_that_was_proved(told: T
     assert told.anomalies() == {Kind.OFFSET_WENT_BACK}
 
 
+def test_stale_commit_of_a_member_that_was_replaced(told: Told) -> None:
+    told.history.forward_groups.add("g")
+    told.offset_committed(8)
+    told.offset_committed(5)
+    told.offset_seen(5)
+    assert told.anomalies() == {Kind.STALE_COMMIT}
+
+
 # A12: no progress
 
 
