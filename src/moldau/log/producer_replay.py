@@ -42,7 +42,7 @@ def replay_producers(
             for position, header in walk(file, start, segment.size, segment.base_offset):
                 if header.base_offset >= end_offset:
                     return
-                if header.producer_id >= 0 and header.base_offset >= first_offset:
+                if header.producer_id >= 0 and header.last_offset >= first_offset:  # a log may start in the middle of a batch
                     aborted = producers.replay(header, now_ms, _marker_at(file, position, header))
                     if aborted is not None:
                         ended(aborted)

@@ -487,3 +487,14 @@ def test_an_index_that_is_damaged_is_made_anew_from_the_log(disk: ForgetfulDisk,
             overwrite(disk, f"{base:020}.txnindex", position, b"\xff\xff")
     log = open_log(disk, config, clean=True)
     assert log.aborted_transactions(0, 99) == aborted
+
+
+def test_a_log_that_starts_in_the_middle_of_a_batch_knows_whose_it_is_after_a_crash(disk: ForgetfulDisk, log: PartitionLog) -> None:
+    produce(log, A, 0, count=3)
+    flush(log)
+    commit(log, A)
+    log.delete_records(1)
+    disk.crash()
+    log = open_log(disk, recovery_point=3, start_offset=1)
+    assert [each.producer_id for each in log.ongoing_transactions()] == [A]
+    assert (log.end_offset, log.last_stable_offset) == (3, 1)
