@@ -122,6 +122,20 @@ def test_aborted_messages_are_left_out_where_that_is_asked(moldau: Console) -> N
     producer.close()
 
 
+def test_a_file_is_sent_in_one_transaction_or_not_at_all(moldau: Console) -> None:
+    fill(moldau, "files", 2, 0)
+    sent = moldau.ok("produce", "files", "--transactional-id", "file", text="1\n2\n3\n")
+    assert sent.err == "3 records sent\n"
+    undone = moldau("produce", "files", "--format", "json", "--transactional-id", "file", text='{"a": 1}\nbad\n')
+    assert (undone.code, undone.err.splitlines()[-1]) == (1, "1 record sent and undone, stopped at the first bad line")
+    too_large = moldau("produce", "files", "--transactional-id", "file", text="4\n" + "x" * 2_000_000 + "\n")
+    assert (too_large.code, too_large.err.splitlines()[-1]) == (1, "1 record sent and undone, 1 failed")
+    committed = moldau.ok("consume", "files", "--until-end", "--isolation-level", "read_committed")
+    assert sorted(committed.lines) == ["1", "2", "3"]
+    wrong = moldau("produce", "files", "--transactional-id", "file", "--acks", "1")
+    assert (wrong.code, wrong.err.splitlines()[-1]) == (2, "Error: --transactional-id needs --acks all, and idempotence")
+
+
 def test_the_list_is_quick(moldau: Console) -> None:
     """``moldau group list`` within 0.4 s, from the shell to its last line."""
     moldau.ok("group", "list")

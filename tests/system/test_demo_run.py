@@ -23,7 +23,7 @@ RUN_LIMIT_S = 300
 TORTURE = os.environ.get("MOLDAU_TORTURE") == "1"
 KILLS = 20 if TORTURE else 2
 
-VOLATILE = ("this_run", "steps", "log_bytes", "lake_bytes", "lake_files", "table_version", "questions")
+VOLATILE = ("this_run", "steps", "log_bytes", "lake_bytes", "lake_files", "table_version", "questions", "lag")
 """What depends on how many runs it took."""
 
 
@@ -55,6 +55,7 @@ def run(directory: Path, events: Path, *more: str) -> dict[str, Any]:
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == "", "a machine reads this"
     report: dict[str, Any] = json.loads(done.stdout)
+    assert report["lag"]["after"] == 0, "whatever killed the run before, this one has told the group"
     return report
 
 
@@ -106,7 +107,9 @@ def test_a_second_run_adds_nothing_and_reports_the_same(whole: Whole) -> None:
     assert (first["read"], first["published"], first["stored"], first["dead_letters"]) == (LINES, LINES, LINES - 2, 2)
     assert (first["missing"], first["doubled"], first["complete"]) == (0, 0, True)
     assert len(set(first["checksums"].values())) == 1
+    assert first["lag"] == {"group": "moldau-demo", "before": LINES, "after": 0}
     second = run(directory, events)
+    assert second["lag"]["before"] == 0
     assert second["this_run"] == {"published": 0, "published_bytes": 0, "loaded": 0}
     assert lasting(second) == lasting(first)
     assert (second["log_bytes"], second["lake_bytes"]) == (first["log_bytes"], first["lake_bytes"])

@@ -45,6 +45,9 @@ RECORDS_PER_LOOK = 256
 @click.option("--acks", type=click.Choice(["0", "1", "all"]), help="Who has to have a record before it counts as sent.  [default: all]")
 @click.option("--idempotent/--no-idempotent", default=None, help="Let repeated sends leave one copy.  [default: on with --acks all]")
 @click.option(
+    "--transactional-id", metavar="ID", type=TEXT, help="Send all of it in one transaction, or nothing: none of it is seen before."
+)
+@click.option(
     "--on-error",
     type=click.Choice(["stop", "skip"]),
     default="stop",
@@ -66,6 +69,7 @@ def produce(
     compression: str,
     acks: str | None,
     idempotent: bool | None,
+    transactional_id: str | None,
     on_error: str,
     timeout: float,
     bootstrap: str,
@@ -81,6 +85,8 @@ def produce(
     printf 'a:1\\nb:2\\n' | moldau produce pairs --key-separator :
     """
     _check_combinations(format_, key_field, key_separator, columns, delimiter)
+    if transactional_id is not None and not _idempotence(acks, idempotent):
+        raise click.UsageError("--transactional-id needs --acks all, and idempotence")
     settings: dict[str, str | bool] = {
         "compression.type": compression,
         "acks": acks or "all",
@@ -90,7 +96,7 @@ def produce(
         _check_topic(cluster, topic, partition)
     from moldau.cli.sending import Sender
 
-    sender = Sender(bootstrap, topic, settings, headers=headers, partition=partition, timeout_s=timeout)
+    sender = Sender(bootstrap, topic, settings, headers=headers, partition=partition, timeout_s=timeout, transactional_id=transactional_id)
     with click.open_file(file, "rb") as opened:
         source = cast("BinaryIO", opened)
         records = _reader(source, format_, key_field, key_separator, columns, delimiter)
@@ -121,15 +127,17 @@ def _send_all(records: Iterator[Input], sender: "Sender", source: BinaryIO, name
     progress.clear()
     for failure in sender.failures():
         click.echo(failure, err=True)
-    click.echo(_summary(sender, bad, stopped=stopped), err=True)
+    whole = not (stopped or interrupted or sender.failed)
+    sender.end_transaction(commit=whole)
+    click.echo(_summary(sender, bad, stopped=stopped, undone=sender.transactional and not whole), err=True)
     if interrupted:
         raise KeyboardInterrupt
     if stopped or sender.failed:
         click.get_current_context().exit(1)
 
 
-def _summary(sender: "Sender", bad: int, *, stopped: bool) -> str:
-    parts = [f"{counted(sender.delivered, 'record')} sent"]
+def _summary(sender: "Sender", bad: int, *, stopped: bool, undone: bool) -> str:
+    parts = [f"{counted(sender.delivered, 'record')} sent{' and undone' if undone else ''}"]
     if sender.failed:
         parts.append(f"{sender.failed:,} failed")
     if stopped:

@@ -2,7 +2,8 @@
 
 librdkafka queues up to `QUEUE_RECORDS_MAX` records or `QUEUE_KIB_MAX`; when it is full we wait for deliveries instead of reading on.
 Only failures are reported back (`delivery.report.only.error`), which saves a Python call for every record that went well; what was
-accepted, less what failed and what was left at the end, was delivered.
+accepted, less what failed and what was left at the end, was delivered. With a transactional id all of it is one transaction, which
+is committed at the end, or aborted.
 """
 
 import time
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
 
     from moldau.cli.input_records import InputRecord
+    from moldau.client.transactions import Transaction
 
 QUEUE_RECORDS_MAX = 200_000
 QUEUE_KIB_MAX = 128 * 1024
@@ -27,6 +29,9 @@ FAILURES_TOLD = 10
 ANY_PARTITION = -1
 FLUSH_SLICE_S = 0.2
 """Ctrl-C is not heard while librdkafka waits, so it waits in slices."""
+
+TRANSACTION_TIMEOUT_MS = 900_000
+"""The longest that brokers allow by default: a file takes as long as it takes."""
 
 MISSING = "producing needs confluent-kafka: pip install 'moldau[client]'"
 
@@ -43,6 +48,7 @@ class Sender:
         headers: Mapping[str, str],
         partition: int | None,
         timeout_s: float,
+        transactional_id: str | None = None,
     ) -> None:
         try:
             from confluent_kafka import Producer
@@ -69,8 +75,23 @@ class Sender:
                 "log_level": 2,
                 "on_delivery": self._on_delivery,
                 **settings,
+                **_transactional(transactional_id),
             }
         )
+        self.transactional = transactional_id is not None
+        self._transaction: Transaction | None = None
+        if transactional_id is not None:
+            self._begin(transactional_id)
+
+    def _begin(self, transactional_id: str) -> None:
+        from moldau.client.delivery_thread import DeliveryThread
+        from moldau.client.transactions import Transaction, TransactionalId
+
+        reports = DeliveryThread(self._producer, "unused")  # we take them ourselves
+        owner = TransactionalId(self._producer, reports, transactional_id, TRANSACTION_TIMEOUT_MS)
+        owner.take_over(self._timeout_s)
+        self._transaction = Transaction(owner, self._producer, reports, ())
+        self._transaction.begin()
 
     def send(self, record: "InputRecord") -> None:
         """Queue one record, waiting for room where there is none. A record that librdkafka refuses counts as failed."""
@@ -100,6 +121,14 @@ class Sender:
             self.failed += left
             self._failures[ANY_PARTITION, "no answer in time"] += left
 
+    def end_transaction(self, *, commit: bool) -> None:
+        """Commit what was sent, or undo it, if it was sent in a transaction. ClientError says why that cannot be done."""
+        if self._transaction is not None:
+            if commit:
+                self._transaction.commit()
+            else:
+                self._transaction.abort()
+
     @property
     def delivered(self) -> int:
         """Records that the broker has (with acks 0: that were sent)."""
@@ -121,3 +150,7 @@ class Sender:
     def _count(self, partition: int, error: "KafkaError") -> None:
         self.failed += 1
         self._failures[partition, f"{error.name().strip('_')}: {error.str()}"] += 1
+
+
+def _transactional(name: str | None) -> dict[str, str | int]:
+    return {} if name is None else {"transactional.id": name, "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS}

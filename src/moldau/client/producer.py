@@ -58,6 +58,11 @@ class Producer:
         partitioner: "Partitioner | None" = None,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
+        try:
+            from confluent_kafka import KafkaException
+            from confluent_kafka import Producer as Inner
+        except ImportError as error:
+            raise ImportError(MISSING) from error
         made = producer_settings(
             bootstrap_servers,
             client_id=client_id,
@@ -69,11 +74,6 @@ class Producer:
             transaction_timeout_ms=transaction_timeout_ms,
             settings=settings,
         )
-        try:
-            from confluent_kafka import KafkaException
-            from confluent_kafka import Producer as Inner
-        except ImportError as error:
-            raise ImportError(MISSING) from error
         try:
             self._inner = Inner(made, logger=log)
         except KafkaException as error:
@@ -264,7 +264,7 @@ class Producer:
         self._open = False
         try:
             if self._identity.current is not None:
-                self._identity.current.cancel()
+                self._identity.current.abort()
             self._wait_for_all(timeout)
             if self.transactional_id is None:  # otherwise its transactions have told
                 self._raise_unseen()

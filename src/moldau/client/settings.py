@@ -49,6 +49,7 @@ class ConsumerOptions(TypedDict, total=False):
 
 MISSING = "producers and consumers need confluent-kafka: pip install 'moldau[client]'"
 
+STARTS_ANEW_VERSION = 0x020C0000
 NEW_TOPIC_WAIT_MS = 5_000
 """How long a producer waits for a topic that the brokers do not know: it may have been made a moment ago."""
 MAX_POLL_INTERVAL_MS = 300_000
@@ -113,7 +114,10 @@ def producer_settings(
         made["delivery.timeout.ms"] = min(delivery_timeout_ms, transaction_timeout_ms)
         # Once all brokers were away at a time, librdkafka 2.12 and later start anew from the bootstrap servers, and committing offsets in a
         # transaction then waits for ever for a coordinator that they have forgotten (librdkafka issues 5456 and 5511).
-        made["metadata.recovery.strategy"] = "none"
+        from confluent_kafka import libversion
+
+        if libversion()[1] >= STARTS_ANEW_VERSION:
+            made["metadata.recovery.strategy"] = "none"
     return made | _checked(settings)
 
 

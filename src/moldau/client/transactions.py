@@ -142,26 +142,20 @@ class Transaction:
             member, positions = consumer.group_metadata(), foreign_offsets(wanted)
             self._do(lambda: self._inner.send_offsets_to_transaction(positions, member, SLICE_S))
 
-    def __enter__(self) -> Self:
+    def begin(self) -> None:
+        """Begin; messages that are sent from now on are part of it. RuntimeError while another one is open."""
         if self._owner.current is not None:
             raise RuntimeError(f"transactional id {self._owner.name}: one transaction at a time")
         self._owner.take_over(None)
         self._begun_at = time.monotonic()
         self._do(self._inner.begin_transaction)
         self._owner.current = self
-        return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        try:
-            if error is None:
-                self._commit()
-            else:
-                self._abort_after(error)
-        finally:
-            self._reports.take_unseen()  # they failed with the transaction
-            self._owner.current = None
+    def commit(self) -> None:
+        """Wait for everything that was sent, commit the consumers' offsets and all of it.
 
-    def _commit(self) -> None:
+        TransactionAbortedError if it had to be aborted instead, FencedError, TransactionError.
+        """
         failed: list[SendError] = []
         try:
             for number, consumer in self._consumers.items():
@@ -173,27 +167,28 @@ class Transaction:
                 raise TransactionAbortedError(self._owner.name or "", failed[0].error)
             self._do(lambda: self._inner.commit_transaction(SLICE_S))
         except TransactionAbortedError as error:
-            self.abort()
+            self._abort()
             raise error from (failed[0] if failed else error.__cause__)
+        finally:
+            self._end()
         for number, consumer in self._consumers.items():
             consumer.settle(self._committed[number])
 
-    def _abort_after(self, error: BaseException) -> None:
-        if isinstance(error, ClientError) and error.fatal:
-            return
+    def abort(self) -> None:
+        """Undo it, and put its consumers back to where they were before it. FencedError, TransactionError."""
         try:
-            if not isinstance(error, TransactionAbortedError):
-                self._flush(_ABORT_FLUSH_S)
-            self.abort()
-        except ClientError as failure:
-            if isinstance(error, Exception):
-                raise failure from error
-            log.warning("%s", failure)
+            self._flush(_ABORT_FLUSH_S)
+            self._abort()
+        finally:
+            self._end()
 
-    def cancel(self) -> None:
-        """Abort it before its time."""
-        self._flush(_ABORT_FLUSH_S)
-        self.abort()
+    def _abort(self) -> None:
+        self._do(lambda: self._inner.abort_transaction(SLICE_S))
+        for consumer in self._consumers.values():
+            consumer.rewind()
+
+    def _end(self) -> None:
+        self._reports.take_unseen()  # they failed with the transaction
         self._owner.current = None
 
     def _flush(self, limit_s: float | None) -> None:
@@ -206,14 +201,34 @@ class Transaction:
         while len(self._inner) and self._reports.fatal is None and (deadline is None or time.monotonic() < deadline):
             self._reports.serve(lambda: self._inner.flush(SLICE_S))
 
-    def abort(self) -> None:
-        """Undo it, and put its consumers back to where they were before it."""
-        self._do(lambda: self._inner.abort_transaction(SLICE_S))
-        for consumer in self._consumers.values():
-            consumer.rewind()
-
     def _do(self, call: Callable[[], None]) -> None:
         self._owner.until_done(call, 2 * self._owner.timeout_ms / 1000, _UNKNOWN)
+
+    def __enter__(self) -> Self:
+        self.begin()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Commit, or where an exception leaves the block, abort and let it pass."""
+        if error is None:
+            self.commit()
+        elif isinstance(error, ClientError) and error.fatal:
+            self._end()
+        else:
+            self._abort_after(error)
+
+    def _abort_after(self, error: BaseException) -> None:
+        try:
+            if isinstance(error, TransactionAbortedError):  # librdkafka sends nothing more, and would be waited for in vain
+                self._abort()
+            else:
+                self.abort()
+        except ClientError as failure:
+            if isinstance(error, Exception):
+                raise failure from error
+            log.warning("%s", failure)
+        finally:
+            self._end()
 
 
 def _again(error: "KafkaError") -> bool:
