@@ -33,6 +33,7 @@ def main() -> None:
         ["latency.py", *sized],
         ["transactions.py", *sized],
         ["groups.py", *shared],
+        ["heartbeats.py", *shared],
     ):
         print(f"# {part[0]}", flush=True)
         subprocess.run([sys.executable, str(HERE / part[0]), *part[1:]], check=True)
