@@ -20,6 +20,8 @@ from moldau.ports.workers import WorkerError
 _LOG = logging.getLogger(__name__)
 
 IDLE_S = 5.0
+JOIN_LIMIT_S = 10.0
+"""A killed process ends at once, unless it is in the middle of a disk that does not answer; nobody waits for that."""
 CANCELLED = "cancelled"
 
 
@@ -170,7 +172,7 @@ class _Worker:
     def join(self) -> None:
         """Wait for the end of the thread, after `kill`."""
         self.end(lambda: None)
-        self._thread.join()
+        self._thread.join(JOIN_LIMIT_S)
 
     # On its own thread
 

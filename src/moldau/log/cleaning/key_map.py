@@ -56,6 +56,8 @@ class KeyMap:
         self._bytes_max = bytes_max
         self._load = min(max(load_factor, 0.01), LOAD_MAX)
         self._filled = 0
+        self._granted = 0
+        """So many records surely fit, each in a batch of its own."""
         self._slots_max = max(SLOTS_MIN, int(bytes_max * TABLE_SHARE) // SLOT_BYTES)
         self._slots = self._slots_max
         while self._slots // GROWTH >= SLOTS_MIN:
@@ -68,6 +70,9 @@ class KeyMap:
 
     def take_room(self, count: int, *, anyway: bool = False) -> bool:
         """Whether a batch of `count` records fits; if so it is to come now. `anyway`: whatever the bounds say."""
+        if count <= self._granted:
+            self._granted -= count
+            return True
         beside = (len(self.states) + count + BATCH_BYTES * (len(self.batch_offsets) + 1)) * 9 // 8  # they grow by steps of an eighth
         slots = self._slots
         while self._filled + count > slots * self._load and (slots < self._slots_max or anyway):
@@ -78,6 +83,8 @@ class KeyMap:
                 return False
         if slots > self._slots:
             self._grow(slots)
+        room = self._bytes_max - SLOT_BYTES * slots - beside
+        self._granted = max(0, min(int(slots * self._load) - self._filled - count, room // (3 + BATCH_BYTES)))
         return True
 
     def _grow(self, slots: int) -> None:

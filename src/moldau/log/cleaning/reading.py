@@ -6,9 +6,10 @@ from fastcrc.crc32 import iscsi as crc32c
 
 from moldau.log.batches import BadBatchError, header_at
 from moldau.ports.filesystem import File
-from moldau.protocol.records.header import CRC_DATA_START, HEADER_SIZE, LOG_OVERHEAD, BatchHeader
+from moldau.protocol.records.header import CRC_DATA_START, HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, peek_header
 
 WINDOW_S = 0.3
+LENGTH_MIN = HEADER_SIZE - LOG_OVERHEAD
 
 
 class DamagedBatchError(BadBatchError):
@@ -57,18 +58,21 @@ def chunks(
         view = memoryview(data)
         found: list[tuple[int, BatchHeader]] = []
         at, length = 0, len(data)
-        while at + HEADER_SIZE <= length or (at < length and position + length == end):
-            header = header_at(file, data, at, position + at, offset, end)
-            after = at + header.batch_length + LOG_OVERHEAD
+        while length - at >= HEADER_SIZE:
+            header = peek_header(data, at)
+            base_offset, size, _, magic, crc, _, delta, *_ = header
+            after = at + size + LOG_OVERHEAD
+            if magic != MAGIC or size < LENGTH_MIN or base_offset < offset or delta < 0 or position + after > end:
+                header_at(file, data, at, position + at, offset, end)  # says what is wrong with it
             if after > length:
                 break
-            if crc32c(view[at + CRC_DATA_START : after]) != header.crc:
+            if crc32c(view[at + CRC_DATA_START : after]) != crc:
                 raise DamagedBatchError(file.path, position + at, header)
             found.append((at, header))
             at = after
-            offset = header.base_offset + header.last_offset_delta + 1
-        if not found:  # the file has become shorter
-            raise BadBatchError(file.path, position, offset, f"{length} bytes are left")
+            offset = base_offset + delta + 1
+        if not found or (position + length == end and at < length):
+            raise BadBatchError(file.path, position + at, offset, f"{length - at} bytes are left, a header takes {HEADER_SIZE}")
         throttle.passed(at)
         yield data, position, found
         position += at

@@ -73,6 +73,8 @@ class RunningPass:
         self._outcome: PassDone | BadBatch | StorageFailed | None = None
         self._obstacle = ""
         """Why not everything that the worker has written could be put in place."""
+        self._left_behind = False
+        """Whether older segments stay as they were: then those behind stay too, for a tombstone there may be all that hides a record here."""
 
     def begin(self, task: bytes) -> None:
         """The first step."""
@@ -103,9 +105,12 @@ class RunningPass:
             self._swap(message)
 
     def _swap(self, written: GroupWritten) -> None:
+        if self._left_behind:
+            return
         replaced = self._replaced_by(written)
         if replaced is None:
             self._obstacle = f"segments from offset {written.sources[0].base_offset} on are gone"
+            self._left_behind = any(self._are_present([self._segments[source.base_offset]]) for source in written.sources)
             return
         try:
             self.log.replace_segments(replaced, written.size, (written.largest_timestamp, written.largest_offset), written.suffixes)

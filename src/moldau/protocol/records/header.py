@@ -142,6 +142,12 @@ def read_header(view: Bytes, position: int = 0) -> BatchHeader:
     return header
 
 
+def peek_header(view: Bytes, position: int = 0) -> BatchHeader:
+    """The 61 bytes at `position`, which are there, as a header; nothing is checked."""
+    header: BatchHeader = _make_header(BatchHeader, _unpack_header(view, position))
+    return header
+
+
 def pack_header(header: BatchHeader) -> bytes:
     """The 61 bytes of a header."""
     return _HEADER.pack(*header)
