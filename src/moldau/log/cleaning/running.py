@@ -74,7 +74,7 @@ class RunningPass:
         self._obstacle = ""
         """Why not everything that the worker has written could be put in place."""
         self._left_behind = False
-        """Whether older segments stay as they were: then those behind stay too, for a tombstone there may be all that hides a record here."""
+        """Whether older segments stay as they were. Then those behind stay too: a tombstone there may be all that hides a record here."""
 
     def begin(self, task: bytes) -> None:
         """The first step."""

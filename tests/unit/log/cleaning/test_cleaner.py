@@ -6,7 +6,7 @@ import pytest
 
 from moldau.log import names
 from moldau.log.cleaning.cleaner import LogCleaner
-from moldau.log.cleaning.task import WORK, Task
+from moldau.log.cleaning.task import WORK, GroupWritten, Task, decode_message
 from moldau.log.config import LogConfig
 from moldau.log.partition_log import PartitionLog
 from moldau.model.errors import StorageError
@@ -229,6 +229,32 @@ def test_segments_that_retention_takes_before_the_swap() -> None:
     assert world.statistics()["compaction_passes_failed"] == 1, "but what is behind is not called clean"
     world.clean()
     assert world.statistics()["compaction_passes"] == 1
+
+
+def test_nothing_is_put_in_place_behind_a_segment_that_stays_as_it_was() -> None:
+    """A tombstone may go only when the values before it have: two passes are hindered, and the value does not come back."""
+    world = CompactionWorld(replace(CONFIG, segment_bytes=350))
+    for records in ([(b"x", b"1")], [(b"y", b"1")], [(b"a", b"v" * 130)], [(b"a", None), (b"z", b"v" * 150)], [(b"b", b"v" * 200)]):
+        world.append(*records)
+        world.roll()
+    for before in (1, 2):
+        world.look()
+        job, messages = world.workers.jobs[0], list[bytes]()
+        told, job.told = job.told, messages.append
+        while len(messages) < 2:
+            world.workers.step()
+        groups = [decode_message(message) for message in messages]
+        assert [source.base_offset for group in groups if isinstance(group, GroupWritten) for source in group.sources][-1] == 3
+        world.log.delete_records(before)
+        job.told = told
+        for message in messages:
+            told(message)
+        world.workers.run_all()
+        assert world.statistics()["compaction_passes_failed"] == before
+        assert {2, 3} <= set(left(world)), "the old value, and the tombstone"
+        world.now_ms += 1
+    world.clean()
+    assert 2 not in left(world)
 
 
 def test_a_disk_that_is_full() -> None:
