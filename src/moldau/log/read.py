@@ -72,7 +72,10 @@ class Reader:
         assert read.records is not None
         index, end = read.segment.index, read.position + read.records.length
         slot = index.search(end - 1, 1)
-        return limit_offset if slot >= len(index) else min(limit_offset, index.base_offset + index[slot][0])
+        if slot < len(index):
+            return min(limit_offset, index.base_offset + index[slot][0])
+        segments = self._segments
+        return min(limit_offset, segments.end_of(segments.slot_of(read.segment.base_offset), limit_offset))
 
     def readable_bytes(self, offset: int, limit_offset: int, max_bytes: int, written_offset: int) -> int:
         """How many bytes reads from `offset` on would give, up to `max_bytes`, over all segments."""

@@ -118,7 +118,7 @@ class TransactionalLog(GrowingLog):
         segments = self._segments
         for slot in range(segments.slot_of(first_offset), len(segments)):
             index = segments.items[slot].transaction_index
-            if not (index.tail or index.stored or index.damaged):
+            if not (index.stored or index.tail or index.damaged):  # `damaged` is known once `stored` is
                 continue
             if index.damaged:
                 mend(segments, segments.items[slot], self._snapshots, self._producers.partition, self.written_offset, self._now_ms)

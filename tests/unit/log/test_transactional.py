@@ -489,6 +489,31 @@ def test_an_index_that_is_damaged_is_made_anew_from_the_log(disk: ForgetfulDisk,
     assert log.aborted_transactions(0, 99) == aborted
 
 
+def test_a_damaged_index_is_noticed_also_when_an_abort_comes_before_the_first_reader(disk: ForgetfulDisk, log: PartitionLog) -> None:
+    produce(log, A, 0)
+    abort(log, A)
+    log.close(clean=True)
+    overwrite(disk, f"{0:020}.txnindex", 0, b"\xff\xff")
+    log = open_log(disk, clean=True)
+    produce(log, B, 0)
+    abort(log, B)
+    assert log.aborted_transactions(0, 99) == [(A, 0), (B, 2)]
+
+
+def test_a_reader_is_told_of_aborts_in_its_own_segment_only(disk: ForgetfulDisk) -> None:
+    """A read ends with its segment; the aborts of all later ones could be longer than the answer may be."""
+    log = open_log(disk, LogConfig(segment_bytes=300))
+    for sequence in range(8):
+        produce(log, A, sequence)
+        abort(log, A)
+    assert len(log.aborted_transactions(0, 99)) == 8
+    read = log.read(0, 10_000, log.last_stable_offset, at_least_one=True)
+    assert read.records is not None
+    read.records.release()
+    in_first = log._segments.bases[1]
+    assert log.aborted_in(read, 0, log.last_stable_offset) == [(A, offset) for offset in range(0, in_first, 2)]
+
+
 def test_a_log_that_starts_in_the_middle_of_a_batch_knows_whose_it_is_after_a_crash(disk: ForgetfulDisk, log: PartitionLog) -> None:
     produce(log, A, 0, count=3)
     flush(log)
