@@ -179,6 +179,9 @@ class _InTransaction:
     def positions(self) -> Mapping[TopicPartition, int]:
         return self._thread.submit(self._consumer.positions).result()
 
+    def taken_away(self) -> set[TopicPartition]:
+        return self._thread.submit(self._consumer.taken_away).result()
+
     def group_metadata(self) -> Any:
         return self._thread.submit(self._consumer.group_metadata).result()
 

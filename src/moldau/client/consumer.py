@@ -220,6 +220,10 @@ class Consumer:
         if self._session.commits_by_itself:
             raise ValueError(f"group {self._session.group}: a consumer in a transaction is made with auto_commit=False")
 
+    def taken_away(self) -> set[TopicPartition]:
+        """Partitions that went to another member with messages that were handed out and that nobody has committed."""
+        return set(self._reader.progress.taken_away)
+
     def group_metadata(self) -> Any:
         """Who this is in its group, for `Transaction.commit_offsets`."""
         return self._session.group_metadata()

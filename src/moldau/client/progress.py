@@ -25,6 +25,9 @@ class Progress:
         self._current: Sequence[ConsumedMessage] = ()
         self._finished: Offsets = {}
         self._settled: Offsets = {}
+        self.taken_away: set[TopicPartition] = set()
+        """Partitions that went to somebody else with messages that were handed out and are not settled. Whoever makes something of these
+        messages and of others at once, in a transaction, cannot say that they are done any more."""
 
     def hand_out(self, messages: Sequence[ConsumedMessage]) -> None:
         """These are given out now, in the order of their offsets; those before are finished."""
@@ -51,6 +54,7 @@ class Progress:
     def settle(self, offsets: Mapping[TopicPartition, int]) -> None:
         """These are committed, or stored to be."""
         self._settled.update(offsets)
+        self.taken_away.clear()
 
     def moved(self, where: TopicPartition, offset: int) -> None:
         """Reading goes on there, by the consumer's wish."""
@@ -62,10 +66,18 @@ class Progress:
         self.finish()
         back = {where: self._settled[where] for where in self.unsettled()}
         self._finished.update(back)
+        self.taken_away.clear()
         return back
 
+    def take_away(self, partitions: Iterable[TopicPartition]) -> None:
+        """These are read by somebody else."""
+        gone = set(partitions)
+        held = {TopicPartition(each.topic, each.partition) for each in self._current}
+        self.taken_away |= gone & (held | self.unsettled().keys())
+        self.forget(gone)
+
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are read by somebody else, or from elsewhere."""
+        """Nothing is known of these any more."""
         gone = set(partitions)
         self._current = [each for each in self._current if (each.topic, each.partition) not in gone]
         for where in gone:

@@ -111,7 +111,7 @@ class Reader:
 
     def _let_go(self, partitions: list[TopicPartition]) -> None:
         self._drop(partitions)
-        self.progress.forget(partitions)
+        self.progress.take_away(partitions)
         self._gone.update(partitions)
 
     # Places

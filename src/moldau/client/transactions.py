@@ -36,6 +36,9 @@ class TransactionalConsumer(Protocol):
     def positions(self) -> Mapping[TopicPartition, int]:
         """Where it would go on in each partition that it has handed out messages of."""
 
+    def taken_away(self) -> set[TopicPartition]:
+        """The partitions that it has lost together with messages that it has handed out."""
+
     def group_metadata(self) -> Any:
         """Who it is in its group, for the fencing of KIP-447."""
 
@@ -101,9 +104,8 @@ class TransactionalId:
             return TransactionError(self.name, error)
         fenced = FencedError(self.name, error)
         if self.current is not None and self.current.open_s > self.timeout_ms / 1000:
-            fenced.add_note(
-                f"its transaction was open for {self.current.open_s:.0f} s; after {self.timeout_ms} ms brokers abort it and fence"
-            )
+            open_s = f"{self.current.open_s:.0f} s"
+            fenced.add_note(f"its transaction was open for {open_s}; after {self.timeout_ms} ms brokers abort one and fence its producer")
         return fenced
 
 
@@ -130,17 +132,31 @@ class Transaction:
     def commit_offsets(self, consumer: TransactionalConsumer, offsets: Mapping[TopicPartition, int] | None = None) -> None:
         """Commit with the transaction where the consumer's group reads next: behind what was handed out, or at `offsets`.
 
-        TransactionAbortedError (the group has gone on without this member), FencedError.
+        TransactionAbortedError (the group has gone on without this member, or has given a partition to another one whose messages may
+        be part of the transaction; with `offsets` that is for the caller to know), FencedError.
         """
         from moldau.client.librdkafka import foreign_offsets
 
         consumer.check_transactional()
         self._consumers[id(consumer)] = consumer
+        if offsets is None:
+            self._check_kept(consumer)
         wanted = consumer.positions() if offsets is None else offsets
         self._committed[id(consumer)] = wanted
         if wanted:
             member, positions = consumer.group_metadata(), foreign_offsets(wanted)
             self._do(lambda: self._inner.send_offsets_to_transaction(positions, member, SLICE_S))
+
+    def _check_kept(self, consumer: TransactionalConsumer) -> None:
+        """What was handed out is this member's still. TransactionAbortedError: another one gets it again, so nothing of it may count."""
+        gone = consumer.taken_away()
+        if gone:
+            from confluent_kafka import KafkaError
+
+            names = ", ".join(map(str, sorted(gone)))
+            raise TransactionAbortedError(
+                self._owner.name or "", KafkaError(KafkaError.REBALANCE_IN_PROGRESS, f"messages of {names} went to another member")
+            )
 
     def begin(self) -> None:
         """Begin; messages that are sent from now on are part of it. RuntimeError while another one is open."""

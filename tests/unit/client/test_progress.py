@@ -49,6 +49,23 @@ def test_a_rewind_goes_to_what_is_settled_or_to_the_first_message() -> None:
     assert progress.positions() == {T0: 7, T1: 3}
 
 
+def test_messages_that_another_member_gets_again_are_not_forgotten_before_the_transaction_has_ended() -> None:
+    """T7: what was made of them must not be committed, since nobody here can commit their offsets any more."""
+    progress = Progress()
+    progress.hand_out(messages((0, 5), (1, 3)))
+    progress.finish()
+    progress.settle({T0: 6})
+    progress.take_away([T0])
+    assert progress.taken_away == set(), "committed before it went"
+    progress.take_away([T1])
+    assert (progress.taken_away, progress.positions()) == ({T1}, {})
+    assert progress.rewind() == {}
+    assert progress.taken_away == set(), "the transaction was aborted"
+    progress.hand_out(messages((0, 6)))
+    progress.take_away([T0])
+    assert progress.taken_away == {T0}, "the last one handed out counts too"
+
+
 def test_after_a_seek_a_rewind_goes_where_the_seek_went() -> None:
     progress = Progress()
     progress.hand_out(messages((0, 5)))
