@@ -145,9 +145,9 @@ def first_offsets(segments: Sequence[Path]) -> list[int]:
     return [int(each.stem) for each in segments]
 
 
-def wait_until(condition: Callable[[], bool], what: str) -> None:
+def wait_until(condition: Callable[[], bool], what: str, limit_s: float = LIMIT_S) -> None:
     """Wait for something that the broker does by itself."""
-    deadline = time.monotonic() + LIMIT_S
+    deadline = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < deadline, f"still waiting: {what}"
         time.sleep(0.005)

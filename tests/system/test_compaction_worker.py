@@ -18,7 +18,7 @@ from support.server import ServerProcess
 
 pytestmark = pytest.mark.system
 
-LIMIT_S = 30.0
+LIMIT_S = 90.0
 TOPIC = "compacted"
 SLOW = {"log.cleaner.backoff.ms": "20", "log.cleaner.io.max.bytes.per.second": "3000000"}
 """A pass over what is filled in takes two seconds for the map and four for the rest."""

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.system
 TOPIC = "compacted"
 CONFIG = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0.01, "segment.ms": 20_000}
 HOOK = Path(__file__).parent.parent / "support" / "killed_at_rename"
-LIMIT_S = 30.0
+LIMIT_S = 90.0
 Content = dict[int, tuple[bytes | None, bytes | None]]
 
 
