@@ -2,13 +2,14 @@
 
 import json
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple, fields
-from math import inf
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from support.history.history import (
+    NONE,
     EndSeen,
     History,
     OffsetCommit,
@@ -32,8 +33,6 @@ TABLES: dict[str, type] = {
     "outages": Outage,
 }
 """Lists of the history with plain values."""
-_RECORD = ("partition", "offset", "value", "poll")
-_POLL = ("poll_begun", "poll_ended", "poll_transaction")
 
 
 def save(history: History, file: Path) -> Path:
@@ -46,7 +45,6 @@ def save(history: History, file: Path) -> Path:
 
 
 def _lines(history: History) -> Iterator[list[Any]]:
-    yield ["history", history.ended, sorted(history.forward_groups)]
     for name in history.partitions:
         yield ["partition", name]
     for table in TABLES:
@@ -57,39 +55,54 @@ def _lines(history: History) -> Iterator[list[Any]]:
         yield ["send", value, *row]
     for number, reader in enumerate(history.readers):
         yield ["reader", number, reader.name, reader.committed, reader.group]
-        for row in zip(*(getattr(reader, name) for name in _POLL), strict=True):
-            yield ["poll", number, *row]
-        for row in zip(*(getattr(reader, name) for name in _RECORD), strict=True):
-            yield ["record", number, *row]
+        yield from _reader_lines(number, reader)
+    yield ["history", history.ended, sorted(history.forward_groups)]
+
+
+def _reader_lines(number: int, reader: Reader) -> Iterator[list[Any]]:
+    """Its polls with their records, and between them the positions that were set."""
+    rows = zip(reader.partition, reader.offset, reader.value, reader.poll, strict=True)
+    for poll, found in groupby(rows, key=lambda row: row[3]):
+        records = [list(row[:3]) for row in found]
+        if poll == NONE:
+            yield from (["position", number, partition, offset] for partition, offset, _ in records)
+        else:
+            yield ["poll", number, reader.poll_begun[poll], reader.poll_ended[poll], reader.poll_transaction[poll], records]
 
 
 def load(file: Path) -> History:
     """What `save` wrote."""
-    history = History(clock=lambda: inf)
+    history = History(clock=lambda: 0.0)
     sends = [getattr(history.sends, column.name) for column in fields(Sends)]
-    for line in file.read_text(encoding="utf-8").splitlines():
-        what, *rest = json.loads(line)
-        match what:
-            case "history":
-                history.ended, history.forward_groups = rest[0], set(rest[1])
-            case "partition":
-                history.partitions.append(rest[0])
-            case "send":
-                _append(sends, rest[1:])
-            case "reader":
-                history.readers.append(Reader(*rest[1:]))
-            case "poll":
-                _append([getattr(history.readers[rest[0]], name) for name in _POLL], rest[1:])
-            case "record":
-                _append([getattr(history.readers[rest[0]], name) for name in _RECORD], rest[1:])
-            case _:
-                entry = TABLES[what](*rest)
-                if hasattr(entry, "told"):
-                    entry.told = Outcome(entry.told)
-                getattr(history, what).append(entry)
+    with file.open(encoding="utf-8") as lines:
+        for line in lines:
+            _take(history, sends, *json.loads(line))
     return history
 
 
-def _append(columns: list["array[Any]"], row: list[Any]) -> None:
+def _take(history: History, sends: list["array[Any]"], what: str, *rest: Any) -> None:
+    match what:
+        case "history":
+            history.ended, history.forward_groups = rest[0], set(rest[1])
+        case "partition":
+            history.partitions.append(rest[0])
+        case "send":
+            _append(sends, rest[1:])
+        case "reader":
+            history.readers.append(Reader(*rest[1:]))
+        case "position":
+            history.position(*rest)
+        case "poll":
+            reader, begun, ended, transaction, records = rest
+            history.polled(reader, begun, records, transaction=transaction)
+            history.readers[reader].poll_ended[-1] = ended
+        case _:
+            entry = TABLES[what](*rest)
+            if hasattr(entry, "told"):
+                entry.told = Outcome(entry.told)
+            getattr(history, what).append(entry)
+
+
+def _append(columns: list["array[Any]"], row: Sequence[Any]) -> None:
     for column, cell in zip(columns, row, strict=True):
         column.append(cell)

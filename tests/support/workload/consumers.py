@@ -1,6 +1,7 @@
 """Clients that read: by assignment, with either isolation, and in groups."""
 
 import time
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -8,8 +9,10 @@ import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from support.history.history import NONE, Outcome
-from support.workload.world import COPIES, NUMBERS, PARTITIONS, Worker, World, error_of, may_pass
+from support.workload.world import NUMBERS, Worker, World, error_of, may_pass
 
+BACK = 3000
+"""How many records a reader goes back at most when it seeks or is born again: else a long run would mostly read its beginning."""
 QUICK = {"fetch_wait_max_ms": 50, "auto_offset_reset": "error", "enable_auto_commit": False, "enable_partition_eof": False}
 SESSION_MS = 6_000
 
@@ -50,6 +53,16 @@ class Reading:
         elif error.code() not in (KafkaError._PARTITION_EOF, KafkaError._MAX_POLL_EXCEEDED):
             assert may_pass(error), error
         return False
+
+    def assign(self, begin_at: Mapping[tuple[str, int], int]) -> None:
+        """Read these partitions, from these offsets."""
+        places = [TopicPartition(*partition, offset) for partition, offset in begin_at.items()]
+        self.consumer.assign(places)
+        self.place(places)
+
+    def back_from(self, partition: tuple[str, int]) -> int:
+        """An offset some way before the next one."""
+        return max(0, self.next[partition] - self.worker.random.randrange(BACK))
 
     def gather(self, most: int, wait_s: float) -> list[Any]:
         """Messages one by one, until enough, or nothing for a while, or a rebalance: then nothing of before it is returned."""
@@ -113,22 +126,22 @@ class Assigned(Worker):
     def __init__(self, world: World, name: str, *, committed: bool) -> None:
         super().__init__(world, name)
         self.committed = committed
+        self.begin_at = dict.fromkeys(world.partitions, 0)
 
     def live(self, name: str) -> None:
         reading = Reading(self, name, committed=self.committed)
-        places = [TopicPartition(topic, number, 0) for topic in (NUMBERS, COPIES) for number in range(PARTITIONS)]
-        reading.consumer.assign(places)
-        reading.place(places)
+        reading.assign(self.begin_at)
         for _ in self.moments(5, 30):
             begun = self.history.now()
             reading.take(reading.consumer.consume(500, 0.1), begun)
             if self.random.random() < 0.01:
                 self._jump(reading)
+        self.begin_at = {partition: reading.back_from(partition) for partition in reading.next}
         reading.end()
 
     def _jump(self, reading: Reading) -> None:
-        topic, number = self.random.choice(list(reading.next))
-        place = TopicPartition(topic, number, self.random.randrange(reading.next[topic, number] + 1))
+        partition = self.random.choice(list(reading.next))
+        place = TopicPartition(*partition, reading.back_from(partition))
         if self.random.random() < 0.5:
             reading.consumer.incremental_unassign([place])
             reading.consumer.incremental_assign([place])

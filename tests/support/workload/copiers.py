@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaException
 
 from support.history.history import Outcome
 from support.workload.consumers import SESSION_MS, Reading, ends, join
@@ -60,12 +60,14 @@ class Copier(Worker):
 class Feeder(Worker):
     """Polls the topic by assignment and writes new numbers into it in the same transaction: what it reads decides what others may read."""
 
+    def __init__(self, world: World, name: str) -> None:
+        super().__init__(world, name)
+        self.begin_at = {(NUMBERS, number): 0 for number in range(PARTITIONS)}
+
     def live(self, name: str) -> None:
         mine = Transactions(self, name, self.name)
         reading = Reading(self, name)
-        places = [TopicPartition(NUMBERS, number, 0) for number in range(PARTITIONS)]
-        reading.consumer.assign(places)
-        reading.place(places)
+        reading.assign(self.begin_at)
         for _ in self.moments(5, 25):
             begun = self.history.now()
             messages = reading.consumer.consume(200, 0.02)
@@ -81,4 +83,5 @@ class Feeder(Worker):
             if not mine.end(transaction, commit=self.random.random() < 0.9):
                 break
         mine.close()
+        self.begin_at = {partition: reading.back_from(partition) for partition in reading.next}
         reading.end()

@@ -87,9 +87,7 @@ class Drain(Worker):
     def live(self, name: str) -> None:
         reading = Reading(self, name, committed=self.committed, enable_partition_eof=True)
         targets = {partition: self._settled_end(reading, partition) for partition in self.partitions}
-        places = [TopicPartition(*partition, 0) for partition in targets]
-        reading.consumer.assign(places)
-        reading.place(places)
+        reading.assign(dict.fromkeys(targets, 0))
         while targets:
             begun = self.history.now()
             messages = reading.consumer.consume(1000, 0.5)
