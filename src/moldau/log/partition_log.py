@@ -81,6 +81,8 @@ class PartitionLog(ShorteningLog):
         )
         opened = opening.open(recovery_point, start_offset, clean=clean)
         log = cls(files, cache, directory, topic_partition, config, opened, leader_epoch, now_ms)
+        if opened.report is None:
+            log._stable_on_disk = log.last_stable_offset
         if high_watermark is not None:
             log.high_watermark = max(log.start_offset, min(high_watermark, log.end_offset))
         return log

@@ -117,13 +117,15 @@ class LogCleaner:
         if key in self._passes or key in self._resting or self._uncleanable.get(key) is log:
             return None
         self._logs.note_cut(placement)
-        if log.durable_stable_offset < min(log.last_stable_offset, log.active_base_offset):
-            self._waiting.add(key)
         try:
-            return find_dirt(log, placement.directory.offsets[CLEANED].get(key), now_ms)
+            dirt = find_dirt(log, placement.directory.offsets[CLEANED].get(key), now_ms)
         except StorageError as error:
             self._logs.storage_failed(placement.directory, error)
             return None
+        wanted = min(log.last_stable_offset, log.active_base_offset)
+        if dirt is not None and max(dirt.first_dirty, log.durable_stable_offset) < wanted:
+            self._waiting.add(key)
+        return dirt
 
     def _begin(self, placement: "Placement", dirt: Dirt) -> None:
         key = placement.topic_partition
