@@ -8,6 +8,8 @@ from moldau.model.config.definition import INT_MAX, ConfigDefinition
 from moldau.model.config.tables.rows import CLUSTER, DAY_MS, boolean, integer, items, long, short, string, table
 from moldau.model.config.validators import Between, DifferentItems, OneOf, SomeOf, at_least
 
+SEGMENT_BYTES_MIN = 1_048_576
+SEGMENT_LEAST = "At least 1 MiB, as `segment.bytes` of any topic; Kafka takes less here, and cannot make the topic then."
 CAPPED = "Capped by the number of live brokers, so that a single broker can have the topic at all."
 
 
@@ -108,7 +110,13 @@ COORDINATORS = table(
             allowed=at_least(1),
             deviation=CAPPED,
         ),
-        integer("offsets.topic.segment.bytes", 104_857_600, "Segment size of the offsets topic when it is made.", allowed=at_least(1)),
+        integer(
+            "offsets.topic.segment.bytes",
+            104_857_600,
+            "Segment size of the offsets topic when it is made.",
+            allowed=at_least(SEGMENT_BYTES_MIN),
+            deviation=SEGMENT_LEAST,
+        ),
         *later(
             boolean(
                 "unclean.leader.election.enable",
@@ -220,7 +228,13 @@ COORDINATORS = table(
         ),
         integer("transaction.state.log.num.partitions", 50, "Partitions of the transaction topic.", allowed=at_least(1)),
         short("transaction.state.log.replication.factor", 3, "Replicas of the transaction topic.", allowed=at_least(1), deviation=CAPPED),
-        integer("transaction.state.log.segment.bytes", 104_857_600, "Segment size of the transaction topic.", allowed=at_least(1)),
+        integer(
+            "transaction.state.log.segment.bytes",
+            104_857_600,
+            "Segment size of the transaction topic.",
+            allowed=at_least(SEGMENT_BYTES_MIN),
+            deviation=SEGMENT_LEAST,
+        ),
         integer("transactional.id.expiration.ms", 7 * DAY_MS, "How long an unused transactional id is kept.", allowed=at_least(1)),
     ]
 )
