@@ -51,7 +51,7 @@ class Producer:
     """When it was given up, with whatever it had not finished."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Sends:
     """A row per value."""
 
@@ -86,7 +86,7 @@ class Transaction:
         return Outcome.FAILED if self.commit_asked == inf else self.told
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Reader:
     """One consumer instance: a row per record and per set position, and a row per poll."""
 
@@ -157,7 +157,7 @@ class Outage:
     ended: float = inf
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class History:
     """The whole run. `clock` gives seconds; the first reading is the start."""
 

@@ -16,6 +16,7 @@ from support.workload.producers import Sender, TransactionalSender
 from support.workload.world import COPIES, NUMBERS, PARTITIONS, Worker, World
 
 DRAIN_LIMIT_S = 120.0
+ABANDON_S = 20.0
 
 
 def run(world: World, server: Server, *, seconds: float, calm_s: tuple[float, float] = (0.5, 4)) -> Nemesis:
@@ -45,15 +46,20 @@ def run(world: World, server: Server, *, seconds: float, calm_s: tuple[float, fl
     ]
     copiers: list[Worker] = [Copier(world, f"copier-{n}", strategy=eager) for n in range(2)]
     nemesis = Nemesis(world, server, calm_s=calm_s)
-    for worker in (*producers, *readers, *copiers, nemesis):
+    everyone = [*producers, *readers, *copiers, nemesis]
+    for worker in everyone:
         worker.start()
-    until = time.monotonic() + seconds
-    while time.monotonic() < until and not world.failures:
-        time.sleep(0.2)
-    for stage in ([nemesis], producers, [_until_copied(world)], copiers, readers):
-        _end(world, stage)
-    for isolation in (True, False):
-        _end(world, [_started(Drain(world, f"drain, {'committed' if isolation else 'everything'}", committed=isolation))])
+    try:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not world.failures:
+            time.sleep(0.2)
+        for stage in ([nemesis], producers, [_until_copied(world)], copiers, readers):
+            _end(world, stage)
+        for isolation in (True, False):
+            name = f"drain, {'committed' if isolation else 'everything'}"
+            _end(world, [_started(Drain(world, name, committed=isolation))])
+    finally:
+        _abandon(everyone)
     history = world.history
     faults = f"{nemesis.kills} kills, {nemesis.stops} stops"
     counts = f"{len(history.sends)} sends, {len(history.transactions)} transactions, {len(history.offset_commits)} offset commits"
@@ -85,6 +91,15 @@ def _end(world: World, workers: Sequence[threading.Thread]) -> None:
         time.sleep(0.05)
     if world.failures:
         raise world.failures[0]
+
+
+def _abandon(workers: Sequence[Worker]) -> None:
+    """Whatever happened, nobody goes on; who hangs in a call of the library is left there."""
+    for worker in workers:
+        worker.stopping.set()
+    deadline = time.monotonic() + ABANDON_S
+    for worker in workers:
+        worker.join(max(deadline - time.monotonic(), 0))
 
 
 class _UntilCopied(Worker):
