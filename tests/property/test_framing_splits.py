@@ -14,6 +14,8 @@ payloads = st.lists(
     st.binary(max_size=40) | st.integers(0, 900).map(lambda size: bytes(index & 0xFF for index in range(size))), max_size=12
 )
 
+buffers = st.builds(ReceiveBuffer, st.integers(16, 600) | st.just(1 << 18), st.integers(20, 1000))
+
 
 def stream_of(frames: list[bytes]) -> bytes:
     return b"".join(len(payload).to_bytes(4, "big") + payload for payload in frames)
@@ -52,9 +54,9 @@ class Connection:
 
 
 @thorough
-@given(payloads, st.integers(16, 600), st.data())
-def test_any_split_gives_the_same_frames(frames: list[bytes], shared_bytes: int, data: st.DataObject) -> None:
-    connection = Connection(ReceiveBuffer(shared_bytes), frames)
+@given(payloads, buffers, st.data())
+def test_any_split_gives_the_same_frames(frames: list[bytes], shared: ReceiveBuffer, data: st.DataObject) -> None:
+    connection = Connection(shared, frames)
     while connection.stream:
         connection.receive(data.draw(st.integers(1, 300)))
         connection.consume()
@@ -64,9 +66,9 @@ def test_any_split_gives_the_same_frames(frames: list[bytes], shared_bytes: int,
 
 
 @thorough
-@given(payloads, st.sampled_from([16, 64, 1 << 18]))
-def test_byte_by_byte(frames: list[bytes], shared_bytes: int) -> None:
-    connection = Connection(ReceiveBuffer(shared_bytes), frames)
+@given(payloads, buffers)
+def test_byte_by_byte(frames: list[bytes], shared: ReceiveBuffer) -> None:
+    connection = Connection(shared, frames)
     while connection.stream:
         connection.receive(1)
         connection.consume()
@@ -75,9 +77,8 @@ def test_byte_by_byte(frames: list[bytes], shared_bytes: int) -> None:
 
 
 @thorough
-@given(st.lists(payloads, min_size=2, max_size=3), st.integers(16, 600), st.data())
-def test_connections_that_take_turns_and_stop_at_any_frame(streams: list[list[bytes]], shared_bytes: int, data: st.DataObject) -> None:
-    shared = ReceiveBuffer(shared_bytes)
+@given(st.lists(payloads, min_size=2, max_size=3), buffers, st.data())
+def test_connections_that_take_turns_and_stop_at_any_frame(streams: list[list[bytes]], shared: ReceiveBuffer, data: st.DataObject) -> None:
     connections = [Connection(shared, frames) for frames in streams]
     while busy := [connection for connection in connections if connection.stream]:
         connection = data.draw(st.sampled_from(busy))

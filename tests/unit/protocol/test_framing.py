@@ -120,6 +120,28 @@ class TestBigFrames:
         connection = reader()
         assert frames_of(connection, frame(bytes(300_000)) + frame(b"next")) == [bytes(300_000), b"next"]
 
+    def test_the_next_one_is_received_into_the_same_memory_whoever_sends_it(self) -> None:
+        shared = ReceiveBuffer()
+        one, other = reader(shared), reader(shared)
+        data = frame(bytes(1_000_000))
+        rooms = []
+        for connection in (one, other, one):
+            receive(connection, data[:200_000])
+            assert list(connection.frames()) == []
+            rooms.append(connection.get_buffer().obj)
+            assert frames_of(connection, data[200_000:]) == [bytes(1_000_000)]
+        assert rooms[0] is rooms[1] is rooms[2]
+
+    def test_two_at_a_time_have_memory_of_their_own(self) -> None:
+        shared = ReceiveBuffer()
+        one, other = reader(shared), reader(shared)
+        for connection, value in ((one, b"1"), (other, b"2")):
+            receive(connection, frame(value * 1_000_000)[:200_000])
+            assert list(connection.frames()) == []
+        assert one.get_buffer().obj is not other.get_buffer().obj
+        for connection, value in ((one, b"1"), (other, b"2")):
+            assert frames_of(connection, value * (1_000_004 - 200_000)) == [value * 1_000_000]
+
 
 class TestHostility:
     def test_a_claim_costs_what_was_sent(self) -> None:
