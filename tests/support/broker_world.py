@@ -75,6 +75,12 @@ class BrokerWorld:
             self.disk.crash()
         self.broker = self._start(adopt=adopt)
 
+    def __del__(self) -> None:
+        """Python 3.13 and later complain about a database that nobody has closed."""
+        store = getattr(self, "store", None)
+        if store is not None:
+            store.close()
+
     def _random_bytes(self, count: int) -> bytes:
         self._random += 1
         return hashlib.sha256(str(self._random).encode()).digest()[:count]
