@@ -34,6 +34,7 @@ def main() -> None:
         ["transactions.py", *sized],
         ["groups.py", *shared],
         ["heartbeats.py", *shared],
+        ["compaction.py", *sized],
     ):
         print(f"# {part[0]}", flush=True)
         subprocess.run([sys.executable, str(HERE / part[0]), *part[1:]], check=True)
