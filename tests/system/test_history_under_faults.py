@@ -1,11 +1,11 @@
 """Clients of many kinds see no anomaly while the broker is killed and stopped (A1-A14).
 
-Producers that are idempotent, careless, and transactional over several partitions, with zombies among them; readers by assignment in both
-isolations, groups with eager and cooperative members that leave, crash and come back; copiers that consume, transform and produce exactly
-once, feeders that write into what they read. Meanwhile the broker is killed (SIGKILL) and started again, or stopped (SIGSTOP) for up to
-nine seconds, longer than transactions and sessions may last; and the topics that hold offsets and transactions are compacted. This goes
-on for 20 seconds, or ten minutes with MOLDAU_TORTURE=1; then everything is healed and drained, and the checker looks at what everyone did
-and saw.
+Producers that are idempotent, careless, and transactional over several partitions (librdkafka, and the Java client with the transactions
+of KIP-890), with zombies among them; readers by assignment in both isolations, groups with eager and cooperative members that leave,
+crash and come back; copiers that consume, transform and produce exactly once, feeders that write into what they read. Meanwhile the
+broker is killed (SIGKILL) and started again, or stopped (SIGSTOP) for up to nine seconds, longer than transactions and sessions may last;
+and the topics that hold offsets and transactions are compacted. This goes on for 20 seconds, or ten minutes with MOLDAU_TORTURE=1; then
+everything is healed and drained, and the checker looks at what everyone did and saw.
 """
 
 import os
@@ -40,7 +40,7 @@ def test_no_anomaly_under_faults(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data", settings=SETTINGS) as server:
         world = World(server.bootstrap, seed)
         try:
-            nemesis = run(world, server, seconds=SECONDS)
+            nemesis = run(world, server, tmp_path, seconds=SECONDS)
         except BaseException as failure:
             failure.add_note(f"seed {seed}, history so far: {save(world.history, tmp_path / 'history.jsonl')}")
             failure.add_note("the server's last words:\n" + "".join(server.output[-30:]))

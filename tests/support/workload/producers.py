@@ -7,6 +7,7 @@ from typing import Any
 import confluent_kafka
 
 from support.history.history import NONE, Outcome
+from support.workload.java_producer import JavaProducer, JavaProducers
 from support.workload.world import GIVE_UP_S, NUMBERS, PARTITIONS, Worker, World, error_of
 
 WINDOW = 300
@@ -56,13 +57,17 @@ def _delivered(worker: Worker, value: int, error: confluent_kafka.KafkaError | N
 class Transactions:
     """A transactional producer instance with its part of the history."""
 
-    def __init__(self, worker: Worker, name: str, transactional_id: str, *, copies_for: str = "") -> None:
+    def __init__(
+        self, worker: Worker, name: str, transactional_id: str, *, copies_for: str = "", java: JavaProducers | None = None
+    ) -> None:
         self.worker = worker
         self.history = worker.history
         self.number = self.history.add_producer(name, transactional_id=transactional_id, copies_for=copies_for)
         settings = worker.world.settings(transactional_id=transactional_id, transaction_timeout_ms=TRANSACTION_LIMIT_MS, linger_ms=2)
         settings["metadata.recovery.strategy"] = "none"  # else it may wait for ever for a broker that it forgot (librdkafka issue 5511)
-        self.producer = confluent_kafka.Producer(settings)
+        self.producer: Any = (
+            JavaProducer(java, name, transactional_id, TRANSACTION_LIMIT_MS) if java is not None else confluent_kafka.Producer(settings)
+        )
         worker.insist(lambda: self.producer.init_transactions(10))
         self.history.producer_ready(self.number)
 
@@ -104,14 +109,20 @@ class Transactions:
     def close(self) -> None:
         """Give it up as a crash does; what it has open is left to its successor or to the time limit."""
         self.history.producer_gone(self.number)
+        if isinstance(self.producer, JavaProducer):
+            self.producer.close()
         del self.producer
 
 
 class TransactionalSender(Worker):
     """Transactions over several partitions: committed, aborted, left open; and a successor that takes over in the middle of one."""
 
+    def __init__(self, world: World, name: str, java: JavaProducers | None = None) -> None:
+        super().__init__(world, name)
+        self.java = java
+
     def live(self, name: str) -> None:
-        mine = Transactions(self, name, self.name)
+        mine = Transactions(self, name, self.name, java=self.java)
         for _ in self.moments(2, 10):
             transaction = mine.begin()
             try:
@@ -140,7 +151,7 @@ class TransactionalSender(Worker):
         """A second instance takes the transactional id; the first, which does not know, goes on to send and commit."""
         transaction = mine.begin()
         self._fill(mine, transaction)
-        heir = Transactions(self, f"{name}, heir", self.name)
+        heir = Transactions(self, f"{name}, heir", self.name, java=self.java)
         self._fill(mine, transaction)
         assert not mine.end(transaction, commit=True), f"{name} committed after another had taken its transactional id"
         last = heir.begin()

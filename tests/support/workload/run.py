@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -11,6 +12,7 @@ from confluent_kafka.cimpl import NewTopic
 from support.workload.consumers import Assigned, Member, Reading
 from support.workload.copiers import COPYING, Copier, Feeder
 from support.workload.faults import Nemesis, Server
+from support.workload.java_producer import JavaProducers
 from support.workload.observer import Committer, Drain, Observer
 from support.workload.producers import Sender, TransactionalSender
 from support.workload.world import COPIES, NUMBERS, PARTITIONS, Worker, World
@@ -19,20 +21,22 @@ DRAIN_LIMIT_S = 120.0
 ABANDON_S = 20.0
 
 
-def run(world: World, server: Server, *, seconds: float, calm_s: tuple[float, float] = (0.5, 4)) -> Nemesis:
+def run(world: World, server: Server, directory: Path, *, seconds: float, calm_s: tuple[float, float] = (0.5, 4)) -> Nemesis:
     """Fill the history of a world whose broker serves and has no such topics yet; it serves at the end too. Who broke it, with counts.
 
-    `calm_s`: between two faults, at least and at most. Raises what a client raised that it should not, and AssertionError if the drain
-    takes longer than DRAIN_LIMIT_S.
+    `calm_s`: between two faults, at least and at most; `directory` is for compiled classes. Raises what a client raised that it should
+    not, and AssertionError if the drain takes longer than DRAIN_LIMIT_S.
     """
     _create_topics(world)
     world.history.forward_groups |= {"eager", "cooperative", COPYING}
     eager, cooperative = "range", "cooperative-sticky"
+    java = JavaProducers(world.bootstrap, directory)
     producers: list[Worker] = [
         Sender(world, "sender"),
         Sender(world, "careless", idempotent=False, per_second=60),
         TransactionalSender(world, "writer-1"),
         TransactionalSender(world, "writer-2"),
+        TransactionalSender(world, "writer-java", java),
         Feeder(world, "feeder-1"),
         Feeder(world, "feeder-2"),
     ]
@@ -60,6 +64,7 @@ def run(world: World, server: Server, *, seconds: float, calm_s: tuple[float, fl
             _end(world, [_started(Drain(world, name, committed=isolation))])
     finally:
         _abandon(everyone)
+        java.close()
     history = world.history
     faults = f"{nemesis.kills} kills, {nemesis.stops} stops"
     counts = f"{len(history.sends)} sends, {len(history.transactions)} transactions, {len(history.offset_commits)} offset commits"
