@@ -182,7 +182,7 @@ def test_ignorable_fields_and_defaults_are_left_out() -> None:
     ("value", "version", "why"),
     [
         (Versioned(name=None), OLD, "NoneType"),
-        (Fixed(b=128), OLD, "byte format requires"),
+        (Fixed(b=128), OLD, "format requires"),
         (Fixed(i=b"short"), OLD, "a UUID has 16 bytes, not 5"),
         (Sized(text="a" * 32768), OLD, "32767"),
         (Sized(text="a" * 32768), FLEXIBLE, "longer than 32767"),
