@@ -6,7 +6,6 @@ client = world.connect()
 client.send(ProduceRequest(...), 9); (answer,) = client.answers()
 """
 
-import contextlib
 import hashlib
 import struct
 from collections.abc import Iterable
@@ -20,7 +19,6 @@ from moldau.cluster.registry import NewTopic
 from moldau.cluster.snapshot import BrokerInfo
 from moldau.model.config.static import read_static
 from moldau.model.config.store import BrokerConfig
-from moldau.model.errors import CoordinationError
 from moldau.model.identity import TopicPartition
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.codec import decoder, encode
@@ -76,11 +74,6 @@ class BrokerWorld:
         if crash:
             self.disk.crash()
         self.broker = self._start(adopt=adopt)
-
-    def __del__(self) -> None:
-        """Python 3.13 and later complain about a database that nobody has closed. The collector may have been there before."""
-        with contextlib.suppress(AttributeError, CoordinationError):
-            self.store.close()
 
     def _random_bytes(self, count: int) -> bytes:
         self._random += 1
