@@ -127,7 +127,6 @@ def test_e2_compacted_segments_are_swapped_in_and_the_old_ones_deleted_afterward
         return len(bases) <= 4 and bases[0] == 0  # in the middle of a swap the first is not there
 
     wait_until(few_segments, "small segments become one, and the first keeps its name", PATIENCE_S)
-    bases = first_offsets(segment_files(cleaning.directory, topic))
     wait_until(lambda: not list(folder.glob("*.deleted")), "the old ones are unlinked", PATIENCE_S)
     assert not list(folder.glob("*.cleaned")) + list(folder.glob("*.swap"))
 
