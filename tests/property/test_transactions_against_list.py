@@ -412,7 +412,8 @@ class TransactionMachine(RuleBasedStateMachine):
         left = self.first_left(span)
         if offset is None:
             return left is None
-        return span.first <= offset <= (self.log.end_offset if left is None else left)
+        latest = span.end if span.end >= 0 else self.log.end_offset
+        return span.first <= offset <= (latest if left is None else left)
 
     def ranges(self) -> list[tuple[int, int]]:
         start, end = self.log.start_offset, self.log.written_offset
