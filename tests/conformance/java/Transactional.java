@@ -89,8 +89,8 @@ public class Transactional {
                 answer = "again " + failure;
             } catch (ProducerFencedException | AuthorizationException | UnsupportedVersionException | IllegalStateException failure) {
                 answer = "fatal " + failure;
-            } catch (KafkaException failure) {
-                answer = "abort " + failure;
+            } catch (KafkaException failure) { // one that cannot even be aborted is at its end
+                answer = (words[0].equals("abort") ? "fatal " : "abort ") + failure;
             }
             transactional.report(words[1]);
             System.out.println(answer.replace('\n', ' '));
