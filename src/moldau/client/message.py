@@ -54,6 +54,8 @@ class MessageSet(tuple[Message, ...]):
 
 def messages_of(given: Iterable[Message | bytes | str]) -> list[Message]:
     """Each of these as a message. TypeError for what can be none."""
+    if isinstance(given, Mapping) or not isinstance(given, Iterable):
+        raise TypeError(f"a value is bytes, text, a Message or several of these, not {type(given).__name__}")
     found = []
     for each in given:
         if not isinstance(each, Message):

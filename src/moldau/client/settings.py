@@ -93,6 +93,8 @@ def producer_settings(
 ) -> dict[str, Any]:
     """Settings of a producer. ValueError for what cannot be meant together."""
     everybody = str(acks) in ("all", "-1")
+    if transactional_id == "":
+        raise ValueError("the transactional id is empty; None is for a producer without transactions")
     if transactional_id is not None and not everybody:
         raise ValueError(f"transactional id {transactional_id}: a transaction needs acks='all', not {acks!r}")
     made: dict[str, Any] = {
@@ -122,7 +124,12 @@ def producer_settings(
 
 
 def consumer_settings(bootstrap_servers: str | Sequence[str], group_id: str | None, options: ConsumerOptions) -> dict[str, Any]:
-    """Settings of a consumer, with the defaults for what is not said."""
+    """Settings of a consumer, with the defaults for what is not said. ValueError, TypeError for what cannot be meant."""
+    if group_id == "":
+        raise ValueError("the group id is empty; None is for a consumer without a group")
+    unknown = sorted(set(options) - ConsumerOptions.__annotations__.keys())
+    if unknown:
+        raise TypeError(f"unknown options: {', '.join(unknown)}")
     client_id = options.get("client_id", "moldau")
     session_timeout_ms = options.get("session_timeout_ms", 45_000)
     assignor = options.get("assignor", ("range", "roundrobin"))

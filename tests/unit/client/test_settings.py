@@ -29,6 +29,7 @@ def test_the_defaults_of_a_consumer() -> None:
     ("arguments", "wrong"),
     [
         ({"acks": 1, "transactional_id": "x"}, "transactional id x: a transaction needs acks='all', not 1"),
+        ({"transactional_id": ""}, "the transactional id is empty"),
         ({"bootstrap_servers": "nowhere"}, "nowhere"),
         ({"bootstrap_servers": []}, "no broker"),
         ({"settings": {"no.such": 1}}, "no.such"),
@@ -46,6 +47,7 @@ def test_a_producer_that_cannot_be(arguments: dict[str, Any], wrong: str) -> Non
     ("arguments", "wrong"),
     [
         ({"topics": ["t"]}, "to subscribe takes a group_id"),
+        ({"group_id": ""}, "the group id is empty"),
         ({"topics": "t", "group_id": "g"}, r"topics is a list: \['t'\]"),
         ({"auto_offset_reset": "middle"}, "auto.offset.reset"),
         ({"settings": {"enable.auto.offset.store": True}}, "enable.auto.offset.store is the library's own"),
@@ -102,3 +104,16 @@ def test_times_that_librdkafka_would_take_for_now_are_refused() -> None:
     with pytest.raises(ValueError, match="topic t: a timestamp is at least 1 ms, not 0"):
         producer.send("t", Message(b"", timestamp=0))
     producer.close()
+
+
+def test_what_cannot_be_a_message_is_not_taken_for_several() -> None:
+    """A dict has an iterator too: its keys would be sent, and the rest lost without a word."""
+    with Producer(NOBODY) as producer:
+        for value in ({"a": 1}, 5):
+            with pytest.raises(TypeError, match=f"a value is bytes, text, a Message or several of these, not {type(value).__name__}"):
+                producer.send("t", value)  # type: ignore[arg-type]
+
+
+def test_a_slip_in_the_name_of_an_option_of_streams_is_told() -> None:
+    with pytest.raises(TypeError, match="unknown options: auto_offset_rest"):
+        create_message_streams("t", group_id="g", bootstrap_servers=NOBODY, auto_offset_rest="largest")  # type: ignore[call-arg]
