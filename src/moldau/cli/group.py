@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from moldau.cli.options import TEXT, bootstrap_option, json_option, open_cluster, timeout_option
-from moldau.cli.output import print_json, print_table
+from moldau.cli.output import print_each, print_json, print_table
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 
@@ -56,13 +56,7 @@ def describe(names: tuple[str, ...], as_json: bool, bootstrap: str, timeout: flo
     with open_cluster(bootstrap, timeout) as cluster:
         groups = Groups(cluster)
         described = [describe_group(cluster, groups, name) for name in dict.fromkeys(names)]
-    if as_json:
-        print_json(described)
-        return
-    for number, each in enumerate(described):
-        if number:
-            click.echo()
-        print_group(each)
+    print_each(described, print_group, as_json=as_json)
 
 
 @group.command("reset")

@@ -7,10 +7,12 @@ import errno
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import click
+
+T = TypeVar("T")
 
 _FULL_OR_BROKEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
@@ -19,6 +21,17 @@ def print_json(value: Any) -> None:
     """One JSON document: indented at a terminal, one line elsewhere."""
     indent = 2 if sys.stdout.isatty() else None
     click.echo(json.dumps(value, ensure_ascii=False, indent=indent))
+
+
+def print_each(described: Sequence[T], show: Callable[[T], object], *, as_json: bool) -> None:
+    """What was described: one JSON document, or one after the other with an empty line between."""
+    if as_json:
+        print_json(described)
+        return
+    for number, each in enumerate(described):
+        if number:
+            click.echo()
+        show(each)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, numeric: Sequence[str] = ()) -> None:

@@ -16,7 +16,7 @@ from moldau.cli.options import (
     refuse_unknown_settings,
     timeout_option,
 )
-from moldau.cli.output import counted, human_bytes, print_json, print_table
+from moldau.cli.output import counted, human_bytes, print_each, print_json, print_table
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 
@@ -102,13 +102,7 @@ def describe(names: tuple[str, ...], as_json: bool, bootstrap: str, timeout: flo
     """Show the partitions of topics, with leader, in-sync replicas, offsets and size, and the settings that are not defaults."""
     with open_cluster(bootstrap, timeout) as cluster:
         described = [_describe(cluster, name) for name in dict.fromkeys(names)]
-    if as_json:
-        print_json(described)
-        return
-    for number, found in enumerate(described):
-        if number:
-            click.echo()
-        _print_description(found)
+    print_each(described, _print_description, as_json=as_json)
 
 
 @topic.command("alter")
