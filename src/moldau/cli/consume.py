@@ -4,15 +4,17 @@ Reads with our own raw client, by assignment: nothing to install beyond Moldau i
 offsets are, and commits what it has printed, without being a member.
 """
 
+import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
 from moldau.cli.group_commits import GroupCommitter
 from moldau.cli.offsets import StartPoint, find_offsets, parse_start
-from moldau.cli.options import TEXT, bootstrap_option, open_cluster, timeout_option
+from moldau.cli.options import NAME, TEXT, bootstrap_option, open_cluster, timeout_option
 from moldau.cli.output import abandon_stdout
 from moldau.cli.output_records import Formatter, TemplateError, make_formatter
 from moldau.model.errors import ErrorCode
@@ -56,7 +58,7 @@ DECOMPRESSED_BYTES_MAX = 256 * 1024 * 1024
     "-g",
     "--group",
     metavar="GROUP",
-    type=TEXT,
+    type=NAME,
     help="Begin at the group's offsets (where it has none: --from), and commit what was printed.",
 )
 @click.option(
@@ -80,7 +82,7 @@ def consume(
     bootstrap: str,
     timeout: float,
 ) -> None:
-    """Print the records of TOPIC, from the beginning and then as they come, until Ctrl-C.
+    """Print the records of TOPIC, from the beginning and then as they come, until Ctrl-C or SIGTERM.
 
     Order is kept within a partition. A missing key or value (a tombstone) is printed as null. In JSON, bytes that are not UTF-8 are an
     object {"base64": "..."}. Into a file or pipe values go byte for byte; at a terminal control characters are escaped. With --group
@@ -97,7 +99,7 @@ def consume(
         raise click.BadParameter(str(error), param_hint="--format") from error
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--from") from error
-    with open_cluster(bootstrap, timeout) as cluster:
+    with _terminated_like_interrupted(), open_cluster(bootstrap, timeout) as cluster:
         wanted = _choose(cluster, topic, partitions)
         committer = None if group is None else GroupCommitter(cluster, group)
         start_at = {} if committer is None else committer.offsets(wanted)
@@ -111,6 +113,16 @@ def consume(
         finally:
             if committer is not None:
                 committer.finish()
+
+
+@contextmanager
+def _terminated_like_interrupted() -> Iterator[None]:
+    """SIGTERM, as a supervisor sends it, ends the command as Ctrl-C does: what was printed is committed."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class _Reader:
@@ -134,6 +146,7 @@ class _Reader:
         self._limits = FetchLimits(isolation_level=level)
         self.positions = {**find_offsets(cluster, point, [where for where in partitions if where not in start_at]), **start_at}
         self.ends: dict[TopicPartition, Offset] = {}
+        self._finished: dict[TopicPartition, Offset] = {}
         if until_end:
             ends = cluster.list_offsets(dict.fromkeys(partitions, LATEST), isolation_level=level)
             self.ends = {where: found.offset for where, found in ends.items()}
@@ -195,14 +208,15 @@ class _Reader:
                         yield where, record
             self.positions[where] = Offset(header.last_offset + 1)
 
-    def finished(self) -> dict[TopicPartition, Offset]:
-        """Positions, none beyond the end."""
-        return {where: min(offset, self.ends.get(where, offset)) for where, offset in self.positions.items()}
+    def reached(self) -> dict[TopicPartition, Offset]:
+        """How far each partition is, those that are read to their end among them; none beyond its end."""
+        return self._finished | {where: min(offset, self.ends.get(where, offset)) for where, offset in self.positions.items()}
 
     def _drop_finished(self) -> None:
         for where, end in self.ends.items():
             if self.positions.get(where, -1) >= end:
                 del self.positions[where]
+                self._finished[where] = end
 
 
 def _beyond_end(where: TopicPartition, asked: int, first: int, end: int) -> click.ClickException:
@@ -220,22 +234,35 @@ def _choose(cluster: "Cluster", topic: str, partitions: tuple[int, ...]) -> list
 def _print_records(reader: _Reader, formatter: Formatter, limit: int | None, output: BinaryIO, committer: "GroupCommitter | None") -> None:
     """Write records until the end, or `limit` of them; what was written is flushed after every partition's share of a fetch.
 
-    Only what was flushed is committed.
+    Only what was flushed is committed: at the end, and when we are interrupted, up to the last record written. Where there was nothing
+    to write, the group begins there the next time all the same.
     """
     left = limit
     if left == 0:
         return
     for chunk in reader.chunks():
-        last: dict[TopicPartition, Offset] = {}
-        for where, record in chunk:
-            output.write(formatter(where, record))
-            if left is not None:
-                left -= 1
-                if left == 0:
-                    last[where] = Offset(record.offset + 1)
-                    break
-        output.flush()
-        if committer is not None:
-            committer.done({**reader.finished(), **last})
+        written: tuple[TopicPartition, int] | None = None
+        try:
+            for where, record in chunk:
+                output.write(formatter(where, record))
+                written = where, record.offset
+                if left is not None:
+                    left -= 1
+                    if left == 0:
+                        break
+        finally:
+            output.flush()
+            if committer is not None:
+                committer.done(_after(reader.reached(), written))
         if left == 0:
             return
+    if committer is not None:
+        committer.done(reader.reached())
+
+
+def _after(reached: dict[TopicPartition, Offset], written: tuple[TopicPartition, int] | None) -> dict[TopicPartition, Offset]:
+    """Positions, which move by whole batches, and in the middle of a batch the one after the last record written."""
+    if written is not None:
+        where, offset = written
+        reached[where] = max(reached[where], Offset(offset + 1))
+    return reached

@@ -27,6 +27,9 @@ DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 class Text(click.types.StringParamType):
     """Text that a request can carry: UTF-8 of at most `TEXT_BYTES_MAX` bytes. Arguments that are not UTF-8 reach us with surrogates."""
 
+    def __init__(self, *, may_be_empty: bool = True) -> None:
+        self._may_be_empty = may_be_empty
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The text as it is, or a usage error."""
         text = str(super().convert(value, param, ctx))
@@ -34,6 +37,8 @@ class Text(click.types.StringParamType):
             size = len(text.encode())
         except UnicodeEncodeError:
             self.fail(f"{text!a} is not UTF-8", param, ctx)
+        if not size and not self._may_be_empty:
+            self.fail("must not be empty", param, ctx)
         if size > TEXT_BYTES_MAX:
             self.fail(f"{text[:20]!r}... has {size:,} bytes, at most {TEXT_BYTES_MAX:,} can be sent", param, ctx)
         return text
@@ -54,6 +59,8 @@ class Seconds(click.FloatRange):
 
 
 TEXT = Text()
+NAME = Text(may_be_empty=False)
+"""Of something that has a name: an empty one is a variable that was not set."""
 SECONDS = Seconds()
 
 
@@ -96,10 +103,17 @@ def config_option(*names: str, help_: str) -> Callable[[F], F]:
 
 
 def open_cluster(bootstrap: str, timeout_s: float = 10.0) -> "Cluster":
-    """A client for one command; nothing is connected yet."""
+    """A client for one command, connected. click.ClickException where nobody has listened for `timeout_s`."""
+    from moldau.cli.connecting import wait_for_broker
     from moldau.client.cluster import Cluster
 
-    return Cluster(bootstrap, client_id="moldau-cli", timeout_s=timeout_s)
+    cluster = Cluster(bootstrap, client_id="moldau-cli", timeout_s=timeout_s)
+    try:
+        wait_for_broker(cluster)
+    except BaseException:
+        cluster.close()
+        raise
+    return cluster
 
 
 def refuse_unknown_settings(admin: "Admin", resource: "Resource", names: Sequence[str]) -> None:

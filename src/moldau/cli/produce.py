@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 import click
 
 from moldau.cli.input_records import BadLine, Input, read_csv, read_json, read_lines
-from moldau.cli.options import SECONDS, TEXT, bootstrap_option, config_option, open_cluster
+from moldau.cli.options import NAME, SECONDS, TEXT, bootstrap_option, config_option, open_cluster
 from moldau.cli.output import counted
 from moldau.cli.progress import Progress
 from moldau.model.errors import ErrorCode
@@ -45,7 +45,7 @@ RECORDS_PER_LOOK = 256
 @click.option("--acks", type=click.Choice(["0", "1", "all"]), help="Who has to have a record before it counts as sent.  [default: all]")
 @click.option("--idempotent/--no-idempotent", default=None, help="Let repeated sends leave one copy.  [default: on with --acks all]")
 @click.option(
-    "--transactional-id", metavar="ID", type=TEXT, help="Send all of it in one transaction, or nothing: none of it is seen before."
+    "--transactional-id", metavar="ID", type=NAME, help="Send all of it in one transaction, or nothing: none of it is seen before."
 )
 @click.option(
     "--on-error",

@@ -40,7 +40,7 @@ def test_version_and_help_import_no_command() -> None:
 def test_a_list_imports_only_what_it_needs(group: str) -> None:
     probe = (
         "import sys; from moldau.cli.application import application\n"
-        f"application(['{group}', 'list', '--bootstrap', '127.0.0.1:1'], standalone_mode=False)\n"
+        f"application(['{group}', 'list', '--bootstrap', '127.0.0.1:1', '--timeout', '0.1'], standalone_mode=False)\n"
     )
     probe = f"try:\n  {probe.replace(chr(10), chr(10) + '  ')}\nexcept Exception: pass\n"
     probe += "import sys\nheavy = {'asyncio', 'confluent_kafka', 'rich', 'moldau.cli.produce', 'cramjam', 'logging'} & set(sys.modules)\n"
@@ -195,11 +195,28 @@ def test_wrong_arguments_are_told_before_anything_happens(arguments: Sequence[st
         ["produce", "t"],
     ],
 )
-def test_no_broker_is_told_at_once(arguments: Sequence[str]) -> None:
+def test_no_broker_is_told_when_the_time_is_over(arguments: Sequence[str]) -> None:
     with ScriptedBroker() as gone:
         pass
-    result = run(*arguments, "--bootstrap", gone.bootstrap)
-    assert (result.exit_code, result.output) == (1, f"Error: cannot connect to {gone.bootstrap}: connection refused\n")
+    result = run(*arguments, "--bootstrap", gone.bootstrap, "--timeout", "0.1")
+    told = f"Error: cannot connect to {gone.bootstrap}: connection refused (tried for 0.1 s)\n"
+    assert (result.exit_code, result.output) == (1, told)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["consume", "t", "--group", ""],
+        ["group", "describe", "g", ""],
+        ["group", "reset", "", "--to", "end"],
+        ["group", "delete", ""],
+        ["produce", "t", "--transactional-id", ""],
+    ],
+)
+def test_an_empty_name_is_a_variable_that_was_not_set(arguments: Sequence[str]) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert result.output.endswith(": must not be empty\n")
 
 
 def test_the_broker_to_ask_may_come_from_the_environment() -> None:
