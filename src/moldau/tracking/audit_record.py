@@ -1,0 +1,164 @@
+"""What is published about counts: one record per increment, in the topic ``_audit`` (missions H1, H2, H4).
+
+The rule: a tier's totals are the sum of all ``counts`` records with distinct guids, so that publishing a record twice is harmless, and
+increments need no order. A producer instance says ``open`` before its first event and ``close`` when everything that it sent is counted
+and published; one that never closes has incomplete counts. The form is JSON, sorted by name; it is kept for a month: do not change what
+is there, only add.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Self, get_args
+from uuid import uuid4
+
+from moldau.model.errors import MoldauError
+from moldau.tracking.counts import NOTHING, WINDOW_MS, Count, CountKey
+
+AUDIT_TOPIC: Final = "_audit"
+PRODUCER_TIER: Final = "producer"
+AUDIT_PARTITIONS: Final = 6
+AUDIT_RETENTION_MS: Final = 30 * 24 * 3_600_000
+
+VERSION: Final = 1
+
+Kind = Literal["counts", "open", "close"]
+_KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+_HEX = re.compile("[0-9a-f]{16}")
+
+
+class AuditRecordError(MoldauError):
+    """Bytes in the audit topic that are no audit record."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRecord:
+    """One published increment.
+
+    `guid` is the record's own, 32 hex digits; `time_ms` is when it was made. In ``open`` and ``close`` the topic is empty and the window
+    is 0 to 0: they speak of the whole instance, and the count of a ``close`` is all that the instance has counted, of all topics.
+    """
+
+    kind: Kind
+    guid: str
+    time_ms: int
+    tier: str
+    key: CountKey
+    count: Count = NOTHING
+
+    @property
+    def window_end_ms(self) -> int:
+        """The end of the window, in ms since 1970; not in it itself."""
+        return self.key.window_start_ms + WINDOW_MS if self.key.topic else 0
+
+    @property
+    def record_key(self) -> bytes:
+        """The key under which it is published: the topic, so that a topic's records share a partition; or else the instance."""
+        return (self.key.topic or self.key.instance).encode()
+
+    @classmethod
+    def of_counts(cls, tier: str, key: CountKey, count: Count, *, time_ms: int, guid: str | None = None) -> Self:
+        """An increment; `guid` is one that the same increment always gets, None: a new one."""
+        return cls("counts", guid or new_guid(), time_ms, tier, key, count)
+
+    def to_bytes(self) -> bytes:
+        """The record's value."""
+        key, count = self.key, self.count
+        written = {
+            "version": VERSION,
+            "kind": self.kind,
+            "guid": self.guid,
+            "time_ms": self.time_ms,
+            "tier": self.tier,
+            "topic": key.topic,
+            "window_start_ms": key.window_start_ms,
+            "window_end_ms": self.window_end_ms,
+            "datacenter": key.datacenter,
+            "service": key.service,
+            "host": key.host,
+            "instance": key.instance,
+            "count": count.count,
+            "bytes": count.bytes,
+            "checksum": f"{count.checksum:016x}",
+            "min_time_ms": count.min_time_ms,
+            "max_time_ms": count.max_time_ms,
+        }
+        return json.dumps(written, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_bytes(cls, value: bytes | None) -> Self:
+        """Out of a record's value. AuditRecordError says what is wrong; names that are not known are passed over."""
+        try:
+            found = json.loads(value or b"")
+        except ValueError as error:
+            raise AuditRecordError(f"an audit record is JSON: {error}") from None
+        if not isinstance(found, dict):
+            raise AuditRecordError(f"an audit record is a JSON object, not {type(found).__name__}")
+        if found.get("version") != VERSION:
+            raise AuditRecordError(f"an audit record of version {found.get('version')!r}; version {VERSION} is known")
+        kind = _kind(found)
+        key = CountKey(
+            _text(found, "topic"),
+            _number(found, "window_start_ms"),
+            _text(found, "datacenter"),
+            _text(found, "service"),
+            _text(found, "host"),
+            _text(found, "instance"),
+        )
+        count = Count(
+            _size(found, "count"), _size(found, "bytes"), _checksum(found), _time(found, "min_time_ms"), _time(found, "max_time_ms")
+        )
+        return cls(kind, _text(found, "guid"), _number(found, "time_ms"), _text(found, "tier"), key, count)
+
+
+def new_guid() -> str:
+    """A guid for a record that is made once."""
+    return uuid4().hex
+
+
+def ensure_audit_topic(bootstrap: str) -> None:
+    """Make the audit topic if it is not there: 30 days, not compacted. RequestFailedError, ConnectionLostError."""
+    from moldau.tracking.topics import TopicDefaults, ensure_topic
+
+    configs = {"cleanup.policy": "delete", "retention.ms": str(AUDIT_RETENTION_MS)}
+    ensure_topic(bootstrap, AUDIT_TOPIC, TopicDefaults(AUDIT_PARTITIONS, configs))
+
+
+def _text(found: Mapping[str, Any], name: str) -> str:
+    value = found.get(name)
+    if not isinstance(value, str):
+        raise AuditRecordError(f"{name} is text, not {value!r}")
+    return value
+
+
+def _kind(found: Mapping[str, Any]) -> Kind:
+    for kind in _KINDS:
+        if found.get("kind") == kind:
+            return kind
+    raise AuditRecordError(f"kind is one of {', '.join(_KINDS)}, not {found.get('kind')!r}")
+
+
+def _number(found: Mapping[str, Any], name: str) -> int:
+    value = found.get(name)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise AuditRecordError(f"{name} is a whole number, not {value!r}")
+    return value
+
+
+def _size(found: Mapping[str, Any], name: str) -> int:
+    value = _number(found, name)
+    if value < 0:
+        raise AuditRecordError(f"{name} is not negative: {value}")
+    return value
+
+
+def _time(found: Mapping[str, Any], name: str) -> int | None:
+    return None if found.get(name) is None else _number(found, name)
+
+
+def _checksum(found: Mapping[str, Any]) -> int:
+    text = _text(found, "checksum")
+    if not _HEX.fullmatch(text):
+        raise AuditRecordError(f"checksum is 16 hex digits, not {text!r}")
+    return int(text, 16)
