@@ -1,0 +1,83 @@
+"""Which Arrow type an Avro type becomes: what Spark's ``from_avro`` makes of it, so that both ways to read a topic give one table.
+
+All columns and fields may be null: a reader's schema grows, and a table keeps rows from before.
+"""
+
+from typing import Any
+
+import pyarrow as pa
+
+from moldau.lake.avro.schemas import Array, AvroText, Enum, Fixed, Logical, Map, Node, Primitive, Record, Union, parse
+
+DECIMAL_PRECISION_MAX = 38
+_PLAIN = {
+    "null": pa.null(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+}
+_LOGICAL = {
+    ("int", "date"): pa.date32(),
+    ("long", "timestamp-millis"): pa.timestamp("us", tz="UTC"),
+    ("long", "timestamp-micros"): pa.timestamp("us", tz="UTC"),
+    ("long", "local-timestamp-millis"): pa.timestamp("us"),
+    ("long", "local-timestamp-micros"): pa.timestamp("us"),
+}
+"""Times of day stay numbers and the other logical types what they are made of."""
+MILLISECONDS = frozenset(("timestamp-millis", "local-timestamp-millis"))
+"""Logical types whose numbers are multiplied by 1000."""
+
+
+def arrow_schema(schema: str | AvroText | Record) -> Any:
+    """Columns of the fields of a record; of a schema that is no record, one column named ``value``. AvroSchemaError."""
+    record = schema if isinstance(schema, Record) else parse(schema).record
+    return pa.schema([pa.field(each.name, arrow_type(each.type)) for each in record.fields])
+
+
+def arrow_type(node: Node) -> Any:
+    """The Arrow type of an Avro type."""
+    match node:
+        case Primitive(name, logical):
+            return decimal_type(logical) or _LOGICAL.get((name, logical.name if logical else ""), _PLAIN[name])
+        case Fixed():
+            return decimal_type(node.logical) or pa.binary()
+        case Enum():
+            return pa.string()
+        case Record(_, fields):
+            return pa.struct([pa.field(each.name, arrow_type(each.type)) for each in fields])
+        case Array(items):
+            return pa.list_(pa.field("element", arrow_type(items)))
+        case Map(values):
+            return pa.map_(pa.string(), arrow_type(values))
+        case Union():
+            merged = merged_numbers(node)
+            if merged is not None:
+                return _PLAIN[merged]
+            members = not_null(node)
+            if len(members) == 1:
+                return arrow_type(members[0])
+            if not members:
+                return pa.null()
+            return pa.struct([pa.field(f"member{number}", arrow_type(member)) for number, member in enumerate(members)])
+
+
+def decimal_type(logical: Logical | None) -> Any:
+    """The Arrow type of a decimal; None if it is none, or has more digits than Spark's decimals can have."""
+    if logical is None or logical.name != "decimal" or logical.precision > DECIMAL_PRECISION_MAX:
+        return None
+    return pa.decimal128(logical.precision, logical.scale)
+
+
+def not_null(union: Union) -> tuple[Node, ...]:
+    """The branches of a union that hold something."""
+    return tuple(branch for branch in union.branches if not (isinstance(branch, Primitive) and branch.name == "null"))
+
+
+def merged_numbers(union: Union) -> str | None:
+    """Unions of int and long become long, of float and double double, as in Spark."""
+    names = {branch.name if isinstance(branch, Primitive) and branch.logical is None else "" for branch in not_null(union)}
+    return {frozenset(("int", "long")): "long", frozenset(("float", "double")): "double"}.get(frozenset(names))
