@@ -1,7 +1,7 @@
 """Record batches to Arrow columns, without a Python object per record.
 
-Only the walk from record to record is a loop in Python: where a record starts depends on the length of the one before. All fields
-are then read for all records at once with numpy, and keys and values are copied into Arrow arrays straight from the bytes of the fetch.
+All fields are read for all records at once with numpy (`moldau.protocol.records.vectors`), and keys and values are copied into Arrow
+arrays straight from the bytes of the fetch.
 
 A record (all numbers zigzag varints)::
 
@@ -20,13 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from moldau.model.errors import CorruptBatchError
-
-Int64s = np.ndarray[Any, np.dtype[np.int64]]
-Bytes8 = np.ndarray[Any, np.dtype[np.uint8]]
-
-_SLACK = b"\0" * 48
-"""Readable bytes behind the records: numbers of a damaged last record may reach beyond it by at most four of them."""
-_VARINT_BYTES_MAX = 10
+from moldau.protocol.records.vectors import SLACK, Bytes8, Int64s, record_starts, spans, varints
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,36 +62,6 @@ class RecordColumns:
 HEADERS_TYPE = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 
 
-def record_starts(records: bytes | bytearray | memoryview, count: int, base: int, starts: list[int], ends: list[int]) -> None:
-    """Append where each of `count` records starts (behind its length) and ends, with `base` added.
-
-    CorruptBatchError if they do not fill `records`.
-    """
-    position, size = 0, len(records)
-    try:
-        for _ in range(count):
-            byte = records[position]
-            position += 1
-            if byte < 0x80:
-                length = byte
-            else:
-                length, shift = byte & 0x7F, 7
-                while True:
-                    byte = records[position]
-                    position += 1
-                    length |= (byte & 0x7F) << shift
-                    if byte < 0x80:
-                        break
-                    shift += 7
-            starts.append(base + position)
-            position += length >> 1  # lengths are positive: the lowest bit of the zigzag number is 0
-            ends.append(base + position)
-    except IndexError:
-        raise CorruptBatchError(f"record batch ends before its {count} records do") from None
-    if position != size:
-        raise CorruptBatchError(f"{count} records take {position} bytes of a record batch of {size}")
-
-
 def decode_sections(sections: Sequence[Section], wanted: Container[str]) -> RecordColumns:
     """All records of the sections, in order; of key, value and headers those in `wanted`. CorruptBatchError where bytes do not add up."""
     starts_list: list[int] = []
@@ -106,15 +70,15 @@ def decode_sections(sections: Sequence[Section], wanted: Container[str]) -> Reco
     for section in sections:
         record_starts(section.records, section.count, base, starts_list, ends_list)
         base += len(section.records)
-    data = np.frombuffer(b"".join([*(section.records for section in sections), _SLACK]), np.uint8)
+    data = np.frombuffer(b"".join([*(section.records for section in sections), SLACK]), np.uint8)
     counts = [section.count for section in sections]
     ends = np.array(ends_list, np.int64)
     position = np.array(starts_list, np.int64) + 1  # attributes: none are defined
-    timestamp_delta, position = _varints(data, position)
-    offset_delta, position = _varints(data, position)
+    timestamp_delta, position = varints(data, position)
+    offset_delta, position = varints(data, position)
     key, position = _byte_arrays(data, position, ends, wanted="key" in wanted)
     value, position = _byte_arrays(data, position, ends, wanted="value" in wanted)
-    header_count, position = _varints(data, position)
+    header_count, position = varints(data, position)
     appended = np.repeat([-1 if s.log_append_time is None else s.log_append_time for s in sections], counts).astype(np.int64)
     is_appended = np.repeat([s.log_append_time is not None for s in sections], counts)
     timestamp = np.repeat(np.array([s.base_timestamp for s in sections], np.int64), counts) + timestamp_delta
@@ -135,37 +99,8 @@ def decode_sections(sections: Sequence[Section], wanted: Container[str]) -> Reco
     )
 
 
-def _varints(data: Bytes8, position: Int64s) -> tuple[Int64s, Int64s]:
-    """The zigzag varint at each position, and the positions behind them."""
-    byte = data[position]
-    number = (byte & 0x7F).astype(np.uint64)
-    position = position + 1
-    longer = np.flatnonzero(byte & 0x80)
-    shift = 7
-    while longer.size:
-        if shift >= 7 * _VARINT_BYTES_MAX:
-            raise CorruptBatchError(f"a number in a record is longer than {_VARINT_BYTES_MAX} bytes")
-        byte = data[position[longer]]
-        number[longer] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
-        position[longer] += 1
-        longer = longer[(byte & 0x80) != 0]
-        shift += 7
-    one = np.uint64(1)
-    return ((number >> one) ^ (~(number & one) + one)).astype(np.int64), position
-
-
-def _spans(data: Bytes8, position: Int64s, limits: Int64s) -> tuple[Int64s, Int64s, Any]:
-    """Start and end of the byte array at each position, and which of them are null."""
-    length, start = _varints(data, position)
-    null = length == -1
-    end = start + np.where(null, 0, length)
-    if ((length < -1) | (end > limits) | (length > limits)).any():
-        raise CorruptBatchError("a key, value or header reaches beyond its record")
-    return start, end, null
-
-
 def _byte_arrays(data: Bytes8, position: Int64s, limits: Int64s, *, wanted: bool) -> tuple[Any, Int64s]:
-    start, end, null = _spans(data, position, limits)
+    start, end, null = spans(data, position, limits)
     return (_gather(data, start, end, null) if wanted else None), end
 
 
@@ -192,8 +127,8 @@ def _headers(data: Bytes8, position: Int64s, counts: Int64s, limits: Int64s) -> 
     rounds: list[tuple[Int64s, ...]] = []
     rows = np.flatnonzero(counts)
     while rows.size:
-        key_start, key_end, key_null = _spans(data, position[rows], limits[rows])
-        value_start, value_end, value_null = _spans(data, key_end, limits[rows])
+        key_start, key_end, key_null = spans(data, position[rows], limits[rows])
+        value_start, value_end, value_null = spans(data, key_end, limits[rows])
         if key_null.any():
             raise CorruptBatchError("a header has no key")
         position[rows] = value_end

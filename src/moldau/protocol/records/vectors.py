@@ -1,0 +1,77 @@
+"""Numbers and spans of many records at once, with numpy, for readers that want no Python object per record.
+
+Only the walk from record to record is a loop in Python: where a record starts depends on the length of the one before. Needs numpy,
+so nothing imports this module before it is wanted.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from moldau.model.errors import CorruptBatchError
+
+Int64s = np.ndarray[Any, np.dtype[np.int64]]
+Bytes8 = np.ndarray[Any, np.dtype[np.uint8]]
+
+SLACK = b"\0" * 48
+"""Readable bytes to put behind the records: numbers of a damaged last record may reach beyond it by at most four of them."""
+_VARINT_BYTES_MAX = 10
+
+
+def record_starts(records: bytes | bytearray | memoryview, count: int, base: int, starts: list[int], ends: list[int]) -> None:
+    """Append where each of `count` records starts (behind its length) and ends, with `base` added.
+
+    CorruptBatchError if they do not fill `records`.
+    """
+    position, size = 0, len(records)
+    try:
+        for _ in range(count):
+            byte = records[position]
+            position += 1
+            if byte < 0x80:
+                length = byte
+            else:
+                length, shift = byte & 0x7F, 7
+                while True:
+                    byte = records[position]
+                    position += 1
+                    length |= (byte & 0x7F) << shift
+                    if byte < 0x80:
+                        break
+                    shift += 7
+            starts.append(base + position)
+            position += length >> 1  # lengths are positive: the lowest bit of the zigzag number is 0
+            ends.append(base + position)
+    except IndexError:
+        raise CorruptBatchError(f"record batch ends before its {count} records do") from None
+    if position != size:
+        raise CorruptBatchError(f"{count} records take {position} bytes of a record batch of {size}")
+
+
+def varints(data: Bytes8, position: Int64s) -> tuple[Int64s, Int64s]:
+    """The zigzag varint at each position, and the positions behind them."""
+    byte = data[position]
+    number = (byte & 0x7F).astype(np.uint64)
+    position = position + 1
+    longer = np.flatnonzero(byte & 0x80)
+    shift = 7
+    while longer.size:
+        if shift >= 7 * _VARINT_BYTES_MAX:
+            raise CorruptBatchError(f"a number in a record is longer than {_VARINT_BYTES_MAX} bytes")
+        byte = data[position[longer]]
+        number[longer] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
+        position[longer] += 1
+        longer = longer[(byte & 0x80) != 0]
+        shift += 7
+    one = np.uint64(1)
+    return ((number >> one) ^ (~(number & one) + one)).astype(np.int64), position
+
+
+def spans(data: Bytes8, position: Int64s, limits: Int64s) -> tuple[Int64s, Int64s, Any]:
+    """Start and end of the byte array at each position, and which of them are null."""
+    length, start = varints(data, position)
+    null = length == -1
+    end = start + np.where(null, 0, length)
+    if ((length < -1) | (end > limits) | (length > limits)).any():
+        raise CorruptBatchError("a key, value or header reaches beyond its record")
+    return start, end, null
