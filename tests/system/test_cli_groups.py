@@ -1,6 +1,7 @@
 """``moldau group`` beside consumers that are at work: who reads what, how far behind, and that nobody's offsets are moved under him."""
 
 import json
+import signal
 import time
 from collections.abc import Iterator
 from itertools import islice
@@ -11,7 +12,7 @@ import pytest
 from moldau.client import Consumer, Producer, TopicPartition
 from moldau.client.admin import Admin
 from moldau.client.cluster import Cluster
-from support.console import Console
+from support.console import Console, end
 from support.server import ServerProcess
 
 pytestmark = pytest.mark.system
@@ -105,6 +106,50 @@ def test_what_was_printed_for_a_group_is_not_printed_again(moldau: Console) -> N
     assert sorted(map(int, first + second)) == list(range(10))
     assert moldau.ok("consume", "nightly", "--group", "job", "--until-end").lines == []
     assert moldau.ok("group", "describe", "job", "--json").json[0]["lag"] == 0
+
+
+def test_who_begins_at_the_end_gets_what_comes_after_that(moldau: Console) -> None:
+    """Although nothing was printed the first time, the group has a place from then on."""
+    bootstrap = fill(moldau, "later", 2, 5)
+    arguments = ("consume", "later", "--group", "newcomers", "--from", "end", "--until-end")
+    assert moldau.ok(*arguments).lines == []
+    with Producer(bootstrap) as producer:
+        producer.send("later", b"new")
+    assert moldau.ok(*arguments).lines == ["new"]
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_a_consumer_that_is_stopped_commits_what_it_has_printed(moldau: Console, how: signal.Signals) -> None:
+    """And ends with 0, by a supervisor's SIGTERM as by Ctrl-C."""
+    topic = f"stopped-{how.name}"
+    fill(moldau, topic, 1, 3)
+    consumer = moldau.start("consume", topic, "--group", topic)
+    assert consumer.stdout is not None
+    assert [consumer.stdout.readline() for _ in range(3)] == ["0\n", "1\n", "2\n"]
+    assert end(consumer, how) == (0, "", "")
+    (found,) = moldau.ok("group", "describe", topic, "--json").json
+    assert [(each["committed"], each["lag"]) for each in found["partitions"]] == [(3, 0)]
+
+
+def test_of_several_groups_those_that_are_there_are_shown(moldau: Console) -> None:
+    fill(moldau, "several", 1, 1)
+    moldau.ok("group", "reset", "there\x1b[2J", "--topic", "several", "--to", "end", "--execute")
+    done = moldau("group", "describe", "none", "there\x1b[2J", "nope")
+    assert done.code == 1
+    assert done.lines[0] == r"group there\x1b[2J: Empty, 0 members, coordinator 0, lag 0"
+    assert [line.split(":")[:3] for line in done.err.splitlines()] == [
+        ["Error", " GROUP_ID_NOT_FOUND", f" group {name}"] for name in ("none", "nope")
+    ]
+
+
+def test_the_brokers_own_topics_are_not_deleted_by_a_slip(moldau: Console) -> None:
+    fill(moldau, "kept", 1, 1)
+    moldau.ok("group", "reset", "keeper", "--topic", "kept", "--to", "end", "--execute")
+    refused = moldau("topic", "delete", "kept", "__consumer_offsets")
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err.startswith("Error: topic __consumer_offsets holds the brokers' own state; --internal ")
+    assert moldau.ok("group", "describe", "keeper", "--json").json[0]["partitions"][0]["committed"] == 1
+    assert moldau.ok("topic", "delete", "kept").lines == ["deleted topic kept"]
 
 
 def test_aborted_messages_are_left_out_where_that_is_asked(moldau: Console) -> None:

@@ -11,6 +11,7 @@ import click
 from moldau import __version__
 from moldau.cli.lazy import LazyCommand, LazyGroup
 from moldau.cli.main import INTERRUPTED
+from moldau.cli.output import visible
 from moldau.model.errors import MoldauError, PeerError, ProtocolError
 
 COMMANDS = {
@@ -32,21 +33,29 @@ class Application(LazyGroup):
         """Run a command; whatever is not our bug ends as a message."""
         try:
             return super().invoke(ctx)
+        except click.UsageError:
+            raise
+        except click.ClickException as error:
+            raise _one_line(error.message) from error
         except ProtocolError as error:
-            raise click.ClickException(error.message) from error
+            raise _one_line(error.message) from error
         except PeerError as error:
-            raise click.ClickException(f"{error.code.name}: {error.message}") from error
+            raise _one_line(f"{error.code.name}: {error.message}") from error
         except MoldauError as error:
-            raise click.ClickException(str(error)) from error
+            raise _one_line(str(error)) from error
         except ValueError as error:
             from moldau.protocol.codec.errors import UnencodableError
 
             if not isinstance(error, UnencodableError):
                 raise
-            raise click.ClickException(f"this cannot be sent to a broker: {error}") from error
+            raise _one_line(f"this cannot be sent to a broker: {error}") from error
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             ctx.exit(INTERRUPTED)
+
+
+def _one_line(message: str) -> click.ClickException:
+    return click.ClickException(visible(message))
 
 
 @click.group(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from moldau.cli.options import NAME, TEXT, bootstrap_option, json_option, open_cluster, timeout_option
-from moldau.cli.output import print_each, print_json, print_table
+from moldau.cli.output import print_each, print_json, print_table, say
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 
@@ -55,8 +55,7 @@ def describe(names: tuple[str, ...], as_json: bool, bootstrap: str, timeout: flo
 
     with open_cluster(bootstrap, timeout) as cluster:
         groups = Groups(cluster)
-        described = [describe_group(cluster, groups, name) for name in dict.fromkeys(names)]
-    print_each(described, print_group, as_json=as_json)
+        print_each(names, lambda name: describe_group(cluster, groups, name), print_group, as_json=as_json)
 
 
 @group.command("reset")
@@ -66,8 +65,8 @@ def describe(names: tuple[str, ...], as_json: bool, bootstrap: str, timeout: flo
 @click.option(
     "--to",
     metavar="POINT",
-    help="earliest, latest, an offset, -N for the last N of each partition, an ISO time (UTC unless it says otherwise), "
-    "or @ and milliseconds since 1970.",
+    help="earliest, latest, an offset, -N for N before the end of each partition, an ISO time (UTC unless it says otherwise), "
+    "or @ and milliseconds since 1970: the first record that is not older, the end if there is none.",
 )
 @click.option("--shift-by", type=int, metavar="N", help="So many offsets on from what is committed, or back with -N.")
 @click.option(
@@ -106,13 +105,15 @@ def reset(
     """
     from moldau.cli.group_reset import check_wishes, execute_reset, members_of, plan_reset, print_plan
 
+    if export and as_json:
+        raise click.UsageError("give one of --export and --json")
     wish = check_wishes(name, topics, partitions, to=to, shift_by=shift_by, from_file=from_file)
     with open_cluster(bootstrap, timeout) as cluster:
         plan = plan_reset(cluster, name, wish)
         if execute:
             execute_reset(cluster, name, plan)
         elif members := members_of(cluster, name):
-            click.echo(f"{members}: while they run it cannot be reset", err=True)
+            say(f"{members}: while they run it cannot be reset", err=True)
     print_plan(name, plan, executed=execute, as_json=as_json, export=export)
 
 
@@ -140,12 +141,12 @@ def delete(
             with _missing_ok(name, allowed=if_exists):
                 if not topics:
                     groups.delete(name)
-                    click.echo(f"deleted group {name}")
+                    say(f"deleted group {name}")
                     continue
                 wanted = _committed_in(cluster, name, topics, partitions)
                 groups.delete_offsets(name, wanted)
                 for where in wanted:
-                    click.echo(f"deleted the offset of group {name} in partition {where}")
+                    say(f"deleted the offset of group {name} in partition {where}")
 
 
 def _committed_in(cluster: "Cluster", name: str, topics: "Sequence[str]", partitions: "Sequence[int]") -> list[TopicPartition]:
@@ -167,4 +168,4 @@ def _missing_ok(name: str, *, allowed: bool) -> "Iterator[None]":
     except PeerError as error:
         if not (allowed and error.code is ErrorCode.GROUP_ID_NOT_FOUND):
             raise
-        click.echo(f"there is no group {name}")
+        say(f"there is no group {name}")

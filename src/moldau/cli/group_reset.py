@@ -9,7 +9,7 @@ import click
 
 from moldau.cli.group_view import ends_of
 from moldau.cli.offsets import StartPoint, find_offsets, parse_start
-from moldau.cli.output import print_json, print_table
+from moldau.cli.output import print_json, print_table, say
 from moldau.client.groups import Committed, Groups
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import Offset, TopicPartition
@@ -162,7 +162,7 @@ def print_plan(group: str, plan: Sequence[Step], *, executed: bool, as_json: boo
     """Before and after; notices and the last word go to standard error, so that what is piped on is whole."""
     for step in plan:
         if step.notice:
-            click.echo(f"partition {step.where}: {step.notice}; {step.after} is taken", err=True)
+            say(f"partition {step.where}: {step.notice}; {step.after} is taken", err=True)
     if as_json:
         steps = [
             {"topic": s.where.topic, "partition": s.where.partition, "before": s.before, "after": s.after, "notice": s.notice or None}
@@ -175,4 +175,4 @@ def print_plan(group: str, plan: Sequence[Step], *, executed: bool, as_json: boo
     else:
         rows = [(s.where.topic, s.where.partition, "-" if s.before is None else s.before, s.after) for s in plan]
         print_table(("topic", "partition", "before", "after"), rows, numeric=("partition", "before", "after"))
-    click.echo(f"group {group} was reset" if executed else "nothing was changed; --execute does it", err=True)
+    say(f"group {group} was reset" if executed else "nothing was changed; --execute does it", err=True)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from moldau.cli.output import counted, print_table
+from moldau.cli.output import counted, print_table, say
 from moldau.client.errors import RequestFailedError
 from moldau.client.partition_requests import EARLIEST, LATEST
 from moldau.model.errors import ErrorCode
@@ -22,7 +22,8 @@ _GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE, E
 def describe_group(cluster: "Cluster", groups: "Groups", name: str) -> dict[str, Any]:
     """Everything about one group, as JSON shows it.
 
-    What is not known is null: the offset of a partition without a commit, the end of one that is gone, and with either the lag.
+    What is not known is null: the offset of a partition without a commit, the end of one that is gone, and with either the lag. The lag of
+    the group is that of the partitions where it is known, null where it is known of none.
     """
     found = groups.describe(name)
     committed = groups.committed(name)
@@ -46,13 +47,14 @@ def describe_group(cluster: "Cluster", groups: "Groups", name: str) -> dict[str,
                 "host": owner and owner.host,
             }
         )
+    lags = [each["lag"] for each in partitions if each["lag"] is not None]
     return {
         "group": name,
         "state": found.state,
         "protocol_type": found.protocol_type,
         "protocol": found.protocol,
         "coordinator": found.coordinator,
-        "lag": sum(each["lag"] or 0 for each in partitions),
+        "lag": sum(lags) if lags else None,
         "partitions": partitions,
         "members": _members(found),
     }
@@ -97,7 +99,7 @@ def print_group(found: dict[str, Any]) -> None:
     """For people: a line about the group, its partitions, its members."""
     protocol = f", {found['protocol']}" if found["protocol"] else ""
     members = counted(len(found["members"]), "member")
-    click.echo(f"group {found['group']}: {found['state']}, {members}{protocol}, coordinator {found['coordinator']}, lag {found['lag']:,}")
+    say(f"group {found['group']}: {found['state']}, {members}{protocol}, coordinator {found['coordinator']}, lag {_lag(found)}")
     names = ("topic", "partition", "committed", "end", "lag", "client", "host")
     rows = [
         (*(_dash(each[name]) for name in ("topic", "partition", "committed", "end_offset", "lag", "client_id", "host")),)
@@ -107,6 +109,13 @@ def print_group(found: dict[str, Any]) -> None:
     if found["members"]:
         click.echo()
         print_table(("member", "instance", "client", "host", "partitions"), map(_member_row, found["members"]))
+
+
+def _lag(found: dict[str, Any]) -> str:
+    if found["lag"] is None:
+        return "-"
+    unknown = sum(each["lag"] is None for each in found["partitions"])
+    return f"{found['lag']:,}" + (f" and unknown in {counted(unknown, 'partition')}" if unknown else "")
 
 
 def _member_row(member: dict[str, Any]) -> tuple[object, ...]:

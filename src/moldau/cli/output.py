@@ -1,6 +1,7 @@
 """Tables and JSON on standard output.
 
 A table is drawn by rich at a terminal and is plain columns everywhere else, so that scripts neither see borders nor pay for rich's import.
+Names come from other people: in tables and lines their control characters are written as ``\\x1b``, so that none steers the terminal.
 """
 
 import errno
@@ -12,31 +13,61 @@ from typing import Any, TypeVar
 
 import click
 
+from moldau.model.errors import PeerError
+
 T = TypeVar("T")
 
 _FULL_OR_BROKEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
+def visible(text: str) -> str:
+    """The text with an escape for every character that is not to be seen: controls, line ends, halves of surrogates."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """One line, whatever the names in it contain."""
+    click.echo(visible(text), err=err)
+
+
 def print_json(value: Any) -> None:
-    """One JSON document: indented at a terminal, one line elsewhere."""
-    indent = 2 if sys.stdout.isatty() else None
-    click.echo(json.dumps(value, ensure_ascii=False, indent=indent))
-
-
-def print_each(described: Sequence[T], show: Callable[[T], object], *, as_json: bool) -> None:
-    """What was described: one JSON document, or one after the other with an empty line between."""
-    if as_json:
-        print_json(described)
+    """One JSON document: indented and with escapes for what is not to be seen at a terminal, one line elsewhere."""
+    if not sys.stdout.isatty():
+        click.echo(json.dumps(value, ensure_ascii=False))
         return
-    for number, each in enumerate(described):
+    text = json.dumps(value, ensure_ascii=False, indent=2)
+    click.echo("".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text))
+
+
+def print_each(names: Iterable[str], describe: Callable[[str], T], show: Callable[[T], object], *, as_json: bool) -> None:
+    """Describe what is there: one JSON document, or one after the other with an empty line between.
+
+    Then what could not be described is told, and the last such PeerError raised. Nothing is printed if that is all there is.
+    """
+    described: list[T] = []
+    refused: list[PeerError] = []
+    for name in dict.fromkeys(names):
+        try:
+            described.append(describe(name))
+        except PeerError as error:
+            refused.append(error)
+    if as_json and described:
+        print_json(described)
+    for number, each in enumerate([] if as_json else described):
         if number:
             click.echo()
         show(each)
+    for each_refused in refused[:-1]:
+        say(f"Error: {each_refused.code.name}: {each_refused.message}", err=True)
+    if refused:
+        raise refused[-1]
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, numeric: Sequence[str] = ()) -> None:
     """Rows under headings; the columns in `numeric` are aligned to the right."""
-    cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    cells = [["" if cell is None else visible(str(cell)) for cell in row] for row in rows]
     if sys.stdout.isatty():
         _print_rich(columns, cells, numeric)
         return

@@ -101,8 +101,7 @@ def list_(internal: bool, as_json: bool, bootstrap: str, timeout: float) -> None
 def describe(names: tuple[str, ...], as_json: bool, bootstrap: str, timeout: float) -> None:
     """Show the partitions of topics, with leader, in-sync replicas, offsets and size, and the settings that are not defaults."""
     with open_cluster(bootstrap, timeout) as cluster:
-        described = [_describe(cluster, name) for name in dict.fromkeys(names)]
-    print_each(described, _print_description, as_json=as_json)
+        print_each(names, lambda name: _describe(cluster, name), _print_description, as_json=as_json)
 
 
 @topic.command("alter")
@@ -157,13 +156,16 @@ def trim(name: str, before: str, partitions: tuple[int, ...], bootstrap: str, ti
 @topic.command("delete")
 @click.argument("names", metavar="NAME...", type=TEXT, nargs=-1, required=True)
 @click.option("--if-exists", is_flag=True, help="Succeed if there is no such topic.")
+@click.option("--internal", is_flag=True, help="Delete the brokers' own topics too, and with them all groups or transactional ids.")
 @bootstrap_option
 @timeout_option(10.0)
-def delete(names: tuple[str, ...], if_exists: bool, bootstrap: str, timeout: float) -> None:
+def delete(names: tuple[str, ...], if_exists: bool, internal: bool, bootstrap: str, timeout: float) -> None:
     """Delete topics and all their records. There is no way back."""
     from moldau.client.admin import Admin
 
     with open_cluster(bootstrap, timeout) as cluster:
+        if not internal:
+            _refuse_internal(cluster, names)
         admin = Admin(cluster)
         for name in dict.fromkeys(names):
             try:
@@ -174,6 +176,16 @@ def delete(names: tuple[str, ...], if_exists: bool, bootstrap: str, timeout: flo
                 click.echo(f"there is no topic {name}")
             else:
                 click.echo(f"deleted topic {name}")
+
+
+def _refuse_internal(cluster: "Cluster", names: tuple[str, ...]) -> None:
+    """Brokers delete the topics that keep their groups and transactions like any other; whoever does that has to mean it."""
+    found = cluster.metadata(names).topics
+    for name in names:
+        if name in found and found[name].internal:
+            raise click.ClickException(
+                f"topic {name} holds the brokers' own state; --internal deletes it all the same. Nothing was deleted"
+            )
 
 
 def _describe(cluster: "Cluster", name: str) -> dict[str, Any]:

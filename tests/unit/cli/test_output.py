@@ -7,8 +7,9 @@ import time
 
 import pytest
 
-from moldau.cli.output import counted, human_bytes, print_json, print_table
+from moldau.cli.output import counted, human_bytes, print_each, print_json, print_table, say, visible
 from moldau.cli.progress import Progress
+from moldau.model.errors import ErrorCode, PeerError
 
 ROWS = [("flights", 12), ("a", None)]
 
@@ -47,6 +48,45 @@ def test_json_is_one_line_in_a_pipe_and_indented_at_a_terminal(capsys: pytest.Ca
     print_json({"name": "ü", "list": [1]})
     assert len(terminal.getvalue().splitlines()) > 1
     assert json.loads(terminal.getvalue()) == {"name": "ü", "list": [1]}
+
+
+HOSTILE = "a\x1b[2J\nb\x9b\udc80"
+SEEN = r"a\x1b[2J\nb\x9b\udc80"
+
+
+def test_names_do_not_steer_the_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not in a table, not in a line; and as JSON they are still the same names."""
+    print_table(("topic", "partitions"), [(HOSTILE, 1)])
+    say(f"deleted {HOSTILE}")
+    assert capsys.readouterr().out.splitlines()[1:] == [f"{SEEN}  1", f"deleted {SEEN}"]
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    print_table(("topic",), [("x\x1b[2Jy",)])
+    assert r"x\x1b[2Jy" in terminal.getvalue()
+    terminal.truncate(0)
+    print_json([HOSTILE, "ü\U000e0001"])
+    assert json.loads(terminal.getvalue().lstrip("\0")) == [HOSTILE, "ü\U000e0001"]
+    assert "ü" in terminal.getvalue()
+    assert not {"\x1b", "\x9b", "\udc80"} & set(terminal.getvalue())
+    assert visible("größe 7") == "größe 7"
+
+
+def describe(name: str) -> str:
+    if name.startswith("no"):
+        raise PeerError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {name}: gone")
+    return name.upper()
+
+
+def test_what_is_there_is_described_before_what_is_not_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(PeerError, match="group no2: gone"):
+        print_each(["a", "no1", "b", "a", "no2"], describe, print, as_json=False)
+    assert capsys.readouterr() == ("A\n\nB\n", "Error: GROUP_ID_NOT_FOUND: group no1: gone\n")
+    with pytest.raises(PeerError, match="no1"):
+        print_each(["no1", "b"], describe, print, as_json=True)
+    assert capsys.readouterr() == ('["B"]\n', "")
+    with pytest.raises(PeerError, match="no1"):
+        print_each(["no1"], describe, print, as_json=True)
+    assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(
