@@ -1,0 +1,84 @@
+"""Is a default value one of its type? Avro writes defaults as JSON: bytes and fixed as text with one character a byte."""
+
+import json
+from typing import Any
+
+from moldau.registry.schemas.avro.types import MISSING, ArrayType, AvroType, EnumType, FixedType, MapType, RecordType, UnionType
+
+_INT = range(-(2**31), 2**31)
+_LONG = range(-(2**63), 2**63)
+_FLOAT_WORDS = frozenset({"NaN", "Infinity", "-Infinity"})
+
+
+def default_fault(avro_type: AvroType, value: Any) -> str | None:
+    """What is wrong with `value` as a default of the type; None if nothing is.
+
+    The default of a union may be of any of its branches, as Avro says since 1.12 (before, of the first only).
+    """
+    if _fits(avro_type, value):
+        return None
+    shown = json.dumps(value, ensure_ascii=False)
+    return f"{shown} is no {_described(avro_type)}"
+
+
+def _fits(avro_type: AvroType, value: Any) -> bool:
+    match avro_type:
+        case UnionType(branches=branches):
+            return any(_fits(branch, value) for branch in branches)
+        case ArrayType(items=items):
+            return isinstance(value, list) and all(_fits(items, item) for item in value)
+        case MapType(values=values):
+            return isinstance(value, dict) and all(_fits(values, item) for item in value.values())
+        case EnumType(symbols=symbols):
+            return value in symbols
+        case FixedType(size=size):
+            return _is_bytes(value) and len(value) == size
+        case RecordType():
+            return _fits_record(avro_type, value)
+    return _fits_primitive(avro_type.kind, value)
+
+
+def _fits_record(record: RecordType, value: Any) -> bool:
+    """Each field has a value, from the default of the record or from its own."""
+    if not isinstance(value, dict):
+        return False
+    for field in record.fields:
+        if field.name in value:
+            if not _fits(field.type, value[field.name]):
+                return False
+        elif field.default is MISSING:
+            return False
+    return True
+
+
+def _fits_primitive(kind: str, value: Any) -> bool:
+    match kind:
+        case "null":
+            return value is None
+        case "boolean":
+            return isinstance(value, bool)
+        case "int" | "long":
+            return type(value) is int and value in (_INT if kind == "int" else _LONG)
+        case "float" | "double":
+            return type(value) in (int, float) or (isinstance(value, str) and value in _FLOAT_WORDS)
+        case "string":
+            return isinstance(value, str)
+        case _:
+            return _is_bytes(value)
+
+
+def _is_bytes(value: Any) -> bool:
+    return isinstance(value, str) and all(character <= "\xff" for character in value)
+
+
+def _described(avro_type: AvroType) -> str:
+    match avro_type:
+        case UnionType(branches=branches):
+            return "value of a branch of [" + ", ".join(_described(branch) for branch in branches) + "]"
+        case EnumType(symbols=symbols):
+            return f"symbol of {avro_type.full_name} ({', '.join(symbols)})"
+        case FixedType(size=size):
+            return f"text of {size} characters up to U+00FF, for fixed {avro_type.full_name}"
+        case RecordType():
+            return f"record {avro_type.full_name} with a value for each field that has no default"
+    return avro_type.kind

@@ -1,0 +1,36 @@
+"""The three schema languages by name, each loaded when the first schema of its kind comes, and their parsed schemas kept.
+
+A registry that holds only Avro never imports protoc or jsonschema, and one that only answers look-ups by id parses nothing.
+"""
+
+from functools import cache, lru_cache
+
+from moldau.registry.schemas.language import AVRO, JSON, PROTOBUF, ParsedSchema, ResolvedReference, SchemaLanguage
+
+LANGUAGES = (JSON, PROTOBUF, AVRO)
+"""The names, in the order in which `GET /schemas/types` gives them."""
+
+KEPT_SCHEMAS = 1000
+"""So many parsed schemas are kept in memory, the least used one goes first; Confluent's registry keeps as many."""
+
+
+class UnknownLanguageError(ValueError):
+    """No schema language has this name."""
+
+
+@cache
+def language(name: str) -> SchemaLanguage:
+    """The language called `AVRO`, `JSON` or `PROTOBUF`; UnknownLanguageError for another name."""
+    match name:
+        case "AVRO":
+            from moldau.registry.schemas.avro.language import AvroLanguage
+
+            return AvroLanguage()
+        case _:
+            raise UnknownLanguageError(f"No schema language is called {name!r}; there are {', '.join(LANGUAGES)}")
+
+
+@lru_cache(maxsize=KEPT_SCHEMAS)
+def parsed(name: str, text: str, references: tuple[ResolvedReference, ...] = (), *, stored: bool = False) -> ParsedSchema:
+    """What `language(name).parse` gives, kept: a producer that registers the same schema at every start costs one look-up here."""
+    return language(name).parse(text, references, stored=stored)
