@@ -31,6 +31,9 @@ from moldau.registry.schemas.avro.types import (
 )
 from moldau.registry.schemas.language import InvalidSchemaError, ResolvedReference
 
+PATH_PARTS_MAX = 250
+"""So many steps may lead to a type; a record within a record is three steps. No walk over a schema runs out of stack."""
+
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TYPE_ATTRIBUTES = frozenset({"doc", "fields", "items", "name", "namespace", "size", "symbols", "values", "type", "aliases"})
 _ENUM_ATTRIBUTES = _TYPE_ATTRIBUTES | {"default"}
@@ -67,12 +70,11 @@ class _Parser:
     def parse(self, text: str) -> AvroType:
         try:
             node = json.loads(text, parse_constant=_no_constant)
-        except (ValueError, RecursionError) as error:
-            raise InvalidSchemaError(f"The Avro schema is no JSON: {error or 'it is nested too deeply'}") from error
-        try:
-            parsed = self._type(node, "", self._root_must_be_known)
+        except ValueError as error:
+            raise InvalidSchemaError(f"The Avro schema is no JSON: {error}") from error
         except RecursionError as error:
             raise InvalidSchemaError("The Avro schema is nested too deeply") from error
+        parsed = self._type(node, "", self._root_must_be_known)
         for (qualified, plain), put, place in self.forward:
             known = self.names.get(qualified) or self.names.get(plain)
             if known is None:
@@ -97,6 +99,8 @@ class _Parser:
         """The type of a node; `put` sets it later if the node is a name that comes to be defined further on."""
         if isinstance(node, str):
             return self._by_name(node, namespace, put)
+        if len(self.path) > PATH_PARTS_MAX:
+            raise InvalidSchemaError(f"The Avro schema is nested too deeply: more than {PATH_PARTS_MAX} steps")
         if isinstance(node, dict):
             return self._by_object(node, namespace, put)
         if not isinstance(node, list):
