@@ -29,6 +29,8 @@ _LOG = logging.getLogger(__name__)
 
 NOTES_INTERVAL_S = 60.0
 """How often the log says that the topic cannot be made; clients try again without a word, many times a second."""
+SYNC_AGAIN_S = 1.0
+"""After a sync that found no room."""
 _CODECS = {"uncompressed": Compression.NONE, **{codec.name.lower(): codec for codec in Compression if codec}}
 
 
@@ -90,9 +92,24 @@ class StateTopic:
             return
         log = led.log
         if last_offset >= log.flushed_offset and log.end_offset - log.flushed_offset >= log.config.flush_messages:
-            self._broker.flusher.wait(led, last_offset, lambda failure: done(None if failure is None else _not_stored(led, failure)))
+            self._wait_for_disk(led, last_offset, done)
         else:
             done(None)
+
+    def _wait_for_disk(self, led: "Partition", last_offset: int, done: "Done") -> None:
+        """``done`` once the record is on disk. If a sync finds no room, only the answer has to wait for the next one: the record stays in
+        the log, and a restart would read what an error had denied.
+        """
+
+        def synced(failure: StorageError | None) -> None:
+            if failure is None:
+                done(None)
+            elif failure.no_space:
+                self._broker.clock.call_later(SYNC_AGAIN_S, lambda: self._wait_for_disk(led, last_offset, done))
+            else:
+                done(_not_stored(led, failure))
+
+        self._broker.flusher.wait(led, last_offset, synced)
 
     def load(self, partition: int, take: "Callable[[LoadedBatch], object]", done: "Done") -> None:
         """As :meth:`moldau.broker.state_log.StateLog.load`. One partition is read after the other, in the order of the calls.

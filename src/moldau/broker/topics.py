@@ -85,7 +85,7 @@ class Topics:
         if not self._config.boolean("auto.create.topics.enable"):
             return {name: unknown_topic(name) for name in wanted}
         first = wanted[:CREATED_AT_ONCE_MAX]
-        made = self.create([self._internal(name) if name in INTERNAL_TOPICS else TopicSpec(name) for name in first])
+        made = self.create([TopicSpec(name) for name in first])
         told = {name: outcome if isinstance(outcome, PeerError) else None for name, outcome in made.items()}
         return told | {name: unknown_topic(name) for name in wanted[CREATED_AT_ONCE_MAX:]}
 
@@ -116,10 +116,20 @@ class Topics:
             return error
         return None
 
-    def _internal(self, name: str) -> TopicSpec:
+    def _internal(self, wanted: TopicSpec) -> TopicSpec:
+        """A topic of the brokers themselves as it has to be, whoever makes it: where nothing else is wanted, as they make it.
+
+        Kafka makes what is created by hand like any topic, and then retention deletes the state of groups and transactions.
+        """
         from moldau.broker.internal_topics import INTERNAL, internal_topic_spec
 
-        return internal_topic_spec(INTERNAL[name], self._config, len(self._registry.snapshot.brokers))
+        ours = internal_topic_spec(INTERNAL[wanted.name], self._config, len(self._registry.snapshot.brokers))
+        configs = list((dict(ours.configs) | dict(wanted.configs)).items())
+        if wanted.assignments:
+            return wanted._replace(configs=configs)
+        partitions = ours.partitions if wanted.partitions == USE_DEFAULT else wanted.partitions
+        factor = ours.replication_factor if wanted.replication_factor == USE_DEFAULT else wanted.replication_factor
+        return TopicSpec(wanted.name, partitions, factor, configs=configs)
 
     def _open(self, name: str, indexes: Iterable[int]) -> None:
         for index in indexes:
@@ -144,6 +154,8 @@ class Topics:
         return outcomes
 
     def _planned(self, spec: TopicSpec, taken: Collisions) -> NewTopic | PeerError:
+        if spec.name in INTERNAL_TOPICS:
+            spec = self._internal(spec)
         try:
             check_name(spec.name)
             if spec.name in self._registry.snapshot.topics:

@@ -6,6 +6,7 @@ import pytest
 
 from moldau.broker.delayed import DelayedRequests
 from moldau.model.errors import ErrorCode
+from moldau.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from moldau.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from moldau.protocol.records.batch import batches, iterate
@@ -283,3 +284,25 @@ def test_describing_producers_shows_where_their_transactions_began(world: Broker
 def test_a_producer_that_is_not_transactional_does_not_hold_anybody_up(world: BrokerWorld, client: Client) -> None:
     client.ask(produce_request("t", batch(world, b"x", producer_id=9, producer_epoch=0, base_sequence=0)), 9)
     assert fetch(client).last_stable_offset == 1
+
+
+def test_deleting_records_past_an_open_transaction_moves_the_last_stable_offset_along(world: BrokerWorld, client: Client) -> None:
+    """Who waited before it is told at once that those records are gone; who reads on from there gets what is decided next."""
+    write(world, A, 0, b"a")
+    world.connect().produce("t", b"x")
+    client.send(request(offset=0, max_wait_ms=5000), 12)
+    other = world.connect()
+    other.send(request(offset=2, max_wait_ms=5000), 12)
+    assert client.answers() == []
+    delete = DeleteRecordsRequest([DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 2)])])
+    assert world.connect().ask(delete, 2).topics[0].partitions[0].low_watermark == 2
+    (answer,) = client.answers()
+    response = answer.body.responses[0].partitions[0]
+    assert (response.error_code, response.log_start_offset, response.last_stable_offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, 2, 2)
+    latest = ListOffsetsRequest(-1, 1, [ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, -1)])])
+    assert client.ask(latest, 5).topics[0].partitions[0].offset == 2
+    world.connect().produce("t", b"y")
+    assert other.answers() == [], "the transaction is still open"
+    abort(world, A)
+    (answer,) = other.answers()
+    assert committed_values(answer.body.responses[0].partitions[0]) == [b"y"]

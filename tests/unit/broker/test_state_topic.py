@@ -7,7 +7,7 @@ import pytest
 
 from moldau.broker.state_log import KeyValue, LoadedBatch
 from moldau.broker.state_topic import StateTopic, java_hash
-from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from moldau.protocol.records.builder import RecordBatchBuilder
 from moldau.protocol.records.header import read_header, stamp_crc
@@ -123,6 +123,31 @@ def test_where_every_message_is_synced_the_answer_waits_for_that() -> None:
     world.background.run_all()
     assert outcomes[1] is not None
     assert outcomes[1].code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_what_is_in_the_log_but_not_on_the_disk_yet_is_answered_when_it_is() -> None:
+    """A sync that finds no room for what goes with it undoes nothing: an error would deny a record that a restart reads."""
+    world = BrokerWorld(immediate=False, log_flush_interval_messages=1)
+    topic = make_topic(world)
+    full = [True]
+
+    def fail(operation: str, path: str) -> bool:
+        if full[0] and operation == "write_atomically" and "leader-epoch" in path:
+            raise StorageError("no space left on device", path=path, no_space=True)
+        return False
+
+    world.disk.fail = fail
+    outcomes: list[PeerError | None] = []
+    topic.append(0, [(b"k", b"v")], outcomes.append)
+    for _ in range(3):
+        world.background.run_all()
+        world.clock.advance(1)
+    assert outcomes == [], "neither stored for good nor refused"
+    full[0] = False
+    world.clock.advance(1)
+    world.background.run_all()
+    assert outcomes == [None]
+    assert loaded(world, topic) == [b"k"]
 
 
 # What is damaged

@@ -88,6 +88,7 @@ class TransactionCoordinator:
         return {
             "transactional_ids": self._ownership.size,
             "transactions_open": sum(len(owned.open) for owned in self._ownership),
+            "transactions_tried_again": self._runner.tried_again,
         }
 
     # What producers ask

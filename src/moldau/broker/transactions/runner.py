@@ -46,8 +46,6 @@ Reply = Callable[[ErrorCode, int, int], object]
 
 _WRITTEN = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 """A partition that is gone needs no marker."""
-_REFUSED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
-"""The partition has seen a later epoch of the producer or the coordinator; to ask again would not change that."""
 
 
 class Runner:
@@ -72,6 +70,11 @@ class Runner:
         owned.is_over = True
         for transactional_id, machine in owned.machines.items():
             self._run(owned, transactional_id, machine, machine.give_up(ErrorCode.NOT_COORDINATOR))
+
+    @property
+    def tried_again(self) -> int:
+        """How many stores and markers wait for another try."""
+        return len(self._again)
 
     def stop(self) -> None:
         """Try nothing again."""
@@ -149,11 +152,15 @@ class Runner:
         self._write_markers([marker], done)
 
     def _not_written(self, transactional_id: str, results: "MarkerResults", *, is_first: bool) -> "Iterable[TopicPartition]":
-        """The partitions to try again."""
+        """The partitions to try again.
+
+        To ask again where nothing will change, as where a later epoch of the producer or the coordinator was seen, would hold up the
+        producer for ever; so the transaction is complete without that partition, and the log says so.
+        """
         for partition, code in results.items():
             if code in _WRITTEN:
                 continue
-            if code in _REFUSED:
+            if not code.retriable:
                 _LOG.error("marker refused for good: partition=%s transactional_id=%s error=%s", partition, transactional_id, code.name)
                 continue
             if is_first:

@@ -4,7 +4,7 @@
 """
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from moldau.model.config.definition import ConfigDefinition, describe_allowed, format_value
@@ -13,6 +13,8 @@ from moldau.model.config.tables.coordinators import COORDINATORS
 from moldau.model.config.tables.logs import LOGS
 from moldau.model.config.tables.network import NETWORK
 from moldau.model.config.tables.topic import TOPIC
+
+USAGE = "usage: python -m moldau.model.config.reference PAGE\nWrites the page of all configurations there."
 
 _INTRODUCTION = """\
 # Configuration
@@ -110,5 +112,15 @@ def _default(definition: ConfigDefinition) -> str:
     return f"`{text}`" if text else "empty"
 
 
+def main(arguments: Sequence[str]) -> int:
+    """Write the page; the exit code."""
+    if len(arguments) != 1 or arguments[0].startswith("-"):
+        wants_help = any(argument in ("-h", "--help") for argument in arguments)
+        (sys.stdout if wants_help else sys.stderr).write(f"{USAGE}\n")
+        return 0 if wants_help else 2
+    Path(arguments[0]).write_text(render(), encoding="utf-8")
+    return 0
+
+
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(render(), encoding="utf-8")
+    sys.exit(main(sys.argv[1:]))

@@ -197,6 +197,26 @@ def test_a_disk_that_fails_leaves_the_topic_with_a_partition_offline(broker: Adm
     assert broker.host.served == {TopicPartition("t", 1)}
 
 
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
+def test_an_internal_topic_made_by_hand_is_made_as_the_broker_makes_it(name: str) -> None:
+    """Compacted above all: retention would delete the state of groups and transactions. What is said by hand counts."""
+    broker = Administered("offsets.topic.num.partitions=7", "transaction.state.log.num.partitions=7", "num.partitions=2")
+    create(broker, topic(name, -1, -1))
+    configs = dict(broker.registry.snapshot.topic_config(name))
+    assert configs["cleanup.policy"] == "compact"
+    assert int(configs["segment.bytes"]) == 100 * 1024 * 1024
+    assert len(broker.registry.snapshot.topics[name].partitions) == 7
+
+    broker = Administered()
+    create(broker, topic(name, 3, 1, configs=[("segment.bytes", "2097152")]))
+    configs = dict(broker.registry.snapshot.topic_config(name))
+    assert (configs["cleanup.policy"], configs["segment.bytes"]) == ("compact", "2097152")
+    assert len(broker.registry.snapshot.topics[name].partitions) == 3
+    broker = Administered()
+    create(broker, topic(name, -1, -1, by_hand=[(0, [0])]))
+    assert broker.registry.snapshot.topic_config(name)["cleanup.policy"] == "compact"
+
+
 def test_values_are_kept_as_they_are_read(broker: Administered) -> None:
     create(broker, topic("t", configs=[("cleanup.policy", " delete , compact,delete"), ("retention.ms", "+5")]))
     assert broker.registry.snapshot.topic_config("t") == {"cleanup.policy": "delete,compact", "retention.ms": "5"}

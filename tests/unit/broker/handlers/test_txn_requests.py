@@ -272,3 +272,14 @@ def test_clients_are_told_of_the_newer_protocol(client: Client) -> None:
         assert (final.name, final.min_version_level, final.max_version_level) == ("transaction.version", 2, 2)
         assert answer.finalized_features_epoch == 0
     assert client.ask(ApiVersionsRequest(), 2).finalized_features == []
+
+
+def test_a_broker_says_how_many_transactions_it_coordinates(world: BrokerWorld, make: Callable[..., RawProducer]) -> None:
+    assert "transactional_ids" not in BrokerWorld().broker.statistics()
+    producer = make()
+    producer.init()
+    producer.produce("t", b"x")
+    numbers = world.broker.statistics()
+    assert [numbers[f"transaction{name}"] for name in ("al_ids", "s_open", "s_tried_again")] == [1, 1, 0]
+    assert producer.end(committed=True) is NONE
+    assert world.broker.statistics()["transactions_open"] == 0

@@ -224,7 +224,14 @@ def test_a_partition_that_cannot_be_written_delays_the_end_but_not_the_answer(wo
 
 
 @pytest.mark.parametrize(
-    "code", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED]
+    "code",
+    [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    ],
 )
 def test_a_partition_that_is_gone_or_refuses_for_good_counts_as_done(world: TransactionWorld, code: ErrorCode) -> None:
     world.init("app")
