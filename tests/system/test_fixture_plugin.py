@@ -38,9 +38,22 @@ def test_tell(moldau):
 
 
 def run_pytest(directory: Path, *arguments: str) -> "subprocess.Popen[str]":
-    """A fresh pytest, away from our own configuration."""
+    """A fresh pytest, away from our own configuration and from plugins that happen to be installed."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "PYTHON"))}
-    command = [sys.executable, "-m", "pytest", "-W", "error", "-p", "no:cacheprovider", "--rootdir", str(directory), *arguments]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-W",
+        "error",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:anyio",
+        "--rootdir",
+        str(directory),
+        *arguments,
+    ]
     return subprocess.Popen(command, cwd=directory, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 

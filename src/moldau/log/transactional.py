@@ -121,9 +121,19 @@ class TransactionalLog(GrowingLog):
             if not (index.stored or index.tail or index.damaged):  # `damaged` is known once `stored` is
                 continue
             if index.damaged:
-                mend(segments, segments.items[slot], self._snapshots, self._producers.partition, self.written_offset, self._now_ms)
+                self._mend(slot)
             overlapping, complete = index.overlapping(first_offset, end_offset)
             found += overlapping
             if complete:
                 break
         return found
+
+    def mend_aborted(self, offset: int) -> bool:
+        """Make the index anew that should have an entry for the abort marker at `offset`; whether it has one then. StorageError."""
+        slot = self._segments.slot_of(offset)
+        self._mend(slot)
+        return any(aborted.last_offset == offset for aborted in self._segments.items[slot].transaction_index)
+
+    def _mend(self, slot: int) -> None:
+        segment = self._segments.items[slot]
+        mend(self._segments, segment, self._snapshots, self._producers.partition, self.written_offset, self._now_ms)

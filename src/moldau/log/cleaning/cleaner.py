@@ -199,6 +199,18 @@ class LogCleaner:
         self._uncleanable[key] = running.log
         running.log.remember_bad_batch(bad.first_offset, bad.last_offset)
 
+    def entry_missing(self, running: RunningPass, offset: int) -> None:
+        """The index is made anew, and the next look begins another pass; unless that was of no use."""
+        try:
+            if running.log.mend_aborted(offset):
+                return
+        except StorageError as error:
+            self.storage_failed(running, error)
+            return
+        key = running.placement.topic_partition
+        _LOG.error("aborted transaction without an entry, log is not compacted any more: partition=%s marker_offset=%d", key, offset)
+        self._uncleanable[key] = running.log
+
     def storage_failed(self, running: RunningPass, error: StorageError) -> None:
         """The disk of a log has failed."""
         if running.placement.log is running.log:

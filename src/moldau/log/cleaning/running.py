@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from moldau.log.checkpoints import CLEANED
 from moldau.log.cleaning.swap import remove_cleaned
-from moldau.log.cleaning.task import WORK, BadBatch, GroupWritten, PassDone, StorageFailed, decode_message
+from moldau.log.cleaning.task import WORK, BadBatch, EntryMissing, GroupWritten, PassDone, StorageFailed, decode_message
 from moldau.model.errors import StorageError
 
 if TYPE_CHECKING:
@@ -53,6 +53,9 @@ class Host(Protocol):
     def damaged(self, running: "RunningPass", bad: BadBatch) -> None:
         """It has ended at a batch that no pass can get over."""
 
+    def entry_missing(self, running: "RunningPass", offset: int) -> None:
+        """It has ended at the marker of an aborted transaction that the index lacks."""
+
     def storage_failed(self, running: "RunningPass", error: StorageError) -> None:
         """The log's disk has failed."""
 
@@ -70,7 +73,7 @@ class RunningPass:
         self._truncations = dirt.log.truncations
         self._job: Job | None = None
         self._stopped = False
-        self._outcome: PassDone | BadBatch | StorageFailed | None = None
+        self._outcome: PassDone | BadBatch | StorageFailed | EntryMissing | None = None
         self._obstacle = ""
         """Why not everything that the worker has written could be put in place."""
         self._left_behind = False
@@ -133,6 +136,9 @@ class RunningPass:
             case BadBatch() as bad:
                 self._host.damaged(self, bad)
                 self._give_up(f"{bad.path}: at byte {bad.position}, offset {bad.first_offset}: {bad.reason}")
+            case EntryMissing(offset):
+                self._host.entry_missing(self, offset)
+                self._give_up(f"the index of aborted transactions lacked that of the marker at offset {offset}")
             case StorageFailed() as failed if not self._are_present(self._segments.values()):
                 self._give_up(f"segments are gone: {failed.path}: {failed.reason}")
             case StorageFailed() as failed:

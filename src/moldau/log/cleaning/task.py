@@ -117,9 +117,16 @@ class StorageFailed:
     no_space: bool
 
 
-Message = GroupWritten | PassDone | BadBatch | StorageFailed
+@dataclass(frozen=True, slots=True)
+class EntryMissing:
+    """The pass cannot be finished: the index of aborted transactions lacks the one whose marker is at `offset`."""
 
-_KINDS: dict[str, type[Message]] = {kind.__name__: kind for kind in (GroupWritten, PassDone, BadBatch, StorageFailed)}
+    offset: int
+
+
+Message = GroupWritten | PassDone | BadBatch | StorageFailed | EntryMissing
+
+_KINDS: dict[str, type[Message]] = {kind.__name__: kind for kind in (GroupWritten, PassDone, BadBatch, StorageFailed, EntryMissing)}
 
 
 def encode_message(message: Message) -> bytes:

@@ -3,6 +3,9 @@
 A marker stays as long as the walk has met a batch of its transaction before it: a consumer would have to know what to do with that. Once
 there is none, and a delete horizon has passed (readers that are under way may have read the batches before they went), it goes too.
 A marker of an aborted transaction that stays needs its entry in the index; Kafka's rules, in `CleanedTransactionMetadata`.
+
+An abort marker behind records that no entry names shows that the index has lost one, though what is left of it looks whole: cut between two
+entries, say. Going on would let aborted records take the place of committed ones.
 """
 
 from collections.abc import Iterable
@@ -11,6 +14,14 @@ from moldau.log.transaction_index import AbortedTransaction
 from moldau.protocol.records.control import ControlType
 from moldau.protocol.records.header import HEADER_SIZE, BatchHeader
 from moldau.protocol.varint import read_varint, read_varlong
+
+
+class MissingEntryError(Exception):
+    """The index of aborted transactions says nothing of the marker at `offset`, which ends what its producer has begun."""
+
+    def __init__(self, offset: int) -> None:
+        super().__init__(offset)
+        self.offset = offset
 
 
 class Transactions:
@@ -42,12 +53,14 @@ class Transactions:
         return True
 
     def pass_marker(self, header: BatchHeader, kind: int | None) -> bool:
-        """Take note of a control batch; whether it may go. `kind` is that of its record, None if it was emptied."""
+        """Take note of a control batch; whether it may go. `kind` is that of its record, None if it was emptied. MissingEntryError."""
         self._begin_until(header.last_offset)
         if kind is None:
             return True
         if kind == ControlType.ABORT:
             aborted, met = self._aborting.pop(header.producer_id, (None, False))
+            if aborted is None and header.producer_id in self._committing:
+                raise MissingEntryError(header.base_offset)
             if aborted is not None and met:
                 self.kept.append(aborted)
             return not met

@@ -10,8 +10,8 @@ from moldau.log.cleaning.filtering import BatchFilter, records_of
 from moldau.log.cleaning.grouping import Sized, group_segments
 from moldau.log.cleaning.key_map import KeyMap, UnreadableRecordsError
 from moldau.log.cleaning.reading import DamagedBatchError, Throttle, chunks
-from moldau.log.cleaning.task import BadBatch, GroupWritten, Message, PassDone, Source, StorageFailed, Task, encode_message
-from moldau.log.cleaning.transactions import Transactions, marker_kind
+from moldau.log.cleaning.task import BadBatch, EntryMissing, GroupWritten, Message, PassDone, Source, StorageFailed, Task, encode_message
+from moldau.log.cleaning.transactions import MissingEntryError, Transactions, marker_kind
 from moldau.log.cleaning.writing import CleanedSegment
 from moldau.log.segment import Segment
 from moldau.model.errors import ProtocolError, StorageError
@@ -30,6 +30,8 @@ def compact(task: bytes, tools: WorkerTools) -> Iterator[bytes]:
     except (BadBatchError, OldFormatError) as error:
         last_offset = error.last_offset if isinstance(error, DamagedBatchError) else error.offset
         yield encode_message(BadBatch(error.path, error.position, error.offset, last_offset, error.reason))
+    except MissingEntryError as error:
+        yield encode_message(EntryMissing(error.offset))
     except StorageError as error:
         yield encode_message(StorageFailed(error.path, error.reason, error.no_space))
 
@@ -47,7 +49,7 @@ class Pass:
         self._done = PassDone(task.end_offset)
 
     def run(self) -> Iterator[Message]:
-        """Do it. BadBatchError, OldFormatError, StorageError."""
+        """Do it. BadBatchError, OldFormatError, MissingEntryError, StorageError."""
         task, done, begun = self._task, self._done, self._monotonic()
         done.end_offset = self._fill_map()
         done.keys = len(self._map)

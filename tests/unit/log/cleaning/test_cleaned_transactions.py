@@ -6,7 +6,7 @@ it is aborted, ``commit``, ``abort`` and ``empty`` markers whether they may go.
 
 import pytest
 
-from moldau.log.cleaning.transactions import Transactions, marker_kind
+from moldau.log.cleaning.transactions import MissingEntryError, Transactions, marker_kind
 from moldau.log.transaction_index import AbortedTransaction
 from moldau.model.errors import ProtocolError
 from moldau.protocol.records.control import ControlType, EndTxnMarker, encode_end_txn_marker
@@ -63,6 +63,18 @@ def test_dialogues(dialogue: tuple[str, str]) -> None:
         assert answer == expected, line
     stay = [line for line in lines if line.endswith("abort -> stays")]
     assert [str(entry.last_offset) for entry in transactions.kept] == [line.split()[1] for line in stay]
+
+
+def test_an_abort_marker_behind_records_that_no_entry_names_is_noticed() -> None:
+    """The entry of the transaction before says nothing of it, nor does that of another producer."""
+    transactions = Transactions(entries("7 0-1,8 2-9"), 0)
+    for offset in (0, 2):
+        transactions.pass_data(header(7, offset, transactional=True))
+        if offset == 0:
+            transactions.pass_marker(header(7, 1, transactional=True), ControlType.ABORT)
+    with pytest.raises(MissingEntryError) as caught:
+        transactions.pass_marker(header(7, 4, transactional=True), ControlType.ABORT)
+    assert caught.value.offset == 4
 
 
 @pytest.mark.parametrize("kind", list(ControlType))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from moldau.log import names
+from moldau.log import names, transactional
 from moldau.log.cleaning.grouping import SEGMENTS_MAX
 from moldau.log.findings import Severity
 from moldau.log.verify import verify
@@ -234,6 +234,55 @@ def test_a_transaction_that_was_aborted_in_a_later_segment() -> None:
     world.append((b"c", b"1"))
     world.roll_and_clean()
     assert_sound(world)
+
+
+def three_transactions() -> CompactionWorld:
+    """Aborted, aborted, committed, of one key that had a value before."""
+    world = CompactionWorld()
+    world.append((b"a", b"1"))
+    for sequence, commit in enumerate((False, False, True)):
+        world.append((b"a" if not commit else b"b", b"by 7"), producer=(7, 0, sequence), transactional=True)
+        world.end_transaction(7, 0, commit=commit)
+    world.append((b"c", b"1"))
+    world.roll()
+    return world
+
+
+@pytest.mark.parametrize("left", [0, 1], ids=["no entry is left", "the first is left"])
+def test_an_index_that_lost_entries_but_looks_whole_is_made_anew_before_anything_is_lost(
+    left: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Taken for committed, the aborted record of a key would take the place of the committed one."""
+    world = three_transactions()
+    world.restart()
+    path = f"{FOLDER}/{names.file_name(0, names.TRANSACTION_INDEX)}"
+    whole = world.disk.read(path)
+    size = len(whole) // 2
+    world.disk.write_atomically(path, whole[: left * size])
+    world.restart()
+    world.clean()
+    assert world.disk.read(path) == whole, "the first pass stops there"
+    assert "index of aborted transactions is damaged and made anew" in caplog.text
+    world.append((b"d", b"1"))
+    world.roll_and_clean()
+    assert world.content() == kept((0, (b"a", b"1")), (5, (b"b", b"by 7")), (7, (b"c", b"1")), (8, (b"d", b"1")))
+    assert_sound(world)
+
+
+def test_where_making_it_anew_is_of_no_use_the_log_is_not_compacted_any_more(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = three_transactions()
+    world.restart()
+    path = f"{FOLDER}/{names.file_name(0, names.TRANSACTION_INDEX)}"
+    world.disk.write_atomically(path, b"")
+    world.restart()
+    monkeypatch.setattr(transactional, "mend", lambda *arguments: None)
+    for _ in range(3):
+        world.clean()
+    assert caplog.text.count("log is not compacted any more") == 1
+    assert world.cleaner is not None
+    assert world.cleaner.statistics()["compaction_uncleanable"] == 1
 
 
 def test_nothing_behind_the_last_stable_offset_is_touched() -> None:
