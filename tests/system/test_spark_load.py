@@ -14,10 +14,13 @@ from moldau.client import Consumer, Producer
 from moldau.client.cluster import Cluster
 from moldau.client.groups import Committed, Groups
 from moldau.lake.group_lag import group_lag
-from moldau.lake.load import commit_dead_letters, commit_events, load, plan_load, write_files
+from moldau.lake.load import load, write_files
+from moldau.lake.load_commit import commit_dead_letters, commit_events
 from moldau.lake.load_job import LoadJob
+from moldau.lake.load_plan import plan_load
 from moldau.lake.offsets import DataLossError
 from moldau.lake.table import LoadConflictError, read_table
+from moldau.lake.tables.committing import Writer
 from moldau.model.identity import Offset, TopicPartition
 from moldau.testing.broker import Broker
 from support.spark import spark_session
@@ -89,7 +92,7 @@ def test_loads_add_what_is_new_and_nothing_else(spark: Any, lake: Lake) -> None:
     assert load(spark, lake.job).rows == 45
     lake.check_complete()
     frame = read_table(spark, lake.job.table)
-    assert frame.columns == ["n", "text", "_partition", "_offset", "_timestamp", "event_day"]
+    assert frame.columns == ["n", "text", "_partition", "_offset", "_timestamp", "event_hour", "event_day"]
     for row in frame.where("n < 30").collect():
         assert row.event_day.toordinal() - 719_163 == 1 + row.n % 3
         assert (row._partition, row._offset) == (row.n % PARTITIONS, row.n // PARTITIONS)
@@ -109,10 +112,10 @@ def test_a_load_that_dies_anywhere_is_made_good_by_the_next(spark: Any, lake: La
     planned = plan_load(lake.job)
     steps: dict[str, Callable[[], object]] = {"plan": lambda: None}
     if step != "plan":
-        written = write_files(spark, lake.job, planned)
+        written = write_files(spark, planned)
         steps["files"] = lambda: None
-        steps["dead letters"] = lambda: commit_dead_letters(lake.job, planned, written)
-        steps["events"] = lambda: commit_events(lake.job, planned, written)
+        steps["dead letters"] = lambda: commit_dead_letters(planned, written, Writer("test"))
+        steps["events"] = lambda: commit_events(planned, written, Writer("test"))
     for name, work in steps.items():
         work()
         if name == step:
@@ -125,12 +128,12 @@ def test_a_load_that_dies_anywhere_is_made_good_by_the_next(spark: Any, lake: La
 def test_of_two_loads_at_once_one_fails_and_nothing_is_doubled(spark: Any, lake: Lake) -> None:
     lake.produce(100)
     slow = plan_load(lake.job)
-    written = write_files(spark, lake.job, slow)
+    written = write_files(spark, slow)
     load(spark, lake.job)
     with pytest.raises(LoadConflictError):
-        commit_dead_letters(lake.job, slow, written)
+        commit_dead_letters(slow, written, Writer("test"))
     with pytest.raises(LoadConflictError):
-        commit_events(lake.job, slow, written)
+        commit_events(slow, written, Writer("test"))
     lake.check_complete()
 
 
@@ -154,11 +157,11 @@ def test_a_topic_made_anew_is_loaded_anew(spark: Any, lake: Lake) -> None:
 def test_a_topic_made_anew_under_a_running_load_is_not_committed(spark: Any, lake: Lake) -> None:
     lake.produce(40)
     planned = plan_load(lake.job)
-    written = write_files(spark, lake.job, planned)
+    written = write_files(spark, planned)
     lake.broker.delete_topic(lake.topic)
     lake.broker.create_topic(lake.topic, PARTITIONS)
     with pytest.raises(LoadConflictError, match="was deleted and made anew while it was loaded"):
-        commit_events(lake.job, planned, written)
+        commit_events(planned, written, Writer("test"))
     assert DeltaTable(lake.job.table).version() == 0
 
 
@@ -185,9 +188,9 @@ def test_a_load_that_dies_before_it_has_told_the_group_is_made_good_by_the_next(
     load(spark, job)
     lake.produce(10)
     planned = plan_load(job)
-    written = write_files(spark, job, planned)
-    commit_dead_letters(job, planned, written)
-    commit_events(job, planned, written)
+    written = write_files(spark, planned)
+    commit_dead_letters(planned, written, Writer("test"))
+    commit_events(planned, written, Writer("test"))
     assert lake.committed(job) == {0: 15, 1: 15}, "it died here"
     assert load(spark, job).ranges == ()
     assert lake.committed(job) == {0: 20, 1: 20}

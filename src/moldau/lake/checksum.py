@@ -78,9 +78,9 @@ def tally_of_log(spark: Any, bootstrap: str, topic: str) -> Tally:
 
 def tally_of_table(events: Any) -> Tally:
     """All rows of a table of events, which has the line in the column ``_line``: each event is put together again from its columns."""
-    from moldau.lake.data_files import DAY
+    from moldau.lake.data_files import DAY, HOUR
 
-    fields = [name for name in events.columns if not name.startswith("_") and name != DAY]
+    fields = [name for name in events.columns if not name.startswith("_") and name not in (DAY, HOUR)]
     return _tally(events.select("_line", *fields), _hashes_of_rows)
 
 

@@ -1,145 +1,178 @@
-"""Rows to Parquet files by day, and what the table's log has to know of each file.
+"""Rows to Parquet files by table partition (a UTC day, or an hour), and what the table's log has to know of each file.
 
-A task keeps the rows of a day together until it ends, so that it leaves one file for each day; only when it holds more than
-`BUFFERED_BYTES_MAX` does it write its fullest day earlier. Files get names that nobody else has. They are synced, names included, before
-the task reports them: after a power failure a table never knows a file that the disk does not. They are synced together, from several
-threads, because a file system then settles many in one go. Until a commit names a file it is nobody's.
+A task keeps the rows of a table partition together until it ends, so that it leaves one file for each; when it holds more than
+`BUFFERED_BYTES_MAX` it writes its fullest partition as a row group and keeps that file open. Files get names that nobody else has. They are
+synced, names included, before the task reports them: after a power failure a table never knows a file that the disk does not. They are
+synced together, from several threads, because a file system then settles many in one go. Until a commit names a file it is nobody's.
 """
 
+import contextlib
 import json
 import math
 import os
+import re
 import uuid
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from moldau.lake.file_statistics import FileStatistics
+from moldau.lake.load_points import reached
+
 BUFFERED_BYTES_MAX = 256 << 20
-DAY = "event_day"
-"""The partition column: the UTC day of the record's timestamp."""
-_MS_PER_DAY = 86_400_000
+DAY, HOUR = "event_day", "event_hour"
+"""The UTC day of an event, and the hour of that day, 0 to 23: columns of every table."""
+PARTITIONINGS: Mapping[str, tuple[str, ...]] = {"day": (DAY,), "hour": (DAY, HOUR)}
+"""The columns whose values stand in the folders' names, for each way to partition."""
+TIME_FIELDS = (pa.field(DAY, pa.date32()), pa.field(HOUR, pa.int32()))
+_MS_PER_HOUR = 3_600_000
+_SLOT_MS = {"day": 24 * _MS_PER_HOUR, "hour": _MS_PER_HOUR}
 _SYNC_THREADS = 16
-_STRING_STATISTICS_MAX = 32
+_UNFIT_FOR_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class FileError(RuntimeError):
+    """A data file cannot be written; the message names it and says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One Parquet file, not yet part of a table."""
+    """One Parquet file, part of a table or not yet."""
 
     path: str
     """Relative to the table."""
-    day: str
+    partition: Mapping[str, str | None]
+    """Values of the partition columns, as text."""
     size: int
     rows: int
     statistics: str
-    """Delta's JSON: numRecords, minValues, maxValues, nullCount."""
+    """Delta's JSON: numRecords, minValues, maxValues, nullCount; empty where it was not read from the table's log."""
 
 
-class DayWriter:
-    """Collects rows by day and writes them under `directory`; `prefix` starts the names of the files."""
+def slots_of(times_ms: Any, by: str) -> Any:
+    """The number of the table partition of each time: days, or hours, since 1970."""
+    return np.floor_divide(times_ms, _SLOT_MS[by])
 
-    def __init__(self, directory: str, prefix: str) -> None:
+
+class PartitionWriter:
+    """Collects rows by table partition and writes them under `directory`; `prefix` starts the names of the files."""
+
+    def __init__(self, directory: str, prefix: str, by: str = "day") -> None:
         self._directory = directory
         self._prefix = prefix
+        self._by = by
         self._tables: dict[int, list[Any]] = {}
         self._bytes: dict[int, int] = {}
-        self._files: list[DataFile] = []
+        self._open: dict[int, OneFile] = {}
 
-    def add(self, table: Any, timestamps_ms: Any) -> None:
-        """Take rows, and the time of each."""
+    def add(self, table: Any, times_ms: Any) -> None:
+        """Take rows, and the time of each. FileError."""
         if table.num_rows == 0:
             return
-        days = np.floor_divide(timestamps_ms, _MS_PER_DAY)
-        if (days[1:] < days[:-1]).any():
-            order = np.argsort(days, kind="stable")
-            table, days = table.take(pa.array(order)), days[order]
-        cuts = [0, *(np.flatnonzero(np.diff(days)) + 1).tolist(), len(days)]
-        weight = table.nbytes / len(days)
+        if self._by == "day":
+            hours = np.floor_divide(times_ms, _MS_PER_HOUR) % 24
+            table = table.append_column(TIME_FIELDS[1], pa.array(hours.astype(np.int32)))
+        slots = slots_of(times_ms, self._by)
+        if (slots[1:] < slots[:-1]).any():
+            order = np.argsort(slots, kind="stable")
+            table, slots = table.take(pa.array(order)), slots[order]
+        cuts = [0, *(np.flatnonzero(np.diff(slots)) + 1).tolist(), len(slots)]
+        weight = table.nbytes / len(slots)
         for start, stop in pairwise(cuts):
-            day = int(days[start])
-            self._tables.setdefault(day, []).append(table.slice(start, stop - start))
-            self._bytes[day] = self._bytes.get(day, 0) + math.ceil(weight * (stop - start))
+            slot = int(slots[start])
+            self._tables.setdefault(slot, []).append(table.slice(start, stop - start))
+            self._bytes[slot] = self._bytes.get(slot, 0) + math.ceil(weight * (stop - start))
         while sum(self._bytes.values()) > BUFFERED_BYTES_MAX:
-            self._write(max(self._bytes, key=lambda day: self._bytes[day]))
+            self._write(max(self._bytes, key=lambda slot: self._bytes[slot]))
 
     def finish(self) -> list[DataFile]:
-        """Write what is left; all files of this writer, on disk."""
-        for day in sorted(self._tables):
-            self._write(day)
-        if self._files:
-            folders = sorted({os.path.dirname(file.path) for file in self._files})
-            with ThreadPoolExecutor(_SYNC_THREADS) as pool:
-                for names in ([file.path for file in self._files], folders, [""]):
-                    for _ in pool.map(_sync, [os.path.join(self._directory, name) for name in names]):
-                        pass
-        return self._files
+        """Write what is left; all files of this writer, on disk. FileError."""
+        for slot in sorted(self._tables):
+            self._write(slot)
+        files = [self._open[slot].close() for slot in sorted(self._open)]
+        if files:
+            reached("task: files written")
+            sync_files(self._directory, [file.path for file in files])
+        return files
 
-    def _write(self, number: int) -> None:
-        table = pa.concat_tables(self._tables.pop(number)).combine_chunks()
-        del self._bytes[number]
-        day = (date(1970, 1, 1) + timedelta(days=number)).isoformat()
-        folder = f"{DAY}={day}"
-        os.makedirs(os.path.join(self._directory, folder), exist_ok=True)
-        path = f"{folder}/{self._prefix}-{uuid.uuid4().hex}.parquet"
-        with open(os.path.join(self._directory, path), "xb") as file:
-            pq.write_table(table, file, compression="zstd")
-            size = file.tell()
-        self._files.append(DataFile(path, day, size, table.num_rows, json.dumps(statistics(table))))
+    def _write(self, slot: int) -> None:
+        table = pa.concat_tables(self._tables.pop(slot)).combine_chunks()
+        del self._bytes[slot]
+        if slot not in self._open:
+            self._open[slot] = OneFile(self._directory, self._prefix, partition_of(slot, self._by), table.schema)
+        self._open[slot].write(table)
+
+
+def partition_of(slot: int, by: str) -> dict[str, str | None]:
+    """Values of the partition columns for the number of a table partition."""
+    begin = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=slot * _SLOT_MS[by])
+    day = begin.date().isoformat()
+    return {DAY: day} if by == "day" else {DAY: day, HOUR: str(begin.hour)}
+
+
+class OneFile:
+    """One Parquet file that is being written, under a name that nobody has. Every method: FileError."""
+
+    def __init__(self, directory: str, prefix: str, partition: Mapping[str, str | None], schema: Any) -> None:
+        folder = "/".join(f"{name}={value}" for name, value in partition.items())
+        self._path = f"{folder}/{_UNFIT_FOR_NAMES.sub('-', prefix)}-{uuid.uuid4().hex}.parquet"
+        self._full = os.path.join(directory, self._path)
+        self._partition = partition
+        self._statistics = FileStatistics()
+        try:
+            os.makedirs(os.path.dirname(self._full), exist_ok=True)
+            self._file = open(self._full, "xb")  # noqa: SIM115  # closed by `close`
+            self._writer = pq.ParquetWriter(self._file, schema, compression="zstd")
+        except OSError as error:
+            raise self._failure(error) from error
+
+    def write(self, table: Any) -> None:
+        """Add rows."""
+        try:
+            self._writer.write_table(table)
+        except OSError as error:
+            raise self._failure(error) from error
+        self._statistics.add(table)
+
+    def close(self) -> DataFile:
+        """End the file."""
+        try:
+            self._writer.close()
+            size = self._file.tell()
+            self._file.close()
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self._file.close()
+            raise self._failure(error) from error
+        return DataFile(self._path, self._partition, size, self._statistics.rows, json.dumps(self._statistics.result()))
+
+    def _failure(self, error: OSError) -> FileError:
+        return FileError(f"{self._full}: cannot be written: {(error.strerror or str(error)).lower()}")
+
+
+def sync_files(directory: str, paths: list[str]) -> None:
+    """Bring files below `directory`, and their names, to disk. FileError."""
+    folders = sorted({os.path.dirname(path) for path in paths})
+    above = sorted({os.path.dirname(folder) for folder in folders})
+    with ThreadPoolExecutor(_SYNC_THREADS) as pool:
+        for names in (paths, folders, above, [""]):
+            for _ in pool.map(_sync, [os.path.join(directory, name) for name in names]):
+                pass
 
 
 def _sync(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def statistics(table: Any) -> dict[str, Any]:
-    """Delta's statistics of a file: counts, and least and greatest values where a reader may skip the file by them."""
-    least: dict[str, Any] = {}
-    greatest: dict[str, Any] = {}
-    nulls: dict[str, int] = {}
-    for name in table.column_names:
-        column = table.column(name)
-        if pa.types.is_nested(column.type):
-            continue
-        nulls[name] = column.null_count
-        if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or _is_text_or_time(column.type)):
-            continue
-        bounds = pc.min_max(column).as_py()
-        low, high = _least(bounds["min"]), _greatest(bounds["max"])
-        if low is not None and high is not None:
-            least[name], greatest[name] = low, high
-    return {"numRecords": table.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
-
-
-def _is_text_or_time(kind: Any) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_timestamp(kind))
-
-
-def _least(value: Any) -> Any:
-    """A value as Delta's JSON has it, times cut to the millisecond; None if it is no bound."""
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{value.microsecond // 1000:03d}Z"
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, str) and len(value) > _STRING_STATISTICS_MAX:
-        return value[:_STRING_STATISTICS_MAX]
-    return value
-
-
-def _greatest(value: Any) -> Any:
-    """As `_least`, but never below the value: times are raised to the next millisecond, long strings give no bound."""
-    if isinstance(value, datetime) and value.microsecond % 1000:
-        return _least(value + timedelta(milliseconds=1))
-    if isinstance(value, str) and len(value) > _STRING_STATISTICS_MAX:
-        return None
-    return _least(value)
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise FileError(f"{path}: cannot be brought to disk: {(error.strerror or str(error)).lower()}") from error

@@ -6,34 +6,47 @@ from typing import Any
 
 import pyarrow as pa
 
-from moldau.lake.data_files import DAY
+from moldau.lake.data_files import DAY, HOUR, PARTITIONINGS, TIME_FIELDS
 from moldau.lake.options import ISOLATION_LEVELS
+from moldau.lake.tables.opening import FORMATS
 
 RECORD_COLUMNS = [("_partition", pa.int32()), ("_offset", pa.int64()), ("_timestamp", pa.timestamp("us", tz="UTC"))]
 """What a table keeps of the record beside the event: where it stood, and its time."""
-DEAD_LETTER_COLUMNS = [("key", pa.binary()), ("value", pa.binary()), ("error", pa.string()), ("topic", pa.string()), *RECORD_COLUMNS]
-ACTIONS = "target string, path string, day string, size bigint, rows bigint, statistics string"
-"""What a task reports of each file; `target` is EVENTS or DEAD_LETTERS."""
-EVENTS, DEAD_LETTERS = "events", "dead letters"
+DEAD_LETTER_COLUMNS = [
+    ("key", pa.binary()),
+    ("value", pa.binary()),
+    ("error", pa.string()),
+    ("topic", pa.string()),
+    ("topic_id", pa.string()),
+    ("job", pa.string()),
+    *RECORD_COLUMNS,
+]
+ACTIONS = "target string, path string, partition string, size bigint, rows bigint, statistics string"
+"""What a task reports of each file; `target` is EVENTS or DEAD_LETTERS. Counts are reported in the same form, as COUNTS."""
+EVENTS, DEAD_LETTERS, COUNTS = "events", "dead letters", "counts"
+STOP, TO_DEAD_LETTERS = "stop", "dead-letters"
 
 
 @dataclass(frozen=True, slots=True)
 class LoadJob:
-    """What goes where. Two jobs with different names load the same topic independently, also into the same table."""
+    """What goes where. Two jobs with different names load the same topic independently, also into the same table.
+
+    Events are JSON objects if `columns` says which fields they have, otherwise Avro by the schemas of `registry`.
+    """
 
     name: str
     bootstrap: str
     topic: str
     table: str
-    """Path of the Delta table; made if it is missing."""
+    """Path of the table; made if it is missing."""
     dead_letters: str
-    """Path of the Delta table of what could not be parsed."""
-    columns: Any
-    """Arrow schema of the events' fields."""
+    """Path of the table of what could not be parsed."""
+    columns: Any = None
+    """Arrow schema of the fields of JSON events."""
     headers: Mapping[str, Any] = field(default_factory=dict)
     """Headers that are kept, each in a column named ``_NAME``, with the Arrow types their text is read as."""
     refuse_unknown: bool = True
-    """Whether an event with a field that has no column is a dead letter; otherwise such fields are dropped."""
+    """Whether a JSON event with a field that has no column is a dead letter; otherwise such fields are dropped."""
     reject_header: str | None = None
     """A header by which a producer says that a record is no event, and why: such a record is a dead letter, and the text its error."""
     group_id: str | None = None
@@ -41,13 +54,47 @@ class LoadJob:
     isolation_level: str = "read_committed"
     """Whether records of aborted transactions are left out, and those of open ones waited for; or ``read_uncommitted``."""
     writers: int | None = None
-    """Tasks that write, each at least one file a day; None: as many as Spark runs at once."""
+    """Tasks that write; None: as many as Spark runs at once."""
+    registry: str | None = None
+    """Address of the schema registry of Avro events."""
+    subject: str | None = None
+    """The subject of the events' schemas; None: ``TOPIC-value``."""
+    partition: str = "day"
+    """Table partitions by ``day`` or by ``hour`` of the event's time, in UTC."""
+    table_format: str = "delta"
+    """``delta``, or ``parquet`` with a manifest."""
+    tier: str | None = None
+    """The name under which the counts of what was loaded go to the audit; None: they stay in the table's log."""
+    on_incompatible: str = STOP
+    """What to do about events whose schema the table cannot follow: ``stop``, or ``dead-letters``."""
+    records_max: int | None = None
+    """No load takes more offsets than this; the next one goes on. None: all that there are."""
 
     def __post_init__(self) -> None:
-        reserved = {DAY, *(name for name, _ in RECORD_COLUMNS), *(f"_{name}" for name in self.headers)}
-        clashing = sorted(reserved & set(self.columns.names))
-        if self.isolation_level not in ISOLATION_LEVELS:
-            raise ValueError(f"load {self.name}: the isolation level is read_committed or read_uncommitted, not {self.isolation_level!r}")
+        def must(fine: bool, problem: str) -> None:
+            if not fine:
+                raise ValueError(f"load {self.name}: {problem}")
+
+        must(bool(self.name), "a job needs a name: the offsets stand under it")
+        must(
+            self.isolation_level in ISOLATION_LEVELS,
+            f"the isolation level is read_committed or read_uncommitted, not {self.isolation_level!r}",
+        )
+        must(self.partition in PARTITIONINGS, f"tables are partitioned by day or by hour, not by {self.partition!r}")
+        must(self.table_format in FORMATS, f"tables are {' or '.join(FORMATS)}, not {self.table_format!r}")
+        must(
+            self.on_incompatible in (STOP, TO_DEAD_LETTERS),
+            f"incompatible events stop the load or are dead letters, not {self.on_incompatible!r}",
+        )
+        must((self.columns is None) != (self.registry is None), "give columns for JSON events or a registry for Avro events")
+        must(self.records_max is None or self.records_max > 0, f"a load takes at least one record, not {self.records_max}")
+        if self.columns is not None:
+            self.check_columns(self.columns)
+
+    def check_columns(self, columns: Any) -> None:
+        """ValueError if a field of the events has the name of a column of the table itself."""
+        reserved = {DAY, HOUR, *(name for name, _ in RECORD_COLUMNS), *(f"_{name}" for name in self.headers)}
+        clashing = sorted(reserved & set(columns.names))
         if clashing:
             raise ValueError(f"load {self.name}: events have a field {clashing[0]!r}, which is the name of a column of the table itself")
 
@@ -57,12 +104,21 @@ class LoadJob:
         return bool(self.headers) or self.reject_header is not None
 
     @property
-    def file_schema(self) -> Any:
-        """Columns of the data files."""
-        kept = [(f"_{name}", kind) for name, kind in self.headers.items()]
-        return pa.schema([*self.columns, *RECORD_COLUMNS, *kept])
+    def partition_columns(self) -> tuple[str, ...]:
+        """Of the table of events."""
+        return PARTITIONINGS[self.partition]
 
     @property
-    def table_schema(self) -> Any:
-        """Columns of the table: those of its files, and the day."""
-        return self.file_schema.append(pa.field(DAY, pa.date32()))
+    def subject_name(self) -> str:
+        """The subject of the events' schemas."""
+        return self.subject or f"{self.topic}-value"
+
+    def table_schema(self, columns: Any) -> Any:
+        """Columns of the table for events with these columns."""
+        kept = [pa.field(f"_{name}", kind) for name, kind in self.headers.items()]
+        return pa.schema([*columns, *(pa.field(name, kind) for name, kind in RECORD_COLUMNS), *kept, *TIME_FIELDS])
+
+
+def dead_letter_schema() -> Any:
+    """Columns of a table of dead letters, which is partitioned by day."""
+    return pa.schema([*(pa.field(name, kind) for name, kind in DEAD_LETTER_COLUMNS), *TIME_FIELDS])

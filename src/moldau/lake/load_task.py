@@ -1,99 +1,123 @@
-"""What a Spark task of a load does: records in, Parquet files out, one row for each file."""
+"""What the Spark tasks of a load do: records in, Parquet files out, one row for each file.
 
-from collections.abc import Iterator, Mapping
-from dataclasses import astuple
-from typing import Any
+Two steps with a shuffle between. The first only finds out each record's time; the second, which gets all records of a table partition,
+decodes and writes, so that a load leaves one file in each table partition.
+"""
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from moldau.lake.data_files import DataFile, DayWriter
-from moldau.lake.events import parse_events
-from moldau.lake.load_job import DEAD_LETTER_COLUMNS, DEAD_LETTERS, EVENTS, LoadJob
+from moldau.lake import load_points
+from moldau.lake.data_files import DataFile, PartitionWriter, slots_of
+from moldau.lake.load_counts import added, counts_to_json
+from moldau.lake.load_decode import decoder
+from moldau.lake.load_job import COUNTS, DEAD_LETTER_COLUMNS, DEAD_LETTERS, EVENTS, RECORD_COLUMNS, LoadJob
+from moldau.lake.load_schema import Decoding
+from moldau.lake.load_times import event_times
+from moldau.lake.record_headers import header_column, marked_records
+from moldau.lake.tables.fitting import fit
+
+if TYPE_CHECKING:
+    from moldau.tracking.counts import Count, CountKey
+
+TIME, SLOT = "time_ms", "slot"
+"""Columns between the two steps: the event's time, and the number of its table partition."""
 
 
-def write_batches(batches: Iterator[Any], *, job: LoadJob, dead_from: Mapping[int, int]) -> Iterator[Any]:
-    """Parse record batches of our data source and write them; rows of `moldau.lake.load_job.ACTIONS`.
-
-    A record that cannot be parsed is a dead letter, unless its partition's dead letters were committed up to and beyond it: those
-    offsets are in `dead_from`.
-    """
-    events, dead = DayWriter(job.table, job.name), DayWriter(job.dead_letters, job.name)
+def add_times(batches: Iterator[Any], *, by: str, tracked: Collection[int]) -> Iterator[Any]:
+    """The first step: the record batches of our data source with the columns TIME and SLOT."""
     for batch in batches:
-        values = batch.column("value").to_pylist()
-        marked = {} if job.reject_header is None else _marked(batch.column("headers"), job.reject_header)
-        for number in marked:
-            values[number] = None
-        parsed = parse_events(values, job.columns, refuse_unknown=job.refuse_unknown)
-        rejected = {**parsed.rejected, **marked}
-        kept = [_header_column(batch.column("headers"), name, kind, rejected) for name, kind in job.headers.items()]
-        good, table = _accepted(parsed.accepted, parsed.table, rejected, len(values))
-        for name, column in zip(("partition", "offset", "timestamp"), ("_partition", "_offset", "_timestamp"), strict=True):
-            table = table.append_column(column, batch.column(name).take(good))
-        for name, column in zip(job.headers, kept, strict=True):
-            table = table.append_column(f"_{name}", column.take(good))
-        events.add(table.cast(job.file_schema), _milliseconds(batch.column("timestamp").take(good)))
+        times = event_times(batch.column("value"), _milliseconds(batch.column("timestamp")), tracked)
+        yield batch.append_column(TIME, pa.array(times)).append_column(SLOT, pa.array(slots_of(times, by)))
+
+
+def write_batches(
+    batches: Iterator[Any],
+    *,
+    job: LoadJob,
+    decoding: Decoding,
+    schema: Any,
+    topic_id: str,
+    held: Mapping[int, Collection[int]],
+    orders: load_points.Orders = load_points.NO_ORDERS,
+) -> Iterator[Any]:
+    """The second step: decode and write; rows of `moldau.lake.load_job.ACTIONS`.
+
+    `schema` is that of the table. A record that cannot be decoded is a dead letter. Those that the table of dead letters holds already
+    (`held`: offsets by partition) are left alone: a load before this one committed them, and died.
+    """
+    load_points.follow(orders)
+    load_points.reached("task: begun")
+    decode = decoder(job, decoding)
+    counter = _counter(job, decoding)
+    columns = pa.schema([each for each in schema if each.name not in job.partition_columns and each.name != "event_hour"])
+    events = PartitionWriter(job.table, job.name, job.partition)
+    dead = PartitionWriter(job.dead_letters, job.name)
+    for batch in batches:
+        load_points.reached("task: batch read")
+        counter.add(batch.column("value"))
+        batch = _without(batch, held)
+        if batch.num_rows == 0:
+            continue
+        table, times, rejected = _decoded(batch, job, decode)
+        events.add(fit(table, columns), times)
         if rejected:
-            dead.add(*_dead_letters(batch, rejected, job.topic, dead_from))
+            dead.add(*_dead_letters(batch, rejected, job, topic_id))
     yield from _actions(EVENTS, events.finish())
     yield from _actions(DEAD_LETTERS, dead.finish())
+    yield counter.action()
+    load_points.reached("task: done")
 
 
-def _marked(headers: Any, name: str) -> dict[int, str]:
-    """The records that have the header `name`, and its text."""
-    texts = _last_header(headers, name)
-    numbers = np.flatnonzero(texts.is_valid().to_numpy(zero_copy_only=False)).tolist()
-    return {number: texts[number].as_py().decode("utf-8", "replace") for number in numbers}
+def _decoded(batch: Any, job: LoadJob, decode: Any) -> tuple[Any, Any, Mapping[int, str]]:
+    """The good rows with their place and headers, their times, and why the others are none."""
+    values = batch.column("value")
+    marked = {} if job.reject_header is None else marked_records(batch.column("headers"), job.reject_header)
+    if marked:
+        mask = np.zeros(len(values), np.bool_)
+        mask[list(marked)] = True
+        values = pc.if_else(pa.array(mask), pa.scalar(None, values.type), values)
+    decoded = decode(values)
+    rejected = {**decoded.rejected, **marked}
+    kept = [header_column(batch.column("headers"), name, kind, rejected) for name, kind in job.headers.items()]
+    table, numbers = decoded.table, decoded.rows
+    if len(numbers) + len(rejected) != len(values):  # a header was refused after the event was decoded
+        rows = [row for row, number in enumerate(numbers) if number not in rejected]
+        table, numbers = table.take(pa.array(rows, pa.int64())), [numbers[row] for row in rows]
+    good = pa.array(numbers, pa.int64())
+    for (name, _), source in zip(RECORD_COLUMNS, ("partition", "offset", "timestamp"), strict=True):
+        table = table.append_column(name, batch.column(source).take(good))
+    for name, column in zip(job.headers, kept, strict=True):
+        table = table.append_column(f"_{name}", column.take(good))
+    return table, batch.column(TIME).take(good).to_numpy(zero_copy_only=False), rejected
 
 
-def _accepted(accepted: list[int], table: Any, rejected: Mapping[int, str], count: int) -> tuple[Any, Any]:
-    """Numbers of the good records, and the table without the rows that were rejected after it was made."""
-    if len(accepted) + len(rejected) == count:
-        return pa.array(accepted, pa.int64()), table
-    rows = [row for row, number in enumerate(accepted) if number not in rejected]
-    return pa.array([accepted[row] for row in rows], pa.int64()), table.take(pa.array(rows, pa.int64()))
+def _without(batch: Any, held: Mapping[int, Collection[int]]) -> Any:
+    """The batch without the records that the dead letters hold."""
+    if not any(held.values()):
+        return batch
+    places = zip(batch.column("partition").to_pylist(), batch.column("offset").to_pylist(), strict=True)
+    keep = [offset not in held.get(partition, ()) for partition, offset in places]
+    return batch if all(keep) else batch.filter(pa.array(keep))
 
 
-def _header_column(headers: Any, name: str, kind: Any, rejected: dict[int, str]) -> Any:
-    """The last header `name` of each record, as `kind`; null where there is none. What cannot be read is added to `rejected`."""
-    texts = _last_header(headers, name)
-    try:
-        return texts.cast(pa.string()).cast(kind)
-    except pa.ArrowInvalid:
-        return _header_one_by_one(texts, name, kind, rejected)
-
-
-def _last_header(headers: Any, name: str) -> Any:
-    """The bytes of the last header `name` of each record; null where there is none."""
-    entries = pc.list_flatten(headers)
-    records = pc.list_parent_indices(headers).to_numpy(zero_copy_only=False)
-    mine = np.flatnonzero(pc.equal(pc.struct_field(entries, "key"), name).to_numpy(zero_copy_only=False))
-    chosen = np.full(len(headers), -1, np.int64)
-    chosen[records[mine]] = mine  # the last one stands
-    return pc.struct_field(entries, "value").take(pa.array(chosen, mask=chosen < 0))
-
-
-def _header_one_by_one(texts: Any, name: str, kind: Any, rejected: dict[int, str]) -> Any:
-    cells = []
-    for number in range(len(texts)):
-        try:
-            cells.append(texts.slice(number, 1).cast(pa.string()).cast(kind))
-        except pa.ArrowInvalid as error:
-            cells.append(pa.nulls(1, kind))
-            rejected.setdefault(number, f"header {name!r}: {error}")
-    return pa.concat_arrays(cells)
-
-
-def _dead_letters(batch: Any, rejected: Mapping[int, str], topic: str, dead_from: Mapping[int, int]) -> tuple[Any, Any]:
-    """Rows of the dead-letter table for the rejected records that it does not have yet, and their times in ms."""
-    partitions, offsets = batch.column("partition"), batch.column("offset")
-    new = [number for number in sorted(rejected) if offsets[number].as_py() >= dead_from[partitions[number].as_py()]]
-    rows = pa.array(new, pa.int64())
-    errors, topics = pa.array([rejected[number] for number in new], pa.string()), pa.array([topic] * len(new), pa.string())
-    columns = [batch.column(name).take(rows) for name in ("key", "value", "partition", "offset", "timestamp")]
-    table = pa.table([*columns[:2], errors, topics, *columns[2:]], names=[name for name, _ in DEAD_LETTER_COLUMNS])
-    return table.cast(pa.schema(DEAD_LETTER_COLUMNS)), _milliseconds(columns[-1])
+def _dead_letters(batch: Any, rejected: Mapping[int, str], job: LoadJob, topic_id: str) -> tuple[Any, Any]:
+    """Rows of the dead-letter table for the rejected records, and their times in ms."""
+    numbers = sorted(rejected)
+    rows, count = pa.array(numbers, pa.int64()), len(numbers)
+    columns = {
+        **{name: batch.column(name).take(rows) for name in ("key", "value")},
+        "error": pa.array([rejected[number] for number in numbers], pa.string()),
+        **{name: pa.repeat(pa.scalar(text), count) for name, text in (("topic", job.topic), ("topic_id", topic_id), ("job", job.name))},
+        **{f"_{name}": batch.column(name).take(rows) for name in ("partition", "offset", "timestamp")},
+    }
+    table = pa.table([columns[name] for name, _ in DEAD_LETTER_COLUMNS], names=[name for name, _ in DEAD_LETTER_COLUMNS])
+    return table.cast(pa.schema(DEAD_LETTER_COLUMNS)), batch.column(TIME).take(rows).to_numpy(zero_copy_only=False)
 
 
 def _milliseconds(timestamps: Any) -> Any:
@@ -102,17 +126,59 @@ def _milliseconds(timestamps: Any) -> Any:
 
 def _actions(target: str, files: list[DataFile]) -> Iterator[Any]:
     for file in files:
-        row = dict(zip(("target", "path", "day", "size", "rows", "statistics"), (target, *astuple(file)), strict=True))
-        yield pa.RecordBatch.from_pylist([row], schema=_ACTIONS)
+        yield _action(target, file.path, json.dumps(dict(file.partition)), file.size, file.rows, file.statistics)
+
+
+def _action(target: str, path: str, partition: str, size: int, rows: int, statistics: str) -> Any:
+    values = (target, path, partition, size, rows, statistics)
+    return pa.RecordBatch.from_arrays(
+        [pa.array([value], kind) for value, kind in zip(values, _ACTIONS.types, strict=True)], schema=_ACTIONS
+    )
 
 
 _ACTIONS = pa.schema(
     [
         ("target", pa.string()),
         ("path", pa.string()),
-        ("day", pa.string()),
+        ("partition", pa.string()),
         ("size", pa.int64()),
         ("rows", pa.int64()),
         ("statistics", pa.string()),
     ]
 )
+
+
+class _Uncounted:
+    """Of a job whose events carry no header: JSON, or Avro without one in any version."""
+
+    def __init__(self) -> None:
+        self._records = 0
+
+    def add(self, values: Any) -> None:
+        self._records += len(values)
+
+    def action(self) -> Any:
+        return _action(COUNTS, "", "{}", 0, self._records, "{}")
+
+
+class _Counter:
+    """Counts what arrives by the headers of the values."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self._counts: list[Mapping[CountKey, Count]] = []
+        self._untracked = 0
+
+    def add(self, values: Any) -> None:
+        from moldau.audit.columns import count_values
+
+        counted = count_values(self._topic, values)
+        self._counts.append(counted.counts)
+        self._untracked += counted.untracked
+
+    def action(self) -> Any:
+        return _action(COUNTS, "", "{}", 0, self._untracked, json.dumps(counts_to_json(added(self._counts), self._untracked)))
+
+
+def _counter(job: LoadJob, decoding: Decoding) -> _Counter | _Uncounted:
+    return _Counter(job.topic) if decoding.tracked else _Uncounted()

@@ -1,8 +1,9 @@
-"""A writer leaves one file for each UTC day, with bounds that are never tighter than its rows."""
+"""A writer leaves one file for each UTC day or hour, with bounds that are never tighter than its rows."""
 
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,33 +11,74 @@ import pyarrow.parquet as pq
 import pytest
 
 from moldau.lake import data_files
-from moldau.lake.data_files import DayWriter, statistics
+from moldau.lake.data_files import FileError, PartitionWriter
+from moldau.lake.file_statistics import FileStatistics
 
 DAY_MS = 86_400_000
 
 
 def test_rows_go_to_the_file_of_their_day(tmp_path: Path) -> None:
-    writer = DayWriter(str(tmp_path), "job")
+    writer = PartitionWriter(str(tmp_path), "job")
     writer.add(pa.table({"n": [1, 2, 3]}), np.array([DAY_MS, 0, 2 * DAY_MS - 1]))
     writer.add(pa.table({"n": [4]}), np.array([-1]))
     writer.add(pa.table({"n": pa.array([], pa.int64())}), np.array([], np.int64))
     files = writer.finish()
-    found = {file.day: pq.read_table(tmp_path / file.path, partitioning=None)["n"].to_pylist() for file in files}
+    found = {file.partition["event_day"]: pq.read_table(tmp_path / file.path, partitioning=None)["n"].to_pylist() for file in files}
     assert found == {"1969-12-31": [4], "1970-01-01": [2], "1970-01-02": [1, 3]}
     for file in files:
         assert (tmp_path / file.path).stat().st_size == file.size
-        assert file.path.startswith(f"event_day={file.day}/job-")
+        assert file.path.startswith(f"event_day={file.partition['event_day']}/job-")
         assert json.loads(file.statistics)["numRecords"] == file.rows
 
 
-def test_a_full_writer_writes_its_fullest_day_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data_files, "BUFFERED_BYTES_MAX", 10_000)
-    writer = DayWriter(str(tmp_path), "job")
+def test_rows_go_to_the_file_of_their_hour(tmp_path: Path) -> None:
+    hour_ms = DAY_MS // 24
+    writer = PartitionWriter(str(tmp_path), "a job: [1]", "hour")
+    writer.add(pa.table({"n": [1, 2, 3, 4]}), np.array([0, hour_ms, 2 * hour_ms - 1, 25 * hour_ms]))
+    files = writer.finish()
+    assert [(dict(file.partition), file.rows) for file in files] == [
+        ({"event_day": "1970-01-01", "event_hour": "0"}, 1),
+        ({"event_day": "1970-01-01", "event_hour": "1"}, 2),
+        ({"event_day": "1970-01-02", "event_hour": "1"}, 1),
+    ]
+    assert files[0].path.startswith("event_day=1970-01-01/event_hour=0/a-job-1-")
+    assert pq.read_schema(tmp_path / files[0].path).names == ["n"]
+
+
+def test_by_day_the_hour_is_a_column(tmp_path: Path) -> None:
+    writer = PartitionWriter(str(tmp_path), "job")
+    writer.add(pa.table({"n": [1, 2, 3]}), np.array([0, DAY_MS - 1, -1]))
+    rows = [row for file in writer.finish() for row in pq.read_table(tmp_path / file.path, partitioning=None).to_pylist()]
+    assert [(row["n"], row["event_hour"]) for row in rows] == [(3, 23), (1, 0), (2, 23)]
+
+
+def test_a_full_writer_writes_a_part_of_a_file_early_and_still_leaves_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data_files, "BUFFERED_BYTES_MAX", 20_000)
+    writer = PartitionWriter(str(tmp_path), "job")
     for round_ in range(4):
         writer.add(pa.table({"n": range(round_ * 1000, round_ * 1000 + 1000)}), np.zeros(1000, np.int64))
-        assert len(list(tmp_path.glob("*/*.parquet"))) == (round_ + 1) // 2
-    files = writer.finish()
-    assert sorted(n for file in files for n in pq.read_table(tmp_path / file.path, partitioning=None)["n"].to_pylist()) == list(range(4000))
+        assert len(list(tmp_path.glob("*/*.parquet"))) == min(round_, 1)
+    (file,) = writer.finish()
+    with pq.ParquetFile(tmp_path / file.path) as whole:
+        assert whole.num_row_groups > 1
+        assert whole.read()["n"].to_pylist() == list(range(4000))
+    found = json.loads(file.statistics)
+    assert (found["numRecords"], found["minValues"]["n"], found["maxValues"]["n"]) == (4000, 0, 3999), "of all row groups"
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "event_day=1970-01-01").write_text("a file where a folder has to be")
+    writer = PartitionWriter(str(tmp_path), "job")
+    writer.add(pa.table({"n": [1]}), np.array([0]))
+    with pytest.raises(FileError, match=r"event_day=1970-01-01/job-\w+\.parquet: cannot be written: (file exists|not a directory)"):
+        writer.finish()
+
+
+def statistics(*tables: pa.Table) -> dict[str, Any]:
+    found = FileStatistics()
+    for table in tables:
+        found.add(table)
+    return found.result()
 
 
 def test_statistics_bound_what_is_there() -> None:
@@ -51,13 +93,14 @@ def test_statistics_bound_what_is_there() -> None:
             "t": pa.array([moment, None, moment], pa.timestamp("us", tz="UTC")),
             "bool": [True, False, None],
             "nothing": pa.array([None] * 3, pa.int64()),
-            "nested": [{"x": 1}, None, None],
+            "nested": [{"x": 1, "l": [1]}, None, {"x": 3, "l": []}],
+            "list": [[1], [], None],
         }
     )
     found = statistics(table)
     assert found["numRecords"] == 3
-    assert found["minValues"] == {"i": -1, "f": 0.5, "s": "a", "long": "x" * 32, "t": "2013-01-01T10:00:00.123Z"}
-    assert found["maxValues"] == {"i": 3, "f": 1.5, "s": "b", "long": "z", "t": "2013-01-01T10:00:00.124Z"}
-    assert found["nullCount"] == {"i": 1, "f": 1, "nan": 0, "s": 1, "long": 0, "t": 1, "bool": 1, "nothing": 3}
+    assert found["minValues"] == {"i": -1, "f": 0.5, "s": "a", "long": "x" * 32, "t": "2013-01-01T10:00:00.123Z", "nested": {"x": 1}}
+    assert found["maxValues"] == {"i": 3, "f": 1.5, "s": "b", "long": "z", "t": "2013-01-01T10:00:00.124Z", "nested": {"x": 3}}
+    assert found["nullCount"] == {"i": 1, "f": 1, "nan": 0, "s": 1, "long": 0, "t": 1, "bool": 1, "nothing": 3, "nested": {"x": 1}}
     tight = statistics(pa.table({"long": ["a", "x" * 40]}))
     assert "long" not in tight["maxValues"], "a cut maximum would be too small"

@@ -57,7 +57,7 @@ class DemoOptions:
 def run_demo(options: DemoOptions, progress: Progress) -> Report:
     """Do it all. DemoError, InputError, PublishError, BrokerStartError, and what Spark raises."""
     from moldau.lake.demo.broker_process import BrokerProcess
-    from moldau.lake.table import uri_of
+    from moldau.lake.tables.delta import uri_of
 
     directory = options.directory.resolve()
     try:
@@ -240,7 +240,7 @@ def table_size(path: str) -> tuple[int, int, int]:
     """Files and bytes of a table's newest snapshot, and its version."""
     from deltalake import DeltaTable
 
-    from moldau.lake.table import uri_of
+    from moldau.lake.tables.delta import uri_of
 
     table = DeltaTable(uri_of(path))
     sizes = table.get_add_actions(flatten=True)["size_bytes"].to_pylist()

@@ -1,0 +1,100 @@
+"""After the commit: the counts of a table's versions to the audit, as a tier of the load's own (missions H2, H4).
+
+The counts are in the table's log, in the version that holds the rows they count, so they are as durable as the rows. Publishing is a
+copy that may be made twice: the guid of each audit record is made from the table, the version and what is counted, and the audit takes
+each guid once. A note beside the table says up to which version all were taken; a load that finds versions above it publishes them again.
+"""
+
+import json
+import logging
+import os
+import time
+from collections.abc import Iterator
+from hashlib import blake2b
+
+from moldau.lake import load_points
+from moldau.lake.load_counts import COUNTS_KEY, counts_from_json
+from moldau.lake.load_job import LoadJob
+from moldau.lake.tables.format import Commit, TableFormat
+from moldau.model.errors import MoldauError
+from moldau.tracking.audit_record import AUDIT_TOPIC, AuditRecord, ensure_audit_topic
+from moldau.tracking.counts import CountKey
+
+log = logging.getLogger(__name__)
+
+FOLDER = "_moldau"
+"""Beside the data files; its name begins with an underscore so that readers of the folder leave it alone."""
+_DELIVERY_TIMEOUT_MS = 30_000
+
+
+def publish_counts(job: LoadJob, tables: TableFormat) -> str | None:
+    """Publish what is not known to be published. Why it could not be done, or None: the rows are there, a load does not fail for it."""
+    snapshot = tables.open(job.table)
+    if job.tier is None or snapshot is None:
+        return None
+    done = _noted(job, snapshot.id)
+    if done >= snapshot.version:
+        return None
+    versions = [each for each in tables.commits(job.table, done) if each.version <= snapshot.version]
+    records = [record for each in versions for record in records_of(job, snapshot.id, each)]
+    try:
+        if records:
+            _publish(job, records)
+            load_points.reached("driver: counts published")
+        _note(job, snapshot.id, snapshot.version)
+        load_points.reached("driver: publication noted")
+    except (MoldauError, OSError) as error:
+        log.warning("%s: the counts of versions above %d were not published: %s", job.table, done, error)
+        return str(error)
+    return None
+
+
+def records_of(job: LoadJob, table_id: str, version: Commit) -> Iterator[AuditRecord]:
+    """The audit records of one version of the table, if this job made it; always the same ones."""
+    words = version.metadata
+    if words.get("moldau.job") != job.name or words.get("moldau.topic") != job.topic or not words.get(COUNTS_KEY):
+        return
+    assert job.tier is not None
+    time_ms = int(words.get("timestamp", 0))
+    for key, count in counts_from_json(job.topic, words[COUNTS_KEY]).items():
+        yield AuditRecord.of_counts(job.tier, key, count, time_ms=time_ms, guid=_guid(job.tier, table_id, version.version, key))
+
+
+def _guid(tier: str, table_id: str, version: int, key: CountKey) -> str:
+    return blake2b(json.dumps([tier, table_id, version, *key]).encode(), digest_size=16).hexdigest()
+
+
+def _publish(job: LoadJob, records: list[AuditRecord]) -> None:
+    from moldau.client.producer import Producer
+
+    ensure_audit_topic(job.bootstrap)
+    begun = time.monotonic()
+    with Producer(job.bootstrap, client_id=f"moldau-load-{job.name}", delivery_timeout_ms=_DELIVERY_TIMEOUT_MS) as producer:
+        for record in records:
+            producer.send(AUDIT_TOPIC, record.to_bytes(), key=record.record_key)
+        producer.flush()
+    log.info("%s: %d counts published in %.2f s", job.table, len(records), time.monotonic() - begun)
+
+
+def _file(job: LoadJob) -> str:
+    name = blake2b(job.name.encode(), digest_size=8).hexdigest()
+    return os.path.join(job.table, FOLDER, f"published-{name}.json")
+
+
+def _noted(job: LoadJob, table_id: str) -> int:
+    """Up to which version all counts are published; -1 if that is not known."""
+    try:
+        with open(_file(job), encoding="utf-8") as file:
+            note = json.load(file)
+        return int(note["version"]) if (note["table"], note["tier"], note["job"]) == (table_id, job.tier, job.name) else -1
+    except (OSError, ValueError, KeyError, TypeError):
+        return -1
+
+
+def _note(job: LoadJob, table_id: str, version: int) -> None:
+    path = _file(job)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    new = f"{path}.{os.getpid()}.new"
+    with open(new, "w", encoding="utf-8") as file:
+        json.dump({"table": table_id, "job": job.name, "tier": job.tier, "version": version}, file)
+    os.replace(new, path)

@@ -1,0 +1,75 @@
+"""Steps 3 and 4 of a load: its two commits, the dead letters first.
+
+A record is in one of the two tables because a record that the dead letters hold is left out by the next load, wherever the one that put it
+there died; the other order would have to know what the table holds.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from moldau.lake.cluster_log import ClusterLog
+from moldau.lake.data_files import PARTITIONINGS, DataFile
+from moldau.lake.load_counts import COUNTS_KEY
+from moldau.lake.load_job import dead_letter_schema
+from moldau.lake.load_plan import Plan
+from moldau.lake.tables.committing import LoadConflictError, Writer, commit
+from moldau.lake.tables.format import Change
+from moldau.lake.tables.opening import open_or_create
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Files that tasks have written and nobody knows yet, and the counts of what they were made from."""
+
+    events: tuple[DataFile, ...]
+    dead_letters: tuple[DataFile, ...]
+    counts: dict[str, Any]
+    """As `moldau.lake.load_counts` writes them."""
+
+
+def commit_dead_letters(planned: Plan, written: Written, writer: Writer) -> int | None:
+    """Step 3; the version of the dead-letter table, or None if there was nothing to commit."""
+    if not written.dead_letters:
+        return None
+    job = planned.job
+    assert planned.after is not None
+    description = f"records of topic {job.topic} that could not be decoded"
+    open_or_create(planned.tables, job.dead_letters, dead_letter_schema(), PARTITIONINGS["day"], description)
+    check_topic(planned)
+    ahead = {known.application_id: known.offset or 0 for known in planned.dead_before}
+    offsets = {name: max(offset, ahead[name]) for name, offset in planned.after.items()}
+    change = Change("LOAD", written.dead_letters, offsets=offsets, metadata=_words(planned))
+    return commit(planned.tables, job.dead_letters, change, before=planned.dead_before, writer=writer)
+
+
+def commit_events(planned: Plan, written: Written, writer: Writer) -> int:
+    """Step 4; the version of the table that holds the files, the offsets, the counts and the new columns."""
+    check_topic(planned)
+    assert planned.base is not None
+    assert planned.after is not None
+    words = {
+        **_words(planned),
+        "moldau.rows": sum(file.rows for file in written.events),
+        "moldau.dead.letters": sum(file.rows for file in written.dead_letters),
+        COUNTS_KEY: written.counts,
+    }
+    schema = None if planned.schema == planned.base.schema else planned.schema
+    change = Change("LOAD", written.events, schema=schema, offsets=planned.after, metadata=words)
+    return commit(planned.tables, planned.job.table, change, base=planned.base, before=planned.before, writer=writer)
+
+
+def _words(planned: Plan) -> dict[str, Any]:
+    return {
+        "moldau.job": planned.job.name,
+        "moldau.topic": planned.job.topic,
+        "moldau.topic.id": planned.topic_id,
+        "moldau.ranges": {str(r.partition): [r.start, r.end] for r in planned.ranges},
+    }
+
+
+def check_topic(planned: Plan) -> None:
+    """The topic that was read is still the one that was planned for: its id belongs to the offsets that are committed."""
+    job = planned.job
+    with ClusterLog(job.bootstrap, f"moldau-load-{job.name}") as source:
+        if source.topic_id(job.topic) != planned.topic_id:
+            raise LoadConflictError(f"{job.table}: topic {job.topic} was deleted and made anew while it was loaded")

@@ -1,0 +1,141 @@
+"""Step 1 of a load: what it will read and how, fixed on the driver before anything is done."""
+
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from moldau.lake.cluster_log import ClusterLog
+from moldau.lake.load_errors import LoadError, SchemaChangeError
+from moldau.lake.load_job import LoadJob
+from moldau.lake.load_schema import Decoding, decoding_of
+from moldau.lake.offsets import EARLIEST, LATEST, OffsetRange, plan_ranges
+from moldau.lake.options import ISOLATION_LEVELS
+from moldau.lake.tables.committing import LoadConflictError, Progress, application_id, progress
+from moldau.lake.tables.evolution import evolve
+from moldau.lake.tables.format import Snapshot, TableFormat, TableMismatchError
+from moldau.lake.tables.opening import format_named, open_or_create
+from moldau.lake.tables.widening import widen
+from moldau.model.identity import TopicPartition
+
+log = logging.getLogger(__name__)
+
+_WIDEN_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one load will do."""
+
+    job: LoadJob
+    tables: TableFormat
+    topic_id: str
+    ranges: tuple[OffsetRange, ...]
+    group_offsets: Mapping[TopicPartition, int]
+    """What the table says after the load, by partition."""
+    base: Snapshot | None
+    """The table before the load; None only if there is nothing to load."""
+    decoding: Decoding | None
+    schema: Any
+    """Columns of the table after the load."""
+    before: tuple[Progress, ...] = ()
+    dead_before: tuple[Progress, ...] = ()
+    after: Mapping[str, int] | None = None
+    held: Mapping[int, frozenset[int]] | None = None
+    """Offsets beyond the table's that the dead letters hold already, by partition."""
+
+
+def plan_load(job: LoadJob, *, fail_on_data_loss: bool = True) -> Plan:
+    """Makes the table if it is missing and there are rows for it. The errors are those of `moldau.lake.load.load`."""
+    tables = format_named(job.table_format)
+    there = tables.open(job.table)
+    with ClusterLog(job.bootstrap, f"moldau-load-{job.name}", isolation_level=ISOLATION_LEVELS[job.isolation_level]) as source:
+        topic_id = source.topic_id(job.topic)
+        partitions = [TopicPartition(job.topic, number) for number in range(source.partition_counts([job.topic])[job.topic])]
+        firsts = source.offsets(dict.fromkeys(partitions, EARLIEST))
+        lasts = source.offsets(dict.fromkeys(partitions, LATEST))
+    ids = {partition: application_id(job.name, topic_id, partition.partition) for partition in partitions}
+    known = {partition: None if there is None else there.offset(name) for partition, name in ids.items()}
+    starts = {partition: firsts[partition] if offset is None else offset for partition, offset in known.items()}
+    ranges = _at_most(plan_ranges(starts, lasts, firsts, lasts, fail_on_data_loss=fail_on_data_loss), job.records_max)
+    group_offsets = {partition: offset for partition, offset in known.items() if offset is not None}
+    group_offsets |= {TopicPartition(job.topic, r.partition): r.end for r in ranges}
+    if not ranges:
+        schema = None if there is None else there.schema
+        return Plan(job, tables, topic_id, (), group_offsets, there, None, schema)
+    decoding = decoding_of(job, None if there is None else there.schema)
+    if decoding is None:
+        raise LoadError(f"topic {job.topic}: there are records, and subject {job.subject_name} has no schema in {job.registry}")
+    base, schema = _table_for(job, tables, decoding)
+    wanted = [ids[TopicPartition(job.topic, r.partition)] for r in ranges]
+    dead_letters = tables.open(job.dead_letters)
+    before, dead_before = progress(base, wanted), progress(dead_letters, wanted)
+    if any(now.offset != known[TopicPartition(job.topic, r.partition)] for r, now in zip(ranges, before, strict=True)):
+        raise LoadConflictError(f"{job.table}: another load of job {job.name} was at work while this one was planned")
+    return Plan(
+        job=job,
+        tables=tables,
+        topic_id=topic_id,
+        ranges=tuple(ranges),
+        group_offsets=group_offsets,
+        base=base,
+        decoding=decoding,
+        schema=schema,
+        before=tuple(before),
+        dead_before=tuple(dead_before),
+        after={name: r.end for name, r in zip(wanted, ranges, strict=True)},
+        held=_held(job, topic_id, dead_letters, ranges, dead_before),
+    )
+
+
+def _at_most(ranges: list[OffsetRange], records_max: int | None) -> list[OffsetRange]:
+    """The ranges cut to about `records_max` offsets together, each partition to its part of them."""
+    total = sum(r.size for r in ranges)
+    if records_max is None or total <= records_max:
+        return ranges
+    return [r._replace(end=r.start + max(1, r.size * records_max // total)) for r in ranges]
+
+
+def _table_for(job: LoadJob, tables: TableFormat, decoding: Decoding) -> tuple[Snapshot, Any]:
+    """The table, and its columns after this load. Wider types are committed here, new columns with the load."""
+    columns = job.table_schema(decoding.columns)
+    for _ in range(_WIDEN_TRIES):
+        base = open_or_create(tables, job.table, columns, job.partition_columns, f"events of topic {job.topic}")
+        try:
+            evolution = evolve(job.table, base.schema, columns)
+        except TableMismatchError as error:
+            raise SchemaChangeError(str(error)) from error
+        if not evolution.widened:
+            return base, evolution.schema
+        log.info("%s: the columns %s become wider", job.table, ", ".join(evolution.widened))
+        try:
+            widen(tables, job.table, base, evolution)
+        except LoadConflictError as error:
+            log.info("%s: %s; once more", job.table, error)
+    raise LoadConflictError(f"{job.table}: others were faster {_WIDEN_TRIES} times in a row while columns were made wider")
+
+
+def _held(
+    job: LoadJob, topic_id: str, dead_letters: Snapshot | None, ranges: list[OffsetRange], dead_before: list[Progress]
+) -> dict[int, frozenset[int]]:
+    """What a load that died between its two commits has left in the table of dead letters."""
+    ahead = {r.partition: (r.start, known.offset) for r, known in zip(ranges, dead_before, strict=True) if (known.offset or 0) > r.start}
+    if dead_letters is None or not ahead:
+        return {}
+
+    columns = ["job", "topic_id", "_partition", "_offset"]
+    mine = (pc.field("job") == job.name) & (pc.field("topic_id") == topic_id)
+    mine &= pc.field("_partition").isin(pa.array(sorted(ahead), pa.int32())) & (
+        pc.field("_offset") >= min(start for start, _ in ahead.values())
+    )
+    found: dict[int, set[int]] = {partition: set() for partition in ahead}
+    for file in dead_letters.files():
+        table = pq.read_table(os.path.join(job.dead_letters, file.path), columns=columns, filters=mine, partitioning=None)
+        for partition, offset in zip(table.column("_partition").to_pylist(), table.column("_offset").to_pylist(), strict=True):
+            found[partition].add(offset)
+    return {partition: frozenset(offsets) for partition, offsets in found.items()}

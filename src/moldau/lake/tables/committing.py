@@ -1,0 +1,167 @@
+"""How a table is changed: look, check, make the next version; if somebody was faster, look again.
+
+Every check is made on the snapshot that the new version is made from, so nothing can come between. A load is refused when an offset is
+not the one that it started from (another load was faster), when an offset would go down, and when another process has taken the job over.
+"""
+
+import os
+import socket
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from moldau.lake.tables.format import Change, Snapshot, TableError, TableFormat, VersionTakenError
+
+COMMIT_TRIES = 100
+WRITER = "moldau.writer"
+"""Key of the writer's name in the words of its versions."""
+
+
+class LoadConflictError(TableError):
+    """Another load of the same job has committed meanwhile; this one has changed nothing."""
+
+
+class FencedError(LoadConflictError):
+    """Another process has taken over this job on this table; this one must not go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far one partition has been loaded: its application id, and the next offset; None before the first load."""
+
+    application_id: str
+    offset: int | None
+
+
+def application_id(job: str, topic_id: str, partition: int) -> str:
+    """Name under which a table keeps the offset of one partition. A topic that is made anew has a new id, and starts anew."""
+    return f"moldau:{job}:{topic_id}:{partition}"
+
+
+def progress(snapshot: Snapshot | None, application_ids: Iterable[str]) -> list[Progress]:
+    """What the snapshot says of each partition."""
+    return [Progress(name, None if snapshot is None else snapshot.offset(name)) for name in application_ids]
+
+
+@dataclass(slots=True)
+class Writer:
+    """One process that loads a job. Its first commit takes the job over: an older process is refused from then on.
+
+    Who has taken a job over last stands in the table as an application id of its own, whose version goes up by one with each takeover.
+    """
+
+    job: str
+    name: str = field(default_factory=lambda: f"process {os.getpid()} on {socket.gethostname()}, since {time.strftime('%F %T')}")
+    instance: str = field(default_factory=lambda: uuid.uuid4().hex)
+    epochs: dict[str, int] = field(default_factory=dict)
+    """By table id: the number under which it has taken the job over."""
+
+    @property
+    def application_id(self) -> str:
+        """Where the number of takeovers stands."""
+        return f"moldau:{self.job}:writer"
+
+    def claim(self, tables: TableFormat, path: str, snapshot: Snapshot) -> int | None:
+        """The number of a takeover, or None if it is this process's table already. FencedError."""
+        now, mine = snapshot.offset(self.application_id), self.epochs.get(snapshot.id)
+        if mine is None:
+            return (now or 0) + 1
+        if now != mine:
+            other = last_writer(tables, path, self.job)
+            raise FencedError(f"{path}: job {self.job} was taken over by {other}; this is {self.name}, which stops here")
+        return None
+
+
+def last_writer(tables: TableFormat, path: str, job: str, after: int = -1) -> str:
+    """The name of the process that committed for a job last, as far as the log still says."""
+    found = "another process"
+    for commit_ in tables.commits(path, after):
+        if commit_.metadata.get("moldau.job") == job and WRITER in commit_.metadata:
+            found = f"{commit_.metadata[WRITER]} (version {commit_.version})"
+    return found
+
+
+def commit(
+    tables: TableFormat,
+    path: str,
+    change: Change,
+    *,
+    base: Snapshot | None = None,
+    before: Sequence[Progress] = (),
+    writer: Writer | None = None,
+    only_on_base: bool = False,
+) -> int:
+    """Make a version with this change; its number.
+
+    `base` is the snapshot that the files were written for: other columns since then are a conflict. `before` is what the load started
+    from. With `only_on_base` any version since `base` is a conflict. LoadConflictError, FencedError, TableError for a table that is gone
+    or a disk that is full: nothing was changed.
+    """
+    for _ in range(COMMIT_TRIES):
+        snapshot = tables.open(path)
+        if snapshot is None:
+            raise TableError(f"{path}: the table is gone")
+        if only_on_base and base is not None and snapshot.version != base.version:
+            raise LoadConflictError(f"{path}: somebody has made version {snapshot.version} since version {base.version}")
+        _check_table(path, snapshot, base, change)
+        epoch = None if writer is None else writer.claim(tables, path, snapshot)
+        _check_offsets(tables, path, snapshot, before, change.offsets, writer)
+        made = change
+        if writer is not None:
+            offsets = dict(change.offsets) if epoch is None else {**change.offsets, writer.application_id: epoch}
+            made = replace(change, offsets=offsets, metadata={**change.metadata, WRITER: writer.name})
+        try:
+            version = tables.put(path, snapshot, made)
+        except VersionTakenError:
+            continue
+        if writer is not None and epoch is not None:
+            writer.epochs[snapshot.id] = epoch
+        return version
+    raise LoadConflictError(f"{path}: others were faster {COMMIT_TRIES} times in a row")
+
+
+def set_properties(tables: TableFormat, path: str, properties: Mapping[str, str]) -> int | None:
+    """Set some properties and keep the others; the version, or None if they were so already."""
+    for _ in range(COMMIT_TRIES):
+        snapshot = tables.open(path)
+        if snapshot is None:
+            raise TableError(f"{path}: the table is gone")
+        wanted = {**snapshot.properties, **properties}
+        if wanted == dict(snapshot.properties):
+            return None
+        try:
+            return tables.put(path, snapshot, Change("SET PROPERTIES", properties=wanted))
+        except VersionTakenError:
+            continue
+    raise LoadConflictError(f"{path}: others were faster {COMMIT_TRIES} times in a row")
+
+
+def _check_table(path: str, snapshot: Snapshot, base: Snapshot | None, change: Change) -> None:
+    if base is not None:
+        if snapshot.id != base.id:
+            raise LoadConflictError(f"{path}: the table was deleted and made anew meanwhile")
+        if snapshot.schema != base.schema:
+            raise LoadConflictError(f"{path}: the columns of the table have changed since version {base.version}, which the files were for")
+    if change.removes and snapshot.version != (base.version if base else None):
+        there = {file.path for file in snapshot.files()}
+        for file in change.removes:
+            if file.path not in there:
+                raise LoadConflictError(f"{path}: file {file.path} was replaced by somebody else meanwhile")
+
+
+def _check_offsets(
+    tables: TableFormat, path: str, snapshot: Snapshot, before: Sequence[Progress], after: Mapping[str, Any], writer: Writer | None
+) -> None:
+    for known in before:
+        now = snapshot.offset(known.application_id)
+        if now != known.offset:
+            by = "" if writer is None else f" by {last_writer(tables, path, writer.job)}"
+            raise LoadConflictError(
+                f"{path}: another load has moved {known.application_id} from offset {known.offset}, where this one started, to {now}{by}"
+            )
+    for name, offset in after.items():
+        now = snapshot.offset(name)
+        if now is not None and offset < now:
+            raise LoadConflictError(f"{path}: {name} would go down from {now} to {offset}: no load may do that")

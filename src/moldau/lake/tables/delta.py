@@ -1,0 +1,219 @@
+"""Delta tables: read through ``deltalake``, committed by a file of our own in their log.
+
+The commit is ours because it carries more than deltalake's functions put together: files, application transactions (offsets), columns,
+properties and our own words, all in one version that is made from one snapshot, and synced. Protocol: reader version 1, writer version 2,
+no features; any Delta reader can read the tables, and deltalake's own tools work on them.
+"""
+
+import json
+import logging
+import os
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from moldau import __version__
+from moldau.lake.data_files import DataFile
+from moldau.lake.tables.format import Change, Commit, Snapshot, TableError, VersionTakenError
+from moldau.lake.tables.new_file import put_new
+from moldau.lake.tables.schema_json import from_json, to_json
+
+log = logging.getLogger(__name__)
+
+LOG = "_delta_log"
+CHECKPOINT_INTERVAL = 50
+"""Versions between two checkpoints; deltalake drops log files that are older than 30 days then."""
+_UNFIT = frozenset("%?#\\")
+_READER, _WRITER = 1, 2
+
+
+def uri_of(path: str) -> str:
+    """The path of a directory as deltalake takes it. ValueError for a character that deltalake 1.6 takes for something else even so."""
+    absolute = Path(path).absolute()
+    unfit = sorted(_UNFIT & set(str(absolute)))
+    if unfit:
+        raise ValueError(f"{absolute}: there can be no Delta table at a path with {' '.join(unfit)}")
+    return absolute.as_uri()
+
+
+class DeltaSnapshot:
+    """One version of a Delta table."""
+
+    def __init__(self, path: str, table: DeltaTable) -> None:
+        self._path = path
+        self.table = table
+        self.version = int(table.version())
+
+    @cached_property
+    def metadata(self) -> Any:
+        """What deltalake says of the table."""
+        return self.table.metadata()
+
+    @property
+    def id(self) -> str:
+        """The table's own id."""
+        return str(self.metadata.id)
+
+    @cached_property
+    def schema(self) -> Any:
+        """Arrow schema of all columns."""
+        try:
+            return from_json(json.loads(self.table.schema().to_json()))
+        except ValueError as error:
+            raise TableError(f"{self._path}: {error}") from None
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """Columns whose values stand in the folders' names."""
+        return tuple(self.metadata.partition_columns)
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The table's properties."""
+        return dict(self.metadata.configuration)
+
+    def offset(self, application_id: str) -> int | None:
+        """The newest version of an application id."""
+        return self.table.transaction_version(application_id)
+
+    def files(self) -> list[DataFile]:
+        """The data files of this version; their statistics stay in the log."""
+        rows = pa.table(self.table.get_add_actions(flatten=True)).to_pylist()
+        names = self.partition_columns
+        return [
+            DataFile(
+                row["path"],
+                {name: _partition_text(row[f"partition.{name}"]) for name in names},
+                row["size_bytes"],
+                row["num_records"] or 0,
+                "",
+            )
+            for row in rows
+        ]
+
+
+def _partition_text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+class DeltaFormat:
+    """Delta tables on a file system of this machine."""
+
+    name = "delta"
+
+    def open(self, path: str, version: int | None = None) -> Snapshot | None:
+        """A snapshot. TableError for a version that is not there, or a table that deltalake cannot read."""
+        uri = uri_of(path)
+        try:
+            return DeltaSnapshot(path, DeltaTable(uri, version=version))
+        except TableNotFoundError:
+            return None
+        except DeltaError as error:
+            raise TableError(f"{path}: {error}") from error
+
+    def create(self, path: str, schema: Any, partition_columns: Sequence[str], description: str) -> None:
+        """Make version 0."""
+        uri_of(path)
+        os.makedirs(os.path.join(path, LOG), exist_ok=True)
+        metadata = {
+            "id": str(uuid.uuid4()),
+            "description": description,
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": json.dumps(to_json(schema)),
+            "partitionColumns": list(partition_columns),
+            "configuration": {},
+            "createdTime": _now_ms(),
+        }
+        protocol = {"minReaderVersion": _READER, "minWriterVersion": _WRITER}
+        self._write(path, 0, [_commit_info("CREATE TABLE", {}), {"protocol": protocol}, {"metaData": metadata}])
+
+    def put(self, path: str, base: Snapshot, change: Change) -> int:
+        """Make the version behind `base`."""
+        assert isinstance(base, DeltaSnapshot)
+        protocol = base.table.protocol()
+        if protocol.min_writer_version > _WRITER:
+            raise TableError(f"{path}: the table needs a writer of version {protocol.min_writer_version}; this one is of version {_WRITER}")
+        now_ms = _now_ms()
+        actions: list[Mapping[str, Any]] = [_commit_info(change.operation, change.metadata)]
+        if change.schema is not None or change.properties is not None:
+            actions.append({"metaData": _metadata(base, change)})
+        actions += [{"txn": {"appId": name, "version": version, "lastUpdated": now_ms}} for name, version in sorted(change.offsets.items())]
+        actions += [
+            {"remove": {"path": file.path, "deletionTimestamp": now_ms, "dataChange": change.rows_change, "extendedFileMetadata": True,
+                        "partitionValues": dict(file.partition), "size": file.size}}
+            for file in change.removes
+        ]  # fmt: skip
+        actions += [
+            {"add": {"path": file.path, "partitionValues": dict(file.partition), "size": file.size, "modificationTime": now_ms,
+                     "dataChange": change.rows_change, "stats": file.statistics}}
+            for file in change.adds
+        ]  # fmt: skip
+        version = base.version + 1
+        self._write(path, version, actions)
+        if version % CHECKPOINT_INTERVAL == 0:
+            self._checkpoint(path)
+        return version
+
+    def commits(self, path: str, after: int) -> Iterator[Commit]:
+        """The words of each version in the log files that are still there."""
+        folder = os.path.join(path, LOG)
+        numbers = sorted(int(name[:20]) for name in os.listdir(folder) if name[20:] == ".json" and name[:20].isdecimal())
+        for number in numbers:
+            if number > after:
+                try:
+                    with open(_log_file(path, number), encoding="utf-8") as file:
+                        found = [info for line in file if (info := json.loads(line).get("commitInfo")) is not None]
+                except FileNotFoundError:
+                    continue  # deltalake has just dropped it
+                yield Commit(number, found[0] if found else {})
+
+    def _write(self, path: str, version: int, actions: Sequence[Mapping[str, Any]]) -> None:
+        content = "".join(json.dumps(action, separators=(",", ":"), ensure_ascii=False) + "\n" for action in actions)
+        try:
+            put_new(_log_file(path, version), content.encode())
+        except FileExistsError:
+            raise VersionTakenError(f"{path}: version {version} is there already") from None
+
+    def _checkpoint(self, path: str) -> None:
+        """Readers do well without it: an error is no failure of the commit."""
+        try:
+            table = DeltaTable(uri_of(path))
+            table.create_checkpoint()
+            table.cleanup_metadata()
+        except (DeltaError, OSError) as error:
+            log.warning("%s: no checkpoint was made: %s", path, error)
+
+
+def _log_file(path: str, version: int) -> str:
+    return os.path.join(path, LOG, f"{version:020d}.json")
+
+
+def _metadata(base: DeltaSnapshot, change: Change) -> dict[str, Any]:
+    known = base.metadata
+    schema = base.schema if change.schema is None else change.schema
+    return {
+        "id": known.id,
+        "name": known.name,
+        "description": known.description,
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps(to_json(schema)),
+        "partitionColumns": list(known.partition_columns),
+        "configuration": dict(base.properties if change.properties is None else change.properties),
+        "createdTime": known.created_time,
+    }
+
+
+def _commit_info(operation: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    info = {"timestamp": _now_ms(), "operation": operation, "engineInfo": f"moldau/{__version__}"}
+    return {"commitInfo": {**info, **metadata}}
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,103 @@
+"""What a load needs of a table: snapshots, and a change of many things at once that happens whole or not at all (mission I1).
+
+A table is a folder with data files (Parquet) and a log of numbered versions. A version is one file of the log, and the rule that everything
+stands on is: it is made with a name that nobody has made before, or it is not made. So of two writers that both start from version 7 one
+makes version 8, and the other one looks again.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from moldau.lake.data_files import DataFile
+
+
+class TableError(RuntimeError):
+    """The table cannot be used as it is meant to be; the message names it."""
+
+
+class TableMismatchError(TableError):
+    """The table is there with other columns, in a way that the rules of evolution do not allow."""
+
+
+class VersionTakenError(TableError):
+    """Somebody else has made this version meanwhile; nothing was changed. Only `committing` sees it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one version changes. All of it becomes visible at once."""
+
+    operation: str
+    """For people who read the history: LOAD, OPTIMIZE, SET PROPERTIES."""
+    adds: Sequence[DataFile] = ()
+    removes: Sequence[DataFile] = ()
+    schema: Any = None
+    """The Arrow schema from this version on; None: as before."""
+    properties: Mapping[str, str] | None = None
+    """All properties from this version on; None: as before."""
+    offsets: Mapping[str, int] = field(default_factory=dict)
+    """New versions of application ids: next offsets, and who writes."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """What the version itself says of its origin, as JSON values; found again by `TableFormat.commits`."""
+    rows_change: bool = True
+    """False where the same rows only lie in other files."""
+
+
+class Snapshot(Protocol):
+    """One version of a table."""
+
+    @property
+    def version(self) -> int:
+        """Its number; the first is 0."""
+
+    @property
+    def id(self) -> str:
+        """The table's own id: another table at the same place has another one."""
+
+    @property
+    def schema(self) -> Any:
+        """Arrow schema of all columns, partition columns among them."""
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """Columns whose values stand in the folders' names."""
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """What is known of the table as a whole."""
+
+    def offset(self, application_id: str) -> int | None:
+        """The newest version of an application id; None if it has none."""
+
+    def files(self) -> list[DataFile]:
+        """The data files of this version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One version's own words."""
+
+    version: int
+    metadata: Mapping[str, Any]
+
+
+class TableFormat(Protocol):
+    """How tables lie on disk."""
+
+    @property
+    def name(self) -> str:
+        """``delta`` or ``parquet``."""
+
+    def open(self, path: str, version: int | None = None) -> Snapshot | None:
+        """The newest version, or this one; None if there is no table. TableError if there is no such version."""
+
+    def create(self, path: str, schema: Any, partition_columns: Sequence[str], description: str) -> None:
+        """Make version 0, without rows. VersionTakenError if somebody was faster."""
+
+    def put(self, path: str, base: Snapshot, change: Change) -> int:
+        """Make the version behind `base`; its number. It is on disk then. VersionTakenError if somebody was faster; TableError for a disk
+        that does not take it. Either way nothing has changed."""
+
+    def commits(self, path: str, after: int) -> Iterator[Commit]:
+        """The versions above `after` whose words are still kept, oldest first."""

@@ -1,0 +1,119 @@
+"""Plain Parquet with a manifest: the same promises without ``deltalake``, for readers that read Parquet and nothing else.
+
+``_manifests/NNNNNNNNNNNNNNNNNNNN.json`` is one version of the table, whole: columns, partition columns, properties, offsets, files, and the
+words of the version. The newest one is the table. Each holds all files, so a table of many thousands of files is better kept as Delta;
+versions that are older than the newest `VERSIONS_KEPT` are deleted.
+"""
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from moldau.lake.data_files import DataFile
+from moldau.lake.tables.format import Change, Commit, Snapshot, TableError, VersionTakenError
+from moldau.lake.tables.new_file import put_new
+from moldau.lake.tables.schema_json import from_json, to_json
+
+FOLDER = "_manifests"
+VERSIONS_KEPT = 200
+
+
+class ManifestSnapshot:
+    """One version: one file of JSON."""
+
+    def __init__(self, content: Mapping[str, Any]) -> None:
+        self.content = content
+        self.version = int(content["version"])
+        self.id = str(content["id"])
+        self.schema = from_json(content["schema"])
+        self.partition_columns = tuple(content["partitionColumns"])
+        self.properties: Mapping[str, str] = content["properties"]
+
+    def offset(self, application_id: str) -> int | None:
+        """The newest version of an application id."""
+        found = self.content["offsets"].get(application_id)
+        return None if found is None else int(found)
+
+    def files(self) -> list[DataFile]:
+        """The data files of this version."""
+        return [DataFile(**each) for each in self.content["files"]]
+
+
+class ManifestFormat:
+    """Folders of Parquet files on a file system of this machine."""
+
+    name = "parquet"
+
+    def open(self, path: str, version: int | None = None) -> Snapshot | None:
+        """A snapshot. TableError for a version that is not there any more."""
+        while True:
+            numbers = self._versions(path)
+            if not numbers:
+                return None
+            wanted = numbers[-1] if version is None else version
+            try:
+                with open(self._file(path, wanted), encoding="utf-8") as file:
+                    return ManifestSnapshot(json.load(file))
+            except FileNotFoundError:
+                if version is not None:
+                    raise TableError(f"{path}: there is no version {version}; the oldest is {numbers[0]}") from None
+
+    def create(self, path: str, schema: Any, partition_columns: Sequence[str], description: str) -> None:
+        """Make version 0."""
+        os.makedirs(os.path.join(path, FOLDER), exist_ok=True)
+        self._write(path, {
+            "version": 0, "id": str(uuid.uuid4()), "description": description, "schema": to_json(schema),
+            "partitionColumns": list(partition_columns), "properties": {}, "offsets": {}, "files": [],
+            "commit": {"operation": "CREATE TABLE"},
+        })  # fmt: skip
+
+    def put(self, path: str, base: Snapshot, change: Change) -> int:
+        """Make the version behind `base`."""
+        assert isinstance(base, ManifestSnapshot)
+        gone = {file.path for file in change.removes}
+        old = base.content
+        new = {
+            **old,
+            "version": base.version + 1,
+            "schema": old["schema"] if change.schema is None else to_json(change.schema),
+            "properties": dict(old["properties"] if change.properties is None else change.properties),
+            "offsets": {**old["offsets"], **change.offsets},
+            "files": [each for each in old["files"] if each["path"] not in gone] + [asdict(file) for file in change.adds],
+            "commit": {"operation": change.operation, "timestamp": int(time.time() * 1000), **change.metadata},
+        }
+        self._write(path, new)
+        for number in self._versions(path):
+            if number > base.version + 1 - VERSIONS_KEPT:
+                break
+            os.unlink(self._file(path, number))
+        return base.version + 1
+
+    def commits(self, path: str, after: int) -> Iterator[Commit]:
+        """The words of each version that is still there."""
+        for number in self._versions(path):
+            if number > after:
+                try:
+                    with open(self._file(path, number), encoding="utf-8") as file:
+                        yield Commit(number, json.load(file)["commit"])
+                except FileNotFoundError:
+                    continue
+
+    def _versions(self, path: str) -> list[int]:
+        try:
+            names = os.listdir(os.path.join(path, FOLDER))
+        except FileNotFoundError:
+            return []
+        return sorted(int(name[:20]) for name in names if name[20:] == ".json" and name[:20].isdecimal())
+
+    def _file(self, path: str, version: int) -> str:
+        return os.path.join(path, FOLDER, f"{version:020d}.json")
+
+    def _write(self, path: str, content: Mapping[str, Any]) -> None:
+        try:
+            put_new(self._file(path, content["version"]), json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode())
+        except FileExistsError:
+            raise VersionTakenError(f"{path}: version {content['version']} is there already") from None

@@ -1,0 +1,62 @@
+"""Which format a table has: by what lies in its folder, or by name."""
+
+import contextlib
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from moldau.lake.tables.format import Snapshot, TableError, TableFormat, VersionTakenError
+
+FORMATS = ("delta", "parquet")
+
+
+def format_named(name: str) -> TableFormat:
+    """``delta`` or ``parquet``. ValueError for another name, ModuleNotFoundError without deltalake."""
+    if name == "parquet":
+        from moldau.lake.tables.manifest import ManifestFormat
+
+        return ManifestFormat()
+    if name != "delta":
+        raise ValueError(f"tables are {' or '.join(FORMATS)}, not {name!r}")
+    from moldau.lake.tables.delta import DeltaFormat
+
+    return DeltaFormat()
+
+
+def format_of(path: str) -> TableFormat | None:
+    """The format of the table at `path`; None if there is none."""
+    for name, folder in zip(FORMATS, ("_delta_log", "_manifests"), strict=True):
+        if os.path.isdir(os.path.join(path, folder)):
+            return format_named(name)
+    return None
+
+
+def open_table(path: str, version: int | None = None) -> Snapshot | None:
+    """The newest version of the table at `path`, or this one; None if there is no table. TableError."""
+    tables = format_of(path)
+    return None if tables is None else tables.open(path, version)
+
+
+def opened(path: str, version: int | None = None) -> Snapshot:
+    """As `open_table`; TableError if there is no table."""
+    snapshot = open_table(path, version)
+    if snapshot is None:
+        raise TableError(f"{path}: there is no table")
+    return snapshot
+
+
+def open_or_create(tables: TableFormat, path: str, schema: Any, partition_columns: Sequence[str], description: str) -> Snapshot:
+    """The newest version of the table, made if it is missing. TableError if a table of another format or with other partitions is there."""
+    there = format_of(path)
+    if there is not None and there.name != tables.name:
+        raise TableError(f"{path}: there is a {there.name} table already, not a {tables.name} table")
+    snapshot = tables.open(path)
+    if snapshot is None:
+        with contextlib.suppress(VersionTakenError):  # somebody else was faster
+            tables.create(path, schema, partition_columns, description)
+        snapshot = tables.open(path)
+        assert snapshot is not None, f"{path}: a table that was made cannot be found"
+    if snapshot.partition_columns != tuple(partition_columns):
+        there_by, wanted_by = ", ".join(snapshot.partition_columns), ", ".join(partition_columns)
+        raise TableError(f"{path}: the table is partitioned by {there_by}, the load by {wanted_by}")
+    return snapshot

@@ -1,0 +1,327 @@
+"""One contract for all formats of tables: rows, offsets, columns and properties become visible together or not at all (mission I1)."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from moldau.lake.data_files import DAY, TIME_FIELDS, DataFile, PartitionWriter
+from moldau.lake.table import completion_watermark, remove_orphans, wait_until_complete
+from moldau.lake.tables.committing import (
+    FencedError,
+    LoadConflictError,
+    Progress,
+    Writer,
+    application_id,
+    commit,
+    progress,
+    set_properties,
+)
+from moldau.lake.tables.compaction import compact_table
+from moldau.lake.tables.evolution import evolve
+from moldau.lake.tables.format import Change, Snapshot, TableError, TableFormat, VersionTakenError
+from moldau.lake.tables.opening import FORMATS, format_named, format_of, open_or_create, open_table, opened
+from moldau.lake.tables.watermark import IncompleteTableError, set_watermark
+from moldau.lake.tables.widening import widen
+
+SCHEMA = pa.schema([("n", pa.int64()), ("small", pa.int32()), *TIME_FIELDS])
+IDS = [application_id("job", "00ff", partition) for partition in range(2)]
+DAY_MS = 86_400_000
+
+
+class Table:
+    """A table under test: numbers go in as rows, and come out of its newest version."""
+
+    def __init__(self, tables: TableFormat, path: str) -> None:
+        self.tables, self.path = tables, path
+        open_or_create(tables, path, SCHEMA, [DAY], "a table")
+
+    def file(self, *numbers: int, day: int = 0) -> list[DataFile]:
+        """A data file that no commit names yet."""
+        writer = PartitionWriter(self.path, "job")
+        writer.add(pa.table({"n": numbers, "small": pa.array(numbers, pa.int32())}), np.full(len(numbers), day * DAY_MS))
+        return writer.finish()
+
+    def load(self, *numbers: int, offset: int, day: int = 0, writer: Writer | None = None) -> int:
+        change = Change("LOAD", self.file(*numbers, day=day), offsets={IDS[0]: offset}, metadata={"moldau.job": "job"})
+        return commit(self.tables, self.path, change, before=self.before(), writer=writer)
+
+    def before(self) -> list[Progress]:
+        return progress(self.now(), IDS)
+
+    def offsets(self) -> list[int | None]:
+        return [known.offset for known in self.before()]
+
+    def now(self) -> Snapshot:
+        return opened(self.path)
+
+    def rows(self, column: str = "n") -> list[Any]:
+        found: list[Any] = []
+        for file in self.now().files():
+            table = pq.read_table(Path(self.path, file.path), partitioning=None)
+            found += table[column].to_pylist() if column in table.column_names else [None] * table.num_rows
+        return sorted(found, key=lambda each: (each is not None, each))
+
+
+@pytest.fixture(params=FORMATS)
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
+    return Table(format_named(request.param), str(tmp_path / "a täble"))
+
+
+def test_where_nothing_is_there_is_no_table(tmp_path: Path) -> None:
+    assert open_table(str(tmp_path / "none")) is None
+    assert format_of(str(tmp_path)) is None
+    assert progress(None, IDS) == [Progress(IDS[0], None), Progress(IDS[1], None)]
+    with pytest.raises(TableError, match="there is no table"):
+        opened(str(tmp_path))
+
+
+def test_a_table_that_was_made_is_empty_and_knows_its_columns(table: Table) -> None:
+    now = table.now()
+    assert (now.version, now.schema, now.partition_columns, now.files(), dict(now.properties)) == (0, SCHEMA, (DAY,), [], {})
+    assert format_of(table.path) == table.tables or format_of(table.path).name == table.tables.name  # type: ignore[union-attr]
+    assert open_or_create(table.tables, table.path, SCHEMA, [DAY], "again").id == now.id
+    with pytest.raises(VersionTakenError):
+        table.tables.create(table.path, SCHEMA, [DAY], "again")
+
+
+def test_a_commit_shows_rows_and_offsets_together(table: Table) -> None:
+    files = table.file(1, 2, 3)
+    assert table.rows() == [], "a file that no commit names is not there"
+    change = Change("LOAD", files, offsets={IDS[0]: 3}, metadata={"moldau.job": "job", "moldau.ranges": {"0": [0, 3]}})
+    assert commit(table.tables, table.path, change, before=table.before()) == 1
+    assert (table.rows(), table.offsets()) == ([1, 2, 3], [3, None])
+    change = Change("LOAD", table.file(4), offsets={IDS[0]: 4, IDS[1]: 9})
+    assert commit(table.tables, table.path, change, before=table.before()) == 2
+    assert (table.rows(), table.offsets()) == ([1, 2, 3, 4], [4, 9])
+    words = {each.version: each.metadata for each in table.tables.commits(table.path, 0)}
+    assert words[1]["moldau.ranges"] == {"0": [0, 3]}
+    assert [each.version for each in table.tables.commits(table.path, 1)] == [2]
+    old = table.tables.open(table.path, 1)
+    assert old is not None
+    assert (old.offset(IDS[0]), [file.rows for file in old.files()]) == (3, [3])
+    with pytest.raises(TableError):
+        table.tables.open(table.path, 7)
+
+
+def test_files_know_their_table_partition(table: Table) -> None:
+    table.load(1, offset=1, day=15_887)
+    (file,) = table.now().files()
+    assert (dict(file.partition), file.rows) == ({DAY: "2013-07-01"}, 1)
+    assert file.path.startswith("event_day=2013-07-01/job-")
+    assert file.size == Path(table.path, file.path).stat().st_size
+
+
+def test_the_second_of_two_loads_from_the_same_offsets_fails_and_changes_nothing(table: Table) -> None:
+    both = table.before()
+    change = Change("LOAD", table.file(1), offsets={IDS[0]: 1})
+    commit(table.tables, table.path, change, before=both)
+    with pytest.raises(LoadConflictError, match="another load has moved moldau:job:00ff:0 from offset None, where this one started, to 1"):
+        commit(table.tables, table.path, change, before=both)
+    assert (table.rows(), table.offsets()) == ([1], [1, None])
+
+
+def test_an_offset_that_would_go_down_is_refused(table: Table) -> None:
+    table.load(1, offset=7)
+    with pytest.raises(LoadConflictError, match="moldau:job:00ff:0 would go down from 7 to 6: no load may do that"):
+        commit(table.tables, table.path, Change("LOAD", table.file(2), offsets={IDS[0]: 6}))
+    assert (table.rows(), table.offsets()) == ([1], [7, None])
+
+
+@pytest.mark.parametrize("mine", [True, False])
+def test_a_race_inside_the_commit_is_settled_by_the_version(table: Table, monkeypatch: pytest.MonkeyPatch, mine: bool) -> None:
+    """Somebody commits between our look at the table and our own version: of this job, then we lose; of another, then we go on."""
+    start, other = table.before(), application_id("other", "00ff", 0)
+    kind = type(table.tables)
+    raced: list[bool] = []
+    real = kind.put
+
+    def meet(self: Any, path: str, base: Snapshot, change: Change) -> int:
+        if not raced:
+            raced.append(True)
+            real(self, path, base, Change("LOAD", table.file(7), offsets={IDS[0] if mine else other: 1}))
+        return real(self, path, base, change)
+
+    monkeypatch.setattr(kind, "put", meet)
+    ours = Change("LOAD", table.file(8), offsets={IDS[0]: 1})
+    if mine:
+        with pytest.raises(LoadConflictError):
+            commit(table.tables, table.path, ours, before=start)
+    else:
+        assert commit(table.tables, table.path, ours, before=start) == 2
+    assert (table.rows(), table.offsets()) == ([7] if mine else [7, 8], [1, None])
+
+
+def test_the_older_of_two_processes_is_fenced_once_the_newer_has_committed(table: Table) -> None:
+    """Two services load one job by mistake, turn by turn, so that no offset ever collides."""
+    old, new = Writer("job", "process 1 on a"), Writer("job", "process 2 on b")
+    table.load(1, offset=1, writer=old)
+    table.load(2, offset=2, writer=old)
+    table.load(3, offset=3, writer=new)
+    taken_over = r"job job was taken over by process 2 on b \(version 3\); this is process 1 on a, which stops here"
+    with pytest.raises(FencedError, match=taken_over):
+        table.load(4, offset=4, writer=old)
+    table.load(5, offset=5, writer=new)
+    table.load(6, offset=6, writer=Writer("job", "process 3 on c"))
+    assert table.rows() == [1, 2, 3, 5, 6]
+    assert Writer("other").claim(table.tables, table.path, table.now()) == 1, "another job is another matter"
+
+
+def test_a_disk_that_does_not_take_the_commit_leaves_nothing_of_it(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = table.file(1)
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("moldau.lake.tables.new_file.os.fsync", full)
+        with pytest.raises(TableError, match=r"00000000000000000001\.json: cannot be written: no space left on device"):
+            commit(table.tables, table.path, Change("LOAD", files, offsets={IDS[0]: 1}))
+    assert (table.rows(), table.offsets()) == ([], [None, None])
+    assert list(Path(table.path).rglob("*.tmp")) == []
+    assert commit(table.tables, table.path, Change("LOAD", files, offsets={IDS[0]: 1})) == 1
+
+
+def test_a_table_that_was_made_anew_under_a_load_takes_nothing_of_it(table: Table, tmp_path: Path) -> None:
+    base = table.now()
+    Path(table.path).rename(tmp_path / "away")
+    open_or_create(table.tables, table.path, SCHEMA, [DAY], "another")
+    with pytest.raises(LoadConflictError, match="the table was deleted and made anew meanwhile"):
+        commit(table.tables, table.path, Change("LOAD"), base=base)
+
+
+def test_properties_are_kept_until_they_are_set(table: Table) -> None:
+    assert set_properties(table.tables, table.path, {"a": "1", "b": "2"}) == 1
+    assert set_properties(table.tables, table.path, {"b": "2"}) is None, "no version for nothing"
+    table.load(1, offset=1)
+    set_properties(table.tables, table.path, {"b": "3"})
+    assert dict(table.now().properties) == {"a": "1", "b": "3"}
+    assert (table.rows(), table.offsets(), table.now().schema) == ([1], [1, None], SCHEMA)
+
+
+def test_new_columns_come_with_the_load_that_needs_them(table: Table) -> None:
+    table.load(1, offset=1)
+    base = table.now()
+    wanted = pa.schema([("extra", pa.struct([("x", pa.string())])), *SCHEMA])
+    schema = evolve(table.path, base.schema, wanted).schema
+    writer = PartitionWriter(table.path, "job")
+    columns = pa.schema([each for each in schema if each.name not in {field.name for field in TIME_FIELDS}])
+    row = {"n": 2, "small": None, "extra": {"x": "y"}}
+    writer.add(pa.Table.from_pylist([row], schema=columns), np.zeros(1, np.int64))
+    commit(table.tables, table.path, Change("LOAD", writer.finish(), schema=schema, offsets={IDS[0]: 2}), base=base)
+    assert table.now().schema.names == ["n", "small", DAY, "event_hour", "extra"]
+    assert table.rows("extra") == [None, {"x": "y"}]
+    with pytest.raises(LoadConflictError, match="the columns of the table have changed since version 1"):
+        commit(table.tables, table.path, Change("LOAD", schema=schema), base=base)
+
+
+def test_a_wider_column_has_its_old_rows_written_anew(table: Table) -> None:
+    table.load(1, 2, offset=2)
+    table.load(3, offset=3, day=1)
+    base = table.now()
+    wider = evolve(table.path, base.schema, pa.schema([("small", pa.int64())]))
+    assert wider.widened == ("small",)
+    widen(table.tables, table.path, base, wider)
+    assert table.now().schema.field("small").type == pa.int64()
+    assert (table.rows(), table.rows("small"), table.offsets()) == ([1, 2, 3], [1, 2, 3], [3, None])
+    for file in table.now().files():
+        assert pq.read_schema(Path(table.path, file.path)).field("small").type == pa.int64()
+    with pytest.raises(LoadConflictError):
+        widen(table.tables, table.path, base, wider)
+
+
+def test_small_files_of_closed_days_become_one_and_offsets_stay(table: Table) -> None:
+    for number in range(4):
+        table.load(number, offset=number + 1, day=number % 2)
+    now = datetime(1970, 1, 2, 12, tzinfo=UTC)
+    done = compact_table(table.path, now=now)
+    assert (done.partitions, done.files_before, done.files_after) == (1, 2, 1), "the day that is not over is left alone"
+    assert sorted(file.partition[DAY] or "" for file in table.now().files()) == ["1970-01-01", "1970-01-02", "1970-01-02"]
+    assert (table.rows(), table.offsets()) == ([0, 1, 2, 3], [4, None])
+    assert compact_table(table.path, now=now).version is None, "once is enough"
+    assert table.load(4, offset=5) == done.version + 1  # type: ignore[operator]
+    assert compact_table(table.path, files_min=3).files_before == 0
+
+
+def test_a_load_and_a_compaction_at_once_do_not_disturb_each_other(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(3):
+        table.load(number, offset=number + 1)
+    start, files = table.before(), table.file(3)
+    kind = type(table.tables)
+    raced: list[bool] = []
+    real = kind.put
+
+    def meet(self: Any, path: str, base: Snapshot, change: Change) -> int:
+        if change.operation == "OPTIMIZE" and not raced:
+            raced.append(True)
+            commit(table.tables, path, Change("LOAD", files, offsets={IDS[0]: 4}), before=start)
+        return real(self, path, base, change)
+
+    monkeypatch.setattr(kind, "put", meet)
+    assert compact_table(table.path).files_before == 3
+    assert (table.rows(), table.offsets(), len(table.now().files())) == ([0, 1, 2, 3], [4, None], 2)
+
+
+def test_the_second_of_two_compactions_at_once_gives_up(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(3):
+        table.load(number, offset=number + 1)
+    kind = type(table.tables)
+    raced: list[bool] = []
+    real = kind.put
+
+    def meet(self: Any, path: str, base: Snapshot, change: Change) -> int:
+        if not raced:
+            raced.append(True)
+            assert compact_table(table.path).files_before == 3
+        return real(self, path, base, change)
+
+    monkeypatch.setattr(kind, "put", meet)
+    assert compact_table(table.path).files_before == 0
+    assert (table.rows(), len(table.now().files())) == ([0, 1, 2], 1)
+
+
+def test_orphans_are_removed_and_nothing_else(table: Table) -> None:
+    table.load(1, offset=1)
+    (orphan,) = table.file(2)
+    assert remove_orphans(table.path) == [], "it is young: its load may still be at work"
+    assert remove_orphans(table.path, older_than_h=0, dry_run=True) == [orphan.path]
+    assert remove_orphans(table.path, older_than_h=0) == [orphan.path]
+    assert not Path(table.path, orphan.path).exists()
+    assert table.rows() == [1]
+
+
+def test_readers_wait_until_a_table_is_complete(table: Table) -> None:
+    """The wait asks again and again, and ends as soon as the property says so."""
+    noon = datetime(2013, 7, 1, 12, tzinfo=UTC)
+    clock = [0.0]
+
+    def sleep(seconds: float) -> None:
+        clock[0] += seconds
+        set_watermark(table.tables, table.path, int(noon.timestamp() * 1000) - 1_500 + int(clock[0] * 1000))
+
+    assert completion_watermark(table.path) is None
+    assert wait_until_complete(table.path, noon, 60, monotonic=lambda: clock[0], sleep=sleep) == noon
+    assert clock[0] == 1.5
+    assert table.now().properties["completionWatermark"] == "2013-07-01T12:00:00.000Z"
+    with pytest.raises(IncompleteTableError, match=r"not complete up to 2013-07-02.* after 0 s; it is complete up to 2013-07-01T12:00:00"):
+        wait_until_complete(table.path, noon.replace(day=2), 0)
+    with pytest.raises(ValueError, match="has no time zone"):
+        wait_until_complete(table.path, noon.replace(tzinfo=None), 0)
+
+
+def test_a_table_of_another_format_or_with_other_partitions_is_refused(table: Table) -> None:
+    other = next(format_named(name) for name in FORMATS if name != table.tables.name)
+    with pytest.raises(TableError, match=f"there is a {table.tables.name} table already"):
+        open_or_create(other, table.path, SCHEMA, [DAY], "")
+    with pytest.raises(TableError, match="the table is partitioned by event_day, the load by event_day, event_hour"):
+        open_or_create(table.tables, table.path, SCHEMA, [DAY, "event_hour"], "")
+
+
+def test_statistics_are_kept_with_the_file(table: Table) -> None:
+    (file,) = table.file(1, 5)
+    assert json.loads(file.statistics)["maxValues"] == {"n": 5, "small": 5, "event_hour": 0}
