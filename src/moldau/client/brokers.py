@@ -103,11 +103,13 @@ class Brokers:
         build: Callable[[list[TopicPartition]], Any],
         read: Callable[[Any, list[TopicPartition]], Answers[T]],
         *,
+        version: VersionRange | None = None,
         timeout_s: float | None = None,
     ) -> dict[TopicPartition, T]:
         """Ask the leaders of `partitions`, all at the same time, until each partition has its answer.
 
-        `build` makes the message for the partitions of one leader, `read` takes its response apart.
+        `build` makes the message for the partitions of one leader, `read` takes its response apart. The version is the highest common one
+        (of the range `version`).
         """
         retry = self.retry()
         left = list(partitions)
@@ -115,7 +117,7 @@ class Brokers:
         while left:
             trouble: MoldauError | None = None
             by_leader, errors = self._by_leader(left)
-            for where, answer in [*errors.items(), *self._ask(api_key, by_leader, build, read, timeout_s)]:
+            for where, answer in [*errors.items(), *self._ask(api_key, by_leader, build, read, version, timeout_s)]:
                 if isinstance(answer, MoldauError):
                     self._leaders.forget(where)
                     trouble = answer if trouble is None or not may_pass(answer) else trouble
@@ -132,6 +134,7 @@ class Brokers:
         by_leader: Mapping[BrokerId, list[TopicPartition]],
         build: Callable[[list[TopicPartition]], Any],
         read: Callable[[Any, list[TopicPartition]], Answers[T]],
+        version: VersionRange | None,
         timeout_s: float | None,
     ) -> Iterator[tuple[TopicPartition, T | MoldauError]]:
         """Send to every leader, then take the answers; an error stands for each partition that it concerns."""
@@ -140,7 +143,7 @@ class Brokers:
             for broker, theirs in by_leader.items():
                 connection = self._connection(self._address(broker))
                 try:
-                    sent.append((connection, connection.send(api_key, build(theirs), timeout_s=timeout_s), theirs))
+                    sent.append((connection, connection.send(api_key, build(theirs), version=version, timeout_s=timeout_s), theirs))
                 except MoldauError as error:
                     yield from ((where, error) for where in theirs)
             while sent:
