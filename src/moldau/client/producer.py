@@ -26,6 +26,7 @@ from moldau.client.transactions import Transaction, TransactionalConsumer, Trans
 if TYPE_CHECKING:
     from confluent_kafka import KafkaException
 
+    from moldau.client.delivery import Keeper
     from moldau.client.partitioning import Partitioner
 
 _PARTITIONS_KNOWN_S = 60.0
@@ -161,6 +162,11 @@ class Producer:
             self._refuse(wanted, error)
         self._sent += 1
         return True
+
+    @property
+    def keeper(self) -> "Keeper":
+        """Who is told of failed messages: for deliveries of other kinds than `prepare` makes."""
+        return self._reports
 
     def asks_before_sending(self, topic: str, rest: Rest) -> bool:
         """Whether `prepare` would ask the brokers for the topic's partitions."""
