@@ -10,6 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from click.testing import CliRunner
+
+from moldau.cli.application import application
+
 MOLDAU = str(Path(sys.executable).parent / "moldau")
 LIMIT_S = 60.0
 
@@ -71,6 +75,17 @@ class Console:
             text=True,
             env=self.environment,
         )
+
+
+class ConsoleInside(Console):
+    """The same commands in this process: most of the time of a short one goes into the start of Python."""
+
+    def __call__(self, *arguments: str, text: str | bytes = b"") -> Done:
+        """Run a command to its end, whatever its exit code."""
+        result = CliRunner(env=self.environment).invoke(application, arguments, input=text, prog_name="moldau")
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return Done(result.exit_code, result.stdout, result.stderr, result.stdout_bytes)
 
 
 def end(process: "subprocess.Popen[str]", how: signal.Signals) -> tuple[int, str, str]:
