@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from support.console import Console
+from support.console import Console, ConsoleInside
 from support.server import ServerProcess
 
 pytestmark = pytest.mark.system
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.system
 def moldau_console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
     data: Path = tmp_path_factory.mktemp("data")
     with ServerProcess(data, settings={"num.partitions": "2", "auto.create.topics.enable": "false"}) as server:
-        yield Console(server.bootstrap)
+        yield ConsoleInside(server.bootstrap)
 
 
 def test_a_topic_from_its_creation_to_its_end(moldau_console: Console) -> None:

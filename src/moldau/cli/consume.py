@@ -4,15 +4,14 @@ Reads with our own raw client, by assignment: nothing to install beyond Moldau i
 offsets are, and commits what it has printed, without being a member.
 """
 
-import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
 from moldau.cli.group_commits import GroupCommitter
+from moldau.cli.interruptions import Interruptions
 from moldau.cli.offsets import StartPoint, find_offsets, parse_start
 from moldau.cli.options import NAME, TEXT, bootstrap_option, open_cluster, timeout_option
 from moldau.cli.output import abandon_stdout
@@ -99,13 +98,13 @@ def consume(
         raise click.BadParameter(str(error), param_hint="--format") from error
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--from") from error
-    with _terminated_like_interrupted(), open_cluster(bootstrap, timeout) as cluster:
+    with Interruptions() as interruptions, open_cluster(bootstrap, timeout) as cluster:
         wanted = _choose(cluster, topic, partitions)
         committer = None if group is None else GroupCommitter(cluster, group)
         start_at = {} if committer is None else committer.offsets(wanted)
         reader = _Reader(cluster, wanted, point, start_at, until_end=until_end, committed_only=isolation_level == "read_committed")
         try:
-            _print_records(reader, formatter, limit, sys.stdout.buffer, committer)
+            _print_records(reader, formatter, limit, sys.stdout.buffer, committer, interruptions)
         except KeyboardInterrupt:
             return
         except BrokenPipeError:
@@ -113,16 +112,6 @@ def consume(
         finally:
             if committer is not None:
                 committer.finish()
-
-
-@contextmanager
-def _terminated_like_interrupted() -> Iterator[None]:
-    """SIGTERM, as a supervisor sends it, ends the command as Ctrl-C does: what was printed is committed."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 class _Reader:
@@ -231,38 +220,35 @@ def _choose(cluster: "Cluster", topic: str, partitions: tuple[int, ...]) -> list
     return [TopicPartition(topic, partition) for partition in known if not partitions or partition in partitions]
 
 
-def _print_records(reader: _Reader, formatter: Formatter, limit: int | None, output: BinaryIO, committer: "GroupCommitter | None") -> None:
+def _print_records(
+    reader: _Reader,
+    formatter: Formatter,
+    limit: int | None,
+    output: BinaryIO,
+    committer: "GroupCommitter | None",
+    interruptions: Interruptions,
+) -> None:
     """Write records until the end, or `limit` of them; what was written is flushed after every partition's share of a fetch.
 
-    Only what was flushed is committed: at the end, and when we are interrupted, up to the last record written. Where there was nothing
-    to write, the group begins there the next time all the same.
+    Only what was flushed is committed. Where there was nothing to write, the group begins there the next time all the same.
     """
     left = limit
     if left == 0:
         return
     for chunk in reader.chunks():
-        written: tuple[TopicPartition, int] | None = None
-        try:
+        with interruptions.held():
+            last: dict[TopicPartition, Offset] = {}
             for where, record in chunk:
                 output.write(formatter(where, record))
-                written = where, record.offset
                 if left is not None:
                     left -= 1
                     if left == 0:
+                        last[where] = Offset(record.offset + 1)
                         break
-        finally:
             output.flush()
             if committer is not None:
-                committer.done(_after(reader.reached(), written))
+                committer.done({**reader.reached(), **last})
         if left == 0:
             return
     if committer is not None:
         committer.done(reader.reached())
-
-
-def _after(reached: dict[TopicPartition, Offset], written: tuple[TopicPartition, int] | None) -> dict[TopicPartition, Offset]:
-    """Positions, which move by whole batches, and in the middle of a batch the one after the last record written."""
-    if written is not None:
-        where, offset = written
-        reached[where] = max(reached[where], Offset(offset + 1))
-    return reached

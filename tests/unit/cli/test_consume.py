@@ -2,12 +2,14 @@
 
 import contextlib
 import io
+import signal
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from moldau.cli.consume import _print_records, _Reader
+from moldau.cli.interruptions import Interruptions
 from moldau.model.identity import Offset, TopicPartition
 from moldau.protocol.records.record import Record
 
@@ -51,12 +53,18 @@ class FakeCommitter:
         self.offsets.update(positions)
 
 
+def print_all(reader: FakeReader, limit: int | None, output: io.BytesIO, committer: FakeCommitter) -> None:
+    def line(_: TopicPartition, record: Record) -> bytes:
+        return (record.value or b"") + b"\n"
+
+    with Interruptions() as interruptions:
+        _print_records(cast("_Reader", reader), line, limit, output, cast("GroupCommitter", committer), interruptions)
+
+
 def printed(reader: FakeReader, limit: int | None, output: io.BytesIO) -> dict[TopicPartition, int]:
     committer = FakeCommitter()
     with contextlib.suppress(KeyboardInterrupt):
-        _print_records(
-            cast("_Reader", reader), lambda _, record: (record.value or b"") + b"\n", limit, output, cast("GroupCommitter", committer)
-        )
+        print_all(reader, limit, output, committer)
     return committer.offsets
 
 
@@ -75,25 +83,31 @@ def test_a_limit_in_the_middle_of_a_batch(limit: int, offset: int) -> None:
     assert output.getvalue().count(b"\n") == limit
 
 
-def test_an_interruption_in_the_middle_of_a_batch_commits_up_to_the_last_record_written() -> None:
-    """The third write is interrupted; what is still in the buffer reaches the output before it is committed."""
+class Interrupted(io.BytesIO):
+    """The writes with these numbers are interrupted by a signal each."""
 
-    class Interrupted(io.BytesIO):
-        written = 0
-        flushed_at: int | None = None
+    def __init__(self, *numbers: int) -> None:
+        super().__init__()
+        self._numbers = numbers
+        self._written = 0
 
-        def write(self, data: object) -> int:
-            self.written += 1
-            if self.written == 3:
-                raise KeyboardInterrupt
-            return 0
+    def write(self, data: Any) -> int:
+        self._written += 1
+        if self._written in self._numbers:
+            signal.raise_signal(signal.SIGTERM)
+        return super().write(data)
 
-        def flush(self) -> None:
-            self.flushed_at = self.written
 
-    output = Interrupted()
-    assert printed(FakeReader({T0: 0, T1: 4}, [(T0, [0, 1, 2, 3], 4)]), None, output) == {T0: 2, T1: 4}
-    assert output.flushed_at == 3
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_an_interrupted_batch_is_printed_and_committed_to_its_end_and_nothing_after_it(number: int) -> None:
+    output = Interrupted(number)
+    assert printed(FakeReader({T0: 0, T1: 4}, [(T0, [0, 1, 2], 3), (T0, [3], 4)]), None, output) == {T0: 3, T1: 4}
+    assert output.getvalue() == b"0\n1\n2\n"
+
+
+def test_a_second_interruption_does_not_wait_for_the_end_of_the_batch() -> None:
+    output = Interrupted(4, 5)
+    assert printed(FakeReader({T0: 0}, [(T0, [0, 1, 2], 3), (T0, [3, 4, 5], 6)]), None, output) == {T0: 3}
 
 
 def test_nothing_is_committed_that_did_not_reach_the_output() -> None:
@@ -103,7 +117,5 @@ def test_nothing_is_committed_that_did_not_reach_the_output() -> None:
 
     committer = FakeCommitter()
     with pytest.raises(BrokenPipeError):
-        _print_records(
-            cast("_Reader", FakeReader({T0: 0}, [(T0, [0, 1], 2)])), lambda *_: b"x", None, Broken(), cast("GroupCommitter", committer)
-        )
+        print_all(FakeReader({T0: 0}, [(T0, [0, 1], 2)]), None, Broken(), committer)
     assert committer.offsets == {}
