@@ -1,0 +1,49 @@
+"""Hosts whose clocks are wrong, found by when their counts are published (pure).
+
+Counts are published soon after events happened, or long after for a replay of old ones, but never before. A host is *ahead* if it has
+published an event of the future. It is *behind* if the newest events that it ever published were much older than those of other hosts
+of its topic: a replay is old on all hosts alike, and late events of a host that has current ones too do not count.
+"""
+
+from collections.abc import Iterable
+from statistics import median
+from typing import NamedTuple
+
+from moldau.audit.tiers import TierCounts
+from moldau.audit.verdicts import SkewedHost
+from moldau.tracking.audit_record import PRODUCER_TIER
+
+
+class HostKey(NamedTuple):
+    """A service of a topic on its host."""
+
+    topic: str
+    datacenter: str
+    service: str
+    host: str
+
+
+def skewed_hosts(found: TierCounts, tolerance_ms: int, behind_ms: int) -> dict[HostKey, SkewedHost]:
+    """The hosts ahead by more than `tolerance_ms`, and behind by more than `behind_ms`."""
+    lags: dict[str, dict[HostKey, int]] = {}
+    for host, lag_ms in _lags(found):
+        topic = lags.setdefault(host.topic, {})
+        topic[host] = min(lag_ms, topic.get(host, lag_ms))
+    skewed: dict[HostKey, SkewedHost] = {}
+    for topic in lags.values():
+        for host, lag_ms in topic.items():
+            others = [lag for other, lag in topic.items() if other != host]
+            if lag_ms < -tolerance_ms:
+                skewed[host] = SkewedHost(*host, ahead_ms=-lag_ms)
+            elif others and lag_ms - median(others) > behind_ms:
+                skewed[host] = SkewedHost(*host, ahead_ms=-round(lag_ms - median(others)))
+    return skewed
+
+
+def _lags(found: TierCounts) -> Iterable[tuple[HostKey, int]]:
+    """By host, how much later than its newest event a count was published; by producers, where there are some."""
+    tiers = [PRODUCER_TIER] if found.counts.get(PRODUCER_TIER) else list(found.counts)
+    for tier in tiers:
+        for key, told in found.counts[tier].items():
+            if told.count.max_time_ms is not None:
+                yield HostKey(key.topic, key.datacenter, key.service, key.host), told.changed_ms - told.count.max_time_ms

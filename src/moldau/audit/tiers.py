@@ -1,0 +1,188 @@
+"""What the audit topic says: the counts of every tier, and which producer instances have opened and closed theirs.
+
+A tier other than the producers' is heard of in two ways: by its counts, and by *marks*, records of the kind ``open`` with which an auditor
+says that at this time everything in its logs was counted. A load publishes no marks; there its newest counts stand in.
+"""
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from moldau.audit.tally import is_untracked
+from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.identity import TopicPartition
+from moldau.tracking.audit_record import AUDIT_TOPIC, PRODUCER_TIER, AuditRecord, AuditRecordError
+from moldau.tracking.counts import Count, CountKey
+
+if TYPE_CHECKING:
+    from moldau.client.cluster import Cluster
+
+log = logging.getLogger(__name__)
+
+NOTHING = Count()
+
+
+@dataclass(slots=True)
+class Told:
+    """What one tier has told of one key: the count, and the time of the newest record of it, in ms."""
+
+    count: Count = NOTHING
+    changed_ms: int = 0
+
+
+@dataclass(slots=True)
+class Instance:
+    """A producer instance: when it opened and closed, its last sign of life, and what it says to have counted in all. Times in ms."""
+
+    instance: str
+    datacenter: str
+    service: str
+    host: str
+    opened_ms: int | None = None
+    closed_ms: int | None = None
+    heard_ms: int = 0
+    published: Count = NOTHING
+    declared: Count | None = None
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing more will come of it: it is closed, and all that it counted has been read."""
+        return self.declared is not None and (self.declared.count, self.declared.checksum) == (
+            self.published.count,
+            self.published.checksum,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A record of the audit topic that is no audit record, and why."""
+
+    partition: int
+    offset: int
+    reason: str
+
+
+@dataclass(slots=True)
+class TierCounts:
+    """All tiers. `take` adds a record; the same record twice is the same as once."""
+
+    counts: dict[str, dict[CountKey, Told]] = field(default_factory=dict)
+    """By tier, in the order in which the tiers were first heard of."""
+    untracked: dict[tuple[str, str], Count] = field(default_factory=dict)
+    """Records without a tracked header, by tier and topic."""
+    instances: dict[str, Instance] = field(default_factory=dict)
+    heard_ms: dict[str, int] = field(default_factory=dict)
+    """The newest record of each tier."""
+    marked_ms: dict[str, int] = field(default_factory=dict)
+    """The newest mark of each tier that publishes marks."""
+    unreadable: list[Unreadable] = field(default_factory=list)
+    positions: dict[TopicPartition, int] = field(default_factory=dict)
+    """Where reading goes on."""
+    records: int = 0
+    _first_ms: dict[str, int] = field(default_factory=dict)
+    _guids: set[bytes] = field(default_factory=set)
+
+    @property
+    def tiers(self) -> tuple[str, ...]:
+        """All tiers that have counted: producers first, the others by their first record."""
+        found = sorted(self.counts, key=lambda tier: (self._first_ms[tier], tier))
+        return tuple(sorted(found, key=lambda tier: tier != PRODUCER_TIER))
+
+    def has_counts_of(self, tier: str) -> bool:
+        """Whether the tier has counted anything."""
+        return tier in self.counts or any(counted == tier for counted, _ in self.untracked)
+
+    def vouches_until(self, tier: str) -> int:
+        """Up to when the tier is known to have counted everything, in ms; 0 if it was never heard of."""
+        return self.marked_ms.get(tier, self.heard_ms.get(tier, 0))
+
+    def take(self, record: AuditRecord) -> bool:
+        """Add a record; whether it was a new one."""
+        guid = record.guid.encode()
+        if guid in self._guids:
+            return False
+        self._guids.add(guid)
+        self.records += 1
+        tier, key, time_ms = record.tier, record.key, record.time_ms
+        self.heard_ms[tier] = max(time_ms, self.heard_ms.get(tier, 0))
+        if tier == PRODUCER_TIER:
+            self._take_sign_of_life(record)
+        elif record.kind == "open":
+            self.marked_ms[tier] = max(time_ms, self.marked_ms.get(tier, 0))
+        if record.kind != "counts":
+            return True
+        if is_untracked(key):
+            self.untracked[tier, key.topic] = self.untracked.get((tier, key.topic), NOTHING) + record.count
+            return True
+        self._first_ms[tier] = min(time_ms, self._first_ms.get(tier, time_ms))
+        told = self.counts.setdefault(tier, {}).setdefault(key, Told())
+        told.count = told.count + record.count
+        told.changed_ms = max(told.changed_ms, time_ms)
+        return True
+
+    def _take_sign_of_life(self, record: AuditRecord) -> None:
+        key = record.key
+        known = self.instances.get(key.instance)
+        if known is None:
+            known = self.instances[key.instance] = Instance(key.instance, key.datacenter, key.service, key.host)
+        known.heard_ms = max(known.heard_ms, record.time_ms)
+        if record.kind == "open":
+            known.opened_ms = record.time_ms
+        elif record.kind == "close":
+            known.closed_ms, known.declared = record.time_ms, record.count
+        else:
+            known.published = known.published + record.count
+
+    def take_value(self, partition: int, offset: int, value: bytes | None) -> None:
+        """Add a record of the audit topic; one that cannot be read is skipped, and the log says which."""
+        try:
+            self.take(AuditRecord.from_bytes(value))
+        except AuditRecordError as error:
+            log.warning("audit record skipped: partition=%s-%d offset=%d reason=%s", AUDIT_TOPIC, partition, offset, error)
+            self.unreadable.append(Unreadable(partition, offset, str(error)))
+
+
+def read_audit(cluster: "Cluster", into: TierCounts | None = None) -> TierCounts:
+    """Read the audit topic from its beginning, or from where `into` ends, up to what is there now; committed records only.
+
+    Nothing if there is no audit topic. UnreachableError, ConnectionLostError, RequestFailedError.
+    """
+    from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED
+
+    found = into if into is not None else TierCounts()
+    try:
+        count = len(cluster.topic(AUDIT_TOPIC).partitions)
+    except PeerError as error:
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        return found
+    partitions = [TopicPartition(AUDIT_TOPIC, number) for number in range(count)]
+    first = cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
+    end = cluster.list_offsets(dict.fromkeys(partitions, LATEST), isolation_level=READ_COMMITTED)
+    for where in partitions:
+        found.positions[where] = max(found.positions.get(where, 0), first[where].offset)
+    left = {where for where in partitions if found.positions[where] < end[where].offset}
+    while left:
+        _read_some(cluster, left, found)
+        left = {where for where in left if found.positions[where] < end[where].offset}
+    return found
+
+
+def _read_some(cluster: "Cluster", partitions: set[TopicPartition], into: TierCounts) -> None:
+    from moldau.client.partition_requests import READ_COMMITTED, FetchLimits
+    from moldau.client.visible import Visible
+    from moldau.protocol.records.batch import batches, iterate
+
+    limits = FetchLimits(isolation_level=READ_COMMITTED, partition_max_bytes=4 << 20)
+    answers = cluster.fetch_many({where: into.positions[where] for where in sorted(partitions)}, limits)
+    for where, fetched in answers.items():
+        visible, position = Visible(fetched.aborted), into.positions[where]
+        for header, batch in batches(fetched.records):
+            if header.last_offset < position:
+                continue
+            if visible.shows(header, batch):
+                for record in iterate(batch, max_decompressed_bytes=64 << 20):
+                    if record.offset >= position:
+                        into.take_value(where.partition, record.offset, record.value)
+            position = header.last_offset + 1
+        into.positions[where] = position

@@ -1,0 +1,110 @@
+"""The words of the reconciliation: verdicts, and the lines of a report."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from moldau.audit.tiers import Unreadable
+from moldau.tracking.counts import WINDOW_MS, Count
+
+
+class Verdict(Enum):
+    """What comparing two tiers says. Of the worst first, as they are summed up over the hosts of a window."""
+
+    HIDDEN_LOSS = "loss hidden by duplication"
+    """As many events, but other ones."""
+    LOSS = "loss"
+    DUPLICATION = "duplication"
+    PRODUCER_INCOMPLETE = "producer counts incomplete"
+    """The log holds more than a producer published that died, or may have: nobody can know yet what it sent."""
+    NO_COUNTS = "no counts yet"
+    """One of the tiers has not counted up to here."""
+    NOT_DUE = "not yet due"
+    COMPLETE = "complete"
+
+    @property
+    def alarming(self) -> bool:
+        """Whether events are missing or doubled."""
+        return self in (Verdict.HIDDEN_LOSS, Verdict.LOSS, Verdict.DUPLICATION)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLine:
+    """One producer instance in a window, as two tiers counted it."""
+
+    datacenter: str
+    service: str
+    host: str
+    instance: str
+    upper: Count
+    lower: Count
+    verdict: Verdict
+    settled: bool
+    """Whether the verdict will stay, unless late events come."""
+    note: str = ""
+    skewed: bool = False
+    """Whether the host's clock put its events into a window of another time."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowPair:
+    """One window of a topic, as two neighbouring tiers counted it."""
+
+    topic: str
+    window_start_ms: int
+    upper_tier: str
+    lower_tier: str
+    upper: Count
+    lower: Count
+    verdict: Verdict
+    settled: bool
+    sources: tuple[SourceLine, ...]
+    """All of them, those at fault first."""
+
+    @property
+    def window_end_ms(self) -> int:
+        """Not in the window itself."""
+        return self.window_start_ms + WINDOW_MS
+
+    @property
+    def skewed(self) -> bool:
+        """Whether only hosts with wrong clocks have events here."""
+        return all(line.skewed for line in self.sources)
+
+    @property
+    def sound(self) -> bool:
+        """Whether everything is here to stay, but for hosts with wrong clocks."""
+        return all(line.settled and line.verdict is Verdict.COMPLETE for line in self.sources if not line.skewed)
+
+    @property
+    def noteworthy(self) -> tuple[SourceLine, ...]:
+        """The sources that are not simply complete."""
+        return tuple(line for line in self.sources if line.verdict is not Verdict.COMPLETE or line.note)
+
+
+@dataclass(frozen=True, slots=True)
+class SkewedHost:
+    """A host whose clock is wrong, by so many ms: positive if it is ahead."""
+
+    topic: str
+    datacenter: str
+    service: str
+    host: str
+    ahead_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything compared. `watermarks` by topic and tier, in ms: None while nothing is complete."""
+
+    tiers: tuple[str, ...]
+    pairs: tuple[WindowPair, ...]
+    watermarks: Mapping[tuple[str, str], int | None]
+    untracked: Mapping[tuple[str, str], Count] = field(default_factory=dict)
+    skewed: tuple[SkewedHost, ...] = ()
+    unreadable: tuple[Unreadable, ...] = ()
+
+    @property
+    def alarming(self) -> bool:
+        """Whether anything is missing or doubled."""
+        return any(pair.verdict.alarming for pair in self.pairs)
