@@ -2,3 +2,51 @@
 
 ``from moldau.tracking import TrackerProducer, TrackedConsumer``. Nothing is imported before it is asked for.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from moldau.tracking.async_producer import AsyncTrackerProducer
+    from moldau.tracking.consumer import Event, TrackedConsumer
+    from moldau.tracking.errors import EventDecodeError, EventError, SchemaError, TrackingError
+    from moldau.tracking.header import EventHeader
+    from moldau.tracking.producer import TrackerProducer
+    from moldau.tracking.schemas.event_schema import EventSchema, event_schema
+    from moldau.tracking.schemas.python_types import DecimalSize
+
+_HOMES = {
+    "AsyncTrackerProducer": "moldau.tracking.async_producer",
+    "DecimalSize": "moldau.tracking.schemas.python_types",
+    "Event": "moldau.tracking.consumer",
+    "EventDecodeError": "moldau.tracking.errors",
+    "EventError": "moldau.tracking.errors",
+    "EventHeader": "moldau.tracking.header",
+    "EventSchema": "moldau.tracking.schemas.event_schema",
+    "SchemaError": "moldau.tracking.errors",
+    "TrackedConsumer": "moldau.tracking.consumer",
+    "TrackerProducer": "moldau.tracking.producer",
+    "TrackingError": "moldau.tracking.errors",
+    "event_schema": "moldau.tracking.schemas.event_schema",
+}
+
+__all__ = [
+    "AsyncTrackerProducer",
+    "DecimalSize",
+    "Event",
+    "EventDecodeError",
+    "EventError",
+    "EventHeader",
+    "EventSchema",
+    "SchemaError",
+    "TrackedConsumer",
+    "TrackerProducer",
+    "TrackingError",
+    "event_schema",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

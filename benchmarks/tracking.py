@@ -1,0 +1,103 @@
+"""Tracked events: how many a second one core publishes and reads, events of ten fields given as dicts.
+
+    python benchmarks/tracking.py [--scale 1.0] [--runs 5] [--out FILE]
+
+This process is bound to one core and the broker to another. `track` runs from the first call until all in-sync replicas have acknowledged
+the last event and the counts are published: checked, encoded, sent, delivered, counted. `cpu_us` is the processor time per event of the
+whole process, librdkafka's threads too. `read` decodes them all with their writer's schema into dicts. The registry is one in memory: it is asked once.
+"""
+
+import argparse
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from measure import Results, cpu_seconds, load_average, spread
+from moldau.client.settings import ConsumerOptions
+from moldau.model.identity import TopicPartition
+from moldau.tracking.consumer import TrackedConsumer
+from moldau.tracking.producer import TrackerProducer
+from moldau.tracking.schemas.event_schema import event_schema
+from support.tracked_events import TEN_FIELDS, MemoryRegistry, page_view
+from systems import System, moldau
+
+EVENTS = 400_000
+DISTINCT = 1_000
+
+
+def timed(system: System, count: int, begun: float, cpu: float, broker: float) -> dict[str, Any]:
+    """Rates since `begun`."""
+    seconds = time.perf_counter() - begun
+    return {
+        "rate": round(count / seconds),
+        "cpu_us": round((time.process_time() - cpu) / count * 1e6, 2),
+        "broker_cpu_us": round((cpu_seconds(system.pid) - broker) / count * 1e6, 2),
+        "load": load_average(),
+    }
+
+
+def encode(count: int) -> dict[str, Any]:
+    """Checking and encoding alone."""
+    schema, events = event_schema(TEN_FIELDS), [page_view(number) for number in range(DISTINCT)]
+    begun = time.perf_counter()
+    for number in range(count):
+        schema.encode(events[number % DISTINCT])
+    return {"rate": round(count / (time.perf_counter() - begun))}
+
+
+def track(system: System, registry: MemoryRegistry, topic: str, count: int) -> dict[str, Any]:
+    """From the first call to the end of close: every event acknowledged, the counts published."""
+    events = [page_view(number) for number in range(DISTINCT)]
+    tracker = TrackerProducer(service="bench", bootstrap=system.bootstrap, registry=registry, schemas={topic: TEN_FIELDS})
+    tracker.track(events[0], topic=topic).result()
+    begun, cpu, broker = time.perf_counter(), time.process_time(), cpu_seconds(system.pid)
+    for number in range(1, count):
+        tracker.track(events[number % DISTINCT], topic=topic)
+    tracker.close()
+    return timed(system, count, begun, cpu, broker)
+
+
+def read(system: System, registry: MemoryRegistry, topic: str, count: int) -> dict[str, Any]:
+    """All of it, decoded."""
+    options = ConsumerOptions(settings={"fetch.wait.max.ms": 20})
+    with TrackedConsumer(system.bootstrap, registry, **options) as consumer:
+        consumer.messages.assign({TopicPartition(topic, 0): 0})
+        begun, cpu, broker = time.perf_counter(), time.process_time(), cpu_seconds(system.pid)
+        for _ in range(count):
+            next(consumer)
+        return timed(system, count, begun, cpu, broker)
+
+
+def main() -> None:
+    """All runs, one after another."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", type=float, default=1.0, help="multiplies the number of events")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--out", type=Path, help="append the JSON lines to this file as well")
+    given = parser.parse_args()
+    results, count = Results(given.out), int(EVENTS * given.scale)
+    cores = sorted(os.sched_getaffinity(0))
+    rows: dict[str, list[dict[str, Any]]] = {}
+    with tempfile.TemporaryDirectory(prefix="moldau-bench-") as folder, moldau(Path(folder) / "moldau") as system:
+        os.sched_setaffinity(0, cores[:1])
+        for thread in Path(f"/proc/{system.pid}/task").iterdir():
+            os.sched_setaffinity(int(thread.name), cores[-1:])
+        registry = MemoryRegistry()
+        for run in range(given.runs):
+            topic = f"page-views-{run}"
+            for test, row in (
+                ("encode", encode(count)),
+                ("track", track(system, registry, topic, count)),
+                ("read", read(system, registry, topic, count)),
+            ):
+                rows.setdefault(test, []).append(row)
+                results.write(system="moldau", test=f"tracking-{test}", run=run, events=count, **row)
+    for test, runs in rows.items():
+        summary = {key: spread([run[key] for run in runs]) for key in runs[0] if key != "load"}
+        results.write(system="moldau", test=f"tracking-{test}", summary=True, **summary)
+
+
+if __name__ == "__main__":
+    main()

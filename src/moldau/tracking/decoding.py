@@ -1,0 +1,97 @@
+"""Events out of framed values: decoded with their writer's schema, as their reader wants them (missions F1, F2).
+
+The schema of an id is asked for once: it never changes.
+"""
+
+import io
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from fastavro import parse_schema, schemaless_reader
+from fastavro.read import SchemaResolutionError
+from fastavro.schema import SchemaParseException, UnknownType
+
+from moldau.registry.client_errors import UnknownSchemaError
+from moldau.registry.wire import WireFormatError, unframe
+from moldau.tracking.errors import TrackingError
+from moldau.tracking.header import HEADER_FIELD, EventHeader, is_tracked_schema, read_header
+from moldau.tracking.registry_port import Registry
+from moldau.tracking.schemas.event_schema import EventSchema
+from moldau.tracking.schemas.python_values import Build, builder_of
+
+
+class UndecodableError(TrackingError):
+    """Bytes that are no event; `schema_id` where they have one."""
+
+    def __init__(self, schema_id: int | None, reason: str) -> None:
+        super().__init__(reason)
+        self.schema_id = schema_id
+
+
+class Decoder:
+    """Decodes the events of one reader: `reader` is the schema that they are wanted in, None: as they were written."""
+
+    def __init__(self, writers: "WriterSchemas", reader: EventSchema | None) -> None:
+        self._writers = writers
+        self._reader: Any = None if reader is None else reader.parsed
+        self._build: Build | None = None if reader is None or reader.python_type is None else builder_of(reader.python_type)
+
+    def decode(self, value: bytes | None) -> tuple[int, EventHeader, Any]:
+        """The id of the schema, the header and the rest. UndecodableError; what the registry raises when it cannot be asked."""
+        if value is None:
+            raise UndecodableError(None, "a tombstone is no event")
+        try:
+            schema_id, body = unframe(value)
+        except WireFormatError as error:
+            raise UndecodableError(None, str(error)) from error
+        writer = self._writers.of(schema_id)
+        header = read_header(value)
+        if header is None:
+            raise UndecodableError(schema_id, "the bytes do not begin with the header of an event")
+        source = io.BytesIO(body)
+        try:
+            found: Any = schemaless_reader(source, writer, self._reader)
+            left = len(body) - source.tell()
+            if left:
+                raise UndecodableError(schema_id, f"{left} bytes are left over")
+            del found[HEADER_FIELD]
+            return schema_id, header, found if self._build is None else self._build(found)
+        except SchemaResolutionError as error:
+            raise UndecodableError(schema_id, f"the reader's schema cannot read what was written: {error}") from error
+        except (EOFError, ValueError, TypeError, LookupError, OverflowError, ArithmeticError) as error:
+            raise UndecodableError(schema_id, f"{type(error).__name__}: {error}") from error
+
+
+class WriterSchemas:
+    """Schemas of ids, as fastavro has them."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._parsed: dict[int, Any] = {}
+
+    def of(self, schema_id: int) -> Any:
+        """The schema of an id. UndecodableError if there is none, or it is not one of tracked events."""
+        found = self._parsed.get(schema_id)
+        if found is None:
+            found = self._parsed[schema_id] = self._ask(schema_id)
+        return found
+
+    def _ask(self, schema_id: int) -> Any:
+        try:
+            registered = self._registry.schema(schema_id)
+        except UnknownSchemaError as error:
+            raise UndecodableError(schema_id, "the registry does not know this schema id") from error
+        if registered.type != "AVRO":
+            raise UndecodableError(schema_id, f"the schema is {registered.type}, not AVRO")
+        names: dict[str, Any] = {}
+        try:
+            for each in self._registry.referenced(registered):
+                parse_schema(json.loads(each.text), named_schemas=names)
+            schema = json.loads(registered.text)
+            parsed = parse_schema(schema, named_schemas=names)
+        except (SchemaParseException, UnknownType, ValueError) as error:
+            raise UndecodableError(schema_id, f"the schema cannot be read: {error}") from error
+        if not isinstance(schema, Mapping) or not is_tracked_schema(schema):
+            raise UndecodableError(schema_id, "the schema is not one of tracked events: it has no header in front")
+        return parsed

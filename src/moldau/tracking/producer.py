@@ -1,0 +1,220 @@
+"""Publishes events that can be traced: checked against their schema, with the common header, and counted for the audit (F1, F2, H1).
+
+    with TrackerProducer(service="shop", bootstrap="localhost:9092", registry="http://localhost:8081") as tracker:
+        tracker.declare("schemas/page_view.avsc", topic="page-views")
+        tracker.track({"page": "/index", "member": 7}, topic="page-views")
+        tracker.track(OrderPlaced(order=17), time=placed_at)          # a dataclass: its schema and its topic by its name
+
+Every event is acknowledged by all in-sync replicas, once, and is counted then; see `instance` for what a count means. A producer belongs to
+the process that made it: after a fork, make another one. Any thread may track.
+"""
+
+import os
+import socket
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Final, Self
+
+from moldau.client.delivery import Delivery
+from moldau.client.outgoing import ANY_PARTITION, Outgoing
+from moldau.client.producer import Producer
+from moldau.client.settings import Codec, bootstrap_text
+from moldau.tracking.audit_record import ensure_audit_topic
+from moldau.tracking.event_time import event_time_ms, now_ms, text_bytes, time_bytes
+from moldau.tracking.header import HEADER_FIELD, guid_hash
+from moldau.tracking.instance import CountedDelivery, Instance
+from moldau.tracking.publishing import CountPublisher, Origin, log
+from moldau.tracking.registry_port import Registry, open_registry
+from moldau.tracking.routes import Route, Routes, SchemaSource
+from moldau.tracking.schemas.event_schema import EventSchema, event_schema
+from moldau.tracking.subjects import SubjectNaming
+
+AUDIT_PUBLISH_INTERVAL_MS: Final = 5_000
+ORIGIN_TEXT_MAX: Final = 1_000
+DATACENTER_VARIABLE: Final = "MOLDAU_DATACENTER"
+
+
+class TrackerProducer:
+    """Events of one `service` on one `host` (default: this one's name) in one `datacenter` (default: $MOLDAU_DATACENTER, or "local").
+
+    `registry` is a URL, or a client. `schemas` declares schemas by topic; see `declare`. `subject_naming` "topic" (one kind of event per
+    topic), "record" or "topic-record". With `auto_register` off, a schema has to be registered already. `audit_publish_interval_ms` is how
+    often counts are published while they change. `settings` are librdkafka's own. ValueError for what cannot be meant.
+    """
+
+    def __init__(
+        self,
+        *,
+        service: str,
+        bootstrap: str | Sequence[str] = "localhost:9092",
+        registry: str | Registry = "http://localhost:8081",
+        datacenter: str | None = None,
+        host: str | None = None,
+        schemas: Mapping[str, SchemaSource] | None = None,
+        subject_naming: SubjectNaming = "topic",
+        auto_register: bool = True,
+        audit_publish_interval_ms: int = AUDIT_PUBLISH_INTERVAL_MS,
+        compression: Codec = "none",
+        linger_ms: float = 5.0,
+        delivery_timeout_ms: int = 120_000,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.origin = _origin(datacenter or os.environ.get(DATACENTER_VARIABLE) or "local", service, host or socket.gethostname())
+        if audit_publish_interval_ms < 1:
+            raise ValueError(f"audit.publish.interval.ms is at least 1, not {audit_publish_interval_ms}")
+        brokers = bootstrap_text(bootstrap)
+        self._routes = Routes(open_registry(registry), subject_naming, auto_register=auto_register)
+        for topic, source in (schemas or {}).items():
+            self.declare(source, topic=topic)
+        self._producer = Producer(
+            bootstrap,
+            client_id=f"{service} tracking",
+            compression=compression,
+            linger_ms=linger_ms,
+            delivery_timeout_ms=delivery_timeout_ms,
+            settings=settings,
+        )
+        self._counts = CountPublisher(self._producer, self.origin, audit_publish_interval_ms, lambda: ensure_audit_topic(brokers))
+        self._header_text = text_bytes(self.origin.service) + text_bytes(self.origin.host) + text_bytes(self.origin.datacenter)
+        self._instance = Instance()
+        self._opening = threading.Lock()
+        self._last_time = (0, time_bytes(0))
+        self._over: str | None = None
+        self._farewell = weakref.finalize(self, self._counts.farewell)
+        _of_this_process.add(self)
+
+    def declare(self, source: SchemaSource, *more: Mapping[str, Any] | str, topic: str | None = None) -> EventSchema:
+        """The schema of events: an Avro file, a schema as a dict or JSON text, a dataclass, a pydantic model; see `event_schema`.
+
+        Its events go to `topic` (None: one with the name of the record). SchemaError names file, type or field.
+        """
+        schema = event_schema(source, *more)
+        self._routes.declare(schema, topic)
+        return schema
+
+    def track(
+        self,
+        event: Any,
+        time: datetime | int | None = None,
+        topic: str | None = None,
+        key: bytes | str | None = None,
+        *,
+        schema: EventSchema | None = None,
+    ) -> Delivery:
+        """Publish an event: a dict (of `topic`'s schema, or of `schema`), or an instance of a dataclass or model. Returns at once.
+
+        `time` is when it happened: with a time zone, or in ms since 1970; None: now. EventError names the field at fault; then nothing is
+        sent, and nothing counted. The first event of all waits for the brokers and the registry. What fails later is raised by the
+        delivery, or by `flush`, and is not counted.
+        """
+        wanted = self.prepare(event, time, topic, key, schema)
+        while not self._producer.offer(wanted):
+            self._producer.wait_for_room()
+        return wanted.delivery
+
+    def prepare(
+        self, event: Any, time: datetime | int | None, topic: str | None, key: bytes | str | None, schema: EventSchema | None
+    ) -> Outgoing:
+        """An event with its header, ready to be offered; as `track`."""
+        if self._over is not None:
+            raise RuntimeError(self._over)
+        route = self._routes.find(event.__class__ if schema is None else schema, topic)
+        body = route.schema.encode(event)
+        time_ms = now_ms() if time is None else event_time_ms(time, f"{route.schema.topic}.{HEADER_FIELD}.time")
+        prefix = route.prefix or self._routes.prefix(route)
+        instance = self._instance if self._instance.usable else self._open()
+        guid = instance.next_guid()
+        last = self._last_time
+        if last[0] != time_ms:
+            last = self._last_time = (time_ms, time_bytes(time_ms))
+        value = b"".join((prefix, last[1], self._header_text, guid, body))
+        delivery = CountedDelivery(self._producer.keeper, instance, route.topic, time_ms, len(value), guid_hash(guid))
+        return Outgoing(route.topic, value, key, ANY_PARTITION, {"on_delivery": delivery.report}, delivery)
+
+    def _open(self) -> Instance:
+        """An instance that may have events: the first one, or one after another that is no longer certain of its counts."""
+        with self._opening:
+            if not self._instance.usable:
+                if self._instance.uncertain:
+                    log.warning(
+                        "tracking: service %s on %s begins another instance: %s is uncertain", *self.origin[1:], self._instance.name
+                    )
+                    self._instance.retire()
+                    self._instance = Instance()
+                self._counts.open(self._instance)
+            return self._instance
+
+    def asks_before_tracking(self, event: Any, topic: str | None, schema: EventSchema | None) -> bool:
+        """Whether `prepare` would wait for the brokers or the registry."""
+        route: Route = self._routes.find(event.__class__ if schema is None else schema, topic)
+        return route.prefix is None or not self._instance.usable
+
+    @property
+    def inner(self) -> Producer:
+        """What it sends with."""
+        return self._producer
+
+    @property
+    def instance(self) -> str:
+        """Whom the guids of its events name now, as 16 hex digits."""
+        return self._instance.name
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until every event so far has ended. SendError for one that failed and that nobody has asked about, TimeoutError."""
+        self._producer.flush(timeout)
+
+    def publish_counts(self) -> None:
+        """Publish now what was counted since the last time; it happens by itself every few seconds."""
+        self._counts.publish()
+
+    def statistics(self) -> dict[str, int]:
+        """So far: events `failed` and still `waiting`, and `audit_records` published."""
+        found = self._producer.statistics()
+        return {"waiting": found["waiting"], "failed": found["failed"], "audit_records": self._counts.published}
+
+    def close(self, timeout: float | None = None) -> None:
+        """Flush, publish the counts, close them, and let go of the connections. Errors as for `flush`, and TimeoutError."""
+        if self._over is not None:
+            return
+        self._over = "the producer of tracked events is closed"
+        self._farewell.detach()
+        self._counts.end(timeout)
+
+    def forget(self) -> None:
+        """This is a forked process: the connections and the instance belong to the parent."""
+        self._over = "a producer of tracked events belongs to the process that made it: after a fork, make another one"
+        self._farewell.detach()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Close. Where an exception is on its way already, failures are logged."""
+        try:
+            self.close()
+        except Exception as failure:
+            if error is None:
+                raise
+            log.warning("tracking: while closing: %s", failure)
+
+
+def _origin(datacenter: str, service: str, host: str) -> Origin:
+    for name, text in (("datacenter", datacenter), ("service", service), ("host", host)):
+        if not isinstance(text, str) or not text or len(text) > ORIGIN_TEXT_MAX:
+            raise ValueError(f"{name} is text of 1 to {ORIGIN_TEXT_MAX} characters, not {text!r}")
+    return Origin(datacenter, service, host)
+
+
+_of_this_process: "weakref.WeakSet[TrackerProducer]" = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for producer in list(_of_this_process):
+        producer.forget()
+    _of_this_process.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,150 @@
+"""Publishes what producer instances have counted, every few seconds and at their end (mission H1).
+
+Each increment is one record with a guid of its own; it is kept until the brokers have acknowledged it, and sent again under the same guid
+if they have not. An instance opens before its first event, and closes when all its events have ended and all its counts are published.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from moldau.client.delivery import Delivery
+from moldau.client.failures import ClientError, SendError
+from moldau.client.producer import Producer
+from moldau.tracking.audit_record import AUDIT_TOPIC, PRODUCER_TIER, AuditRecord, Kind, new_guid
+from moldau.tracking.counts import NOTHING, Count, CountKey
+from moldau.tracking.instance import Instance
+
+log = logging.getLogger("moldau.tracking")
+
+FAREWELL_S: Final = 10.0
+
+
+class Origin(NamedTuple):
+    """Where events come from."""
+
+    datacenter: str
+    service: str
+    host: str
+
+
+class CountPublisher:
+    """Of all instances of one producer, the present one and those before it, over the producer's own connection.
+
+    `prepare_topic` is called before anything is published for the first time.
+    """
+
+    def __init__(self, producer: Producer, origin: Origin, interval_ms: int, prepare_topic: Callable[[], None]) -> None:
+        self._producer = producer
+        self._origin = origin
+        self._interval_s = interval_ms / 1000
+        self._prepare_topic = prepare_topic
+        self._instances: list[Instance] = []
+        self._unconfirmed: list[tuple[AuditRecord, Delivery | None]] = []
+        self._publishing = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.published = 0
+        """Records so far."""
+
+    def open(self, instance: Instance) -> None:
+        """Say that it begins, and wait until that is in the log. SendError, RequestFailedError, ConnectionLostError."""
+        if self._thread is None:
+            self._prepare_topic()
+        self._send(self._record("open", instance)).result()
+        with self._publishing:
+            self._instances.append(instance)
+        instance.usable = True
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="moldau tracking counts", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._interval_s):
+            try:
+                self.publish()
+            except (ClientError, RuntimeError) as error:
+                log.warning("tracking: counts of service %s on %s are kept for later: %s", self._origin.service, self._origin.host, error)
+
+    def publish(self) -> None:
+        """Send what was counted since the last time, and again what did not arrive. ClientError once nothing can be sent any more."""
+        with self._publishing:
+            for instance in self._instances:
+                for topic, start, count in instance.take():
+                    self._unconfirmed.append((self._counts(instance, topic, start, count), None))
+            self._instances = [each for each in self._instances if not each.finished]
+            for index, (record, delivery) in enumerate(self._unconfirmed):
+                if delivery is None or (delivery.done() and delivery.exception() is not None):
+                    self._unconfirmed[index] = (record, self._send(record))
+            self._unconfirmed = [each for each in self._unconfirmed if each[1] is None or not each[1].done() or each[1].exception()]
+
+    def _send(self, record: AuditRecord) -> Delivery:
+        delivery = self._producer.send(AUDIT_TOPIC, record.to_bytes(), key=record.record_key)
+        delivery.add_done_callback(lambda _: None)  # its failure is looked at here, and not raised by a flush of events
+        self.published += 1
+        return delivery
+
+    def end(self, timeout_s: float | None = None) -> None:
+        """Flush the events, publish the rest, close the instances that are certain of their counts, and the producer.
+
+        SendError for events that failed, TimeoutError, ClientError: instances that could not be closed are counted from the log.
+        """
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        failure: SendError | None = None
+        try:
+            try:
+                self._producer.flush(_left(deadline))
+            except SendError as error:
+                failure = error
+            self._publish_all(deadline)
+            self._close_instances(deadline)
+        finally:
+            self._producer.close(_left(deadline))
+        if failure is not None:
+            raise failure
+
+    def _publish_all(self, deadline: float | None) -> None:
+        while True:
+            self.publish()
+            failures = [error for _, delivery in self._unconfirmed if delivery and (error := delivery.exception(_left(deadline)))]
+            if not failures:
+                return
+            if deadline is None or time.monotonic() >= deadline:
+                raise failures[0]
+
+    def _close_instances(self, deadline: float | None) -> None:
+        for instance in self._instances:
+            if instance.uncertain:
+                log.warning(
+                    "tracking: instance %s of service %s on %s stays open: of %d events nobody knows whether they are in the log",
+                    *(instance.name, self._origin.service, self._origin.host, instance.uncertain),
+                )
+            else:
+                self._send(self._record("close", instance, instance.total)).result(_left(deadline))
+
+    def farewell(self) -> None:
+        """For a producer that nobody closed: what can be done in a while."""
+        try:
+            self.end(FAREWELL_S)
+        except (ClientError, TimeoutError, RuntimeError) as error:
+            log.warning("tracking: service %s on %s was not closed, and did not end well: %s", *self._origin[1:], error)
+
+    def _counts(self, instance: Instance, topic: str, start: int, count: Count) -> AuditRecord:
+        key = CountKey(topic, start, *self._origin, instance.name)
+        return AuditRecord("counts", new_guid(), _now_ms(), PRODUCER_TIER, key, count)
+
+    def _record(self, kind: Kind, instance: Instance, count: Count = NOTHING) -> AuditRecord:
+        return AuditRecord(kind, new_guid(), _now_ms(), PRODUCER_TIER, CountKey("", 0, *self._origin, instance.name), count)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _left(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.001, deadline - time.monotonic())

@@ -1,0 +1,41 @@
+"""What producers and consumers of tracked events need of a schema registry; `moldau.registry.client.RegistryClient` has it."""
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+
+class FoundSchema(Protocol):
+    """A schema out of the registry. Besides this it knows what it refers to, for `Registry.referenced`."""
+
+    @property
+    def type(self) -> str:
+        """AVRO, JSON or PROTOBUF."""
+
+    @property
+    def text(self) -> str:
+        """The schema."""
+
+
+class Registry(Protocol):
+    """Any thread may ask. What it raises tells subject or id."""
+
+    def register(self, subject: str, text: str) -> int:
+        """The id of an Avro schema, which is the subject's newest now unless it was there already."""
+
+    def lookup(self, subject: str, text: str) -> Any:
+        """What the subject knows of this schema, with its `id`; raises if it is not one of the subject's."""
+
+    def schema(self, schema_id: int) -> Any:
+        """The schema of an id; a `FoundSchema`."""
+
+    def referenced(self, schema: Any) -> Iterable[FoundSchema]:
+        """The schemas that it refers to, each behind those that it needs itself."""
+
+
+def open_registry(registry: "str | Registry") -> Registry:
+    """A client for a URL; what is a registry already stays as it is."""
+    if not isinstance(registry, str):
+        return registry
+    from moldau.registry.client import RegistryClient
+
+    return RegistryClient(registry)

@@ -1,0 +1,89 @@
+"""Which schema and topic an event has, and the id under which the registry knows that schema: found once, then kept (mission F1)."""
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from moldau.registry.wire import frame
+from moldau.tracking.registry_port import Registry
+from moldau.tracking.schemas.event_schema import EventSchema, event_schema
+from moldau.tracking.subjects import SubjectNaming, subject_of
+
+SchemaSource = EventSchema | Mapping[str, Any] | str | Path | type
+
+
+class Route:
+    """The way of one kind of event into one topic. `prefix` is what its values begin with, None until the registry was asked."""
+
+    __slots__ = ("prefix", "schema", "topic")
+
+    def __init__(self, topic: str, schema: EventSchema) -> None:
+        self.topic = topic
+        self.schema = schema
+        self.prefix: bytes | None = None
+
+
+class Routes:
+    """What was declared, and what came up since. Any thread may ask."""
+
+    def __init__(self, registry: Registry, naming: SubjectNaming, *, auto_register: bool) -> None:
+        self._registry = registry
+        self._naming = naming
+        self._auto_register = auto_register
+        self._lock = threading.Lock()
+        self._known: dict[tuple[str | None, object], Route] = {}
+        self._routes: dict[tuple[str, EventSchema], Route] = {}
+
+    def declare(self, schema: EventSchema, topic: str | None) -> None:
+        """Events of this schema go to `topic`, and dicts that go to `topic` are of this schema.
+
+        ValueError where another schema has been declared for the topic.
+        """
+        with self._lock:
+            route = self._route(topic or schema.topic, schema)
+            known = self._known.setdefault((route.topic, dict), route)
+            if known is not route and self._naming == "topic":
+                raise ValueError(f"topic {route.topic} has events of {known.schema.name}; several kinds need another subject naming")
+            self._known[None, schema] = route
+            if schema.python_type is not None:
+                self._known[None, schema.python_type] = route
+
+    def find(self, kind: object, topic: str | None) -> Route:
+        """The route of events of a type, or of a schema (dict: of the topic's). ValueError where nobody has said what schema they have."""
+        found = self._known.get((topic, kind))
+        return found if found is not None else self._learn(kind, topic)
+
+    def _learn(self, kind: object, topic: str | None) -> Route:
+        with self._lock:
+            declared = self._known.get((None, kind))
+            if declared is not None:
+                schema = declared.schema
+            elif isinstance(kind, EventSchema):
+                schema = kind
+            elif kind is dict or not isinstance(kind, type):
+                raise ValueError(
+                    "an event given as a dict needs its schema: declare one for the topic"
+                    + (f" {topic}" if topic else ", and say the topic")
+                    + ", or give schema="
+                )
+            else:
+                schema = event_schema(kind)
+            found = self._known[topic, kind] = self._route(topic or schema.topic, schema)
+            return found
+
+    def _route(self, topic: str, schema: EventSchema) -> Route:
+        return self._routes.setdefault((topic, schema), Route(topic, schema))
+
+    def prefix(self, route: Route) -> bytes:
+        """What values of this route begin with: the registry is asked the first time. What it raises names the subject."""
+        if route.prefix is None:
+            subject = subject_of(self._naming, route.topic, route.schema.name)
+            with self._lock:
+                if route.prefix is None:
+                    if self._auto_register:
+                        schema_id = self._registry.register(subject, route.schema.text)
+                    else:
+                        schema_id = self._registry.lookup(subject, route.schema.text).id
+                    route.prefix = frame(schema_id, b"")
+        return route.prefix

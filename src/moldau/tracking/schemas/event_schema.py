@@ -1,0 +1,151 @@
+"""The schema of one kind of event: an Avro record with the header in front, and how events of it are written (missions F1, F2).
+
+    event_schema("schemas/page_view.avsc")                       # a file; more files for the types that it names
+    event_schema({"type": "record", "name": "PageView", ...})    # the same as JSON has it
+    event_schema(PageView)                                       # a dataclass or a pydantic model
+
+The header is put in front if it is not there. Its bytes are written by the producer, so that here only the rest, the *body*, is encoded.
+"""
+
+import io
+import json
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+from fastavro import parse_schema, schemaless_writer
+from fastavro.schema import SchemaParseException, UnknownType
+
+from moldau.tracking.errors import EventError, SchemaError
+from moldau.tracking.header import HEADER_FIELD, HEADER_SCHEMA, full_name, is_header_type
+from moldau.tracking.schemas.checking import complete, defaults_of
+from moldau.tracking.schemas.expanding import Library, add_to_library, expand, read_files
+from moldau.tracking.schemas.guards import guard_of
+from moldau.tracking.schemas.plain import plain_fields
+
+
+class EventSchema:
+    """Made by `event_schema`. `name` is the record's full name, `text` the whole as JSON, to be registered."""
+
+    def __init__(self, record: Mapping[str, Any], library: Library | None = None, *, python_type: type | None = None) -> None:
+        if not isinstance(record, Mapping) or record.get("type") != "record":
+            raise SchemaError(f"an event is a record, not {json.dumps(record, default=str)[:80]}")
+        whole = expand(_with_header(record), library)
+        self.name = full_name(whole)
+        self.python_type = python_type
+        self.record: Mapping[str, Any] = whole
+        self.text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"))
+        self._names: dict[str, Any] = {}
+        try:
+            parsed = parse_schema(deepcopy(whole), named_schemas=self._names)
+        except (SchemaParseException, UnknownType, KeyError, TypeError, ValueError) as error:
+            raise SchemaError(f"{self.name}: {error.__class__.__name__}: {error}") from None
+        assert isinstance(parsed, dict), "a record is an object"
+        self.parsed: dict[str, Any] = parsed
+        self._body = {**parsed, "fields": parsed["fields"][1:]}
+        self._short = str(whole["name"])
+        self._size = len(self._body["fields"])
+        self._defaults = defaults_of(self._body, self._names, self._short)
+        self._surely_valid = guard_of(self._body, self._names)
+
+    @property
+    def topic(self) -> str:
+        """The topic of these events where nothing else is said: the record's own name."""
+        return self._short
+
+    def encode(self, event: Any) -> bytes:
+        """The body: the event, a dict or an instance of the type that the schema is made from, without its header.
+
+        EventError names the field at fault.
+        """
+        if event.__class__ is not dict:
+            event = plain_fields(event, self._short)
+        if len(event) != self._size:
+            event = {**self._defaults, **event}
+        out = io.BytesIO()
+        try:
+            valid = self._surely_valid(event)
+        except (LookupError, TypeError):
+            valid = False
+        if valid:
+            try:
+                schemaless_writer(out, self._body, event)
+            except (ValueError, TypeError, OverflowError):
+                out = io.BytesIO()
+            else:
+                return out.getvalue()
+        return self._encode_slowly(event, out)
+
+    def _encode_slowly(self, event: Mapping[str, Any], out: io.BytesIO) -> bytes:
+        if HEADER_FIELD in event:
+            raise EventError(f"{self._short}.{HEADER_FIELD}", "is filled in by the producer")
+        completed = complete(self._body, event, self._names, self._short)
+        try:
+            schemaless_writer(out, self._body, completed)
+        except (ValueError, TypeError, OverflowError, KeyError, AttributeError) as error:
+            raise EventError(self._short, f"cannot be written: {error}") from error
+        return out.getvalue()
+
+    def __repr__(self) -> str:
+        return f"<EventSchema {self.name}>"
+
+
+def event_schema(
+    source: "EventSchema | Mapping[str, Any] | str | Path | type", *more: "Mapping[str, Any] | str | Path", name: str | None = None
+) -> EventSchema:
+    """The schema of events out of an Avro file (a path), a schema as a dict or JSON text, a dataclass, or a pydantic model.
+
+    `more` are schemas of the types that it names. A file of several schemas holds the event's last, or `name` says which one it is.
+    SchemaError names file, type or field.
+    """
+    if isinstance(source, EventSchema):
+        return source
+    if isinstance(source, type):
+        from moldau.tracking.schemas.python_types import record_of
+
+        return EventSchema(record_of(source), python_type=source)
+    library: Library = {}
+    first = _read(source, library)
+    for each in more:
+        _read(each, library)
+    if name is not None:
+        if name not in library:
+            raise SchemaError(f"no record {name} among {', '.join(sorted(library))}")
+        return EventSchema(library[name][0], library)
+    return EventSchema(first[-1], library)
+
+
+def _read(source: "Mapping[str, Any] | str | Path", library: Library) -> list[Mapping[str, Any]]:
+    found: Iterable[Mapping[str, Any]]
+    if isinstance(source, Path) or (isinstance(source, str) and not source.lstrip().startswith(("{", "["))):
+        found, _ = read_files([Path(source)])
+        origin = str(source)
+    else:
+        try:
+            schema = json.loads(source) if isinstance(source, str) else source
+        except ValueError as error:
+            raise SchemaError(f"a schema in JSON: {error}") from None
+        found, origin = (schema if isinstance(schema, list) else [schema]), "the schema given"
+    found = list(found)
+    for each in found:
+        if not isinstance(each, Mapping) or not isinstance(each.get("name"), str):
+            raise SchemaError(f"{origin}: not a named type: {json.dumps(each, default=str)[:80]}")
+        add_to_library(library, each, origin)
+    return found
+
+
+def _with_header(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The record with the header as its first field. SchemaError if a field of that name is something else."""
+    fields = record.get("fields")
+    if not isinstance(fields, list):
+        raise SchemaError(f"record {record.get('name')} has no list of fields")
+    names = [field.get("name") for field in fields if isinstance(field, Mapping)]
+    if HEADER_FIELD not in names:
+        return {**record, "fields": [{"name": HEADER_FIELD, "type": HEADER_SCHEMA}, *fields]}
+    where = f"{full_name(record)}.{HEADER_FIELD}"
+    if not is_header_type(fields[names.index(HEADER_FIELD)].get("type")):
+        raise SchemaError(f"{where}: is the header of tracked events (moldau.tracking.EventHeader); give this field another name")
+    if names[0] != HEADER_FIELD:
+        raise SchemaError(f"{where}: the header is the first field")
+    return dict(record)

@@ -1,0 +1,183 @@
+"""Avro schemas out of dataclasses and pydantic models.
+
+==================================  =====================================================================
+``bool``, ``int``, ``float``        boolean, long (64 bits), double
+``str``, ``bytes``, ``UUID``        string, bytes, string (uuid)
+``datetime``, ``date``, ``time``    long (timestamp-micros, with a zone), int (date), long (time-micros)
+``Decimal``                         bytes (decimal of 38 digits, 9 behind the point), or as ``Annotated[Decimal, DecimalSize(10, 2)]`` says
+an ``Enum``                         an enum of its members' names
+``X | None``, ``X | Y``             a union; null comes first where the default is None
+``list``, ``tuple[X, ...]``, sets   array
+``dict[str, X]``                    map
+a dataclass, a model                a record by its name
+==================================  =====================================================================
+
+A field with a default has it in the schema too. SchemaError names the field of any other type.
+"""
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from moldau.tracking.errors import SchemaError
+from moldau.tracking.schemas.plain import field_names, plain
+
+
+class DecimalSize(NamedTuple):
+    """How many digits a Decimal has, and how many of them behind the point: ``Annotated[Decimal, DecimalSize(10, 2)]``."""
+
+    precision: int
+    scale: int
+
+
+DECIMAL_DEFAULT: Final = DecimalSize(38, 9)
+
+_SIMPLE: Final[Mapping[type, Any]] = {
+    bool: "boolean",
+    int: "long",
+    float: "double",
+    str: "string",
+    bytes: "bytes",
+    type(None): "null",
+    UUID: {"type": "string", "logicalType": "uuid"},
+    datetime: {"type": "long", "logicalType": "timestamp-micros"},
+    date: {"type": "int", "logicalType": "date"},
+    time: {"type": "long", "logicalType": "time-micros"},
+}
+_LISTS: Final = (list, tuple, set, frozenset, Sequence, AbstractSet)
+_MAPS: Final = (dict, Mapping)
+_NOTHING: Final = object()
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def record_of(python_type: type) -> dict[str, Any]:
+    """The Avro record of a dataclass or a pydantic model, without the header. SchemaError names type or field."""
+    if field_names(python_type) is None:
+        raise SchemaError(f"{python_type.__name__} is neither a dataclass nor a pydantic model")
+    made: dict[str, Any] = _Types().record(python_type, python_type.__name__)
+    return made
+
+
+class _Types:
+    """The types of one schema; each named one is defined once and called by its name afterwards."""
+
+    def __init__(self) -> None:
+        self._defined: dict[str, type] = {}
+
+    def record(self, python_type: type, path: str) -> Any:
+        name = python_type.__name__
+        if self._defined.setdefault(name, python_type) is not python_type:
+            raise SchemaError(f"{path}: two types have the name {name}")
+        try:
+            hints = typing.get_type_hints(python_type, include_extras=True)
+        except NameError as error:
+            raise SchemaError(f"{path}: {error}") from None
+        fields = [self._field(each, hints[each], _default(python_type, each), f"{path}.{each}") for each in field_names(python_type) or ()]
+        made: dict[str, Any] = {"type": "record", "name": name, "fields": fields}
+        own_text = (python_type.__doc__ or "").strip()
+        if own_text and not own_text.startswith(f"{name}("):
+            made["doc"] = own_text.splitlines()[0]
+        return made
+
+    def _field(self, name: str, hint: Any, default: Any, path: str) -> dict[str, Any]:
+        type_ = self._type(hint, path)
+        if isinstance(type_, list) and default is None:
+            type_ = ["null", *(each for each in type_ if each != "null")]
+        made: dict[str, Any] = {"name": name, "type": type_}
+        if default is not _NOTHING:
+            made["default"] = _json_default(default, path)
+        return made
+
+    def _type(self, hint: Any, path: str) -> Any:
+        origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+        if origin is typing.Annotated:
+            return self._annotated(arguments[0], arguments[1:], path)
+        if origin in (typing.Union, types.UnionType):
+            return self._union(arguments, path)
+        if origin is typing.Literal and all(isinstance(each, str) for each in arguments):
+            return "string"
+        if origin in _LISTS and arguments and (origin is not tuple or arguments[1:] == (Ellipsis,)):
+            return {"type": "array", "items": self._type(arguments[0], f"{path}[]")}
+        if origin in _MAPS and len(arguments) == 2 and arguments[0] is str:
+            return {"type": "map", "values": self._type(arguments[1], f"{path}[]")}
+        if hint in _SIMPLE:
+            return _SIMPLE[hint]
+        if hint is Decimal:
+            return _decimal(DECIMAL_DEFAULT)
+        if isinstance(hint, type) and issubclass(hint, Enum):
+            return self._enum(hint, path)
+        if isinstance(hint, type) and field_names(hint) is not None:
+            return hint.__name__ if self._defined.get(hint.__name__) is hint else self.record(hint, path)
+        raise SchemaError(f"{path}: no Avro type for {hint!r}; dicts have text as keys, and lists say of what")
+
+    def _annotated(self, hint: Any, notes: tuple[Any, ...], path: str) -> Any:
+        if hint is Decimal:
+            for note in notes:
+                if isinstance(note, DecimalSize):
+                    return _decimal(note)
+        return self._type(hint, path)
+
+    def _union(self, hints: tuple[Any, ...], path: str) -> list[Any]:
+        branches = [self._type(each, path) for each in hints]
+        kinds = [each if isinstance(each, str) else each.get("name", each["type"]) for each in branches]
+        if len(set(kinds)) != len(kinds):
+            raise SchemaError(f"{path}: a union has each Avro type once: {', '.join(kinds)}")
+        return branches
+
+    def _enum(self, python_type: type[Enum], path: str) -> Any:
+        name = python_type.__name__
+        if name in self._defined:
+            if self._defined[name] is not python_type:
+                raise SchemaError(f"{path}: two types have the name {name}")
+            return name
+        self._defined[name] = python_type
+        return {"type": "enum", "name": name, "symbols": [member.name for member in python_type]}
+
+
+def _decimal(size: DecimalSize) -> dict[str, Any]:
+    return {"type": "bytes", "logicalType": "decimal", "precision": size.precision, "scale": size.scale}
+
+
+def _default(python_type: type, name: str) -> Any:
+    """The default of a field; `_NOTHING` if it has none."""
+    if dataclasses.is_dataclass(python_type):
+        field = next(each for each in dataclasses.fields(python_type) if each.name == name)
+        if field.default is not dataclasses.MISSING:
+            return field.default
+        return _NOTHING if field.default_factory is dataclasses.MISSING else _made(field.default_factory)
+    described = python_type.model_fields[name]  # type: ignore[attr-defined]
+    if described.is_required():
+        return _NOTHING
+    return described.default if described.default_factory is None else _made(described.default_factory)
+
+
+def _made(factory: Any) -> Any:
+    """What a factory makes, if that is a default for everybody: an empty list or dict. A new id or the time of day is none."""
+    return factory() if factory in (list, dict, set, tuple, frozenset) else _NOTHING
+
+
+def _json_default(value: Any, path: str) -> Any:
+    """A default as a schema's JSON has it."""
+    value = plain(value)
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case bytes():
+            return value.decode("latin-1")
+        case UUID():
+            return str(value)
+        case datetime() if value.tzinfo is not None:
+            return (value - _EPOCH) // timedelta(microseconds=1)
+        case list():
+            return [_json_default(each, path) for each in value]
+        case dict():
+            return {key: _json_default(each, path) for key, each in value.items()}
+        case _:
+            raise SchemaError(f"{path}: a default of type {type(value).__name__} cannot stand in a schema")
