@@ -26,6 +26,10 @@ def language(name: str) -> SchemaLanguage:
             from moldau.registry.schemas.avro.language import AvroLanguage
 
             return AvroLanguage()
+        case "JSON":
+            from moldau.registry.schemas.json_schema.language import JsonLanguage
+
+            return JsonLanguage()
         case _:
             raise UnknownLanguageError(f"No schema language is called {name!r}; there are {', '.join(LANGUAGES)}")
 

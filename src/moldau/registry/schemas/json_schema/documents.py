@@ -1,0 +1,79 @@
+"""Where the references of a JSON Schema lead: into its own document, into registered ones, into the drafts'. Never to the net."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import urljoin
+
+from jsonschema_specifications import REGISTRY as DRAFTS  # type: ignore[import-untyped]
+from referencing import Registry, Specification
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import DRAFT4, DRAFT6, DRAFT7, DRAFT201909, DRAFT202012
+
+from moldau.registry.schemas.json_schema.text import read_json
+from moldau.registry.schemas.language import InvalidSchemaError, ResolvedReference
+
+if TYPE_CHECKING:
+    from referencing._core import Resolver as _Resolver
+
+Resolver: TypeAlias = "_Resolver[Any]"
+
+_SPECIFICATIONS: dict[str, Specification[Any]] = {
+    "json-schema.org/draft-04/schema": DRAFT4,
+    "json-schema.org/draft-06/schema": DRAFT6,
+    "json-schema.org/draft-07/schema": DRAFT7,
+    "json-schema.org/draft/2019-09/schema": DRAFT201909,
+    "json-schema.org/draft/2020-12/schema": DRAFT202012,
+}
+MODERN: tuple[Specification[Any], ...] = (DRAFT201909, DRAFT202012)
+
+
+def specification(document: Any) -> Specification[Any]:
+    """The draft a document says it is of; draft 7 if it says nothing or something unknown, as in Confluent's registry."""
+    named = document.get("$schema") if isinstance(document, dict) else None
+    if not isinstance(named, str):
+        return DRAFT7
+    return _SPECIFICATIONS.get(named.partition("://")[2].rstrip("#"), DRAFT7)
+
+
+def resolver_for(document: Any, references: Sequence[ResolvedReference]) -> Resolver:
+    """What finds references from the root of `document`; the registered ones go by their name, as it is or beside the root's `$id`."""
+    root = specification(document).create_resource(document)
+    base = root.id() or ""
+    registry: Registry[Any] = DRAFTS
+    for reference in references:
+        contents = read_json(reference.text, f"Reference {reference.name} ({reference.subject} {reference.version})")
+        resource = specification(contents).create_resource(contents)
+        names = {reference.name, "./" + reference.name, urljoin(base, reference.name)}
+        registry = registry.with_resources((name, resource) for name in names)
+    resolver: Resolver = registry.with_resource(base, root).resolver(base)
+    return resolver
+
+
+def subresource(resolver: Resolver, value: dict[str, Any], draft: Specification[Any]) -> Resolver:
+    """What finds references inside `value`, which may have an `$id` of its own."""
+    return resolver.in_subresource(draft.create_resource(value))
+
+
+def check_references(document: Any, resolver: Resolver) -> None:
+    """InvalidSchemaError for the first reference in the document that leads nowhere."""
+    draft = specification(document)
+    waiting = [(draft.create_resource(document), resolver)]
+    while waiting:
+        resource, here = waiting.pop()
+        contents = resource.contents
+        if isinstance(contents, dict):
+            for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
+                if isinstance(contents.get(keyword), str):
+                    follow(here, contents[keyword])
+        waiting += [(child, here.in_subresource(child)) for child in resource.subresources()]
+
+
+def follow(resolver: Resolver, reference: str) -> tuple[Any, Resolver]:
+    """The schema a reference leads to, and what finds references inside it; InvalidSchemaError if there is none."""
+    try:
+        found = resolver.lookup(reference)
+    except Unresolvable as error:
+        raise InvalidSchemaError(f"The reference {reference!r} of the JSON schema leads nowhere") from error
+    if not isinstance(found.contents, dict | bool):
+        raise InvalidSchemaError(f"The reference {reference!r} of the JSON schema leads to no schema")
+    return found.contents, found.resolver

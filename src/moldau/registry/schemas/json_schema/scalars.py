@@ -1,0 +1,91 @@
+"""Differences between what two JSON Schemas say of strings, numbers and listed values."""
+
+from decimal import Decimal
+from typing import Any
+
+from moldau.registry.schemas.json_schema.differences import Difference
+from moldau.registry.schemas.json_schema.nodes import Node
+from moldau.registry.schemas.json_schema.text import write_json
+
+
+def compare_limit(name: str, change: str, before: Any, after: Any) -> list[Difference]:
+    """A number that was added, removed, increased or decreased; None is no limit."""
+    if before == after:
+        return []
+    if before is None:
+        word = "ADDED"
+    elif after is None:
+        word = "REMOVED"
+    else:
+        word = "INCREASED" if before < after else "DECREASED"
+    return [Difference(f"{change}_{word}", (name,))]
+
+
+def compare_limits(original: Node, update: Node, names: dict[str, str]) -> list[Difference]:
+    """Several limits, by keyword."""
+    found = []
+    for name, change in names.items():
+        found += compare_limit(name, change, original.keywords.get(name), update.keywords.get(name))
+    return found
+
+
+def compare_strings(original: Node, update: Node) -> list[Difference]:
+    """Lengths and patterns; whether one pattern says more than another is not asked."""
+    found = compare_limits(original, update, {"maxLength": "MAX_LENGTH", "minLength": "MIN_LENGTH"})
+    before, after = original.keywords.get("pattern"), update.keywords.get("pattern")
+    if before != after:
+        word = "ADDED" if before is None else "REMOVED" if after is None else "CHANGED"
+        found.append(Difference(f"PATTERN_{word}", ("pattern",)))
+    return found
+
+
+def compare_numbers(original: Node, update: Node) -> list[Difference]:
+    """Limits, multiples, and whether only integers fit."""
+    found = compare_limits(original, update, {"maximum": "MAXIMUM", "minimum": "MINIMUM"})
+    for name, change in (("exclusiveMaximum", "EXCLUSIVE_MAXIMUM"), ("exclusiveMinimum", "EXCLUSIVE_MINIMUM")):
+        found += compare_limit(name, change, _exclusive(original, name), _exclusive(update, name))
+    found += _multiples(original.keywords.get("multipleOf"), update.keywords.get("multipleOf"))
+    integer_before, integer_after = (node.keywords.get("type") == "integer" for node in (original, update))
+    if integer_before != integer_after:
+        found.append(Difference("TYPE_EXTENDED" if integer_before else "TYPE_NARROWED"))
+    return found
+
+
+def _exclusive(node: Node, name: str) -> Any:
+    """The limit; in draft 4 the keyword is true, and the limit stands elsewhere."""
+    value = node.keywords.get(name)
+    if isinstance(value, bool):
+        return node.keywords.get({"exclusiveMaximum": "maximum", "exclusiveMinimum": "minimum"}[name]) if value else None
+    return value
+
+
+def _multiples(before: Any, after: Any) -> list[Difference]:
+    """Multiples of 6 are multiples of 3: from 6 to 3 more numbers fit."""
+    if before == after:
+        return []
+    if before is None:
+        word = "ADDED"
+    elif after is None:
+        word = "REMOVED"
+    elif Decimal(after) % Decimal(before) == 0:
+        word = "EXPANDED"
+    elif Decimal(before) % Decimal(after) == 0:
+        word = "REDUCED"
+    else:
+        word = "CHANGED"
+    return [Difference(f"MULTIPLE_OF_{word}", ("multipleOf",))]
+
+
+def compare_enums(original: Node, update: Node) -> list[Difference]:
+    """More values fit, or fewer."""
+    before, after = ({write_json(value, sort=True) for value in node.keywords["enum"]} for node in (original, update))
+    if before == after:
+        return []
+    word = "EXTENDED" if before < after else "NARROWED" if before > after else "CHANGED"
+    return [Difference(f"ENUM_ARRAY_{word}", ("enum",))]
+
+
+def compare_constants(original: Node, update: Node) -> list[Difference]:
+    """The one value that fits."""
+    same = write_json(original.keywords["const"], sort=True) == write_json(update.keywords["const"], sort=True)
+    return [] if same else [Difference("ENUM_ARRAY_CHANGED", ("const",))]
