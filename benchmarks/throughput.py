@@ -26,8 +26,8 @@ FETCHES = {"200kB": ["fetch.message.max.bytes=200000"], "default": []}
 ACKS = ("0", "1", "all")
 TOUCHED_TO_WRITE = 4 * 1024**3
 TOUCHED_TO_READ = 256 * 1024**2
-"""Memory made ready before each run beyond one and a half times its messages. What is written takes pages from all over the free memory: with
-256 MB every other run of large batches took cold ones, at more than twice the processor time."""
+"""Memory made ready before each run beyond one and a half times its messages. What is written takes pages from all over the free memory:
+with 256 MB every other run of large batches took cold ones, at more than twice the processor time."""
 
 
 def counted(system: System, messages: int, touched: int, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
