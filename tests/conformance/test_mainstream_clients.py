@@ -4,6 +4,7 @@ Each client in turn creates a topic, produces with each codec and each acknowled
 from the middle, and from a moment.
 """
 
+import contextlib
 import itertools
 import shutil
 import time
@@ -78,8 +79,12 @@ def wait_for_next_millisecond() -> None:
 
 @pytest.mark.parametrize("name", CLIENTS)
 def test_create_produce_and_consume_by_assignment(name: str, server: ServerProcess) -> None:
-    client = CLIENTS[name](server.bootstrap)
-    topic = f"conformance-{name}"
+    with contextlib.closing(CLIENTS[name](server.bootstrap)) as client:
+        hold_dialogue(client, f"conformance-{name}")
+
+
+def hold_dialogue(client: Client, topic: str) -> None:
+    """See the module."""
     client.create_topic(topic, len(CASES))
 
     for first in (0, HALF):

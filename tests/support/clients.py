@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 READ_LIMIT_S = 20.0
+JAVA_LIMIT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,9 @@ class Seen(NamedTuple):
 class Client(Protocol):
     """What the conformance dialogue asks of a client."""
 
+    def close(self) -> None:
+        """Nothing more will be asked."""
+
     def create_topic(self, topic: str, partitions: int) -> None:
         """Make a topic."""
 
@@ -65,7 +69,14 @@ def collect(failures: list[object]) -> Callable[[object, object], None]:
     return on_delivery
 
 
-class ConfluentClient:
+class _NothingKept:
+    """A client that holds nothing between two calls."""
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+
+class ConfluentClient(_NothingKept):
     """confluent-kafka, that is librdkafka."""
 
     def __init__(self, bootstrap: str) -> None:
@@ -118,7 +129,7 @@ class ConfluentClient:
         return found
 
 
-class KafkaPythonClient:
+class KafkaPythonClient(_NothingKept):
     """kafka-python 3."""
 
     def __init__(self, bootstrap: str) -> None:
@@ -174,7 +185,7 @@ class KafkaPythonClient:
         return found
 
 
-class AiokafkaClient:
+class AiokafkaClient(_NothingKept):
     """aiokafka, which speaks older versions of the protocol than the others."""
 
     def __init__(self, bootstrap: str) -> None:
@@ -239,7 +250,7 @@ class AiokafkaClient:
         return asyncio.run(work())
 
 
-class KcatClient:
+class KcatClient(_NothingKept):
     """kcat, which creates topics by asking for them."""
 
     def __init__(self, bootstrap: str) -> None:
@@ -277,17 +288,25 @@ class JavaClient:
     """The Java client of Apache Kafka; `class_path` holds kafka-clients and what it needs."""
 
     def __init__(self, bootstrap: str, class_path: str, source: Path) -> None:
-        self.bootstrap = bootstrap
-        self.class_path = class_path
-        self.source = source
+        quiet = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-Dlog4j2.level=ERROR"]
+        java = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *quiet, "-cp", class_path, str(source), bootstrap]
+        self._process = subprocess.Popen(java, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.communicate(timeout=JAVA_LIMIT_S)
+        assert self._process.returncode == 0, "the cause is on standard error"
 
     def _run(self, command: str, topic: str, *lines: str) -> list[str]:
-        java = ["java", "-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", self.class_path, str(self.source)]
-        text = "".join(line + "\n" for line in lines)
-        java += [self.bootstrap, command, topic]
-        ended = subprocess.run(java, input=text, capture_output=True, text=True, timeout=120, check=False)
-        assert ended.returncode == 0, ended.stderr
-        return ended.stdout.splitlines()
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write("".join(line + "\n" for line in (f"{command} {topic} {len(lines)}", *lines)))
+        self._process.stdin.flush()
+        answer = []
+        while (line := self._process.stdout.readline()) != "done\n":
+            assert line, "the process has ended, the cause is on standard error"
+            answer.append(line.rstrip("\n"))
+        return answer
 
     def create_topic(self, topic: str, partitions: int) -> None:
         self._run("create", topic, str(partitions))

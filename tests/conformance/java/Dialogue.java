@@ -15,7 +15,10 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
 
-/** The Java side of tests/support/clients.py: commands as arguments, one job per line of standard input. */
+/**
+ * The Java side of tests/support/clients.py. On standard input a line is a command, its topic and how many jobs follow, each on a line of its own;
+ * the answer ends with the line "done".
+ */
 public class Dialogue {
     static Properties settings(String bootstrap) {
         Properties settings = new Properties();
@@ -55,23 +58,28 @@ public class Dialogue {
     }
 
     public static void main(String[] arguments) throws Exception {
-        String topic = arguments[2];
+        String bootstrap = arguments[0];
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
-        List<String[]> jobs = new ArrayList<>();
-        for (String line = input.readLine(); line != null; line = input.readLine()) jobs.add(line.split(" ", 4));
-        switch (arguments[1]) {
-            case "create":
-                try (Admin admin = Admin.create(settings(arguments[0]))) {
-                    admin.createTopics(List.of(new NewTopic(topic, Integer.parseInt(jobs.get(0)[0]), (short) 1))).all().get();
-                }
-                break;
-            case "write":
-                for (String[] job : jobs) write(settings(arguments[0]), topic, job);
-                break;
-            default:
-                try (KafkaConsumer<String, String> consumer = new KafkaConsumer<>(settings(arguments[0]))) {
-                    for (int number = 0; number < jobs.size(); number++) read(consumer, topic, number, jobs.get(number));
-                }
+        for (String line = input.readLine(); line != null; line = input.readLine()) {
+            String[] command = line.split(" ");
+            String topic = command[1];
+            List<String[]> jobs = new ArrayList<>();
+            for (int left = Integer.parseInt(command[2]); left > 0; left--) jobs.add(input.readLine().split(" ", 4));
+            switch (command[0]) {
+                case "create":
+                    try (Admin admin = Admin.create(settings(bootstrap))) {
+                        admin.createTopics(List.of(new NewTopic(topic, Integer.parseInt(jobs.get(0)[0]), (short) 1))).all().get();
+                    }
+                    break;
+                case "write":
+                    for (String[] job : jobs) write(settings(bootstrap), topic, job);
+                    break;
+                default:
+                    try (KafkaConsumer<String, String> consumer = new KafkaConsumer<>(settings(bootstrap))) {
+                        for (int number = 0; number < jobs.size(); number++) read(consumer, topic, number, jobs.get(number));
+                    }
+            }
+            System.out.println("done");
         }
     }
 }
