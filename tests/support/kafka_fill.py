@@ -184,6 +184,7 @@ def first_offset(bootstrap: str, group: str, topic: str) -> int:
 def read(bootstrap: str, topic: str, partition: int) -> list[Seen]:
     """All records of a partition, those of aborted transactions too."""
     settings = {"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False, "enable.partition.eof": True}
+    settings["fetch.wait.max.ms"] = 10  # the end is told by a fetch that finds nothing
     consumer = Consumer({**settings, "isolation.level": "read_uncommitted", "auto.offset.reset": "earliest", "check.crcs": True})
     consumer.assign([TopicPartition(topic, partition, 0)])
     seen: list[Seen] = []
