@@ -32,7 +32,7 @@ def skewed_hosts(found: TierCounts, tolerance_ms: int, behind_ms: int) -> dict[H
     skewed: dict[HostKey, SkewedHost] = {}
     for topic in lags.values():
         for host, lag_ms in topic.items():
-            others = [lag for other, lag in topic.items() if other != host]
+            others = [lag for other, lag in topic.items() if other != host and lag >= -tolerance_ms]
             if lag_ms < -tolerance_ms:
                 skewed[host] = SkewedHost(*host, ahead_ms=-lag_ms)
             elif others and lag_ms - median(others) > behind_ms:

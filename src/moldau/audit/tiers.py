@@ -84,9 +84,9 @@ class TierCounts:
 
     @property
     def tiers(self) -> tuple[str, ...]:
-        """All tiers that have counted: producers first, the others by their first record."""
-        found = sorted(self.counts, key=lambda tier: (self._first_ms[tier], tier))
-        return tuple(sorted(found, key=lambda tier: tier != PRODUCER_TIER))
+        """All tiers that have counted: producers first, also if they only opened; the others by their first record."""
+        found = sorted(self.counts.keys() - {PRODUCER_TIER}, key=lambda tier: (self._first_ms[tier], tier))
+        return (PRODUCER_TIER, *found) if PRODUCER_TIER in self.heard_ms else tuple(found)
 
     def has_counts_of(self, tier: str) -> bool:
         """Whether the tier has counted anything."""

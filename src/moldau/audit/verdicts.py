@@ -108,3 +108,8 @@ class Report:
     def alarming(self) -> bool:
         """Whether anything is missing or doubled."""
         return any(pair.verdict.alarming for pair in self.pairs)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every window is complete, and will stay so unless late events come."""
+        return all(pair.verdict is Verdict.COMPLETE and pair.settled for pair in self.pairs)

@@ -21,6 +21,7 @@ COMMANDS = {
     "consume": LazyCommand("moldau.cli.consume", "consume", "Print the records of a topic."),
     "group": LazyCommand("moldau.cli.group", "group", "List, describe, reset and delete consumer groups."),
     "config": LazyCommand("moldau.cli.config", "config", "Show and change settings of topics and brokers."),
+    "audit": LazyCommand("moldau.cli.audit", "audit", "Count what went through, and name what is missing or doubled."),
     "log": LazyCommand("moldau.cli.log", "log", "Look into the files of a log, without a broker."),
     "demo": LazyCommand("moldau.cli.demo", "demo", "Carry real events from a file through the log into a lake table."),
 }

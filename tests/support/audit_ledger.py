@@ -1,0 +1,81 @@
+"""An audit topic as it would be after some story: who sent, who counted, who died. Pure, with a clock of its own."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from moldau.audit.events import count_each
+from moldau.audit.reconcile import Rules, reconcile
+from moldau.audit.tiers import NOTHING, TierCounts
+from moldau.audit.verdicts import Report, Verdict
+from moldau.tracking.audit_record import AuditRecord, new_guid
+from moldau.tracking.counts import Count, CountKey
+from support.audit_events import MINUTE, NOON, Host
+
+START = NOON + 2 * MINUTE
+"""When the events of a story begin, and its clock."""
+LATER = START + 600 * MINUTE
+
+
+class Ledger:
+    """Takes what tiers say, at the time that `now` is."""
+
+    def __init__(self, topic: str = "departures") -> None:
+        self.found = TierCounts()
+        self.now = START
+        self.topic = topic
+
+    def wait(self, ms: int) -> "Ledger":
+        """Time passes."""
+        self.now += ms
+        return self
+
+    def say(self, kind: Any, tier: str, key: CountKey, count: Count = NOTHING) -> AuditRecord:
+        """One record, published now."""
+        record = AuditRecord(kind, new_guid(), self.now, tier, key, count)
+        assert AuditRecord.from_bytes(record.to_bytes()) == record
+        self.found.take(record)
+        return record
+
+    def opens(self, host: Host) -> "Ledger":
+        """A producer instance says that it is there."""
+        self.say("open", "producer", _whole(host))
+        return self
+
+    def closes(self, host: Host) -> "Ledger":
+        """It says that it has counted everything."""
+        counts = [t.count for k, t in self.found.counts.get("producer", {}).items() if k.instance == host.instance.hex()]
+        self.say("close", "producer", _whole(host), sum(counts, NOTHING))
+        return self
+
+    def counts(self, tier: str, values: Iterable[bytes]) -> "Ledger":
+        """A tier publishes counts of these events."""
+        for key, count in count_each(self.topic, values).counts().items():
+            self.say("counts", tier, key, count)
+        return self
+
+    def marks(self, tier: str) -> "Ledger":
+        """An auditor says that everything is counted."""
+        self.say("open", tier, CountKey("", 0, "", "", "", tier))
+        return self
+
+    def report(self, **rules: Any) -> Report:
+        """What comparing says now."""
+        return reconcile(self.found, Rules(now_ms=self.now, **rules))
+
+    def verdicts(self, **rules: Any) -> list[Verdict]:
+        """Of each window and pair, in order."""
+        return [pair.verdict for pair in self.report(**rules).pairs]
+
+    def verdict(self, **rules: Any) -> Verdict:
+        """Of the only one."""
+        (found,) = self.verdicts(**rules)
+        return found
+
+
+def events(host: Host, count: int, *, start_ms: int = START, first: int = 0, apart_ms: int = 10) -> list[bytes]:
+    """So many events of a host."""
+    return [host.event(first + number, start_ms + number * apart_ms) for number in range(count)]
+
+
+def _whole(host: Host) -> CountKey:
+    return CountKey("", 0, host.datacenter, host.service, host.name, host.instance.hex())

@@ -1,0 +1,269 @@
+"""What comparing two tiers says, story by story. Times are in ms of a clock that the test moves."""
+
+import pytest
+
+from moldau.audit.reconcile import Rules
+from moldau.audit.verdicts import Verdict
+from support.audit_events import MINUTE, NOON, Host
+from support.audit_ledger import LATER, START, Ledger, events
+
+EWR = Host("ewr-1", "ewr", instance=b"inst-ewr")
+JFK = Host("jfk-1", "jfk", instance=b"inst-jfk")
+SECOND = 1000
+GRACE = Rules(0).grace_ms
+
+
+def sent(host: Host, count: int = 100) -> tuple[Ledger, list[bytes]]:
+    """A producer has sent, counted and closed."""
+    values = events(host, count)
+    return Ledger().opens(host).counts("producer", values).closes(host), values
+
+
+def test_a_healthy_run_has_no_alarm_at_any_time() -> None:
+    """Whenever one looks, from the first event on, nothing is said to be missing or doubled; in the end all is complete."""
+    ledger = Ledger().opens(EWR)
+    seen = set()
+    for step in range(40):
+        chunk = events(EWR, 10, start_ms=ledger.now, first=10 * step)
+        ledger.wait(5 * SECOND).counts("producer", chunk)
+        seen |= set(ledger.verdicts(tiers=("producer", "local")))
+        ledger.wait(7 * SECOND).counts("local", chunk).marks("local")
+        seen |= set(ledger.verdicts(tiers=("producer", "local")))
+    ledger.closes(EWR)
+    assert seen <= {Verdict.NOT_DUE, Verdict.NO_COUNTS, Verdict.COMPLETE}
+    assert set(ledger.wait(10 * MINUTE).verdicts()) == {Verdict.COMPLETE}
+    assert ledger.report().complete
+
+
+def test_a_closed_producer_and_equal_counts_are_complete_at_once() -> None:
+    """Nobody has to wait for the grace where nothing more can come; the window has to be over."""
+    ledger, values = sent(EWR)
+    ledger.counts("local", values)
+    assert ledger.verdict() is Verdict.NOT_DUE
+    ledger.wait(9 * MINUTE)
+    assert ledger.report().complete
+
+
+@pytest.mark.parametrize(
+    ("counted", "verdict", "note"),
+    [
+        (lambda v: v[:-1], Verdict.LOSS, "1 of 100 missing"),
+        (lambda v: [*v, v[5]], Verdict.DUPLICATION, "1 more than 100"),
+        (lambda v: [*v[:-1], v[0]], Verdict.HIDDEN_LOSS, "as many, but not the same 100"),
+        (lambda v: [*v[:-1], EWR.event(999, START)], Verdict.HIDDEN_LOSS, "as many, but not the same 100"),
+        (lambda v: v, Verdict.COMPLETE, ""),
+    ],
+)
+def test_loss_duplication_and_what_hides_them(counted, verdict: Verdict, note: str) -> None:  # type: ignore[no-untyped-def]
+    """Lower counts are loss, higher ones duplication, equal ones with another checksum both; and the host is named."""
+    ledger, values = sent(EWR)
+    ledger.counts("local", counted(values)).marks("local")
+    report = ledger.wait(60 * MINUTE).report()
+    (pair,) = report.pairs
+    (line,) = pair.sources
+    assert (pair.verdict, line.verdict, line.note) == (verdict, verdict, note)
+    assert (line.datacenter, line.service, line.host, line.instance) == ("ewr", "departures", "ewr-1", b"inst-ewr".hex())
+    assert report.alarming == (verdict is not Verdict.COMPLETE)
+
+
+def test_one_hosts_loss_is_not_made_good_by_anothers_duplication() -> None:
+    """The window's totals agree, yet both hosts are named for what they are."""
+    a, b = events(EWR, 50), events(JFK, 50)
+    ledger = Ledger().opens(EWR).opens(JFK).counts("producer", a + b).closes(EWR).closes(JFK)
+    ledger.counts("local", a[1:] + b + b[:1])
+    (pair,) = ledger.wait(60 * MINUTE).report().pairs
+    assert (pair.upper.count, pair.lower.count, pair.verdict) == (100, 100, Verdict.HIDDEN_LOSS)
+    assert {line.host: line.verdict for line in pair.noteworthy} == {"ewr-1": Verdict.LOSS, "jfk-1": Verdict.DUPLICATION}
+
+
+def test_until_the_grace_is_over_nothing_is_lost() -> None:
+    """A tier may take its time; how long is a rule of the tier."""
+    ledger, values = sent(EWR)
+    ledger.counts("local", values[:-1]).wait(9 * MINUTE)
+    assert ledger.verdict() is Verdict.NOT_DUE
+    ledger.wait(GRACE)
+    assert ledger.verdict() is Verdict.LOSS
+    assert ledger.verdict(graces_ms={"local": 60 * MINUTE}) is Verdict.NOT_DUE
+    ledger.counts("local", values[-1:])
+    assert ledger.report().complete
+
+
+def test_a_tier_that_never_published_has_no_counts_yet() -> None:
+    """It is loss only after its grace, and then the note says that the tier is silent."""
+    ledger, _ = sent(EWR)
+    tiers = ("producer", "local")
+    assert ledger.verdict(tiers=tiers) is Verdict.NO_COUNTS
+    (pair,) = ledger.wait(60 * MINUTE).report(tiers=tiers).pairs
+    assert (pair.verdict, pair.sources[0].note) == (Verdict.LOSS, "100 of 100 missing; tier local has published nothing yet")
+    assert ledger.report(tiers=tiers, only={"local": "other".__eq__}).pairs == ()
+
+
+def test_the_same_record_twice_counts_once() -> None:
+    """Totals are the sum over distinct guids."""
+    ledger, values = sent(EWR)
+    ((key, told),) = Ledger().counts("x", values).found.counts["x"].items()
+    record = ledger.say("counts", "local", key, told.count)
+    assert not ledger.found.take(record)
+    assert ledger.wait(60 * MINUTE).verdict() is Verdict.COMPLETE
+
+
+class TestAProducerThatDies:
+    """Its last events are in the log, and in no count of its own."""
+
+    def killed(self, counted: int, in_log: int) -> Ledger:
+        values = events(EWR, 100)
+        ledger = Ledger().opens(EWR).counts("producer", values[:counted]).wait(10 * SECOND)
+        return ledger.counts("local", values[:in_log]).marks("local")
+
+    def test_its_tail_is_no_duplication_and_comes_from_the_log_in_the_end(self) -> None:
+        """First nothing is due, then its counts are incomplete and it is named, then the log stands for them."""
+        ledger = self.killed(90, 100)
+        patient = {"producer_timeout_ms": 30 * MINUTE}
+        assert ledger.verdict(**patient) is Verdict.NOT_DUE
+        ledger.wait(8 * MINUTE + GRACE)
+        (pair,) = ledger.report(**patient).pairs
+        assert pair.verdict is Verdict.PRODUCER_INCOMPLETE
+        (line,) = pair.noteworthy
+        assert (line.host, line.note.split(";")[0]) == ("ewr-1", "10 more than 90")
+        assert "silent since 2013-01-01T12:02:00Z" in line.note
+        assert not ledger.report(**patient).alarming
+        report = ledger.wait(30 * MINUTE).report(**patient)
+        assert report.pairs[0].verdict is Verdict.COMPLETE
+        assert report.pairs[0].noteworthy[0].note.startswith("counted from the log, 10 more than 90")
+        assert report.complete
+
+    def test_a_log_with_less_than_it_published_is_a_loss(self) -> None:
+        """Death excuses nothing that was counted."""
+        assert self.killed(90, 89).wait(60 * MINUTE).verdict() is Verdict.LOSS
+
+    def test_one_that_never_published_a_count(self) -> None:
+        """It opened, sent, and died."""
+        ledger = self.killed(0, 5).wait(12 * MINUTE)
+        assert ledger.verdict(producer_timeout_ms=30 * MINUTE) is Verdict.PRODUCER_INCOMPLETE
+        assert ledger.verdict() is Verdict.COMPLETE
+
+    def test_a_later_incarnation_counts_the_tail(self) -> None:
+        """Who publishes the rest, and closes the instance, makes it complete, and what is more then is doubled."""
+        ledger = self.killed(90, 100).counts("producer", events(EWR, 100)[90:]).closes(EWR).wait(60 * MINUTE)
+        assert ledger.verdict() is Verdict.COMPLETE
+        assert ledger.counts("local", events(EWR, 1)).wait(60 * MINUTE).verdict() is Verdict.DUPLICATION
+
+    def test_an_instance_that_nobody_heard_of(self) -> None:
+        """Events of an instance that never opened, or did so before the audit topic's memory: incomplete, then from the log."""
+        ledger = Ledger().counts("producer", events(JFK, 1)).counts("local", events(JFK, 1) + events(EWR, 3)).wait(9 * MINUTE + GRACE)
+        (pair,) = ledger.report(producer_timeout_ms=30 * MINUTE).pairs
+        assert (pair.verdict, pair.noteworthy[0].host) == (Verdict.PRODUCER_INCOMPLETE, "ewr-1")
+        assert "never said that it opened" in pair.noteworthy[0].note
+        assert ledger.wait(60 * MINUTE).verdict() is Verdict.COMPLETE
+
+
+def test_a_producer_that_lives_on_vouches_for_what_it_counted() -> None:
+    """An open instance is heard of long after: what the log has more is doubled, without waiting for its end."""
+    ledger = Ledger().opens(EWR).counts("producer", events(EWR, 100)).wait(10 * SECOND)
+    ledger.counts("local", [*events(EWR, 100), *events(EWR, 1)]).wait(20 * MINUTE)
+    assert ledger.verdict(producer_timeout_ms=60 * MINUTE) is Verdict.PRODUCER_INCOMPLETE
+    ledger.counts("producer", events(EWR, 1, start_ms=START + 20 * MINUTE, first=100))
+    assert ledger.verdicts(producer_timeout_ms=60 * MINUTE)[0] is Verdict.DUPLICATION
+
+
+def test_a_close_that_counts_more_than_was_published_closes_nothing() -> None:
+    """Counts that are lost from the audit topic itself are no duplication in the log."""
+    ledger = Ledger().opens(EWR).counts("producer", events(EWR, 100)).closes(EWR)
+    told = next(iter(ledger.found.counts["producer"].values()))
+    ledger.found.instances[EWR.instance.hex()].published = told.count = (
+        Ledger().counts("x", events(EWR, 60)).found.counts["x"].popitem()[1].count
+    )
+    ledger.counts("local", events(EWR, 100)).wait(9 * MINUTE + GRACE)
+    assert ledger.verdict(producer_timeout_ms=60 * MINUTE) is Verdict.PRODUCER_INCOMPLETE
+
+
+def test_late_events_of_yesterday_belong_to_yesterday_and_reopen_it() -> None:
+    """While they are on their way yesterday's window is open again, and the watermark before it; then both are back."""
+    yesterday = START - 1440 * MINUTE
+    ledger = Ledger().opens(EWR)
+    for start in (yesterday, yesterday + 20 * MINUTE):
+        ledger.now = start
+        values = events(EWR, 20, start_ms=start, first=start // 1000)
+        ledger.counts("producer", values).counts("local", values)
+    ledger.now = START
+    ends = {"local": yesterday + 28 * MINUTE}
+    assert ledger.report().watermarks == {("departures", "local"): ends["local"]}
+    late = events(EWR, 5, start_ms=yesterday + 21 * MINUTE, first=7_000_000)
+    ledger.counts("producer", late)
+    assert ledger.verdicts() == [Verdict.COMPLETE, Verdict.NOT_DUE]
+    assert ledger.report().watermarks == {("departures", "local"): yesterday + 8 * MINUTE}
+    ledger.wait(20 * SECOND).counts("local", late)
+    assert ledger.verdicts() == [Verdict.COMPLETE, Verdict.COMPLETE]
+    ledger.wait(GRACE)
+    assert ledger.report().watermarks == {("departures", "local"): ends["local"]}
+
+
+class TestSkewedClocks:
+    """A wrong clock is named; the other hosts' windows are as if it were not there."""
+
+    @pytest.mark.parametrize(("off", "ahead"), [(30 * 1440 * MINUTE, True), (-3650 * 1440 * MINUTE, False)])
+    def test_far_off(self, off: int, ahead: bool) -> None:
+        ledger = Ledger().opens(EWR).opens(JFK)
+        good, wrong = events(EWR, 50), events(JFK, 50, start_ms=START + off)
+        ledger.counts("producer", good + wrong).closes(EWR).wait(SECOND).counts("local", good + wrong).marks("local").wait(20 * MINUTE)
+        report = ledger.report()
+        (host,) = report.skewed
+        assert (host.host, host.ahead_ms > 0) == ("jfk-1", ahead)
+        assert not report.alarming
+        assert {pair.verdict for pair in report.pairs} == {Verdict.COMPLETE}
+        assert report.watermarks == {("departures", "local"): NOON + 10 * MINUTE}
+
+    def test_a_loss_at_a_wrong_clock_is_a_loss_and_holds_up_no_watermark(self) -> None:
+        ledger = Ledger().opens(EWR).opens(JFK)
+        good, wrong = events(EWR, 50), events(JFK, 50, start_ms=START - 3650 * 1440 * MINUTE)
+        ledger.counts("producer", good + wrong).wait(SECOND).counts("local", good + wrong[1:]).marks("local").wait(20 * MINUTE)
+        report = ledger.report()
+        assert [pair.verdict for pair in report.pairs] == [Verdict.LOSS, Verdict.COMPLETE]
+        assert report.watermarks == {("departures", "local"): NOON + 10 * MINUTE}
+
+    def test_a_replay_of_old_events_is_no_skew(self) -> None:
+        """All hosts are equally old then."""
+        ledger = Ledger()
+        values = [*events(EWR, 9), *events(JFK, 9, start_ms=START + 40 * MINUTE)]
+        ledger.now = LATER + 365 * 1440 * MINUTE
+        ledger.counts("producer", values).counts("local", values)
+        assert ledger.report().skewed == ()
+
+
+class TestThreeTiers:
+    """Each tier is compared with the one above it."""
+
+    def lost_in_the_lake(self) -> Ledger:
+        ledger, values = sent(EWR)
+        return ledger.wait(SECOND).counts("local", values).marks("local").wait(SECOND).counts("lake", values[2:]).wait(60 * MINUTE)
+
+    def test_the_tier_that_lost_is_the_one_named(self) -> None:
+        report = self.lost_in_the_lake().report()
+        assert report.tiers == ("producer", "local", "lake")
+        assert [(p.upper_tier, p.lower_tier, p.verdict) for p in report.pairs] == [
+            ("producer", "local", Verdict.COMPLETE),
+            ("local", "lake", Verdict.LOSS),
+        ]
+        assert report.watermarks == {("departures", "local"): NOON + 10 * MINUTE, ("departures", "lake"): None}
+
+    def test_an_auditor_that_is_behind_makes_no_duplication_below_it(self) -> None:
+        """The lake has more than a tier that has not counted so far; when it says that it has, the same is a duplication."""
+        ledger, values = sent(EWR)
+        ledger.counts("local", values[:50]).marks("local").wait(SECOND).counts("lake", values).wait(60 * MINUTE)
+        assert ledger.report().pairs[1].verdict is Verdict.NO_COUNTS
+        ledger.marks("local")
+        assert ledger.report().pairs[1].verdict is Verdict.DUPLICATION
+
+    def test_only_some_topics_since_some_time(self) -> None:
+        ledger = self.lost_in_the_lake()
+        assert ledger.report(topics={"other"}).pairs == ()
+        assert ledger.report(since_ms=NOON + 10 * MINUTE).pairs == ()
+        assert len(ledger.report(since_ms=NOON + 10 * MINUTE - 1).pairs) == 2
+
+
+def test_other_bytes_of_the_same_events_are_noted() -> None:
+    """The guids agree, so it is complete; but what lies there is not what was sent."""
+    ledger, _ = sent(EWR, 1)
+    ledger.counts("local", [EWR.event(0, START, body=b"altered")]).wait(60 * MINUTE)
+    (pair,) = ledger.report().pairs
+    assert (pair.verdict, pair.noteworthy[0].note) == (Verdict.COMPLETE, "but 55 bytes, not 69")
