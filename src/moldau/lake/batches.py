@@ -23,35 +23,29 @@ ARROW_TYPES = {
 }
 """Columns in the order of Spark's Kafka connector; `headers` only with includeHeaders."""
 
-SPARK_TYPES = {
-    "key": "binary",
-    "value": "binary",
-    "topic": "string",
-    "partition": "int",
-    "offset": "bigint",
-    "timestamp": "timestamp",
-    "timestampType": "int",
-    "headers": "array<struct<key:string,value:binary>>",
-}
-"""The same as Spark writes them."""
-
 
 def column_names(*, include_headers: bool) -> tuple[str, ...]:
     """Columns of a read."""
-    return tuple(name for name in SPARK_TYPES if include_headers or name != "headers")
+    return tuple(name for name in ARROW_TYPES if include_headers or name != "headers")
 
 
 def record_batches(columns: RecordColumns, topic: str, partition: int, names: Sequence[str]) -> Iterator[Any]:
     """Arrow record batches with the columns `names`, of at most `ROWS_MAX` rows and about `BYTES_TARGET` bytes each."""
     schema = pa.schema([(name, ARROW_TYPES[name]) for name in names])
     weight = sum(column.nbytes for column in (columns.key, columns.value, columns.headers) if column is not None)
-    step = min(ROWS_MAX, max(1, BYTES_TARGET * len(columns) // max(1, weight)))
+    step = row_steps(len(columns), weight)
     for start in range(0, len(columns), step):
         part = columns.slice(start, min(start + step, len(columns)))
-        yield pa.record_batch([_column(part, name, topic, partition) for name in names], schema=schema)
+        yield pa.record_batch([record_column(part, name, topic, partition) for name in names], schema=schema)
 
 
-def _column(columns: RecordColumns, name: str, topic: str, partition: int) -> Any:
+def row_steps(count: int, weight: int) -> int:
+    """Rows of one batch, where `count` of them take `weight` bytes."""
+    return min(ROWS_MAX, max(1, BYTES_TARGET * count // max(1, weight)))
+
+
+def record_column(columns: RecordColumns, name: str, topic: str, partition: int) -> Any:
+    """One column of ARROW_TYPES."""
     match name:
         case "topic":
             return pa.repeat(pa.scalar(topic), len(columns))

@@ -2,13 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from moldau.client.cluster import Cluster
 from moldau.client.errors import failure
+from moldau.client.metadata import TopicMetadata
 from moldau.client.partition_requests import EARLIEST, LATEST, READ_UNCOMMITTED, Fetched, FetchLimits
 from moldau.model.errors import ErrorCode
-from moldau.model.identity import TopicPartition
+from moldau.model.identity import Offset, TopicPartition
+
+
+class KnownTopic(NamedTuple):
+    """A topic as it is now; `id` in hexadecimal digits, its name where the broker is older than topic ids."""
+
+    id: str
+    partitions: int
 
 
 class ClusterLog:
@@ -21,22 +29,25 @@ class ClusterLog:
         self._cluster = Cluster(bootstrap, client_id=client_id, timeout_s=timeout_s)
         self._isolation_level = isolation_level
 
-    def partition_counts(self, topics: Sequence[str] | None) -> Mapping[str, int]:
-        """Number of partitions of each of these topics, or of all topics that are not internal; an unknown one is left out."""
-        counts = {}
-        for name, topic in self._cluster.metadata(topics).topics.items():
+    def topics(self, names: Sequence[str] | None) -> Mapping[str, KnownTopic]:
+        """These topics, or all that are not internal; an unknown one is left out."""
+        known = {}
+        for name, topic in self._cluster.metadata(names).topics.items():
             if topic.error in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION):
                 continue
             if topic.error:
                 raise failure(topic.error, f"topic {name}")
-            if topics is not None or not topic.internal:
-                counts[name] = len(topic.partitions)
-        return counts
+            if names is not None or not topic.internal:
+                known[name] = KnownTopic(_id(topic), len(topic.partitions))
+        return known
+
+    def partition_counts(self, topics: Sequence[str] | None) -> Mapping[str, int]:
+        """Number of partitions of each of these topics, or of all topics that are not internal; an unknown one is left out."""
+        return {name: known.partitions for name, known in self.topics(topics).items()}
 
     def topic_id(self, topic: str) -> str:
         """The topic's id in hexadecimal digits; its name where the broker is older than topic ids."""
-        found = self._cluster.topic(topic)
-        return found.id.hex() if any(found.id) else found.name
+        return _id(self._cluster.topic(topic))
 
     def offsets(self, times: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """For each partition the offset at a time in ms (or LATEST, EARLIEST); -1 where no record is that young."""
@@ -52,6 +63,12 @@ class ClusterLog:
         limits = FetchLimits(max_wait_ms=wait_ms, max_bytes=bytes_max, partition_max_bytes=bytes_max, isolation_level=self._isolation_level)
         return self._cluster.fetch(partition.topic, partition.partition, offset, limits)
 
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Set where a group reads next. RequestFailedError: it has members, for one."""
+        from moldau.client.groups import Committed, Groups
+
+        Groups(self._cluster).commit(group, {partition: Committed(Offset(offset)) for partition, offset in offsets.items()})
+
     def close(self) -> None:
         """Close the connections."""
         self._cluster.close()
@@ -61,3 +78,7 @@ class ClusterLog:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+def _id(topic: TopicMetadata) -> str:
+    return topic.id.hex() if any(topic.id) else topic.name

@@ -1,21 +1,25 @@
-"""The options of ``spark.read.format("moldau")``: names and meanings of Spark's Kafka connector, checked before anything is read.
+"""The options of the format ``moldau``, batch and stream: names and meanings of Spark's Kafka connector, checked before anything is read.
 
-An option that is unknown, misspelt or at odds with another one is refused by name: a read that silently ignores
-``endingOffset`` would load the wrong data.
+An option that is unknown, misspelt, at odds with another one or without a meaning here is refused by name: a read that silently
+ignores ``endingOffset`` would load the wrong data.
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 
 from moldau.client.partition_requests import READ_COMMITTED, READ_UNCOMMITTED
+from moldau.lake.avro_options import AVRO_NAMES, AvroOptions, parse_avro
 from moldau.lake.offsets import EARLIEST, LATEST, Edge, Offsets, OptionError, Position, Times, parse_assignment, parse_numbers
+from moldau.lake.option_values import duration_ms, flag, number, one_of, spelt_right
 from moldau.model.identity import TopicPartition
 
 BOOTSTRAP = "kafka.bootstrap.servers"
 _SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
 _STARTS = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
 _ENDS = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+_TRIGGERS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _CLIENT_ID = "moldau-spark"
 _STRATEGY = "startingOffsetsByTimestampStrategy"
 _NUMBERS = {
@@ -23,12 +27,14 @@ _NUMBERS = {
     "maxRecordsPerPartition": 1,
     "maxBytesPerFetch": 1,
     "kafkaConsumer.pollTimeoutMs": 1,
+    "maxOffsetsPerTrigger": 1,
+    "minOffsetsPerTrigger": 1,
 }
 _ALIASES = {"kafka.group.id": "groupId", "kafka.isolation.level": "isolationLevel"}
 """Other names for options of ours: those that the connector hands on to Kafka's consumer."""
 NAMES = (
-    BOOTSTRAP, "kafka.client.id", *_SUBSCRIPTIONS, *_STARTS, *_ENDS, _STRATEGY, *_NUMBERS, "includeHeaders", "failOnDataLoss",
-    "isolationLevel", "groupId", *_ALIASES,
+    BOOTSTRAP, "kafka.client.id", *_SUBSCRIPTIONS, *_STARTS, *_ENDS, _STRATEGY, *_NUMBERS, "maxTriggerDelay", "includeHeaders",
+    "failOnDataLoss", "isolationLevel", "groupId", *AVRO_NAMES, *_ALIASES,
 )  # fmt: skip
 """Every option there is."""
 ISOLATION_LEVELS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
@@ -36,7 +42,16 @@ ISOLATION_LEVELS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ
 
 _BYTES_PER_FETCH = 4 << 20
 _POLL_TIMEOUT_MS = 120_000
+_TRIGGER_DELAY_MS = 15 * 60_000
 _FROM_EARLIEST, _TO_LATEST = Edge(EARLIEST), Edge(LATEST)
+
+
+class Use(Enum):
+    """What the options are for; when Spark asks for the columns it does not say."""
+
+    BATCH = "batch"
+    STREAM = "stream"
+    EITHER = "either"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +89,10 @@ class ReadOptions:
     client_id: str = _CLIENT_ID
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
+    max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_ms: int = _TRIGGER_DELAY_MS
+    """A batch below `min_offsets_per_trigger` waits no longer than this."""
     include_headers: bool = False
     fail_on_data_loss: bool = True
     max_bytes_per_fetch: int = _BYTES_PER_FETCH
@@ -81,20 +100,30 @@ class ReadOptions:
     """A task that gets nothing for so long fails; while it lasts, a broker that is away is asked again."""
     isolation_level: int = READ_UNCOMMITTED
     group_id: str | None = None
-    """The group that a load commits to after its table; reading commits nothing."""
+    """The group that a stream, or a load after its table, commits to; a batch read commits nothing."""
+    avro: AvroOptions | None = None
+    """How values are decoded; None: not at all."""
 
 
-def parse_options(given: Mapping[str, str]) -> ReadOptions:
+def parse_options(given: Mapping[str, str], use: Use = Use.BATCH) -> ReadOptions:
     """Options as Spark hands them over (names in any case). OptionError names the first one that is wrong."""
-    options = _spelt_right(given)
+    options = spelt_right(given, NAMES, _ALIASES)
     if not options.get(BOOTSTRAP, "").strip():
         raise OptionError(BOOTSTRAP, "is needed: HOST:PORT of one or more brokers")
-    starting_name, starting = _position(options, _STARTS, "latest", EARLIEST, LATEST, or_latest=_or_latest(options))
-    ending_name, ending = _position(options, _ENDS, "earliest", LATEST, EARLIEST, or_latest=True)
-    numbers = {name: _number(name, options[name], least) for name, least in _NUMBERS.items() if name in options}
+    _meant_for(use, options)
+    no_start, default = ("", LATEST) if use is Use.STREAM else ("" if use is Use.EITHER else "latest", EARLIEST)
+    starting_name, starting = _position(options, _STARTS, no_start, default, or_latest=_or_latest(options))
+    ending_name, ending = _position(options, _ENDS, "earliest", LATEST, or_latest=True)
+    numbers = {name: number(name, options[name], least) for name, least in _NUMBERS.items() if name in options}
+    subscription = _subscription(options)
+    least, most = numbers.get("minOffsetsPerTrigger"), numbers.get("maxOffsetsPerTrigger")
+    if least is not None and most is not None and least > most:
+        raise OptionError("minOffsetsPerTrigger", f"is {least}, more than maxOffsetsPerTrigger, {most}")
+    if "maxTriggerDelay" in options and least is None:
+        raise OptionError("maxTriggerDelay", "has no meaning without minOffsetsPerTrigger")
     return ReadOptions(
         bootstrap=options[BOOTSTRAP].strip(),
-        subscription=_subscription(options),
+        subscription=subscription,
         starting=starting,
         ending=ending,
         starting_name=starting_name,
@@ -102,50 +131,45 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
         client_id=options.get("kafka.client.id", _CLIENT_ID),
         min_partitions=numbers.get("minPartitions"),
         max_records_per_partition=numbers.get("maxRecordsPerPartition"),
-        include_headers=_flag(options, "includeHeaders", default=False),
-        fail_on_data_loss=_flag(options, "failOnDataLoss", default=True),
+        max_offsets_per_trigger=most,
+        min_offsets_per_trigger=least,
+        max_trigger_delay_ms=duration_ms("maxTriggerDelay", options.get("maxTriggerDelay", f"{_TRIGGER_DELAY_MS}ms")),
+        include_headers=flag(options, "includeHeaders", default=False),
+        fail_on_data_loss=flag(options, "failOnDataLoss", default=True),
         max_bytes_per_fetch=numbers.get("maxBytesPerFetch", _BYTES_PER_FETCH),
         poll_timeout_ms=numbers.get("kafkaConsumer.pollTimeoutMs", _POLL_TIMEOUT_MS),
         isolation_level=_isolation_level(options),
         group_id=_group_id(options),
+        avro=parse_avro(options, only_topic(subscription)),
     )
 
 
-def _spelt_right(given: Mapping[str, str]) -> dict[str, str]:
-    """The options under their own spelling; the JVM hands names over in lower case."""
-    spelling = {name.lower(): name for name in NAMES}
-    options = {}
-    for name, value in given.items():
-        if name.lower() == "path":
-            raise OptionError("path", "there is no path to read; name the topics with subscribe and call load() without arguments")
-        if name.lower() not in spelling:
-            raise OptionError(name, _unknown(name, spelling))
-        spelt = spelling[name.lower()]
-        ours = _ALIASES.get(spelt, spelt)
-        if ours in options:
-            raise OptionError(spelt, f"cannot be given together with {next(n for n in NAMES if _ALIASES.get(n, n) == ours and n != spelt)}")
-        options[ours] = value
-    return options
+def only_topic(subscription: Topics | Pattern | Assignment) -> str | None:
+    """The topic that is read, if it is certain that it is one."""
+    match subscription:
+        case Topics(names):
+            return names[0] if len(names) == 1 else None
+        case Assignment(partitions):
+            topics = {partition.topic for partition in partitions}
+            return topics.pop() if len(topics) == 1 else None
+        case _:
+            return None
 
 
-def _unknown(name: str, spelling: Mapping[str, str]) -> str:
-    from difflib import get_close_matches
-
-    close = get_close_matches(name.lower(), spelling, n=1, cutoff=0.75)
-    if close:
-        return f"is not known; is {spelling[close[0]]} meant?"
-    return f"is not known; there are {', '.join(NAMES)}"
-
-
-def _one_of(options: Mapping[str, str], names: tuple[str, ...]) -> str | None:
-    present = [name for name in names if name in options]
-    if len(present) > 1:
-        raise OptionError(present[1], f"cannot be given together with {present[0]}")
-    return present[0] if present else None
+def _meant_for(use: Use, options: Mapping[str, str]) -> None:
+    """A stream has no end, and a batch no triggers."""
+    if use is Use.STREAM:
+        for name in _ENDS:
+            if name in options:
+                raise OptionError(name, "has no meaning for a stream: it has no end")
+    if use is Use.BATCH:
+        for name in _TRIGGERS:
+            if name in options:
+                raise OptionError(name, "has no meaning for a batch: it has no triggers")
 
 
 def _subscription(options: Mapping[str, str]) -> Topics | Pattern | Assignment:
-    name = _one_of(options, _SUBSCRIPTIONS)
+    name = one_of(options, _SUBSCRIPTIONS)
     if name is None:
         raise OptionError("subscribe", "or subscribePattern or assign is needed to say what is read")
     text = options[name].strip()
@@ -164,28 +188,29 @@ def _subscription(options: Mapping[str, str]) -> Topics | Pattern | Assignment:
 
 
 def _position(
-    options: Mapping[str, str], names: tuple[str, ...], wrong_word: str, default: int, wrong_number: int, *, or_latest: bool
+    options: Mapping[str, str], names: tuple[str, ...], wrong_word: str, default: int, *, or_latest: bool
 ) -> tuple[str, Position]:
-    """Start or end of the read; a batch can neither start at the end nor end at the start."""
+    """Start or end of the read; a batch can neither start at the end nor end at the start: there `wrong_word` is refused."""
     by_offset, by_time, by_times = names
-    name = _one_of(options, names)
+    name = one_of(options, names)
     if name is None:
         return by_offset, Edge(default)
     text = options[name].strip()
     if name == by_time:
-        return name, Times(_number(name, text, 0), or_latest)
+        return name, Times(number(name, text, 0), or_latest)
     if name == by_times:
         times = parse_numbers(name, text)
         _all_at_least(name, times, 0)
         return name, Times(times, or_latest)
-    if text.lower() in ("earliest", "latest"):
+    words = {"earliest": EARLIEST, "latest": LATEST}
+    if text.lower() in words:
         if text.lower() == wrong_word:
             raise OptionError(name, f"{text!r} would leave nothing to read")
-        return name, Edge(default)
+        return name, Edge(words[text.lower()])
     offsets = parse_numbers(name, text)
     _all_at_least(name, offsets, EARLIEST)
     for partition, offset in offsets.items():
-        if offset == wrong_number:
+        if offset == words.get(wrong_word, 0) < 0:
             raise OptionError(name, f"{partition} has {offset} ({wrong_word}), which would leave nothing to read")
     return name, Offsets(offsets)
 
@@ -200,19 +225,9 @@ def _or_latest(options: Mapping[str, str]) -> bool:
 
 
 def _all_at_least(name: str, numbers: Mapping[TopicPartition, int], least: int) -> None:
-    for partition, number in numbers.items():
-        if number < least:
-            raise OptionError(name, f"{partition} has {number}; the least is {least}")
-
-
-def _number(name: str, text: str, least: int) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        raise OptionError(name, f"needs a whole number, not {text!r}") from None
-    if number < least:
-        raise OptionError(name, f"needs at least {least}, not {number}")
-    return number
+    for partition, value in numbers.items():
+        if value < least:
+            raise OptionError(name, f"{partition} has {value}; the least is {least}")
 
 
 def _isolation_level(options: Mapping[str, str]) -> int:
@@ -226,10 +241,3 @@ def _group_id(options: Mapping[str, str]) -> str | None:
     if "groupId" in options and not options["groupId"].strip():
         raise OptionError("groupId", "is empty")
     return options.get("groupId")
-
-
-def _flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
-    text = options.get(name, str(default)).strip().lower()
-    if text not in ("true", "false"):
-        raise OptionError(name, f"is true or false, not {text!r}")
-    return text == "true"

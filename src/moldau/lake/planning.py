@@ -19,7 +19,7 @@ class LogInfo(Protocol):
         """For each partition the offset at a time in ms (or LATEST, EARLIEST); -1 where no record is that young."""
 
 
-class _Bounds:
+class Bounds:
     """First and last offsets of all partitions, asked for once, so that one read sees one moment."""
 
     def __init__(self, log: LogInfo, partitions: Sequence[TopicPartition]) -> None:
@@ -28,6 +28,7 @@ class _Bounds:
         self.lasts = log.offsets(dict.fromkeys(partitions, LATEST))
 
     def lookup(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """What `resolve` asks."""
         asked = {partition: time for partition, time in times.items() if time >= 0}
         edges = {p: self.firsts[p] if time == EARLIEST else self.lasts[p] for p, time in times.items() if time < 0}
         return {**edges, **(self._log.offsets(asked) if asked else {})}
@@ -63,7 +64,7 @@ def _all_known(option: str, names: Iterable[str], counts: Mapping[str, int]) -> 
 def plan(options: ReadOptions, log: LogInfo) -> list[OffsetRange]:
     """One range for each task. OptionError, DataLossError."""
     partitions = partitions_of(options, log)
-    bounds = _Bounds(log, partitions)
+    bounds = Bounds(log, partitions)
     ranges = plan_ranges(
         resolve(options.starting_name, options.starting, partitions, bounds.lookup),
         resolve(options.ending_name, options.ending, partitions, bounds.lookup),

@@ -2,7 +2,8 @@
 
 The rules: a record whose offset lies in the range comes exactly once, in order; a gap in the offsets is no error, since compaction,
 transaction markers and, for readers of committed records, aborted transactions leave gaps; the read ends when the log has shown that
-nothing below the end is left. A broker that is away is asked again until nothing has come for `poll_timeout_s`.
+nothing below the end is left. Records that are gone are a DataLossError, or passed over with a warning. A broker that is away is asked
+again until nothing has come for `poll_timeout_s`.
 """
 
 import logging
@@ -28,6 +29,9 @@ _BACKOFF_S_MIN, _BACKOFF_S_MAX = 0.05, 1.0
 _CORRUPT_TRIES = 3
 """A damaged batch is fetched again as often: the damage may have come on the way."""
 FETCH_WAIT_MS = 500
+_GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+_GONE_S = 10.0
+"""A topic that brokers have not known for so long was deleted; a new one may be unknown to some for a moment."""
 
 
 class ReadError(RuntimeError):
@@ -82,15 +86,17 @@ class RangeRead:
         self._topic_id = topic_id
         self._backoff_s = _BACKOFF_S_MIN
         self._corrupt = 0
+        self._gone = False
 
     def __iter__(self) -> Iterator[RecordColumns]:
         last_progress = self._monotonic()
         while self._position < self._range.end:
-            before, problem, columns = self._position, "the broker sent no records", None
+            before, problem, columns, self._gone = self._position, "the broker sent no records", None, False
             try:
                 columns = self._step()
             except (WorldError, PeerError) as error:
                 problem = str(error)
+                self._gone = isinstance(error, PeerError) and error.code in _GONE
                 if isinstance(error, PeerError) and error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
                     self._skip_lost()
                 else:
@@ -101,6 +107,9 @@ class RangeRead:
                 last_progress, self._backoff_s, self._corrupt = self._monotonic(), _BACKOFF_S_MIN, 0
                 continue
             waited = self._monotonic() - last_progress
+            if self._gone and waited >= min(_GONE_S, self._rules.poll_timeout_s):
+                self._lost("the topic was deleted")
+                return
             if waited >= self._rules.poll_timeout_s:
                 raise ReadError(f"{self._where()}: nothing came for {waited:.0f} s; last: {problem}")
             self._sleep(self._backoff_s)
@@ -110,6 +119,8 @@ class RangeRead:
         """One fetch; moves the position."""
         if self._topic_id is not None:
             self._check_topic(self._topic_id)
+            if self._position == self._range.end:
+                return None
         fetched = self._fetcher.fetch(self._partition, self._position, self._rules.bytes_max, FETCH_WAIT_MS)
         sections, next_position = self._sections(memoryview(fetched.records), Visible(fetched.aborted))
         columns = decode_sections(sections, self._rules.wanted) if sections else None
@@ -149,7 +160,8 @@ class RangeRead:
     def _check_topic(self, planned: str) -> None:
         """Once, before the first fetch: the same offsets of another topic under this name would be other records."""
         if self._fetcher.topic_id(self._range.topic) != planned:
-            raise ReadError(f"{self._where()}: the topic was deleted and made anew since this read was planned")
+            self._lost("the topic was deleted and made anew since this read was planned")
+            self._position = self._range.end
         self._topic_id = None
 
     def _skip_lost(self) -> None:
@@ -161,11 +173,13 @@ class RangeRead:
             return
         if first <= self._position <= last:
             return  # it is there after all: the broker was not ready
-        problem = f"{self._where()}: the log holds [{first}, {last})"
-        if self._rules.fail_on_data_loss:
-            raise DataLossError(f"{problem}; with failOnDataLoss=false what is left would be read")
-        log.warning("%s, going on with what is left", problem)
+        self._lost(f"the log holds [{first}, {last})")
         self._position = min(first, self._range.end) if self._position < first else self._range.end
+
+    def _lost(self, problem: str) -> None:
+        if self._rules.fail_on_data_loss:
+            raise DataLossError(f"{self._where()}: {problem}; with failOnDataLoss=false what is left would be read")
+        log.warning("%s: %s, going on with what is left", self._where(), problem)
 
     def _fail_unless_passing(self, error: MoldauError) -> None:
         if isinstance(error, CorruptBatchError):

@@ -1,18 +1,31 @@
-"""``spark.read.format("moldau")``: topics as Spark rows, read by Python tasks over our own connection, without a jar.
+"""``spark.read.format("moldau")`` and ``spark.readStream.format("moldau")``: topics as Spark rows, read by Python tasks, without a jar.
 
-Names of options and columns are those of Spark's Kafka connector (``docs/lake.md`` lists them). Python data sources are not told which
-columns a query needs; who wants to read less than everything names the columns with ``.schema("value binary, offset bigint")``.
+Names of options and columns are those of Spark's Kafka connector (``docs/spark-source.md`` lists them). Python data sources are not told
+which columns a query needs; who wants to read less than everything names the columns with ``.schema("value binary, offset bigint")``.
+
+Spark makes these objects in several processes, some of them only to ask one question: nothing is connected before it is needed.
 """
 
+import logging
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from moldau.lake.offsets import OffsetRange, OptionError
-from moldau.lake.options import ReadOptions, parse_options
+from moldau.lake.offsets import OffsetRange
+from moldau.lake.options import ReadOptions, Use, parse_options
+
+if TYPE_CHECKING:
+    from moldau.lake.cluster_log import ClusterLog
+    from moldau.lake.row_shape import RowShape
+    from moldau.lake.stream_offsets import StreamOffsets
+    from moldau.lake.stream_planning import StreamPlanner
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -20,77 +33,163 @@ class RangePartition(InputPartition):
     """One task: one range of one partition, of the topic that had this id when the read was planned."""
 
     value: OffsetRange
-    topic_id: str
+    topic_id: str | None
 
 
 class MoldauDataSource(DataSource):
     """The format ``moldau``."""
+
+    _shape: "RowShape | None" = None
+    """Columns with the schema that was the registry's latest when the read was planned: readers of it come with copies of this object."""
 
     @classmethod
     def name(cls) -> str:
         """What ``format`` takes."""
         return "moldau"
 
-    def schema(self) -> str:
+    def schema(self) -> StructType:
         """All columns of a read with these options."""
-        from moldau.lake.batches import SPARK_TYPES, column_names
-
-        options = parse_options(self.options)
-        return ", ".join(f"{name} {SPARK_TYPES[name]}" for name in column_names(include_headers=options.include_headers))
+        return self._planned_shape(parse_options(self.options, Use.EITHER)).spark_schema()
 
     def reader(self, schema: StructType) -> "MoldauReader":
         """A batch read of the columns in `schema`."""
-        options = parse_options(self.options)
-        return MoldauReader(options, _checked_columns(schema, options))
+        options = parse_options(self.options, Use.BATCH)
+        return MoldauReader(options, self._planned_shape(options).chosen(schema))
 
+    def streamReader(self, schema: StructType) -> "MoldauStreamReader":  # noqa: N802  # Spark's name
+        """A stream of the columns in `schema`."""
+        options = parse_options(self.options, Use.STREAM)
+        return MoldauStreamReader(options, self._planned_shape(options).chosen(schema))
 
-def _checked_columns(schema: StructType, options: ReadOptions) -> tuple[str, ...]:
-    """Names in `schema`, which may leave columns out and change their order, but not their types."""
-    from moldau.lake.batches import SPARK_TYPES, column_names
+    def _planned_shape(self, options: ReadOptions) -> "RowShape":
+        from moldau.lake.row_shape import plan_shape
 
-    known = column_names(include_headers=options.include_headers)
-    for field in schema.fields:
-        if field.name not in known:
-            hint = "; it needs the option includeHeaders=true" if field.name == "headers" else f"; there are {', '.join(known)}"
-            raise OptionError("schema", f"there is no column {field.name!r}{hint}")
-        if field.dataType.simpleString() != SPARK_TYPES[field.name]:
-            raise OptionError("schema", f"column {field.name} is {SPARK_TYPES[field.name]}, not {field.dataType.simpleString()}")
-    return tuple(field.name for field in schema.fields)
+        if self._shape is None:
+            self._shape = plan_shape(options)
+        return self._shape
 
 
 class MoldauReader(DataSourceReader):
     """Plans a batch on the driver and reads its ranges in tasks."""
 
-    def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
+    def __init__(self, options: ReadOptions, shape: "RowShape") -> None:
         self.options = options
-        self.columns = columns
+        self.shape = shape
 
     def partitions(self) -> list[InputPartition]:
         """Ranges with fixed offsets; run once for each query."""
         from moldau.lake.cluster_log import ClusterLog
         from moldau.lake.planning import plan
 
-        with ClusterLog(self.options.bootstrap, self.options.client_id, isolation_level=self.options.isolation_level) as log:
-            ranges = plan(self.options, log)
-            ids = {topic: log.topic_id(topic) for topic in {wanted.topic for wanted in ranges}}
-            return [RangePartition(wanted, ids[wanted.topic]) for wanted in ranges]
+        with ClusterLog(self.options.bootstrap, self.options.client_id, isolation_level=self.options.isolation_level) as source:
+            ranges = plan(self.options, source)
+            topics = source.topics(sorted({wanted.topic for wanted in ranges}))
+            return [RangePartition(wanted, topics[wanted.topic].id) for wanted in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Arrow record batches of one range. ReadError, DataLossError."""
-        from moldau.lake.batches import record_batches
-        from moldau.lake.cluster_log import ClusterLog
-        from moldau.lake.reading import RangeRead, ReadRules
+        """Arrow record batches of one range. ReadError, DataLossError, MalformedEventError."""
+        return _read(self.options, self.shape, partition)
 
-        if not isinstance(partition, RangePartition):  # Spark makes one task of a plan without any
+
+def _read(options: ReadOptions, shape: "RowShape", partition: InputPartition) -> Iterator[Any]:
+    from moldau.lake.tasks import read_range
+
+    if not isinstance(partition, RangePartition):  # Spark makes one task of a plan without any
+        return iter(())
+    return read_range(options, shape, partition.value, partition.topic_id)
+
+
+class MoldauStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans micro-batches on the driver, in one process for a whole run of a query, and reads their ranges in tasks.
+
+    Spark tells a source ``commit`` before it plans a batch behind another, so never after the last one. But the start that it asks
+    `latestOffset` to go on from has always been through the sink: the commit log says so before the next batch is looked for, with
+    Trigger.AvailableNow also after the last one, and a restart begins there too. So the group is told of every start.
+    """
+
+    def __init__(self, options: ReadOptions, shape: "RowShape") -> None:
+        self.options = options
+        self.shape = shape
+        self._source: ClusterLog | None = None
+        self._planner: StreamPlanner | None = None
+        self._told: StreamOffsets | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's names, here and below
+        """Where a new query starts."""
+        return self._plans().initial().to_json()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """The end of the next batch; `start` if there is nothing to read yet. DataLossError."""
+        from moldau.lake.stream_offsets import StreamOffsets
+
+        reached = StreamOffsets.from_json(start)
+        limited = not isinstance(limit, ReadAllAvailable)
+        most = self.options.max_offsets_per_trigger if limited else None
+        end = self._plans().next(reached, most, time.monotonic() * 1000, patient=limited)
+        self._tell_group(reached)
+        return end.to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """A limit of one kind is all that Spark takes from Python; `latestOffset` knows both of ours from the options."""
+        if self.options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(self.options.max_offsets_per_trigger)
+        if self.options.min_offsets_per_trigger is not None:
+            return ReadMinRows(self.options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Fix the end of the run."""
+        self._plans().stop_at_present()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """The end of the log when it was last looked at, for the query's progress."""
+        newest = self._plans().newest
+        return None if newest is None else newest.to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """The tasks of a batch. DataLossError."""
+        from moldau.lake.stream_offsets import StreamOffsets
+
+        upto = StreamOffsets.from_json(end)
+        ranges = self._plans().ranges(StreamOffsets.from_json(start), upto)
+        return [RangePartition(wanted, upto.ids.get(wanted.topic)) for wanted in ranges]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Arrow record batches of one range. ReadError, DataLossError, MalformedEventError."""
+        return _read(self.options, self.shape, partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """The sink has everything below `end`."""
+        from moldau.lake.stream_offsets import StreamOffsets
+
+        self._tell_group(StreamOffsets.from_json(end))
+
+    def stop(self) -> None:
+        """Close connections."""
+        if self._source is not None:
+            self._source.close()
+            self._source = None
+
+    def _plans(self) -> "StreamPlanner":
+        from moldau.lake.cluster_log import ClusterLog
+        from moldau.lake.stream_planning import StreamPlanner
+
+        if self._planner is None:
+            self._source = ClusterLog(self.options.bootstrap, self.options.client_id, isolation_level=self.options.isolation_level)
+            self._planner = StreamPlanner(self.options, self._source)
+        return self._planner
+
+    def _tell_group(self, reached: "StreamOffsets") -> None:
+        """Commit the offsets to the group, for people to see the lag: nothing is read from it, and a query does not fail for it."""
+        from moldau.model.errors import MoldauError
+
+        if self.options.group_id is None or reached == self._told:
             return
-        wanted = partition.value
-        rules = ReadRules(
-            wanted=frozenset(self.columns),
-            bytes_max=self.options.max_bytes_per_fetch,
-            fail_on_data_loss=self.options.fail_on_data_loss,
-            poll_timeout_s=self.options.poll_timeout_ms / 1000,
-        )
-        timeout_s, level = min(30.0, rules.poll_timeout_s), self.options.isolation_level
-        with ClusterLog(self.options.bootstrap, self.options.client_id, timeout_s, isolation_level=level) as log:
-            for columns in RangeRead(log, wanted, rules, topic_id=partition.topic_id):
-                yield from record_batches(columns, wanted.topic, wanted.partition, self.columns)
+        planner = self._plans()
+        assert self._source is not None
+        try:
+            self._source.commit(self.options.group_id, planner.same_now(reached))
+        except MoldauError as error:
+            log.warning("the offsets of the stream were not committed to group %s: %s", self.options.group_id, error)
+        else:
+            self._told = reached

@@ -207,7 +207,7 @@ def test_a_damaged_batch_is_fetched_again_and_then_fails() -> None:
 
 def test_another_topic_under_the_same_name_is_not_read() -> None:
     assert read(dense(3, 3), 0, 3, topic_id="one") == [0, 1, 2]
-    with pytest.raises(ReadError, match=r"t-3: offset 0 of \[0, 3\): the topic was deleted and made anew"):
+    with pytest.raises(DataLossError, match=r"t-3: offset 0 of \[0, 3\): the topic was deleted and made anew"):
         read(dense(3, 3), 0, 3, topic_id="other")
 
 

@@ -5,6 +5,7 @@ one reader's schema, by Avro's rules of resolution: fields by name, promotions, 
 with a reason, and never fails the others. A registry that does not answer is another matter and raises.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -52,11 +53,19 @@ class Decoded:
 class AvroColumns:
     """Decodes values into the columns of `reader_schema`, or of the latest schema of `subject`, asked for once, now.
 
-    `registry` is a URL or a client. A copy (pickle) carries addresses and the reader's schema. AvroSchemaError for a reader's schema that
-    there are no columns for; RegistryError, RegistryUnavailableError.
+    `registry` is a URL or a client. With `columns` only these are made, in this order; the others are not even decoded. A copy (pickle)
+    carries addresses and the reader's schema. AvroSchemaError for a reader's schema that there are no columns for; RegistryError,
+    RegistryUnavailableError.
     """
 
-    def __init__(self, registry: str | SchemaSource, *, reader_schema: str | AvroText | None = None, subject: str | None = None) -> None:
+    def __init__(
+        self,
+        registry: str | SchemaSource,
+        *,
+        reader_schema: str | AvroText | None = None,
+        subject: str | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> None:
         self._registry = RegistryClient(registry) if isinstance(registry, str) else registry
         if reader_schema is None:
             if subject is None:
@@ -64,6 +73,9 @@ class AvroColumns:
             reader_schema = latest_schema(self._registry, subject)
         self.reader_schema = AvroText(reader_schema) if isinstance(reader_schema, str) else reader_schema
         self._reader = parse(self.reader_schema)
+        self._columns = None if columns is None else tuple(columns)
+        if columns is not None:
+            self._reader = self._reader.only(columns)
         self.schema = arrow_schema(self._reader.record)
         """Arrow schema of what `decode` gives."""
         self._decoders: dict[int, RowDecoder | str] = {}
@@ -108,11 +120,11 @@ class AvroColumns:
         return parse(AvroText(found.text, texts(self._registry.referenced(found))))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _make, (self._registry, self.reader_schema)
+        return _make, (self._registry, self.reader_schema, self._columns)
 
 
-def _make(registry: SchemaSource, reader_schema: AvroText) -> AvroColumns:
-    return AvroColumns(registry, reader_schema=reader_schema)
+def _make(registry: SchemaSource, reader_schema: AvroText, columns: tuple[str, ...] | None) -> AvroColumns:
+    return AvroColumns(registry, reader_schema=reader_schema, columns=columns)
 
 
 def latest_schema(registry: SchemaSource, subject: str) -> AvroText:

@@ -1,12 +1,12 @@
 """An Avro schema as a tree of nodes, every name resolved, and as what fastavro takes.
 
-fastavro checks the text and makes all names full; the nodes are built from that. Logical types stand in the nodes only: fastavro is given
-the schema without them, so that it hands over plain numbers and bytes, which become Arrow values without a Python datetime each.
+fastavro checks the text and makes all names full; the nodes are built from that. To decode, fastavro is given the schema without logical
+types, so that it hands over plain numbers and bytes, which become Arrow values without a Python datetime each.
 """
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 MISSING: Any = type("Missing", (), {"__repr__": lambda _: "MISSING"})()
@@ -114,7 +114,14 @@ class AvroSchema:
 
     record: Record
     physical: dict[str, Any] = field(repr=False, compare=False)
-    """For fastavro: without logical types, with defaults as values."""
+    """For fastavro: without logical types and names, with defaults as values."""
+
+    def only(self, names: Sequence[str]) -> "AvroSchema":
+        """The same record with these fields alone, in this order. KeyError for a field that it does not have."""
+        fields = {each.name: each for each in self.record.fields}
+        plain = {each["name"]: each for each in self.physical["fields"]}
+        record = replace(self.record, fields=tuple(fields[name] for name in names))
+        return AvroSchema(record, {**self.physical, "fields": [plain[name] for name in names]})
 
 
 def parse(schema: str | AvroText) -> AvroSchema:
@@ -123,25 +130,18 @@ def parse(schema: str | AvroText) -> AvroSchema:
     from fastavro.schema import SchemaParseException, UnknownType
 
     given = AvroText(schema) if isinstance(schema, str) else schema
+    named: dict[str, Any] = {}
     try:
-        texts = [json.loads(text) for text in (*given.references, given.text)]
-        logical: dict[str, Any] = {}
-        physical: dict[str, Any] = {}
-        for each in texts[:-1]:
-            fastavro.parse_schema(each, logical)
-            fastavro.parse_schema(_without_logical(each), physical)
-        root: Any = fastavro.parse_schema(texts[-1], logical)
-        if not (isinstance(root, dict) and root["type"] == "record"):
-            wrapper = {"type": "record", "name": "moldau.lake.Value", "fields": [{"name": VALUE, "type": texts[-1]}]}
-            root = fastavro.parse_schema(wrapper, dict(logical))
-            logical, texts[-1] = root["__named_schemas"], wrapper
-        plain: Any = fastavro.parse_schema(_without_logical(texts[-1]), physical)
+        for text in given.references:
+            fastavro.parse_schema(json.loads(text), named)
+        root = _Builder(named).node(fastavro.parse_schema(json.loads(given.text), named))
+        record = root if isinstance(root, Record) else Record("moldau.lake.Value", (Field(VALUE, root),))
+        physical = _Physical().of(record)
+    except AvroSchemaError:
+        raise
     except (ValueError, KeyError, TypeError, AttributeError, SchemaParseException, UnknownType, RecursionError) as error:
         raise AvroSchemaError(f"not an Avro schema: {type(error).__name__}: {error}") from error
-    record = _Builder(logical).node(root)
-    assert isinstance(record, Record)
-    _values_for_defaults(plain, physical, set())
-    return AvroSchema(record, plain)
+    return AvroSchema(record, {**physical, "__fastavro_parsed": True, "__named_schemas": {}})
 
 
 class _Builder:
@@ -150,6 +150,7 @@ class _Builder:
     def __init__(self, named: Mapping[str, Any]) -> None:
         self._named = named
         self._open: list[str] = []
+        self._made: dict[str, Node] = {}
 
     def node(self, schema: Any) -> Node:
         if isinstance(schema, list):
@@ -168,19 +169,25 @@ class _Builder:
         return Primitive(kind, _logical(schema)) if kind in PRIMITIVES else self._definition(self._named[kind])
 
     def _definition(self, schema: Mapping[str, Any]) -> Node:
+        name = schema["name"]
+        if name in self._open:
+            raise AvroSchemaError(f"record {name} contains itself: there are no columns for that")
+        if name not in self._made:
+            self._open.append(name)
+            self._made[name] = self._new(schema)
+            self._open.pop()
+        return self._made[name]
+
+    def _new(self, schema: Mapping[str, Any]) -> Node:
         name, aliases = schema["name"], frozenset(schema.get("aliases", ()))
         if schema["type"] == "fixed":
             return Fixed(name, schema["size"], aliases, _logical(schema))
         if schema["type"] == "enum":
             return Enum(name, tuple(schema["symbols"]), aliases, schema.get("default"))
-        if name in self._open:
-            raise AvroSchemaError(f"record {name} contains itself: there are no columns for that")
-        self._open.append(name)
         fields = tuple(
             Field(each["name"], self.node(each["type"]), tuple(each.get("aliases", ())), each.get("default", MISSING))
             for each in schema["fields"]
         )
-        self._open.pop()
         return Record(name, fields, aliases)
 
 
@@ -194,70 +201,61 @@ def _logical(schema: Mapping[str, Any]) -> Logical | None:
     return Logical(name, precision, scale) if name == "decimal" else Logical(name)
 
 
-def _without_logical(schema: Any) -> Any:
-    """The same schema, its logical types left out."""
-    if isinstance(schema, list):
-        return [_without_logical(branch) for branch in schema]
-    if not isinstance(schema, dict):
-        return schema
-    plain = {name: value for name, value in schema.items() if name != "logicalType"}
-    for name in ("type", "items", "values"):
-        if name in plain:
-            plain[name] = _without_logical(plain[name])
-    if isinstance(plain.get("fields"), list):
-        plain["fields"] = [_without_logical(each) for each in plain["fields"]]
-    return plain
+class _Physical:
+    """What fastavro takes, made from nodes: every name replaced by what it stands for, since fastavro resolves two schemas by name wrongly
+    where one of them defines a type in place and the other refers to it."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def of(self, node: Node) -> Any:
+        match node:
+            case Primitive(name, _):
+                return name
+            case Array(items):
+                return {"type": "array", "items": self.of(items)}
+            case Map(values):
+                return {"type": "map", "values": self.of(values)}
+            case Union(branches):
+                return [self.of(branch) for branch in branches]
+            case _:
+                if node.name not in self._made:
+                    self._made[node.name] = self._definition(node)
+                return self._made[node.name]
+
+    def _definition(self, node: Fixed | Enum | Record) -> dict[str, Any]:
+        common = {"name": node.name, "aliases": sorted(node.aliases)}
+        match node:
+            case Fixed():
+                return {"type": "fixed", **common, "size": node.size}
+            case Enum():
+                default = {} if node.default is None else {"default": node.default}
+                return {"type": "enum", **common, "symbols": list(node.symbols), **default}
+            case Record():
+                return {"type": "record", **common, "fields": [self._field(each) for each in node.fields]}
+
+    def _field(self, field: Field) -> dict[str, Any]:
+        default = {} if field.default is MISSING else {"default": default_value(field.default, field.type)}
+        return {"name": field.name, "type": self.of(field.type), "aliases": list(field.aliases), **default}
 
 
-def _values_for_defaults(schema: Any, named: Mapping[str, Any], seen: set[str]) -> None:
-    """Put values where the JSON of the schema has text for bytes: fastavro hands defaults over as they stand."""
-    for branch in schema if isinstance(schema, list) else [schema]:
-        if isinstance(branch, str):
-            continue
-        if branch["type"] in ("record", "error") and branch["name"] not in seen:
-            seen.add(branch["name"])
-            for each in branch["fields"]:
-                if "default" in each:
-                    each["default"] = _value(each["default"], each["type"], named)
-                _values_for_defaults(each["type"], named, seen)
-        for name in ("items", "values"):
-            if name in branch:
-                _values_for_defaults(branch[name], named, seen)
-    for definition in list(named.values()):
-        if isinstance(definition, dict) and definition.get("type") == "record" and definition["name"] not in seen:
-            _values_for_defaults(definition, named, seen)
-
-
-def _value(default: Any, schema: Any, named: Mapping[str, Any]) -> Any:
-    if isinstance(schema, list):
-        return _value(default, schema[0], named)  # the default of a union is of its first type
-    kind = schema if isinstance(schema, str) else schema["type"]
-    if isinstance(kind, (dict, list)):
-        return _value(default, kind, named)
-    if isinstance(schema, str) and kind in named:
-        schema = named[kind]
-        kind = schema["type"]
-    if kind in ("bytes", "fixed") and isinstance(default, str):
-        return default.encode("latin-1")
-    if kind in ("float", "double"):
-        return float(default)
-    if kind == "array":
-        return [_value(each, schema["items"], named) for each in default]
-    if kind == "map":
-        return {name: _value(each, schema["values"], named) for name, each in default.items()}
-    if kind in ("record", "error"):
-        return _record_value(default, schema, named)
-    return default
-
-
-def _record_value(default: Mapping[str, Any], schema: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Any]:
-    values = {}
-    for each in schema["fields"]:
-        if each["name"] in default:
-            values[each["name"]] = _value(default[each["name"]], each["type"], named)
-        elif "default" in each:
-            values[each["name"]] = _value(each["default"], each["type"], named)
-    return values
+def default_value(default: Any, node: Node) -> Any:
+    """The value that a default in JSON stands for, as fastavro would read it: bytes are written as text."""
+    match node:
+        case Primitive("bytes", _) | Fixed():
+            return default.encode("latin-1")
+        case Primitive("float" | "double", _):
+            return float(default)
+        case Array(items):
+            return [default_value(each, items) for each in default]
+        case Map(values):
+            return {name: default_value(each, values) for name, each in default.items()}
+        case Union(branches):
+            return default_value(default, branches[0])  # the default of a union is of its first type
+        case Record(_, fields):
+            return {each.name: default_value(default.get(each.name, each.default), each.type) for each in fields}
+        case _:
+            return default
 
 
 def texts(schemas: Sequence[Any]) -> tuple[str, ...]:

@@ -1,0 +1,167 @@
+"""The columns of ``format=avro``: the fields of decoded events, on request those of their records, and what becomes of a value that fails.
+
+The reader's schema is fixed when a read is planned, and goes to the tasks with it: all tasks make the same columns, also while
+newer schemas are registered. A record without a value (a tombstone) is no event and no error either: its fields are null.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from moldau.lake.avro.columns import NULL_VALUE, AvroColumns, latest_schema
+from moldau.lake.avro.schemas import AvroText
+from moldau.lake.avro.types import arrow_schema
+from moldau.lake.avro_options import DEAD_LETTERS, FAILFAST, PERMISSIVE, AvroOptions
+from moldau.lake.batches import ARROW_TYPES, record_column, row_steps
+from moldau.lake.columns import RecordColumns
+from moldau.lake.dead_letter_file import DeadLetterFile
+from moldau.lake.offsets import OffsetRange, OptionError
+from moldau.lake.options import ReadOptions
+from moldau.lake.row_shape import chosen_columns, spark_schema
+
+ERROR = "_error"
+"""The column that says in PERMISSIVE mode why a value could not be decoded."""
+
+
+class MalformedEventError(RuntimeError):
+    """A value that cannot be decoded, in FAILFAST mode; the message names topic, partition, offset and schema id."""
+
+
+@dataclass(frozen=True)
+class EventShape:
+    """Decoded events. `columns` names those that are made, in order."""
+
+    avro: AvroOptions
+    reader: AvroText
+    columns: tuple[str, ...]
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields of records that are needed."""
+        taken = {name.lstrip("_") for name in self._record_columns()}
+        return ("value", *(name for name in ("key", "headers") if name in taken or (name == "key" and self.avro.dead_letter_path)))
+
+    def spark_schema(self) -> StructType:
+        """All columns."""
+        return spark_schema(self._arrow_schema())
+
+    def chosen(self, schema: StructType) -> "EventShape":
+        """The columns in `schema`; the other fields of the events are not decoded. OptionError."""
+        return replace(self, columns=chosen_columns(schema, self.spark_schema(), {}))
+
+    def maker(self, wanted: OffsetRange, topic_id: str | None) -> "EventMaker":
+        """Makes the rows of one range."""
+        events = tuple(name for name in self.columns if name not in self._record_columns() and name != ERROR)
+        file = None
+        if self.avro.dead_letter_path is not None:
+            file = DeadLetterFile(self.avro.dead_letter_path, wanted, topic_id)
+        schema = self._arrow_schema()
+        return EventMaker(wanted, self.avro.mode, _decoder(self.avro.registry, self.reader, events), schema, file)
+
+    def _record_columns(self) -> frozenset[str]:
+        return frozenset(f"_{name}" for name in self.avro.record_columns) & frozenset(self.columns)
+
+    def _arrow_schema(self) -> Any:
+        every = all_columns(self.avro, arrow_schema(self.reader))
+        return pa.schema([every.field(name) for name in self.columns])
+
+
+def plan_event_shape(options: ReadOptions, avro: AvroOptions) -> EventShape:
+    """All columns there are now. RegistryError, RegistryUnavailableError, AvroSchemaError, OptionError."""
+    from moldau.registry.client import RegistryClient
+
+    if options.include_headers:
+        raise OptionError("includeHeaders", "cannot be given together with format=avro: name headers in kafkaColumns")
+    if avro.reader_schema is not None:
+        reader = AvroText(avro.reader_schema)
+    else:
+        assert avro.subject is not None
+        with RegistryClient(avro.registry) as registry:
+            reader = latest_schema(registry, avro.subject)
+    return EventShape(avro, reader, tuple(all_columns(avro, arrow_schema(reader)).names))
+
+
+def all_columns(avro: AvroOptions, events: Any) -> Any:
+    """Arrow schema of events and what stands beside them. OptionError if an event has a field of such a name."""
+    beside = [pa.field(f"_{name}", ARROW_TYPES[name]) for name in avro.record_columns]
+    if avro.mode == PERMISSIVE:
+        beside.append(pa.field(ERROR, pa.string()))
+    for field in beside:
+        if field.name in events.names:
+            option = "mode" if field.name == ERROR else "kafkaColumns"
+            raise OptionError(option, f"would add a column {field.name}, which is a field of the events")
+    return pa.schema([*events, *beside])
+
+
+_decoders: dict[tuple[str, AvroText, tuple[str, ...]], AvroColumns] = {}
+"""Decoders of this process: a schema is asked for once, not once a task."""
+_DECODERS_MAX = 20
+
+
+def _decoder(registry: str, reader: AvroText, columns: tuple[str, ...]) -> AvroColumns:
+    key = (registry, reader, columns)
+    if key not in _decoders:
+        if len(_decoders) >= _DECODERS_MAX:
+            _decoders.pop(next(iter(_decoders))).close()
+        _decoders[key] = AvroColumns(registry, reader_schema=reader, columns=columns)
+    return _decoders[key]
+
+
+class EventMaker:
+    """Makes rows of the events of one range."""
+
+    def __init__(self, wanted: OffsetRange, mode: str, decoder: AvroColumns, schema: Any, file: DeadLetterFile | None) -> None:
+        self._wanted = wanted
+        self._mode = mode
+        self._decoder = decoder
+        self._schema = schema
+        self._file = file
+
+    def batches(self, columns: RecordColumns) -> Iterator[Any]:
+        """Arrow record batches of some records. MalformedEventError, RegistryError, RegistryUnavailableError."""
+        decoded = self._decoder.decode(columns.value)
+        bad = {row: reason for row, reason in sorted(decoded.rejected.items()) if reason != NULL_VALUE}
+        if bad and self._mode == FAILFAST:
+            row, reason = next(iter(bad.items()))
+            raise MalformedEventError(
+                f"{self._wanted.topic}-{self._wanted.partition}: offset {columns.offset[row]}: {reason}; "
+                "mode=PERMISSIVE would read it as nulls, deadLetterPath put it aside"
+            )
+        if bad and self._mode == DEAD_LETTERS:
+            assert self._file is not None
+            self._file.add(columns, bad)
+        batch, kept = decoded.batch, None
+        if decoded.rejected:
+            kept = np.arange(len(columns)) if self._mode != DEAD_LETTERS else np.delete(np.arange(len(columns)), list(bad))
+            place = np.full(len(columns), -1, np.int64)
+            place[decoded.rows] = np.arange(len(decoded.rows))
+            batch = batch.take(pa.array(place[kept], mask=place[kept] < 0))
+        yield from self._rows(columns, batch, kept, bad)
+
+    def finish(self) -> None:
+        """The range has been read to its end: what was put aside is kept."""
+        if self._file is not None:
+            self._file.close()
+
+    def _rows(self, columns: RecordColumns, batch: Any, kept: Any, bad: dict[int, str]) -> Iterator[Any]:
+        count = len(columns) if kept is None else len(kept)
+        arrays = [self._column(columns, batch, kept, name, bad) for name in self._schema.names]
+        if not arrays:
+            return
+        whole = pa.record_batch(arrays, schema=self._schema)
+        step = row_steps(count, whole.nbytes)
+        for start in range(0, count, step):
+            yield whole.slice(start, step)
+
+    def _column(self, columns: RecordColumns, batch: Any, kept: Any, name: str, bad: dict[int, str]) -> Any:
+        if name in batch.schema.names:
+            return batch.column(name)
+        if name == ERROR:
+            errors = [bad.get(row) for row in range(len(columns))] if bad else [None] * len(columns)
+            return pa.array(errors, pa.string())
+        column = record_column(columns, name.removeprefix("_"), self._wanted.topic, self._wanted.partition)
+        return column if kept is None else column.take(pa.array(kept))

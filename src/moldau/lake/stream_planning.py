@@ -1,0 +1,172 @@
+"""What a stream reads next: decided on the driver between two micro-batches, from the checkpoint's offsets and what the log holds now.
+
+Partitions and topics that appear are read from their first record. Records that were still to be read and are gone (a topic deleted, or
+made anew under its name, a partition cut) fail the query with `fail_on_data_loss`, and otherwise are passed over with a warning: each is
+named with its offsets. What retention took below the start of a batch is seen by the task that reads it.
+"""
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from moldau.lake.admission import Patience, admitted, waiting
+from moldau.lake.cluster_log import KnownTopic
+from moldau.lake.offsets import EARLIEST, LATEST, DataLossError, OffsetRange, resolve, split_ranges
+from moldau.lake.options import Assignment, Pattern, ReadOptions, Topics
+from moldau.lake.planning import Bounds, partitions_of
+from moldau.lake.stream_offsets import StreamOffsets
+from moldau.model.identity import TopicPartition
+
+log = logging.getLogger(__name__)
+
+
+class StreamLog(Protocol):
+    """What planning asks the brokers."""
+
+    def topics(self, names: Sequence[str] | None) -> Mapping[str, KnownTopic]:
+        """These topics, or all that are not internal; unknown ones are left out."""
+
+    def partition_counts(self, topics: Sequence[str] | None) -> Mapping[str, int]:
+        """Number of partitions of each of these topics, or of all that are not internal."""
+
+    def offsets(self, times: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """For each partition the offset at a time in ms (or LATEST, EARLIEST); -1 where no record is that young."""
+
+
+class StreamPlanner:
+    """Plans the micro-batches of one run of one query."""
+
+    def __init__(self, options: ReadOptions, source: StreamLog) -> None:
+        self._options = options
+        self._log = source
+        self._target: StreamOffsets | None = None
+        self._patience = Patience(options.min_offsets_per_trigger or 0, options.max_trigger_delay_ms)
+        self._planned: StreamOffsets | None = None
+        self.newest: StreamOffsets | None = None
+        """The end of what there was when it was last looked."""
+
+    def initial(self) -> StreamOffsets:
+        """Where a new query starts. OptionError for topics and positions that are not there."""
+        options = self._options
+        if isinstance(options.subscription, Pattern) and not self._topics():
+            return StreamOffsets()  # topics may come that match
+        partitions = partitions_of(options, self._log)
+        bounds = Bounds(self._log, partitions)
+        offsets = resolve(options.starting_name, options.starting, partitions, bounds.lookup)
+        for partition, offset in offsets.items():
+            first, last = bounds.firsts[partition], bounds.lasts[partition]
+            if not first <= offset <= last:
+                self._lost(f"{partition}: the query starts at offset {offset}, the log holds [{first}, {last})")
+                offsets[partition] = min(max(offset, first), last)
+        return StreamOffsets(offsets, self._ids({partition.topic for partition in partitions}))
+
+    def stop_at_present(self) -> None:
+        """Read no further than what there is now (Trigger.AvailableNow)."""
+        self._target = self._present(self._topics())
+
+    def next(self, start: StreamOffsets, most: int | None, now_ms: float, *, patient: bool) -> StreamOffsets:
+        """The end of the next batch: at most about `most` offsets behind `start`; `start` itself if there is nothing to read yet.
+
+        `patient`: whether a batch may wait for minOffsetsPerTrigger. DataLossError.
+        """
+        topics = self._topics()
+        present = self._present(topics)
+        self.newest = present
+        kept = self._checked(start, present, topics)
+        ends = dict(self._upto(present).offsets)
+        starts = self._starts(kept, ends)
+        for partition, start_of in starts.items():
+            ends[partition] = max(ends[partition], min(start_of, present.offsets.get(partition, start_of)))
+        count = waiting(starts, ends)
+        if patient and self._target is None and self._options.min_offsets_per_trigger and self._patience.waits(count, now_ms):
+            return start
+        if most is not None:
+            ends = admitted(starts, ends, most)
+        end = StreamOffsets(ends, {topic: known.id for topic, known in topics.items()})
+        self._planned = end
+        return end
+
+    def ranges(self, start: StreamOffsets, end: StreamOffsets) -> list[OffsetRange]:
+        """What the tasks of a batch read, cut for minPartitions. DataLossError."""
+        if end is not self._planned and end != self._planned:  # a batch that an earlier run had planned is run again
+            end = self._checked(end, None, self._topics())
+        known = StreamOffsets({p: o for p, o in start.offsets.items() if self._same_topic(start, end, p.topic)}, start.ids)
+        starts = self._starts(known, end.offsets)
+        ranges = [
+            OffsetRange(partition.topic, partition.partition, starts[partition], offset)
+            for partition, offset in sorted(end.offsets.items())
+            if starts[partition] < offset
+        ]
+        return split_ranges(ranges, self._options.min_partitions, self._options.max_records_per_partition)
+
+    def same_now(self, offsets: StreamOffsets) -> dict[TopicPartition, int]:
+        """The offsets of topics that are still the same."""
+        topics = self._topics()
+        return {p: o for p, o in offsets.offsets.items() if p.topic in topics and _is(offsets, p.topic, topics[p.topic].id)}
+
+    def _topics(self) -> dict[str, KnownTopic]:
+        match self._options.subscription:
+            case Topics(names):
+                return dict(self._log.topics(names))
+            case Pattern(pattern):
+                matching = re.compile(pattern)
+                return {name: known for name, known in self._log.topics(None).items() if matching.fullmatch(name)}
+            case Assignment(partitions):
+                return dict(self._log.topics(sorted({p.topic for p in partitions})))
+
+    def _ids(self, names: set[str]) -> dict[str, str]:
+        return {name: known.id for name, known in self._log.topics(sorted(names)).items()}
+
+    def _present(self, topics: Mapping[str, KnownTopic]) -> StreamOffsets:
+        partitions = [TopicPartition(name, number) for name, known in topics.items() for number in range(known.partitions)]
+        if isinstance(self._options.subscription, Assignment):
+            assigned = set(self._options.subscription.partitions)
+            partitions = [partition for partition in partitions if partition in assigned]
+        lasts = self._log.offsets(dict.fromkeys(partitions, LATEST)) if partitions else {}
+        return StreamOffsets(dict(lasts), {name: known.id for name, known in topics.items()})
+
+    def _upto(self, present: StreamOffsets) -> StreamOffsets:
+        """What may be read: all there is, or up to the target; never more than there is."""
+        if self._target is None:
+            return present
+        target = self._target
+        ends = {p: min(o, present.offsets[p]) for p, o in target.offsets.items() if p in present.offsets}
+        return StreamOffsets(ends, present.ids)
+
+    def _checked(self, reached: StreamOffsets, present: StreamOffsets | None, topics: Mapping[str, KnownTopic]) -> StreamOffsets:
+        """The offsets that still mean what they meant; with `present`, none of them behind the end of the log."""
+        kept: dict[TopicPartition, int] = {}
+        for topic in sorted({partition.topic for partition in reached.offsets}):
+            partitions = reached.partitions_of(topic)
+            where = ", ".join(f"{partition} at offset {reached.offsets[partition]}" for partition in partitions)
+            if topic not in topics:
+                self._lost(f"topic {topic} was deleted; the query had reached {where}")
+            elif not _is(reached, topic, topics[topic].id):
+                self._lost(f"topic {topic} was deleted and made anew; the query had reached {where}")
+            else:
+                kept.update((partition, reached.offsets[partition]) for partition in partitions)
+        for partition, offset in kept.items():
+            if present is not None and partition in present.offsets and offset > present.offsets[partition]:
+                self._lost(f"{partition}: the query had reached offset {offset}, the log ends at {present.offsets[partition]}")
+                kept[partition] = present.offsets[partition]
+        return StreamOffsets(kept, {topic: reached.ids[topic] for topic in reached.ids if topic in topics})
+
+    def _starts(self, known: StreamOffsets, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Where the batch starts in each partition of `ends`; partitions that are new at their first record."""
+        new = [partition for partition in ends if partition not in known.offsets]
+        firsts = self._log.offsets(dict.fromkeys(new, EARLIEST)) if new else {}
+        return {partition: firsts[partition] if partition in firsts else known.offsets[partition] for partition in ends}
+
+    @staticmethod
+    def _same_topic(start: StreamOffsets, end: StreamOffsets, topic: str) -> bool:
+        return topic not in start.ids or topic not in end.ids or start.ids[topic] == end.ids[topic]
+
+    def _lost(self, problem: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise DataLossError(f"{problem}; with failOnDataLoss=false the query would go on")
+        log.warning("%s, going on", problem)
+
+
+def _is(offsets: StreamOffsets, topic: str, topic_id: str) -> bool:
+    return offsets.ids.get(topic, topic_id) == topic_id
