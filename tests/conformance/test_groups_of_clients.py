@@ -34,11 +34,18 @@ def python_member(bootstrap: str, client: str, *more: str, static: bool = False)
     return command
 
 
+def java_libraries() -> str:
+    return f"{kafka_libraries('4.3.0')}/*"
+
+
+def compiled_java_member(classes: Path) -> Path:
+    subprocess.run(["javac", "-cp", java_libraries(), "-d", str(classes), str(HERE / "java" / "Member.java")], check=True)
+    return classes
+
+
 def java_member(bootstrap: str, classes: Path, assignor: str) -> Command:
-    libraries = f"{kafka_libraries('4.3.0')}/*"
-    subprocess.run(["javac", "-cp", libraries, "-d", str(classes), str(HERE / "java" / "Member.java")], check=True)
     quiet = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-Dlog4j2.level=OFF"]
-    java = ["java", "-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *quiet, "-cp", f"{classes}:{libraries}", "Member"]
+    java = ["java", "-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *quiet, "-cp", f"{classes}:{java_libraries()}", "Member"]
     return lambda topic, group, _: [*java, bootstrap, topic, group, assignor]
 
 
@@ -55,7 +62,7 @@ def kcat_member(bootstrap: str) -> Command:
     return lambda topic, group, _: ["kcat", "-b", bootstrap, "-u", *options, "-f", "took %p %o\n", "-G", group, topic]
 
 
-COMMANDS: dict[str, Callable[[str, Path], Command]] = {
+COMMANDS: dict[str, Callable[[str, Callable[[], Path]], Command]] = {
     "confluent-range": lambda bootstrap, _: python_member(bootstrap, "confluent", "range"),
     "confluent-cooperative": lambda bootstrap, _: python_member(bootstrap, "confluent", "cooperative-sticky"),
     "confluent-static": lambda bootstrap, _: python_member(bootstrap, "confluent", "range", static=True),
@@ -63,8 +70,8 @@ COMMANDS: dict[str, Callable[[str, Path], Command]] = {
     "aiokafka": lambda bootstrap, _: python_member(bootstrap, "aiokafka"),
     "kcat": lambda bootstrap, _: kcat_member(bootstrap),
     "kafkajs": lambda bootstrap, _: kafkajs_member(bootstrap),
-    "java-range": lambda bootstrap, classes: java_member(bootstrap, classes, "RangeAssignor"),
-    "java-cooperative": lambda bootstrap, classes: java_member(bootstrap, classes, "CooperativeStickyAssignor"),
+    "java-range": lambda bootstrap, classes: java_member(bootstrap, classes(), "RangeAssignor"),
+    "java-cooperative": lambda bootstrap, classes: java_member(bootstrap, classes(), "CooperativeStickyAssignor"),
 }
 
 
@@ -103,7 +110,7 @@ def assignments(member: Program) -> list[str]:
     return [line for line in member.lines if line.startswith("assigned")]
 
 
-def converse(name: str, bootstrap: str, classes: Path) -> None:
+def converse(name: str, bootstrap: str, classes: Callable[[], Path]) -> None:
     dialogue = GroupDialogue(bootstrap, name, COMMANDS[name](bootstrap, classes))
     try:
         talk(name, dialogue)
@@ -118,8 +125,10 @@ def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     with (
         ServerProcess(tmp_path_factory.mktemp("groups"), settings={"group.min.session.timeout.ms": "1000"}) as server,
         ThreadPoolExecutor(len(COMMANDS)) as pool,
+        ThreadPoolExecutor(1) as compiler,
     ):
-        yield {name: pool.submit(converse, name, server.bootstrap, tmp_path_factory.mktemp(name)) for name in COMMANDS if name in chosen}
+        classes = compiler.submit(compiled_java_member, tmp_path_factory.mktemp("classes")).result
+        yield {name: pool.submit(converse, name, server.bootstrap, classes) for name in COMMANDS if name in chosen}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
