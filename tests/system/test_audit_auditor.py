@@ -1,0 +1,205 @@
+"""The auditor on a real broker: each event counted once, whatever happens to it, and all that comes is found (mission H2)."""
+
+import random
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from moldau.audit.auditor import Auditor, AuditorOptions
+from moldau.audit.events import count_each
+from moldau.audit.points import POINTS
+from moldau.audit.publishing import LostOffsetsError, group_of
+from moldau.audit.tiers import TierCounts, read_audit
+from moldau.client import Producer
+from moldau.client.admin import Admin
+from moldau.client.cluster import Cluster
+from moldau.client.failures import FencedError
+from moldau.client.groups import Groups
+from moldau.testing import Broker
+from moldau.tracking.audit_record import AUDIT_TOPIC
+from moldau.tracking.counts import Count, CountKey
+from support.audit_events import NOON, Host
+from support.console import Console, end
+
+pytestmark = pytest.mark.system
+
+LIMIT_S = 60.0
+EWR, JFK = Host(), Host("jfk-1", "jfk", instance=b"inst-jfk")
+EVENTS = [host.event(number, NOON + 1000 * number) for number in range(1_500) for host in (EWR, JFK)]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker() as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def full(broker: Broker) -> Broker:
+    """Two topics with the same events."""
+    for topic in ("one", "two"):
+        broker.create_topic(topic, partitions=3)
+        send(broker, topic, EVENTS)
+    return broker
+
+
+def send(broker: Broker, topic: str, values: list[bytes]) -> None:
+    with Producer(broker.bootstrap_servers) as producer:
+        for number, value in enumerate(values):
+            producer.send(topic, value, partition=None if topic == "grown" else number % 3)
+
+
+def audited(broker: Broker) -> TierCounts:
+    with Cluster(broker.bootstrap_servers) as cluster:
+        return read_audit(cluster)
+
+
+def counted(broker: Broker, tier: str) -> dict[CountKey, Count]:
+    """What a tier has published in all."""
+    return {key: told.count for key, told in audited(broker).counts.get(tier, {}).items()}
+
+
+def expected(**topics: list[bytes]) -> dict[CountKey, Count]:
+    """What these topics hold."""
+    return {key: count for topic, values in topics.items() for key, count in count_each(topic, values).counts().items()}
+
+
+def eventually(what: str, done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not done():
+        assert time.monotonic() < deadline, f"not within {LIMIT_S} s: {what}"
+        time.sleep(0.05)
+
+
+@contextmanager
+def running(broker: Broker, options: AuditorOptions) -> Iterator[tuple[Auditor, list[BaseException]]]:
+    """An auditor in a thread, and what ended it."""
+    auditor, ended = Auditor(broker.bootstrap_servers, options), []
+
+    def run() -> None:
+        try:
+            auditor.run()
+        except BaseException as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield auditor, ended
+    finally:
+        auditor.stop()
+        thread.join(LIMIT_S)
+        assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_at_any_point_it_neither_misses_nor_doubles(full: Broker, point: str) -> None:
+    """SIGKILL at the point; the next one goes on where the last transaction was committed, and all events are counted once."""
+    tier = "killed-at-" + point.replace(" ", "-")
+    console = Console(full.bootstrap_servers)
+    command = ("audit", "run", "--tier", tier, "--once", "--topics", "one|two")
+    console.environment["MOLDAU_AUDIT_DIE_AT"] = point
+    assert console(*command).code == -signal.SIGKILL
+    Auditor(full.bootstrap_servers, AuditorOptions(tier, re.compile("one|two"))).run(once=True)
+    assert counted(full, tier) == expected(one=EVENTS, two=EVENTS)
+
+
+def test_killed_now_and_then_while_events_come(broker: Broker) -> None:
+    """Kills at random moments of its work, and an end by SIGTERM: in the end each event is counted once."""
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    broker.create_topic("busy", partitions=3)
+    console = Console(broker.bootstrap_servers)
+    values: list[bytes] = []
+    for turn in range(5):
+        process = console.start("audit", "run", "--tier", "busy", "--topics", "busy", "--interval", "0.1")
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("auditing ")
+        until = time.monotonic() + chance.uniform(0.2, 1.2)
+        while time.monotonic() < until:
+            more = [EWR.event(len(values) + number, NOON + 3 * len(values)) for number in range(200)]
+            send(broker, "busy", more)
+            values += more
+        code, _, told = end(process, signal.SIGTERM if turn == 4 else signal.SIGKILL)
+        assert code == (0 if turn == 4 else -signal.SIGKILL), told
+    Auditor(broker.bootstrap_servers, AuditorOptions("busy", re.compile("busy"))).run(once=True)
+    assert counted(broker, "busy") == expected(busy=values)
+
+
+def test_new_topics_and_partitions_are_found_while_it_runs(broker: Broker) -> None:
+    """A topic that is made, one that grows, one that goes and comes again: all events of all of them are counted, once."""
+    options = AuditorOptions("finder", re.compile("grown|made|again"), interval_s=0.1, discover_s=0.1)
+    broker.create_topic("grown", partitions=1)
+    broker.create_topic("again", partitions=3)
+    with running(broker, options) as (_, ended):
+        send(broker, "again", EVENTS[:30])
+        eventually("the first topic", lambda: counted(broker, "finder") == expected(again=EVENTS[:30]))
+        broker.delete_topic("again")
+        broker.create_topic("made", partitions=3)
+        send(broker, "made", EVENTS[:50])
+        with Cluster(broker.bootstrap_servers) as cluster:
+            Admin(cluster).create_partitions("grown", 4)
+        send(broker, "grown", EVENTS[:90])
+        eventually("three topics", lambda: counted(broker, "finder") == expected(again=EVENTS[:30], made=EVENTS[:50], grown=EVENTS[:90]))
+        broker.create_topic("again", partitions=3)
+        send(broker, "again", EVENTS[100:106])
+        everything = expected(again=EVENTS[:30] + EVENTS[100:106], made=EVENTS[:50], grown=EVENTS[:90])
+        eventually("the topic that came again", lambda: counted(broker, "finder") == everything)
+        assert not ended
+        eventually("the mark that all is counted", lambda: "finder" in audited(broker).marked_ms)
+
+
+def test_a_second_auditor_of_the_tier_fences_the_first(full: Broker) -> None:
+    """The first one ends at its next transaction, by a clear name; nothing is counted twice."""
+    options = AuditorOptions("contested", re.compile("one"), interval_s=0.1)
+    with running(full, options) as (first, ended):
+        eventually("the first publishes", lambda: first.statistics()["transactions"] > 0)
+        Auditor(full.bootstrap_servers, options).run(once=True)
+        with Producer(full.bootstrap_servers) as producer:
+            producer.send("one", b"not tracked")
+        eventually("the first is fenced", lambda: bool(ended))
+        assert isinstance(ended[0], FencedError)
+    Auditor(full.bootstrap_servers, options).run(once=True)
+    assert counted(full, "contested") == expected(one=EVENTS)
+    assert audited(full).untracked["contested", "one"].count == 1
+
+
+def test_the_command_says_who_took_over(full: Broker) -> None:
+    """Exit code 1 and one line."""
+    process = Console(full.bootstrap_servers).start("audit", "run", "--tier", "taken", "--topics", "two", "--interval", "0.1")
+    eventually("it publishes", lambda: "taken" in audited(full).marked_ms)
+    Auditor(full.bootstrap_servers, AuditorOptions("taken", re.compile("two"))).run(once=True)
+    with Producer(full.bootstrap_servers) as producer:
+        producer.send("two", b"not tracked")
+    out, err = process.communicate(timeout=LIMIT_S)
+    assert (process.returncode, err.strip().splitlines()[-1][:68]) == (
+        1,
+        "Error: tier taken: another auditor of this tier has taken over, so t",
+    )
+    assert "counted in" in out
+
+
+def test_offsets_that_brokers_forgot_are_not_made_up(full: Broker) -> None:
+    """A tier with counts whose group has no offsets would count everything twice: it is refused, by a line that says what to do."""
+    options = AuditorOptions("forgotten", re.compile("two"))
+    Auditor(full.bootstrap_servers, options).run(once=True)
+    with Cluster(full.bootstrap_servers) as cluster:
+        Groups(cluster).delete(group_of("forgotten"))
+    with pytest.raises(LostOffsetsError, match="group audit-forgotten has no offsets"):
+        Auditor(full.bootstrap_servers, options).run(once=True)
+
+
+def test_what_is_no_audit_record_is_skipped_loudly(full: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    """The line names partition and offset; the rest is read."""
+    with Producer(full.bootstrap_servers) as producer:
+        sent = producer.send(AUDIT_TOPIC, b"{", partition=2).result(LIMIT_S)
+    found = audited(full)
+    assert [(each.partition, each.offset) for each in found.unreadable if each.offset == sent.offset and each.partition == 2]
+    assert f"audit record skipped: partition=_audit-2 offset={sent.offset} reason=an audit record is JSON" in caplog.text
+    assert found.records
