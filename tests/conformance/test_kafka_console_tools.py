@@ -78,10 +78,10 @@ def split(offsets: dict[str, int]) -> list[tuple[list[str], int]]:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(tmp_path_factory: pytest.TempPathFactory, kafka_tools: KafkaTools) -> Iterator[World]:
     settings = {"transaction.partition.verification.enable": "false"}  # so that a transaction can be left hanging
-    with ServerProcess(tmp_path_factory.mktemp("tools"), settings=settings) as server, KafkaTools("4.3.0") as tools:
-        yield World(server, tools)
+    with ServerProcess(tmp_path_factory.mktemp("tools"), settings=settings) as server:
+        yield World(server, kafka_tools)
 
 
 @pytest.fixture(scope="module")
@@ -254,26 +254,25 @@ def decoded(tools: KafkaTools, data: Path, topic: str, decoder: str) -> list[tup
     return [(json.loads(key), None if payload == "<DELETE>" else json.loads(payload)) for key, payload in found]
 
 
-def test_the_internal_topics_are_decoded(tmp_path: Path) -> None:
+def test_the_internal_topics_are_decoded(kafka_tools: KafkaTools, tmp_path: Path) -> None:
     """Commits, also within transactions, deletions, members and the states of transactions."""
-    with KafkaTools("4.3.0") as tools:
-        with ServerProcess(tmp_path / "data") as server:
-            world = World(server, tools)
-            world.commit("simple", {"t:0": 3, "u:0": 0})
-            world.groups("--delete-offsets", "--group", "simple", "--topic", "u")
-            producer = transactional(world, "tx", "t", 1)
-            consumer = confluent_kafka.Consumer({**world.settings, "group.id": "g", "client.id": "reader"})
-            consumer.subscribe(["t"])
-            deadline = time.monotonic() + 30
-            while len(consumer.assignment()) < 3:
-                consumer.poll(0.1)
-                assert time.monotonic() < deadline
-            producer.send_offsets_to_transaction([TopicPartition("t", 1, 7)], consumer.consumer_group_metadata(), 30)
-            producer.commit_transaction(30)
-            member_id = consumer.memberid()
-            consumer.close()
-        offsets = decoded(tools, tmp_path / "data", "__consumer_offsets", "--offsets-decoder")
-        states = decoded(tools, tmp_path / "data", "__transaction_state", "--transaction-log-decoder")
+    with ServerProcess(tmp_path / "data") as server:
+        world = World(server, kafka_tools)
+        world.commit("simple", {"t:0": 3, "u:0": 0})
+        world.groups("--delete-offsets", "--group", "simple", "--topic", "u")
+        producer = transactional(world, "tx", "t", 1)
+        consumer = confluent_kafka.Consumer({**world.settings, "group.id": "g", "client.id": "reader"})
+        consumer.subscribe(["t"])
+        deadline = time.monotonic() + 30
+        while len(consumer.assignment()) < 3:
+            consumer.poll(0.1)
+            assert time.monotonic() < deadline
+        producer.send_offsets_to_transaction([TopicPartition("t", 1, 7)], consumer.consumer_group_metadata(), 30)
+        producer.commit_transaction(30)
+        member_id = consumer.memberid()
+        consumer.close()
+    offsets = decoded(kafka_tools, tmp_path / "data", "__consumer_offsets", "--offsets-decoder")
+    states = decoded(kafka_tools, tmp_path / "data", "__transaction_state", "--transaction-log-decoder")
     commits = [(*key["data"].values(), value and value["data"]["offset"]) for key, value in offsets if key["type"] == "1"]
     assert sorted(commits, key=str) == [("g", "t", 1, 7), ("simple", "t", 0, 3), ("simple", "u", 0, 0), ("simple", "u", 0, None)]
     groups = [value["data"] for key, value in offsets if key["type"] == "2" and key["data"]["group"] == "g"]

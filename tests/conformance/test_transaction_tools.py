@@ -10,25 +10,25 @@ import pytest
 
 from moldau.broker.transactions.states import State
 from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from support.kafka import java
+from support.kafka_tools import DUMP, TRANSACTIONS, KafkaTools
 from support.server import ServerProcess
 from support.transactional_producer import NEWEST, OLDER, RawProducer
 from support.wire import Wire
 
 pytestmark = pytest.mark.system
 
-VERSION = "4.3.0"
-NOISE = ("SLF4J", "WARNING", "ERROR StatusLogger")
+NOISE = ("SLF4J", "WARNING", "ERROR")
 """What logging libraries say."""
 
 
 class Known(NamedTuple):
+    tools: KafkaTools
     server: ServerProcess
     producers: dict[str, RawProducer]
 
 
 @pytest.fixture(scope="module")
-def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Known]:
+def known(tmp_path_factory: pytest.TempPathFactory, kafka_tools: KafkaTools) -> Iterator[Known]:
     """Ids in the states that last: one begun, one open, one committed, one aborted; new and older producers."""
     settings = {"transaction.state.log.num.partitions": "1"}
     with ServerProcess(tmp_path_factory.mktemp("tools"), settings=settings) as server:
@@ -45,15 +45,15 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Known]:
                 assert producers[name].send(topic, b"x", partition=partition) == 0
         assert producers["committed"].end(committed=True) == 0
         assert producers["aborted"].end(committed=False) == 0
-        yield Known(server, producers)
+        yield Known(kafka_tools, server, producers)
         wire.close()
 
 
 def tool(known: Known, *arguments: str) -> list[list[str]]:
     """What TransactionsCommand prints: the words of each line."""
-    done = java(VERSION, "org.apache.kafka.tools.TransactionsCommand", "--bootstrap-server", known.server.bootstrap, *arguments)
-    assert done.returncode == 0, done.stdout
-    return [line.split() for line in done.stdout.splitlines() if line.strip() and not line.startswith(NOISE)]
+    done = known.tools(TRANSACTIONS, "--bootstrap-server", known.server.bootstrap, *arguments)
+    assert done.code == 0, done.text
+    return [row for row in done.rows if not row[0].startswith(NOISE)]
 
 
 def test_transactions_are_listed(known: Known) -> None:
@@ -92,10 +92,10 @@ def test_no_transaction_hangs(known: Known) -> None:
 
 def test_the_internal_topic_is_read_by_kafkas_decoder(known: Known) -> None:
     (segment,) = Path(known.server.data).glob("__transaction_state-0/*.log")
-    done = java(VERSION, "org.apache.kafka.tools.DumpLogSegments", "--transaction-log-decoder", "--files", str(segment))
-    assert done.returncode == 0, done.stdout
+    done = known.tools(DUMP, "--transaction-log-decoder", "--files", str(segment))
+    assert done.code == 0, done.text
     states: dict[str, list[Any]] = {}
-    for key, payload in re.findall(r"key: (\{.*\}) payload: (\{.*\})$", done.stdout, re.MULTILINE):
+    for key, payload in re.findall(r"key: (\{.*\}) payload: (\{.*\})$", done.text, re.MULTILINE):
         states.setdefault(json.loads(key)["data"]["transactionalId"], []).append(json.loads(payload)["data"])
     assert {name: [each["transactionStatus"] for each in values] for name, values in states.items()} == {
         "app-begun": [State.EMPTY],
