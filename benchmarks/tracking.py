@@ -4,11 +4,13 @@
 
 This process is bound to one core and the broker to another. `track` runs from the first call until all in-sync replicas have acknowledged
 the last event and the counts are published: checked, encoded, sent, delivered, counted. `cpu_us` is the processor time per event of the
-whole process, librdkafka's threads too. `read` decodes them all with their writer's schema into dicts. The registry is one in memory: it is asked once.
+whole process, librdkafka's threads too. `read` decodes them all with their writer's schema into dicts. The registry is one in memory: it is
+asked once.
 """
 
 import argparse
 import os
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -20,8 +22,11 @@ from moldau.model.identity import TopicPartition
 from moldau.tracking.consumer import TrackedConsumer
 from moldau.tracking.producer import TrackerProducer
 from moldau.tracking.schemas.event_schema import event_schema
+from systems import ROOT, System, moldau
+
+sys.path.insert(0, str(ROOT / "tests"))
+
 from support.tracked_events import TEN_FIELDS, MemoryRegistry, page_view
-from systems import System, moldau
 
 EVENTS = 400_000
 DISTINCT = 1_000

@@ -70,10 +70,9 @@ def _record(schema: Mapping[str, Any], value: Any, names: Names, path: str) -> d
             made[name] = complete(field["type"], _default(field["type"], field["default"], names), names, where)
         else:
             raise EventError(where, "is missing, and has no default")
-    if len(made) != len(value):
-        for name in value:
-            if name not in made:
-                raise EventError(f"{path}.{name}", f"{schema['name']} has no such field")
+    for name in value:
+        if name not in made:
+            raise EventError(f"{path}.{name}", f"{schema['name']} has no such field")
     return made
 
 

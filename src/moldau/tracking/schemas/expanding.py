@@ -97,6 +97,9 @@ def _definition(schema: Mapping[str, Any], namespace: str, library: Library, def
     if schema["type"] in ("record", "error"):
         if not isinstance(schema.get("fields"), list):
             raise SchemaError(f"record {full} has no list of fields")
+        names = [each.get("name") for each in schema["fields"] if isinstance(each, Mapping)]
+        if len(set(names)) != len(names):
+            raise SchemaError(f"record {full} has two fields of one name: {', '.join(map(str, names))}")
         made["fields"] = [_field(each, full, inside, library, defined) for each in schema["fields"]]
     return made
 

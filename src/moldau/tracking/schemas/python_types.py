@@ -76,7 +76,7 @@ class _Types:
         if self._defined.setdefault(name, python_type) is not python_type:
             raise SchemaError(f"{path}: two types have the name {name}")
         try:
-            hints = typing.get_type_hints(python_type, include_extras=True)
+            hints = typing.get_type_hints(python_type, include_extras=True) | _pydantic_hints(python_type)
         except NameError as error:
             raise SchemaError(f"{path}: {error}") from None
         fields = [self._field(each, hints[each], _default(python_type, each), f"{path}.{each}") for each in field_names(python_type) or ()]
@@ -122,6 +122,8 @@ class _Types:
             for note in notes:
                 if isinstance(note, DecimalSize):
                     return _decimal(note)
+                if getattr(note, "max_digits", None) is not None:  # pydantic's Field(max_digits=..., decimal_places=...)
+                    return _decimal(DecimalSize(note.max_digits, note.decimal_places or 0))
         return self._type(hint, path)
 
     def _union(self, hints: tuple[Any, ...], path: str) -> list[Any]:
@@ -139,6 +141,13 @@ class _Types:
             return name
         self._defined[name] = python_type
         return {"type": "enum", "name": name, "symbols": [member.name for member in python_type]}
+
+
+def _pydantic_hints(python_type: type) -> dict[str, Any]:
+    """What a pydantic model says of decimals in its fields' metadata rather than in their types."""
+    fields = getattr(python_type, "model_fields", None)
+    described = fields.items() if isinstance(fields, dict) else ()
+    return {name: typing.Annotated[Decimal, *each.metadata] for name, each in described if each.annotation is Decimal and each.metadata}
 
 
 def _decimal(size: DecimalSize) -> dict[str, Any]:

@@ -5,7 +5,6 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from enum import Enum
-from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -14,9 +13,18 @@ from moldau.tracking.schemas.plain import field_names
 Build = Callable[[Any], Any]
 
 
-@lru_cache(maxsize=256)
+_builders: dict[type, Build] = {}
+
+
 def builder_of(python_type: type) -> Build:
     """A function that makes an instance out of a decoded dict. What the type has no field for is left out."""
+    found = _builders.get(python_type)
+    if found is None:
+        found = _builders[python_type] = _builder(python_type)
+    return found
+
+
+def _builder(python_type: type) -> Build:
     if not dataclasses.is_dataclass(python_type):
         return python_type.model_validate  # type: ignore[attr-defined,no-any-return]
     hints = typing.get_type_hints(python_type)
@@ -52,7 +60,7 @@ def _one_of(hints: list[Any]) -> Build:
     if len(hints) == 1:
         only = _build(hints[0])
         return lambda value: None if value is None else only(value)
-    records = {frozenset(field_names(each) or ()): builder_of(each) for each in hints if isinstance(each, type) and field_names(each)}
+    records = {frozenset(field_names(each) or ()): _build(each) for each in hints if isinstance(each, type) and field_names(each)}
 
     def build(value: Any) -> Any:
         made = records.get(frozenset(value)) if isinstance(value, dict) else None
