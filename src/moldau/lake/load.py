@@ -50,6 +50,8 @@ class LoadResult:
     """Why the offsets are not in the group, if they are not; the next load commits them."""
     audit_error: str | None = None
     """Why the counts are not in the audit, if they are not; the next load publishes them."""
+    more: bool = False
+    """Whether it stopped at the job's `records_max`, with more to come."""
 
 
 def load(spark: Any, job: LoadJob, *, fail_on_data_loss: bool = True, writer: Writer | None = None) -> LoadResult:
@@ -87,16 +89,18 @@ def load(spark: Any, job: LoadJob, *, fail_on_data_loss: bool = True, writer: Wr
         seconds=time.monotonic() - begun,
         group_error=group_error,
         audit_error=audit_error,
+        more=planned.more,
     )
 
 
 def write_files(spark: Any, planned: Plan, *, fail_on_data_loss: bool = True) -> Written:
     """Step 2: Spark tasks write the files; their names come back. DataLossError, TaskError."""
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     try:
         rows = _tasks(spark, planned, fail_on_data_loss=fail_on_data_loss).collect()
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         raise task_failure(planned.job.topic, error) from error
     files: dict[str, list[DataFile]] = {EVENTS: [], DEAD_LETTERS: []}
     counted, untracked = [], 0

@@ -32,5 +32,7 @@ def task_failure(topic: str, error: Exception) -> RuntimeError:
         return TaskError(f"topic {topic}: {message}")
     if _CRASHED in text:
         return TaskError(f"topic {topic}: a Python process of Spark died in the middle of a task: it was killed, or memory ran out")
+    if type(error).__name__ == "Py4JNetworkError":
+        return TaskError(f"topic {topic}: Spark's Java process is gone")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return TaskError(f"topic {topic}: Spark failed: {lines[0] if lines else type(error).__name__}")

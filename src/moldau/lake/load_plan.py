@@ -14,7 +14,7 @@ from moldau.lake.cluster_log import ClusterLog
 from moldau.lake.load_errors import LoadError, SchemaChangeError
 from moldau.lake.load_job import LoadJob
 from moldau.lake.load_schema import Decoding, decoding_of
-from moldau.lake.offsets import EARLIEST, LATEST, OffsetRange, plan_ranges
+from moldau.lake.offsets import EARLIEST, LATEST, DataLossError, OffsetRange, plan_ranges
 from moldau.lake.options import ISOLATION_LEVELS
 from moldau.lake.tables.committing import LoadConflictError, Progress, application_id, progress
 from moldau.lake.tables.evolution import evolve
@@ -48,6 +48,8 @@ class Plan:
     after: Mapping[str, int] | None = None
     held: Mapping[int, frozenset[int]] | None = None
     """Offsets beyond the table's that the dead letters hold already, by partition."""
+    more: bool = False
+    """Whether the job's `records_max` leaves records for another load."""
 
 
 def plan_load(job: LoadJob, *, fail_on_data_loss: bool = True) -> Plan:
@@ -55,6 +57,8 @@ def plan_load(job: LoadJob, *, fail_on_data_loss: bool = True) -> Plan:
     tables = format_named(job.table_format)
     there = tables.open(job.table)
     with ClusterLog(job.bootstrap, f"moldau-load-{job.name}", isolation_level=ISOLATION_LEVELS[job.isolation_level]) as source:
+        if job.topic not in source.partition_counts([job.topic]):
+            return _without_topic(job, tables, there, fail_on_data_loss=fail_on_data_loss)
         topic_id = source.topic_id(job.topic)
         partitions = [TopicPartition(job.topic, number) for number in range(source.partition_counts([job.topic])[job.topic])]
         firsts = source.offsets(dict.fromkeys(partitions, EARLIEST))
@@ -62,9 +66,12 @@ def plan_load(job: LoadJob, *, fail_on_data_loss: bool = True) -> Plan:
     ids = {partition: application_id(job.name, topic_id, partition.partition) for partition in partitions}
     known = {partition: None if there is None else there.offset(name) for partition, name in ids.items()}
     starts = {partition: firsts[partition] if offset is None else offset for partition, offset in known.items()}
-    ranges = _at_most(plan_ranges(starts, lasts, firsts, lasts, fail_on_data_loss=fail_on_data_loss), job.records_max)
+    there_is = plan_ranges(starts, lasts, firsts, lasts, fail_on_data_loss=fail_on_data_loss)
+    ranges = _at_most(there_is, job.records_max)
     group_offsets = {partition: offset for partition, offset in known.items() if offset is not None}
     group_offsets |= {TopicPartition(job.topic, r.partition): r.end for r in ranges}
+    if there is not None and all(offset is None for offset in known.values()):
+        _say_if_made_anew(job, tables, topic_id)
     if not ranges:
         schema = None if there is None else there.schema
         return Plan(job, tables, topic_id, (), group_offsets, there, None, schema)
@@ -90,7 +97,33 @@ def plan_load(job: LoadJob, *, fail_on_data_loss: bool = True) -> Plan:
         dead_before=tuple(dead_before),
         after={name: r.end for name, r in zip(wanted, ranges, strict=True)},
         held=_held(job, topic_id, dead_letters, ranges, dead_before),
+        more=ranges != there_is,
     )
+
+
+def _without_topic(job: LoadJob, tables: TableFormat, there: Snapshot | None, *, fail_on_data_loss: bool) -> Plan:
+    """The topic is gone: what was in it and not in the table is lost."""
+    if there is None:
+        raise LoadError(f"there is no topic {job.topic!r}")
+    ends: dict[int, int] = {}
+    for version in tables.commits(job.table, -1):
+        if version.metadata.get("moldau.job") == job.name:
+            ends |= {int(partition): end for partition, (_, end) in version.metadata.get("moldau.ranges", {}).items()}
+    loaded = ", ".join(f"{job.topic}-{partition} up to offset {end}" for partition, end in sorted(ends.items()))
+    problem = f"topic {job.topic} is gone; {job.table} holds {loaded or 'nothing of it'}, and what came behind that is lost"
+    if fail_on_data_loss:
+        raise DataLossError(f"{problem}; with failOnDataLoss=false the table would be left as it is")
+    log.warning("%s", problem)
+    return Plan(job, tables, "", (), {}, there, None, there.schema)
+
+
+def _say_if_made_anew(job: LoadJob, tables: TableFormat, topic_id: str) -> None:
+    """The table knows the topic by another id: it was deleted and made anew, and is loaded from its beginning."""
+    for version in tables.commits(job.table, -1):
+        words = version.metadata
+        if words.get("moldau.job") == job.name and words.get("moldau.topic.id", topic_id) != topic_id:
+            log.warning("topic %s was deleted and made anew: %s takes it from its beginning", job.topic, job.table)
+            return
 
 
 def _at_most(ranges: list[OffsetRange], records_max: int | None) -> list[OffsetRange]:

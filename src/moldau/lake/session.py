@@ -1,28 +1,59 @@
 """A small Spark session on this machine: quiet, on the loopback interface, in UTC."""
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 
-def start_spark(name: str, directory: str, *, cores: int = 2, memory: str = "1g", settings: dict[str, str] | None = None) -> Any:
-    """Start Spark in this process's own Java process; whatever it writes and prints goes below `directory`.
+class SessionError(RuntimeError):
+    """Spark cannot be started; the message says what is missing."""
 
-    The Python tasks run with this interpreter, so that they find what it finds.
+
+def start_spark(
+    name: str, directory: str, *, cores: int = 2, memory: str = "1g", settings: dict[str, str] | None = None, task_tries: int = 1
+) -> Any:
+    """Start Spark in this process's own Java process; whatever it writes and prints goes below `directory`. SessionError.
+
+    The Python tasks run with this interpreter, so that they find what it finds. A task that fails is run up to `task_tries` times.
     """
-    from pyspark.sql import SparkSession
+    try:
+        from pyspark.errors import PySparkException
+        from pyspark.sql import SparkSession
+    except ModuleNotFoundError as error:
+        raise SessionError(f"{error.name} is not installed; Spark needs: pip install 'moldau[lake]'") from error
+    _check_java()
 
     os.makedirs(os.path.join(directory, "tmp"), exist_ok=True)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master(f"local[{cores}]").appName(name)
+    builder = SparkSession.builder.master(f"local[{cores},{task_tries}]").appName(name)
     for key, value in {**_settings(directory, cores, memory), **(settings or {})}.items():
         builder = builder.config(key, value)
-    with _errors_to(os.path.join(directory, "spark.log")):
-        spark = builder.getOrCreate()
-        spark.sparkContext.setLogLevel("ERROR")
+    spark_log = os.path.join(directory, "spark.log")
+    try:
+        with _errors_to(spark_log):
+            spark = builder.getOrCreate()
+            spark.sparkContext.setLogLevel("ERROR")
+    except PySparkException as error:
+        raise SessionError(f"Spark did not start: {_last_line(spark_log) or error}; more in {spark_log}") from error
     return spark
+
+
+def _check_java() -> None:
+    """Java is there. Without it pyspark prints a page and says nothing of Java."""
+    home = os.environ.get("JAVA_HOME")
+    if home and not os.access(os.path.join(home, "bin", "java"), os.X_OK):
+        raise SessionError(f"there is no Java at JAVA_HOME, {home}; Spark needs a Java 17 or newer")
+    if not home and shutil.which("java") is None:
+        raise SessionError("there is no Java: neither JAVA_HOME is set nor is java in the PATH; Spark needs a Java 17 or newer")
+
+
+def _last_line(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        lines = [line.strip() for line in file if line.strip()]
+    return lines[-1] if lines else ""
 
 
 def _settings(directory: str, cores: int, memory: str) -> dict[str, str]:

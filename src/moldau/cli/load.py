@@ -1,0 +1,158 @@
+"""``moldau load``: topics into tables, each event once."""
+
+import re
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from moldau.cli.options import TEXT, Seconds, bootstrap_option
+
+if TYPE_CHECKING:
+    from moldau.lake.load_jobs import LoadJobs
+    from moldau.lake.load_service import LoadService, Outcome
+
+FOLLOW_S = 1.0
+TASK_TRIES = 4
+_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+class Duration(Seconds):
+    """``90s``, ``5m``, ``1h``; a number alone is seconds."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Seconds."""
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?", str(value).strip())
+        if found is None:
+            self.fail(f"{value!r} is not a duration like 90s, 5m or 1h", param, ctx)
+        return super().convert(float(found[1]) * _UNITS_S[found[2] or "s"], param, ctx)
+
+
+@click.command("load")
+@click.argument("file", metavar="[FILE]", required=False, type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@bootstrap_option
+@click.option("--registry", metavar="URL", type=TEXT, help="The schema registry of Avro events.")
+@click.option("--topics", metavar="A,B", type=TEXT, help="Topics to load, separated by commas.")
+@click.option("--pattern", metavar="REGEX", type=TEXT, help="Load all topics whose whole name matches; new ones are found as they come.")
+@click.option("--to", metavar="DIR", type=click.Path(file_okay=False), help="Where the tables are: DIR/TOPIC.")
+@click.option("--name", metavar="NAME", type=TEXT, help="The job's name; the tables keep their offsets under it.")
+@click.option("--partition", type=click.Choice(["day", "hour"]), help="Of the tables, by the events' time in UTC.  [default: day]")
+@click.option("--table-format", type=click.Choice(["delta", "parquet"]), help="parquet: with a manifest of its own.  [default: delta]")
+@click.option("--tier", metavar="NAME", type=TEXT, help="Under which the counts go to the audit.  [default: lake]")
+@click.option(
+    "--on-incompatible", type=click.Choice(["stop", "dead-letters"]), help="At events that the table cannot follow.  [default: stop]"
+)
+@click.option("--records-max", metavar="N", type=click.IntRange(1), help="Offsets in one commit, at most.  [default: 10,000,000]")
+@click.option("--once", "mode", flag_value="once", default="once", help="Load what there is now, and end. The default.")
+@click.option("--follow", "mode", flag_value="follow", help="Go on for ever, a second at the least between two rounds.")
+@click.option("--every", metavar="TIME", type=Duration(), help="Go on for ever, a round every 90s, 5m, 1h.")
+@click.option(
+    "--fail-on-data-loss/--no-fail-on-data-loss", default=True, help="At records that are gone: stop (default), or load what is left."
+)
+@click.option("--compact", is_flag=True, help="Put the small files of days or hours that are over together.")
+@click.option("--cores", type=click.IntRange(1, 256), default=2, show_default=True, help="For Spark.")
+@click.option("--memory", metavar="SIZE", type=TEXT, default="1g", show_default=True, help="For Spark's Java process.")
+@click.option(
+    "--work-dir",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Spark's own files and its log.  [default: a temporary one]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each topic and round.")
+@click.pass_context
+def load_command(ctx: click.Context, /, file: Path | None, **given: Any) -> None:
+    """Load topics into tables below a directory: each event once, with its offset, wherever the load is interrupted.
+
+    Events are Avro with schemas in a registry; a job FILE (TOML) can say that a topic has JSON events, and what its columns are. Options
+    come before what FILE says. Tables, dead letters, offsets and guarantees: docs/load.md. Exit code 1: a topic could not be loaded.
+
+    \b
+      moldau load --registry http://127.0.0.1:8081 --topics departures --to lake --name warehouse
+      moldau load warehouse.toml --every 5m --compact
+    """
+    try:
+        jobs = _jobs(ctx, file, given)
+        _run(jobs, given)
+    except ModuleNotFoundError as error:
+        raise click.ClickException(f"{error.name} is not installed; loads need: pip install 'moldau[lake]'") from error
+
+
+def _jobs(ctx: click.Context, file: Path | None, given: dict[str, Any]) -> "LoadJobs":
+    from moldau.lake.load_file import JobFileError, load_jobs, read_job_file
+
+    names = ("registry", "topics", "pattern", "to", "name", "partition", "table_format", "tier", "on_incompatible", "records_max")
+    options = {name: given[name] for name in names}
+    if options["topics"] is not None:
+        options["topics"] = [topic.strip() for topic in options["topics"].split(",") if topic.strip()]
+    source = ctx.get_parameter_source("bootstrap")
+    from_user = source is not None and source.name in ("COMMANDLINE", "ENVIRONMENT")
+    try:
+        if file is not None:
+            return read_job_file(file, {**options, "bootstrap": given["bootstrap"] if from_user else None})
+        return load_jobs({name: value for name, value in {**options, "bootstrap": given["bootstrap"]}.items() if value is not None})
+    except JobFileError as error:
+        raise click.ClickException(str(error)) from error
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _run(jobs: "LoadJobs", given: dict[str, Any]) -> None:
+    """Spark from beginning to end. Its directory stays if something went wrong: its log is there."""
+    from moldau.lake.session import SessionError, start_spark
+
+    with tempfile.TemporaryDirectory(prefix="moldau-load-") as temporary:
+        directory = given["work_dir"] or Path(temporary)
+        try:
+            spark = start_spark(
+                f"moldau load {jobs.name}", str(directory), cores=given["cores"], memory=given["memory"], task_tries=TASK_TRIES
+            )
+        except SessionError as error:
+            raise click.ClickException(str(error)) from error
+        try:
+            failed = _rounds(spark, jobs, given)
+        finally:
+            spark.stop()
+    if failed:
+        raise SystemExit(1)
+
+
+def _rounds(spark: Any, jobs: "LoadJobs", given: dict[str, Any]) -> bool:
+    """Whether a topic could not be loaded."""
+    from moldau.cli.load_view import show_outcome
+    from moldau.lake.data_files import FileError
+    from moldau.lake.load_errors import LoadError
+    from moldau.lake.load_service import LoadService
+    from moldau.lake.offsets import DataLossError
+    from moldau.lake.tables.format import TableError
+
+    def told(outcome: "Outcome") -> None:
+        show_outcome(outcome, as_json=given["as_json"])
+
+    service = LoadService(
+        spark, jobs, fail_on_data_loss=given["fail_on_data_loss"], compact=given["compact"], on_outcome=told, parallel=given["cores"]
+    )
+    interval_s = given["every"] if given["every"] is not None else FOLLOW_S if given["mode"] == "follow" else None
+    try:
+        if interval_s is None:
+            return any(each.error is not None for each in service.run_once())
+        with _stopping_on_sigterm(service):
+            service.run(interval_s)
+    except (LoadError, TableError, FileError, DataLossError) as error:
+        if interval_s is None:
+            raise click.ClickException(str(error)) from error
+        return True  # the service ended with it, and its line is printed
+    return False
+
+
+@contextmanager
+def _stopping_on_sigterm(service: "LoadService") -> Iterator[None]:
+    """SIGTERM lets the loads that are under way finish."""
+    before = signal.signal(signal.SIGTERM, lambda *_: service.stop())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

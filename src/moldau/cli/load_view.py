@@ -1,0 +1,59 @@
+"""What ``moldau load`` prints of a topic in a round."""
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from moldau.cli.output import counted
+
+if TYPE_CHECKING:
+    from moldau.lake.load_service import Outcome
+
+
+def show_outcome(outcome: "Outcome", *, as_json: bool) -> None:
+    """One line on standard output, and one on standard error for what went wrong."""
+    if as_json:
+        click.echo(json.dumps(_described(outcome), ensure_ascii=False))
+    elif any(each.ranges for each in outcome.loads):
+        click.echo(f"{outcome.job.topic}: {_summary(outcome)}")
+    if not as_json and outcome.compacted is not None and outcome.compacted.version is not None:
+        done = outcome.compacted
+        click.echo(f"{outcome.job.topic}: compacted {counted(done.files_before, 'file')} into {done.files_after:,}, version {done.version}")
+    for problem in _problems(outcome):
+        click.echo(f"{outcome.job.topic}: {problem}", err=True)
+    sys.stdout.flush()
+
+
+def _summary(outcome: "Outcome") -> str:
+    loads = outcome.loads
+    parts = [counted(outcome.rows, "row"), counted(sum(each.files for each in loads), "file")]
+    dead = sum(each.dead_letters for each in loads)
+    if dead:
+        parts.insert(1, counted(dead, "dead letter"))
+    return f"{', '.join(parts)}, version {loads[-1].version}, in {sum(each.seconds for each in loads):.1f} s"
+
+
+def _problems(outcome: "Outcome") -> list[str]:
+    last = outcome.loads[-1] if outcome.loads else None
+    found = [] if last is None else [f"the group is not up to date: {last.group_error}" if last.group_error else "", last.audit_error or ""]
+    if last is not None and last.audit_error:
+        found[1] = f"the audit is not up to date: {last.audit_error}"
+    return [each for each in found if each] + ([] if outcome.error is None else [f"failed: {outcome.error}"])
+
+
+def _described(outcome: "Outcome") -> dict[str, Any]:
+    loads = outcome.loads
+    return {
+        "topic": outcome.job.topic,
+        "table": outcome.job.table,
+        "rows": outcome.rows,
+        "dead_letters": sum(each.dead_letters for each in loads),
+        "files": sum(each.files for each in loads),
+        "bytes": sum(each.bytes for each in loads),
+        "version": loads[-1].version if loads else None,
+        "ranges": [[r.partition, r.start, r.end] for each in loads for r in each.ranges],
+        "seconds": round(sum(each.seconds for each in loads), 3),
+        "error": None if outcome.error is None else str(outcome.error),
+    }
