@@ -19,10 +19,12 @@ def serve(
     adopt: bool = False,
     loop_name: str = "",
     on_listening: Callable[[list[tuple[str, int]]], object] = lambda _addresses: None,
+    on_stopping: Callable[[], object] | None = None,
 ) -> None:
     """Run a broker until a signal asks to stop; a second signal does not wait for connections.
 
-    `on_listening` gets the addresses, with real ports, once requests are taken. Everything else comes from `config`: ``listeners``,
+    `on_listening` gets the addresses, with real ports, once requests are taken; `on_stopping` runs in a thread before the broker stops, for
+    what depends on it. Everything else comes from `config`: ``listeners``,
     ``advertised.listeners``, ``log.dirs``. OSError for a port that cannot be had, WorldError for a data directory that cannot be used;
     AllDirectoriesFailedError, after an orderly stop, when the last data directory was lost while serving.
     """
@@ -30,14 +32,18 @@ def serve(
     loop = new_event_loop(loop_name)
     asyncio.set_event_loop(loop)
     try:
-        loop.run_until_complete(_serve(loop, config, adopt, on_listening))
+        loop.run_until_complete(_serve(loop, config, adopt, on_listening, on_stopping))
     finally:
         asyncio.set_event_loop(None)
         loop.close()
 
 
 async def _serve(
-    loop: asyncio.AbstractEventLoop, config: BrokerConfig, adopt: bool, on_listening: Callable[[list[tuple[str, int]]], object]
+    loop: asyncio.AbstractEventLoop,
+    config: BrokerConfig,
+    adopt: bool,
+    on_listening: Callable[[list[tuple[str, int]]], object],
+    on_stopping: Callable[[], object] | None,
 ) -> None:
     asked: asyncio.Event = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -47,6 +53,8 @@ async def _serve(
     on_listening(running.addresses)
     await asked.wait()
     _LOG.info("stopping")
+    if on_stopping is not None:
+        await loop.run_in_executor(None, on_stopping)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, running.hurry)
     try:

@@ -2,7 +2,9 @@
 
 import gc
 import os
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,6 +12,9 @@ from moldau.model.config.definition import InvalidConfigError
 from moldau.model.config.static import read_static
 from moldau.model.config.store import BrokerConfig
 from moldau.model.host_port import parse_host_port
+
+if TYPE_CHECKING:
+    from moldau.cli.registry import RegistryBeside
 
 
 def host_port(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
@@ -33,6 +38,14 @@ def host_port(ctx: click.Context, parameter: click.Parameter, value: str | None)
 @click.option("--config", "file", metavar="FILE", type=click.Path(path_type=Path), help="Settings: TOML with dotted names.")
 @click.option("-s", "--set", "settings", metavar="NAME=VALUE", multiple=True, help="A setting, such as num.partitions=3; may be repeated.")
 @click.option("--adopt", is_flag=True, help="Take over a data directory that another system, such as Apache Kafka, wrote.")
+@click.option(
+    "--registry",
+    metavar="[HOST:PORT]",
+    is_flag=False,
+    flag_value="127.0.0.1:8081",
+    callback=host_port,
+    help="Run a schema registry beside the broker; without an address on 127.0.0.1:8081.",
+)
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True)
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def serve(
@@ -42,13 +55,15 @@ def serve(
     file: Path | None,
     settings: tuple[str, ...],
     adopt: bool,
+    registry: str | None,
     log_level: str,
     log_format: str,
 ) -> None:
     """Run a broker until SIGTERM or Ctrl-C.
 
-    It prints "listening on HOST:PORT" when it takes requests; its log goes to standard error. Settings have Kafka's names. They come from
-    --config, then from variables such as MOLDAU_NUM_PARTITIONS=3, then from --set, then from the options here; the later wins.
+    It prints "listening on HOST:PORT" when it takes requests, and with --registry "schema registry listening on URL" a moment later; its
+    log goes to standard error. Settings have Kafka's names. They come from --config, then from variables such as MOLDAU_NUM_PARTITIONS=3,
+    then from --set, then from the options here; the later wins.
 
     Exit code 1 for a port or a directory that cannot be had, 2 for a setting that is not allowed.
     """
@@ -62,12 +77,18 @@ def serve(
     from moldau.cli.server_log import set_up_logging
 
     set_up_logging(log_level, log_format)
+    beside = None if registry is None else _beside(registry)
     try:
-        run(config, adopt=adopt, on_listening=_announce)
+        if beside is None:
+            run(config, adopt=adopt, on_listening=_announce)
+        else:
+            run(config, adopt=adopt, on_listening=partial(_announce_both, beside), on_stopping=beside.stop)
     except OSError as error:
         if is_output_error(error):
             raise
         raise click.ClickException(f"cannot listen on {', '.join(config.list('listeners'))}: {_reason(error)}") from error
+    if beside is not None and beside.failure is not None:
+        raise beside.failure
 
 
 def _config(
@@ -90,6 +111,20 @@ def _config(
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidConfigError(f"--config {file}: {_reason(error) if isinstance(error, OSError) else 'not UTF-8'}") from error
     return BrokerConfig(read_static(file_text=text, file_name=str(file), environment=os.environ, settings=options))
+
+
+def _beside(listen: str) -> "RegistryBeside":
+    from moldau.cli.registry import RegistryBeside
+
+    return RegistryBeside(listen)
+
+
+def _announce_both(beside: "RegistryBeside", addresses: list[tuple[str, int]]) -> None:
+    """Announce the broker, and start the registry, which needs it."""
+    _announce(addresses)
+    host, port = addresses[0]
+    local = "127.0.0.1" if host in ("", "0.0.0.0", "*", "::") else host
+    beside.start(f"[{local}]:{port}" if ":" in local else f"{local}:{port}")
 
 
 def _announce(addresses: list[tuple[str, int]]) -> None:

@@ -4,6 +4,8 @@
         broker.create_topic("orders", partitions=3)
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
 
+With `registry` a schema registry runs beside it: ``Broker(registry=True).registry_url``.
+
 It is the real broker, in a thread: files, sockets and all. A process forked while it runs (by multiprocessing, by a test runner) does not
 own it: there `stop` and the end of the ``with`` do nothing.
 """
@@ -15,7 +17,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from moldau.adapters.event_loop import new_event_loop
 from moldau.assembly.thread import BrokerThread
@@ -24,6 +26,9 @@ from moldau.client.cluster import Cluster
 from moldau.model.config.static import read_static
 from moldau.model.config.store import BrokerConfig
 from moldau.model.errors import ErrorCode, PeerError
+
+if TYPE_CHECKING:
+    from moldau.registry.server import RegistryServer
 
 TOPIC_NAME_MAX = 249
 """Kafka's limit for the name of a topic."""
@@ -35,15 +40,25 @@ class Broker:
     """A broker to test against; starts at ``with``, or by `start`.
 
     `settings` are Kafka's: ``Broker(settings={"num.partitions": 3})``. `directory` keeps the data in a directory of the caller's, which is
-    not removed. InvalidConfigError for a setting that is not allowed.
+    not removed. With `registry` a schema registry starts and stops with it. InvalidConfigError for a setting that is not allowed.
     """
 
-    def __init__(self, *, settings: Mapping[str, object] | None = None, directory: str | Path | None = None, port: int = 0) -> None:
+    def __init__(
+        self,
+        *,
+        settings: Mapping[str, object] | None = None,
+        directory: str | Path | None = None,
+        port: int = 0,
+        registry: bool = False,
+    ) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="moldau-test-") if directory is None else directory)
         self._owns_directory = directory is None
         self._settings = [f"{name}={_text(value)}" for name, value in (settings or {}).items()]
         self._port = port
         self._thread: BrokerThread | None = None
+        self._wants_registry = registry
+        self._registry: RegistryServer | None = None
+        self._registry_port = 0
         self._pid = os.getpid()
         self._names = itertools.count(1)
 
@@ -53,6 +68,13 @@ class Broker:
         if not self._port:
             raise RuntimeError("the broker has not been started")
         return f"127.0.0.1:{self._port}"
+
+    @property
+    def registry_url(self) -> str:
+        """``http://127.0.0.1:PORT`` of the schema registry. The same after `restart`."""
+        if not self._registry_port:
+            raise RuntimeError("no schema registry has been started: Broker(registry=True)")
+        return f"http://127.0.0.1:{self._registry_port}"
 
     @property
     def running(self) -> bool:
@@ -68,10 +90,15 @@ class Broker:
         thread.start()
         self._port = thread.address[1]
         self._thread = thread
+        if self._wants_registry:
+            self._start_registry()
 
     def stop(self) -> None:
         """Stop it cleanly; the data stays until `close`."""
         if self._thread is not None and os.getpid() == self._pid:
+            if self._registry is not None:
+                self._registry.stop()
+                self._registry = None
             self._thread.stop()
             self._thread = None
 
@@ -111,6 +138,17 @@ class Broker:
         number = f"-{next(self._names)}"
         legal = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "._-") else "-" for letter in hint)
         return legal[: TOPIC_NAME_MAX - len(number)] + number
+
+    def _start_registry(self) -> None:
+        from moldau.registry.server import RegistryServer
+
+        registry = RegistryServer(self.bootstrap_servers, f"127.0.0.1:{self._registry_port}")
+        try:
+            self._registry_port = int(registry.start().rpartition(":")[2])
+        except BaseException:
+            self.stop()
+            raise
+        self._registry = registry
 
     def __enter__(self) -> Self:
         self.start()

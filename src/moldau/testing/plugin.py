@@ -4,6 +4,8 @@
         producer = Producer({"bootstrap.servers": moldau.bootstrap_servers})
         producer.produce(moldau_topic, b"first")
 
+    def test_schemas(moldau_registry_url): ...
+
 pytest imports this module in every run of everybody who has Moldau installed, so it imports nothing but pytest; the broker's code comes
 with the first test that asks for it.
 """
@@ -42,3 +44,12 @@ def moldau_topic(moldau: "Broker", request: pytest.FixtureRequest) -> Iterator[s
     moldau.create_topic(name)
     yield name
     moldau.delete_topic(name, missing_ok=True)
+
+
+@pytest.fixture(scope="session")
+def moldau_registry_url(moldau: "Broker") -> Iterator[str]:
+    """The URL of a schema registry over the broker `moldau`; it starts with the first test that asks for it, and stops with the run."""
+    from moldau.registry.server import RegistryServer
+
+    with RegistryServer(moldau.bootstrap_servers, "127.0.0.1:0") as registry:
+        yield registry.url

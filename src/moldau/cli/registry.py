@@ -1,0 +1,90 @@
+"""``moldau registry``: run a schema registry over a cluster; and what ``moldau serve --registry`` needs to run one beside its broker."""
+
+import os
+import signal
+import threading
+from typing import TYPE_CHECKING
+
+import click
+
+from moldau.cli.options import TEXT, bootstrap_option
+from moldau.cli.serve import host_port
+
+if TYPE_CHECKING:
+    from moldau.registry.server import RegistryServer
+
+DEFAULT_LISTEN = "127.0.0.1:8081"
+
+
+@click.command("registry")
+@bootstrap_option
+@click.option(
+    "-l", "--listen", metavar="HOST:PORT", callback=host_port, default=DEFAULT_LISTEN, show_default=True, help="Port 0 picks a free one."
+)
+@click.option("--advertise", metavar="HOST:PORT", callback=host_port, help="Where other registries reach this one, when that is another.")
+@click.option("--topic", type=TEXT, default="_schemas", show_default=True, help="The compacted topic that keeps the schemas.")
+@click.option("--group", type=TEXT, default="schema-registry", show_default=True, help="Registries of one group elect one that writes.")
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True)
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def registry(
+    bootstrap: str, listen: str, advertise: str | None, topic: str, group: str, log_level: str, log_format: str
+) -> None:  # fmt: skip
+    """Run a schema registry until SIGTERM or Ctrl-C.
+
+    It prints "listening on URL" when it answers; its log goes to standard error. It has Confluent's REST interface and keeps everything in
+    a compacted topic. Several may run: one writes, the others hand changes on to it.
+
+    Exit code 1 for a port that cannot be had, a cluster that does not answer or a topic that is not compacted.
+    """
+    from moldau.cli.server_log import set_up_logging
+    from moldau.registry.server import RegistryServer
+
+    set_up_logging(log_level, log_format)
+    asked = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: asked.set())
+    server = RegistryServer(bootstrap, listen, advertise=advertise, topic=topic, group=group)
+    try:
+        url = server.start()
+    except OSError as error:
+        raise click.ClickException(error.strerror or str(error)) from error
+    try:
+        print(f"listening on {url}", flush=True)
+        asked.wait()
+    finally:
+        server.stop()
+
+
+class RegistryBeside:
+    """A registry beside the broker of this process. It starts in a thread, since the broker has to answer it meanwhile."""
+
+    def __init__(self, listen: str) -> None:
+        self.failure: Exception | None = None
+        self._listen = listen
+        self._server: RegistryServer | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self, bootstrap: str) -> None:
+        """Begin to start it; a failure asks the process to end."""
+        self._thread = threading.Thread(target=self._start, args=(bootstrap,), name="moldau-registry-start", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop it; one that is still starting is waited for."""
+        if self._thread is not None:
+            self._thread.join()
+        if self._server is not None:
+            self._server.stop()
+
+    def _start(self, bootstrap: str) -> None:
+        try:
+            from moldau.registry.server import RegistryServer
+
+            server = RegistryServer(bootstrap, self._listen)
+            url = server.start()
+        except Exception as error:
+            self.failure = error
+            os.kill(os.getpid(), signal.SIGTERM)
+            return
+        self._server = server
+        print(f"schema registry listening on {url}", flush=True)

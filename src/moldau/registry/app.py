@@ -1,0 +1,146 @@
+"""The registry as an ASGI application: bytes of HTTP to requests of ours, and answers back. It decides nothing.
+
+Look-ups are answered at once, on the loop. What understands schemas runs in a few threads, what changes something in others, so that
+neither keeps the look-ups waiting.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import parse_qs
+
+from moldau.registry.errors import RestError
+from moldau.registry.request import Request
+from moldau.registry.router import find_route
+from moldau.registry.routes import Kind, PlainText, Route
+
+if TYPE_CHECKING:
+    from moldau.registry.changes import Changes
+    from moldau.registry.state import State
+
+log = logging.getLogger(__name__)
+
+BODY_BYTES_MAX = 4 << 20
+WORKERS = 4
+WRITERS = 16
+TYPES = ("application/vnd.schemaregistry.v1+json", "application/vnd.schemaregistry+json", "application/json")
+"""What is spoken, the best first."""
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+class Answer(NamedTuple):
+    """Status and body, already bytes, of an answer."""
+
+    status: int
+    content: bytes
+
+
+class App:
+    """Answers from `state`, and has `changes` made. `body_bytes_max` bounds a request's body."""
+
+    def __init__(self, state: "State", changes: "Changes", *, cluster_id: str = "", body_bytes_max: int = BODY_BYTES_MAX) -> None:
+        self._state = state
+        self._changes = changes
+        self._identity = {"kafka-cluster": cluster_id, "schema-registry-cluster": changes.group}
+        self._body_bytes_max = body_bytes_max
+        self._workers = ThreadPoolExecutor(WORKERS, "moldau-registry-work")
+        self._writers = ThreadPoolExecutor(WRITERS, "moldau-registry-write")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            raise RuntimeError(f"{scope['type']} is not spoken here")
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        try:
+            answer = await self._answer(scope, headers, receive)
+        except RestError as error:
+            answer = _error(error.status, error.code, error.message)
+        except Exception:
+            log.exception("schema registry: %s %s failed", scope["method"], scope["path"])
+            answer = _error(500, 500, "Internal Server Error")
+        await send(
+            {
+                "type": "http.response.start",
+                "status": answer.status,
+                "headers": [
+                    (b"content-type", _content_type(headers.get("accept", "")).encode()),
+                    (b"content-length", b"%d" % len(answer.content)),
+                ],
+            }
+        )
+        await send({"type": "http.response.body", "body": answer.content})
+
+    def close(self) -> None:
+        """Take no more work; what runs is not waited for."""
+        self._workers.shutdown(wait=False, cancel_futures=True)
+        self._writers.shutdown(wait=False, cancel_futures=True)
+
+    async def _answer(self, scope: Scope, headers: dict[str, str], receive: Receive) -> Answer:
+        path, query = scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1")
+        if path == "/v1/metadata/id":
+            return _json({"id": "", "scope": {"path": [], "clusters": self._identity}})
+        route, names, context = find_route(scope["method"], path)
+        content = await self._body(headers, receive) if scope["method"] in ("POST", "PUT") else b""
+        request = Request(
+            scope["method"],
+            f"{path}?{query}" if query else path,
+            names,
+            parse_qs(query, keep_blank_values=True),
+            content,
+            context,
+            forwarded="x-forward" in headers,
+        )
+        return await self._act(route, request)
+
+    async def _act(self, route: Route, request: Request) -> Answer:
+        loop = asyncio.get_running_loop()
+        if route.kind is Kind.WRITE:
+            status, content = await loop.run_in_executor(self._writers, self._changes.carry_out, route.act, request)
+            return Answer(status, content)
+        if route.kind is Kind.WORK or request.text("format"):
+            return _json(await loop.run_in_executor(self._workers, route.act, self._state, request))
+        return _json(route.act(self._state, request))
+
+    async def _body(self, headers: dict[str, str], receive: Receive) -> bytes:
+        """The body. RestError 413 for one that is too long, 415 for one of another kind."""
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind not in (*TYPES, "application/octet-stream", ""):
+            raise RestError(415, 415, "HTTP 415 Unsupported Media Type")
+        parts, size = [], 0
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise RestError(400, 400, "the body ended early")
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            if size > self._body_bytes_max:
+                raise RestError(413, 413, f"The body has more than {self._body_bytes_max:,} bytes")
+            if not message.get("more_body"):
+                return b"".join(parts)
+
+
+def _json(value: Any) -> Answer:
+    if isinstance(value, PlainText):
+        return Answer(200, value.encode("utf-8", "surrogatepass"))
+    return Answer(200, encode_json(value))
+
+
+def encode_json(value: Any) -> bytes:
+    """An answer's body; nothing for None."""
+    return b"" if value is None else json.dumps(value, separators=(",", ":")).encode()
+
+
+def _error(status: int, code: int, message: str) -> Answer:
+    return Answer(status, encode_json({"error_code": code, "message": message}))
+
+
+def _content_type(accept: str) -> str:
+    """The first of our types that the client takes; ours if it takes none: better an answer than none."""
+    wanted = [part.partition(";")[0].strip().lower() for part in accept.split(",")]
+    return next((each for each in TYPES if each in wanted), TYPES[0])

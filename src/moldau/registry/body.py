@@ -1,0 +1,180 @@
+"""The bodies of requests, read strictly: what has another type than it should have is refused by name (422).
+
+Names that are not known are left alone, as Confluent's registry does: clients of later versions send more.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from moldau.registry.errors import invalid_compatibility, invalid_mode, invalid_rule_set, unprocessable
+from moldau.registry.fingerprint import RULES
+from moldau.registry.records import AVRO, CONFIG_FIELDS
+from moldau.registry.reference import Reference
+from moldau.registry.schemas.compatibility import CompatibilityLevel
+
+MODES = ("READWRITE", "READONLY", "IMPORT")
+NUMBER_MAX = 2**31 - 1
+_FLAGS = ("normalize", "validateFields", "validateNewSchemas", "validateRules")
+_RULE_SETS = ("defaultRuleSet", "overrideRuleSet")
+_METADATA = ("defaultMetadata", "overrideMetadata")
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaBody:
+    """A schema that somebody wants registered, looked up or judged. `id` and `version` are None unless it is to be imported with them."""
+
+    text: str
+    type: str = AVRO
+    references: tuple[Reference, ...] = ()
+    metadata: Mapping[str, Any] | None = None
+    rule_set: Mapping[str, Any] | None = None
+    id: int | None = None
+    version: int | None = None
+
+
+def read_schema(body: Any) -> SchemaBody:
+    """The body of a registration, a look-up or a compatibility check. RestError 422."""
+    fields = _object(body, "the body")
+    references = fields.get("references") or []
+    if not isinstance(references, list):
+        raise unprocessable("references is not a list")
+    return SchemaBody(
+        _text(fields, "schema") or "",
+        _text(fields, "schemaType") or AVRO,
+        tuple(_reference(each) for each in references),
+        read_metadata(fields.get("metadata"), "metadata"),
+        read_rule_set(fields.get("ruleSet"), "ruleSet"),
+        _number(fields, "id", least=0),
+        _number(fields, "version", least=1),
+    )
+
+
+def read_metadata(value: Any, name: str) -> dict[str, Any] | None:
+    """Tags (lists of texts by name), properties (texts by name), and names that are sensitive; sorted, as they are stored."""
+    if value is None:
+        return None
+    fields = _object(value, name)
+    tags, properties, sensitive = fields.get("tags") or {}, fields.get("properties") or {}, fields.get("sensitive") or []
+    if not isinstance(tags, dict) or not all(_is_texts(values) for values in tags.values()):
+        raise unprocessable(f"{name}: tags is not an object of lists of texts")
+    if not isinstance(properties, dict) or not all(isinstance(text, str) for text in properties.values()):
+        raise unprocessable(f"{name}: properties is not an object of texts")
+    if not _is_texts(sensitive):
+        raise unprocessable(f"{name}: sensitive is not a list of texts")
+    found = {
+        "tags": {tag: sorted(set(values)) for tag, values in sorted(tags.items())},
+        "properties": dict(sorted(properties.items())),
+        "sensitive": sorted(set(sensitive)),
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def read_rule_set(value: Any, name: str) -> dict[str, Any] | None:
+    """Rules by kind. They are stored and given back; clients carry them out. RestError 42210 for a rule without a name or a type."""
+    if value is None:
+        return None
+    fields = _object(value, name)
+    found: dict[str, Any] = {}
+    names: set[str] = set()
+    for kind in RULES:
+        rules = fields.get(kind) or []
+        if not isinstance(rules, list):
+            raise unprocessable(f"{name}: {kind} is not a list")
+        for rule in rules:
+            _check_rule(_object(rule, f"a rule of {kind}"), names)
+        if rules:
+            found[kind] = [{key: each for key, each in rule.items() if each not in (None, [], {})} for rule in rules]
+    if fields.get("enableAt") is not None:
+        found["enableAt"] = _text(fields, "enableAt")
+    return found
+
+
+def read_config(body: Any) -> dict[str, Any]:
+    """What a configuration is to say from now on; a value of None takes it back. RestError."""
+    fields = dict(_object(body, "the body"))
+    if "compatibility" in fields:
+        fields["compatibilityLevel"] = fields.pop("compatibility")
+    found = {name: fields[name] for name in CONFIG_FIELDS if name in fields}
+    for name, value in found.items():
+        if value is None:
+            continue
+        if name in _FLAGS:
+            if not isinstance(value, bool):
+                raise unprocessable(f"{name} is not true or false")
+        elif name in _METADATA:
+            found[name] = read_metadata(value, name)
+        elif name in _RULE_SETS:
+            found[name] = read_rule_set(value, name)
+        elif not isinstance(value, str):
+            raise unprocessable(f"{name} is not a text")
+        elif name == "compatibilityLevel":
+            found[name] = _level(value)
+    return found
+
+
+def read_mode(body: Any) -> str | None:
+    """The mode that is asked for; None takes it back. RestError 42204."""
+    mode = _object(body, "the body").get("mode")
+    if mode is None:
+        return None
+    if not isinstance(mode, str) or mode.upper() not in MODES:
+        raise invalid_mode()
+    return mode.upper()
+
+
+def _level(text: str) -> str:
+    try:
+        return CompatibilityLevel(text.upper()).value
+    except ValueError:
+        raise invalid_compatibility() from None
+
+
+def _check_rule(rule: Mapping[str, Any], names: set[str]) -> None:
+    name = rule.get("name")
+    if not isinstance(name, str) or not name:
+        raise invalid_rule_set("Missing rule name")
+    if name in names:
+        raise invalid_rule_set(f"Found rule with duplicate name '{name}'")
+    names.add(name)
+    if not isinstance(rule.get("type"), str):
+        raise invalid_rule_set(f"Rule '{name}': Missing rule type")
+    if not _is_texts(rule.get("tags") or []):
+        raise invalid_rule_set(f"Rule '{name}': tags is not a list of texts")
+    params = rule.get("params") or {}
+    if not isinstance(params, dict) or not all(isinstance(value, str) for value in params.values()):
+        raise invalid_rule_set(f"Rule '{name}': params is not an object of texts")
+
+
+def _reference(value: Any) -> Reference:
+    fields = _object(value, "a reference")
+    name, subject, version = _text(fields, "name"), _text(fields, "subject"), _number(fields, "version", least=-1)
+    if not name or not subject or version is None:
+        raise unprocessable("a reference needs a name, a subject and a version")
+    return Reference(name, subject, version)
+
+
+def _object(value: Any, name: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise unprocessable(f"{name} is not a JSON object")
+    return value
+
+
+def _text(fields: Mapping[str, Any], name: str) -> str | None:
+    value = fields.get(name)
+    if value is not None and not isinstance(value, str):
+        raise unprocessable(f"{name} is not a text")
+    return value
+
+
+def _number(fields: Mapping[str, Any], name: str, *, least: int) -> int | None:
+    value = fields.get(name)
+    if value is None or (value in (-1, 0) and value < least):
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= NUMBER_MAX:
+        raise unprocessable(f"{name} is not a number from {least} to {NUMBER_MAX}")
+    return value
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)

@@ -1,0 +1,105 @@
+"""Carries out changes: here if this registry writes, else at the one that does; one at a time, each decided on everything written before.
+
+    until it is done or the time is over:
+        nobody writes       ->  wait for the election
+        another one writes  ->  hand it the request; if it is gone, or writes no longer: again
+        this one writes     ->  read to the end of the log, decide, write, wait until it is read back, answer
+
+Whoever was answered sees its change in the next look-up, at this registry and at the writer.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from moldau.model.errors import ErrorCode, MoldauError, PeerError
+from moldau.registry.app import encode_json
+from moldau.registry.errors import RestError, forwarding_failed, schema_too_large, store_failed, timed_out, unknown_leader
+from moldau.registry.follower import BehindError
+from moldau.registry.forwarding import Forwarded, ForwardError, forward
+from moldau.registry.writer import FencedError
+
+if TYPE_CHECKING:
+    from moldau.registry.decision import Decision
+    from moldau.registry.election import Election
+    from moldau.registry.follower import Follower
+    from moldau.registry.request import Request
+    from moldau.registry.state import State
+    from moldau.registry.writer import Writer
+
+TIMEOUT_S = 15.0
+FORWARDED_TIMEOUT_S = 5.0
+"""A request that was handed on waits less for the election: whoever handed it on tries again."""
+_PAUSE_S = 0.1
+_UNKNOWN_LEADER = 50004
+_TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
+
+Decide = Callable[["State", "Request"], "Decision"]
+
+
+class Changes:
+    """The one way to change the registry. Any thread may use it."""
+
+    def __init__(
+        self, state: "State", follower: "Follower", writer: "Writer", election: "Election", *, timeout_s: float = TIMEOUT_S
+    ) -> None:
+        self.group = election.group
+        self._state = state
+        self._follower = follower
+        self._writer = writer
+        self._election = election
+        self._timeout_s = timeout_s
+        self._lock = threading.Lock()
+
+    def carry_out(self, decide: Decide, request: "Request") -> tuple[int, bytes]:
+        """Status and body of the answer. RestError."""
+        deadline = time.monotonic() + min(self._timeout_s, FORWARDED_TIMEOUT_S if request.forwarded else self._timeout_s)
+        trouble = unknown_leader()
+        while True:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                raise trouble
+            writer = self._election.writer
+            if writer is None or (request.forwarded and not self._election.mine):
+                self._election.wait_for_change(min(left_s, _PAUSE_S))
+                continue
+            try:
+                if self._election.mine:
+                    return 200, encode_json(self._here(decide, request, left_s))
+                answer = forward(writer, request, left_s)
+                if not _writes_no_longer(answer):
+                    self._follower.catch_up(left_s)
+                    return answer.status, answer.content
+                trouble = unknown_leader()
+            except FencedError as error:
+                trouble = store_failed(str(error))
+            except ForwardError as error:
+                trouble = forwarding_failed(f"Error while forwarding the request to the leader: {error}")
+            except BehindError as error:
+                raise timed_out(str(error)) from error
+            except PeerError as error:
+                raise (schema_too_large() if error.code in _TOO_LARGE else store_failed(str(error))) from error
+            except RestError:
+                raise
+            except MoldauError as error:
+                raise store_failed(str(error)) from error
+            self._election.wait_for_change(_PAUSE_S)
+
+    def _here(self, decide: Decide, request: "Request", timeout_s: float) -> Any:
+        """Decide, write, and read it back. FencedError: nothing was written, another writes now."""
+        with self._lock:
+            if self._writer.ready:
+                self._follower.catch_up(timeout_s)
+            else:
+                self._follower.wait_for(self._writer.take_over(), timeout_s)
+            decision = decide(self._state, request)
+            if decision.writes:
+                if not self._election.mine:
+                    raise FencedError("another registry was elected meanwhile")
+                self._follower.wait_for(self._writer.append_all(decision.writes), timeout_s)
+            return decision.answer
+
+
+def _writes_no_longer(answer: Forwarded) -> bool:
+    return answer.status == 500 and str(_UNKNOWN_LEADER).encode() in answer.content

@@ -1,0 +1,15 @@
+"""What a change comes to: records to write, and what to answer when they are written. Deciding writes nothing."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+Write = tuple[bytes, bytes | None]
+"""Key and value of a record; without a value it is a tombstone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Records in the order in which they are to be written, perhaps none, and the answer as JSON has it."""
+
+    answer: Any
+    writes: list[Write] = field(default_factory=list)

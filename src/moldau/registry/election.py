@@ -1,0 +1,207 @@
+"""Which of the registries writes: they elect one through a consumer group of protocol type ``sr``, as Confluent's do, with them too.
+
+A thread keeps this registry a member: it joins, learns who writes, sends a heartbeat every second, and joins again when the group asks for
+it. A writer that leaves is replaced within a heartbeat, one that dies after the session's timeout.
+
+Who writes is known as long as this member heard from the coordinator within the session's timeout: after that the group has given the place
+to somebody else, whatever this member remembers. That is a courtesy; what makes it safe is the fence in :mod:`moldau.registry.writer`.
+"""
+
+import logging
+import threading
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from moldau.client.cluster import Cluster
+from moldau.client.coordinators import Coordinators
+from moldau.client.errors import failure, known_error
+from moldau.model.errors import ErrorCode, MoldauError
+from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.messages.heartbeat import HeartbeatRequest
+from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from moldau.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from moldau.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from moldau.protocol.versions import VersionRange
+from moldau.registry.identity import Identity, choose, decode_assignment, decode_identity, encode_identity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+log = logging.getLogger(__name__)
+
+PROTOCOL_TYPE, PROTOCOL = "sr", "v0"
+SESSION_TIMEOUT_S = 10.0
+HEARTBEAT_S = 1.0
+_PAUSE_S = 0.2
+_LEAVE_TIMEOUT_S = 2.0
+_MANY_LEAVE = VersionRange(3, 5)
+
+_REJOIN = (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+class RejoinNeededError(MoldauError):
+    """The group starts over."""
+
+
+class Election:
+    """Membership of the registry `me` in `group`."""
+
+    def __init__(
+        self, bootstrap: str, group: str, me: Identity, *, session_timeout_s: float = SESSION_TIMEOUT_S, heartbeat_s: float = HEARTBEAT_S
+    ) -> None:
+        self.group = group
+        self.me = me
+        self._session_timeout_s = session_timeout_s
+        self._heartbeat_s = min(heartbeat_s, session_timeout_s / 3)
+        self._cluster = Cluster(bootstrap, client_id="moldau-registry", timeout_s=2 * session_timeout_s)
+        self._coordinators = Coordinators(self._cluster)
+        self._member = ""
+        self._generation = -1
+        self._writer: Identity | None = None
+        self._heard_at = -session_timeout_s
+        self._changed = threading.Condition()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="moldau-registry-election", daemon=True)
+
+    def start(self) -> None:
+        """Begin to take part."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Leave the group, so that another takes over at once if this one writes."""
+        self._stopping.set()
+        with self._changed:
+            self._changed.notify_all()
+        if self._thread.ident is not None:
+            self._thread.join(_LEAVE_TIMEOUT_S)
+        self._cluster.close()
+
+    @property
+    def writer(self) -> Identity | None:
+        """The registry that writes, as far as is known now."""
+        with self._changed:
+            return self._writer if time.monotonic() - self._heard_at < self._session_timeout_s else None
+
+    @property
+    def mine(self) -> bool:
+        """Whether this registry is the writer."""
+        return self.me.same(self.writer)
+
+    def wait_for_change(self, timeout_s: float) -> None:
+        """Wait until something is heard of the group, or until the time is over."""
+        with self._changed:
+            if not self._stopping.is_set():
+                self._changed.wait(timeout_s)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._join()
+                self._stay()
+            except RejoinNeededError:
+                continue
+            except MoldauError as error:
+                log.warning("schema registry: group %s: %s; it is tried again", self.group, error)
+                self._stopping.wait(_PAUSE_S)
+        self._leave()
+
+    def _join(self) -> None:
+        timeout_ms = int(self._session_timeout_s * 1000)
+        identity = replace(self.me, writes=self.mine)
+        request = JoinGroupRequest(
+            group_id=self.group,
+            session_timeout_ms=timeout_ms,
+            rebalance_timeout_ms=timeout_ms,
+            member_id=self._member,
+            group_instance_id=None,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=[JoinGroupRequestProtocol(PROTOCOL, encode_identity(identity))],
+            reason=None,
+        )
+        response = self._ask(ApiKey.JOIN_GROUP, request)
+        if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self._member = response.member_id
+            raise RejoinNeededError
+        self._check(response.error_code)
+        self._member, self._generation = response.member_id, response.generation_id
+        assignments = []
+        if response.leader == self._member:
+            assignments = _assignments({each.member_id: each.metadata for each in response.members})
+        self._sync(assignments)
+
+    def _sync(self, assignments: list[SyncGroupRequestAssignment]) -> None:
+        request = SyncGroupRequest(
+            group_id=self.group,
+            generation_id=self._generation,
+            member_id=self._member,
+            group_instance_id=None,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=PROTOCOL,
+            assignments=assignments,
+        )
+        sent_at = time.monotonic()
+        response = self._ask(ApiKey.SYNC_GROUP, request)
+        self._check(response.error_code)
+        try:
+            writer = decode_assignment(bytes(response.assignment))
+        except ValueError as error:
+            raise MoldauError(f"the assignment cannot be read: {error}") from error
+        with self._changed:
+            if writer is not None and not writer.same(self._writer):
+                log.info("schema registry: %s writes", "this one" if writer.same(self.me) else writer.url)
+            self._writer, self._heard_at = writer, sent_at
+            self._changed.notify_all()
+
+    def _stay(self) -> None:
+        request = HeartbeatRequest(self.group, self._generation, self._member, None)
+        while not self._stopping.wait(self._heartbeat_s):
+            sent_at = time.monotonic()
+            self._check(self._ask(ApiKey.HEARTBEAT, request).error_code)
+            with self._changed:
+                self._heard_at = sent_at
+
+    def _check(self, code: int) -> None:
+        """RejoinNeededError for an answer that asks for it, RequestFailedError for any other with an error."""
+        if code in _REJOIN:
+            if code == ErrorCode.UNKNOWN_MEMBER_ID:
+                self._member = ""
+            raise RejoinNeededError
+        if code:
+            raise failure(code, f"group {self.group}")
+
+    def _ask(self, api_key: ApiKey, message: Any) -> Any:
+        return self._coordinators.ask(self.group, api_key, message, _passing_errors_raised(self.group))
+
+    def _leave(self) -> None:
+        if not self._member:
+            return
+        request = LeaveGroupRequest(group_id=self.group, members=[MemberIdentity(self._member, None, "the registry stops")])
+        try:
+            broker = self._coordinators.find(self.group)
+            self._cluster.at_broker(broker, ApiKey.LEAVE_GROUP, request, version=_MANY_LEAVE)
+        except MoldauError as error:
+            log.info("schema registry: group %s could not be left: %s", self.group, error)
+
+
+def _assignments(members: dict[str, bytes]) -> list[SyncGroupRequestAssignment]:
+    """The same for every member; one whose identity cannot be read is not chosen."""
+    known = {}
+    for member, metadata in members.items():
+        try:
+            known[member] = decode_identity(bytes(metadata))
+        except ValueError as error:
+            log.error("schema registry: member %s is left out: %s", member, error)
+    chosen = choose(known)
+    return [SyncGroupRequestAssignment(member, chosen) for member in members]
+
+
+def _passing_errors_raised(group: str) -> "Callable[[Any], Any]":
+    """The response as it is, but for errors that pass: those are raised, so that the request is made again."""
+
+    def read(response: Any) -> Any:
+        if known_error(response.error_code).retriable:
+            raise failure(response.error_code, f"group {group}")
+        return response
+
+    return read

@@ -1,0 +1,138 @@
+"""Follows ``_schemas`` in a thread: every record is applied to the state, in order, as soon as it is in the log.
+
+Who needs to see what was written until now calls `catch_up`: it asks for the end of the log and waits until all before it is applied.
+"""
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from moldau.client.cluster import Cluster
+from moldau.client.partition_requests import LATEST, FetchLimits
+from moldau.model.errors import ErrorCode, MoldauError, PeerError, WorldError
+from moldau.model.identity import TopicPartition
+from moldau.protocol.records.batch import batches, iterate
+from moldau.protocol.records.header import verify_crc
+
+if TYPE_CHECKING:
+    from moldau.client.partition_requests import Fetched
+    from moldau.registry.state import State
+
+log = logging.getLogger(__name__)
+
+_WAIT_MS = 250
+_PAUSE_S = 0.2
+_SAY_EVERY_S = 30.0
+_BYTES_MAX = 8 << 20
+_DECOMPRESSED_BYTES_MAX = 256 << 20
+
+
+class BehindError(WorldError):
+    """The log could not be read to its end in time."""
+
+    def __init__(self, topic: str, reason: str) -> None:
+        super().__init__(f"topic {topic} could not be read to its end: {reason}", retriable=True)
+
+
+class Follower:
+    """Reads partition 0 of `topic` from its beginning into `state`, with two connections of its own."""
+
+    def __init__(self, bootstrap: str, topic: str, state: "State", *, timeout_s: float = 30.0) -> None:
+        self.topic = topic
+        self._where = TopicPartition(topic, 0)
+        self._state = state
+        self._reading = Cluster(bootstrap, client_id="moldau-registry", timeout_s=timeout_s)
+        self._asking = Cluster(bootstrap, client_id="moldau-registry", timeout_s=timeout_s)
+        self._asking_lock = threading.Lock()
+        self._moved = threading.Condition()
+        self._position = 0
+        self._trouble = ""
+        self._said_at = -_SAY_EVERY_S
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="moldau-registry-follower", daemon=True)
+
+    @property
+    def position(self) -> int:
+        """The offset of the next record to be applied."""
+        return self._position
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, within a quarter of a second."""
+        self._stopping.set()
+        with self._moved:
+            self._moved.notify_all()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self._reading.close()
+        with self._asking_lock:
+            self._asking.close()
+
+    def end(self) -> int:
+        """The end of the log, asked for now. WorldError, PeerError."""
+        with self._asking_lock:
+            return self._asking.list_offsets({self._where: LATEST})[self._where].offset
+
+    def catch_up(self, timeout_s: float) -> int:
+        """Wait until all that is in the log by now is applied; its end. BehindError, WorldError, PeerError."""
+        end = self.end()
+        self.wait_for(end, timeout_s)
+        return end
+
+    def wait_for(self, end: int, timeout_s: float) -> None:
+        """Wait until every record before `end` is applied. BehindError."""
+        deadline = time.monotonic() + timeout_s
+        with self._moved:
+            while self._position < end:
+                left_s = deadline - time.monotonic()
+                if left_s <= 0 or self._stopping.is_set():
+                    raise BehindError(self.topic, self._trouble or f"after {timeout_s:.0f} s it is at offset {self._position} of {end}")
+                self._moved.wait(left_s)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._step()
+            except MoldauError as error:
+                self._say(error)
+                if isinstance(error, PeerError) and error.code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.OFFSET_OUT_OF_RANGE):
+                    log.critical(
+                        "schema registry: topic %s was deleted or cut; what is in memory stays until the registry restarts", self.topic
+                    )
+                    return
+                self._stopping.wait(_PAUSE_S)
+
+    def _step(self) -> None:
+        fetched = self._reading.fetch(
+            self.topic, 0, self._position, FetchLimits(max_wait_ms=_WAIT_MS, max_bytes=_BYTES_MAX, partition_max_bytes=_BYTES_MAX)
+        )
+        position = self._apply(fetched)
+        if position != self._position:
+            with self._moved:
+                self._position, self._trouble = position, ""
+                self._moved.notify_all()
+
+    def _apply(self, fetched: "Fetched") -> int:
+        position = self._position
+        for header, batch in batches(fetched.records):
+            if header.last_offset < position:
+                continue
+            if not verify_crc(batch):
+                raise WorldError(f"topic {self.topic}: the batch at offset {header.base_offset} is damaged", retriable=True)
+            if not header.is_control:
+                for record in iterate(batch, max_decompressed_bytes=_DECOMPRESSED_BYTES_MAX):
+                    if record.offset >= position:
+                        self._state.apply(record.offset, record.timestamp, record.key, record.value)
+            position = header.last_offset + 1
+        return position
+
+    def _say(self, error: MoldauError) -> None:
+        with self._moved:
+            self._trouble = str(error)
+        if time.monotonic() - self._said_at >= _SAY_EVERY_S:
+            self._said_at = time.monotonic()
+            log.warning("schema registry: reading topic %s: %s; it is tried again", self.topic, error)

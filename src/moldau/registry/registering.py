@@ -1,0 +1,119 @@
+"""Whether a schema becomes the next version of its subject, under which id; and whether it could.
+
+The same schema has one id in all subjects of a context. Under a subject that has it already, nothing is written: the answer is what is
+there.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from moldau.registry.decision import Decision, Write
+from moldau.registry.errors import incompatible, invalid_schema, invalid_subject, not_permitted
+from moldau.registry.records import ContextKey, SchemaKey, SchemaVersion, encode_context, encode_key, encode_schema
+from moldau.registry.resolving import parse_new, parse_stored, pin_references
+from moldau.registry.schemas.compatibility import CompatibilityLevel, EarlierVersion, incompatibilities
+from moldau.registry.scopes import IMPORT, check_register_mode, config_in_scope, mode_in_scope
+from moldau.registry.subjects import DEFAULT_CONTEXT, context_of, is_valid, scope_of
+from moldau.registry.views import registered_view
+
+if TYPE_CHECKING:
+    from moldau.registry.body import SchemaBody
+    from moldau.registry.schemas.language import ParsedSchema
+    from moldau.registry.state import State
+
+
+def register(state: "State", subject: str, body: "SchemaBody", *, normalize: bool = False, force: bool = False) -> Decision:
+    """Decide on a registration. RestError 409 if it does not fit the subject's versions, 42201 if it is no schema, and others.
+
+    With `force` its compatibility is not looked at.
+    """
+    if not is_valid(subject):
+        raise invalid_subject(subject)
+    check_register_mode(state, subject, importing=body.id is not None)
+    importing = mode_in_scope(state, subject) == IMPORT
+    config = config_in_scope(state, subject)
+    versions = state.versions(subject)
+    living = [each for each in versions if not each.deleted]
+    if not importing:
+        body = _with_previous(body, living)
+    if not body.text.strip():
+        raise invalid_schema("Empty schema")
+    body = pin_references(state, subject, body)
+    schema = parse_new(state, subject, body, normalize=not importing and (normalize or bool(config.get("normalize"))), stored=importing)
+    new = SchemaVersion(
+        subject, body.version or 0, body.id or 0, schema.canonical, body.type, body.references, body.metadata, body.rule_set
+    )
+    same = state.id_of(context_of(subject), new.fingerprint)
+    if body.version is None and body.id in (None, same):
+        for each in reversed(living):
+            if each.fingerprint == new.fingerprint:
+                return Decision(registered_view(each))
+    if not importing and not force:
+        problems = judge(state, config, schema, body, living)
+        if problems:
+            raise incompatible(subject, problems)
+    return _written(state, replace(new, version=_version(body, versions, importing), id=_id(state, body, new, same)), versions)
+
+
+def judge(state: "State", config: dict[str, Any], schema: "ParsedSchema", body: "SchemaBody", earlier: list[SchemaVersion]) -> list[str]:
+    """Why the schema may not follow the earlier versions (rising); empty if it may.
+
+    With a compatibility group, only versions count whose metadata say the same for the property that it names.
+    """
+    group = config.get("compatibilityGroup")
+    if group is not None:
+        mine = _property(body.metadata, group)
+        earlier = [each for each in earlier if _property(each.metadata, group) == mine]
+    holders = [EarlierVersion(each.version, lambda each=each: parse_stored(state, each)) for each in earlier]  # type: ignore[misc]
+    return incompatibilities(CompatibilityLevel(config["compatibilityLevel"]), schema, holders)
+
+
+def _with_previous(body: "SchemaBody", living: list[SchemaVersion]) -> "SchemaBody":
+    """Metadata and rules that are not given stay as they are in the latest version; so does the text, if only those are given."""
+    if not living:
+        return body
+    latest = living[-1]
+    if not body.text.strip() and (body.metadata is not None or body.rule_set is not None):
+        body = replace(body, text=latest.text, type=latest.type, references=latest.references)
+    return replace(
+        body,
+        metadata=latest.metadata if body.metadata is None else body.metadata,
+        rule_set=latest.rule_set if body.rule_set is None else body.rule_set,
+    )
+
+
+def _version(body: "SchemaBody", versions: list[SchemaVersion], importing: bool) -> int:
+    following = versions[-1].version + 1 if versions else 1
+    if body.version is None:
+        return following
+    if body.version != following and not importing:
+        raise invalid_schema("Version is not one more than previous version")
+    return body.version
+
+
+def _id(state: "State", body: "SchemaBody", new: SchemaVersion, same: int | None) -> int:
+    """The id that is asked for, or that the schema has already in this context, or the next one."""
+    context = context_of(new.subject)
+    if body.id is None:
+        return same if same is not None else state.id_max(context) + 1
+    holder = state.schema(context, body.id)
+    if holder is not None and holder.fingerprint != new.fingerprint:
+        raise not_permitted(f"Overwrite new schema with id {body.id} in context {scope_of(context)} is not permitted.")
+    return body.id
+
+
+def _written(state: "State", new: SchemaVersion, versions: list[SchemaVersion]) -> Decision:
+    writes: list[Write] = []
+    context = context_of(new.subject)
+    if context != DEFAULT_CONTEXT and context not in state.contexts:
+        writes.append((encode_key(ContextKey(context)), encode_context(context)))
+    for each in versions:
+        key = SchemaKey(each.subject, each.version)
+        if each.deleted and each.id == new.id and each.version < new.version and not state.referrers(key, deleted=True):
+            writes.append((encode_key(key), None))  # the schema is back: its deleted version goes for good
+    writes.append((encode_key(SchemaKey(new.subject, new.version)), encode_schema(new)))
+    return Decision(registered_view(new), writes)
+
+
+def _property(metadata: Any, name: str) -> Any:
+    return ((metadata or {}).get("properties") or {}).get(name)

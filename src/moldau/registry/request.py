@@ -1,0 +1,101 @@
+"""One request of the REST interface, taken apart: names in its path, options behind the question mark, its body."""
+
+import itertools
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from moldau.registry.errors import RestError, invalid_version, unprocessable
+from moldau.registry.subjects import DEFAULT_CONTEXT, GLOBAL_SCOPE, normalize, parse_subject, scope_of
+
+if TYPE_CHECKING:
+    from moldau.registry.state import State
+
+T = TypeVar("T")
+
+LATEST = -1
+NUMBER_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What was asked. `names` are the parts of the path that the route names, `context` comes from a path that begins with one."""
+
+    method: str
+    target: str
+    """Path and options as they came, for whoever forwards it."""
+    names: Mapping[str, str]
+    options: Mapping[str, list[str]]
+    content: bytes = b""
+    context: str = DEFAULT_CONTEXT
+    forwarded: bool = False
+
+    def subject(self, state: "State") -> str:
+        """The subject in the path; an alias stands for the subject that its configuration names."""
+        found = self.qualified(self.names["subject"])
+        alias = state.configs.get(found, {}).get("alias")
+        if not alias:
+            return found
+        return str(alias) if alias.startswith(":.") else f"{scope_of(parse_subject(found).context)}{alias}"
+
+    def scope(self) -> str | None:
+        """Where a configuration or mode is to be set: a subject, a whole context, or None for the default context."""
+        name = self.names.get("subject")
+        found = scope_of(self.context) if name is None else self.qualified(name)
+        if found.startswith(":") and not found.endswith(":") and not parse_subject(found).name:
+            found = f"{found}:" if found != GLOBAL_SCOPE[:-1] else GLOBAL_SCOPE
+        return found or None
+
+    def qualified(self, subject: str) -> str:
+        """A subject in the context of the path, unless it names one itself."""
+        if self.context != DEFAULT_CONTEXT and not subject.startswith(":"):
+            return f"{scope_of(self.context)}{subject}"
+        return normalize(subject)
+
+    @property
+    def version(self) -> int:
+        """The version in the path; -1 for ``latest``. RestError 42202."""
+        text = self.names["version"]
+        if text in ("latest", "-1"):
+            return LATEST
+        if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= NUMBER_MAX:
+            raise invalid_version(text)
+        return int(text)
+
+    @property
+    def id(self) -> int:
+        """The schema id in the path. RestError 404 for what can be none."""
+        text = self.names["id"]
+        if not text.isascii() or not text.isdigit() or int(text) > NUMBER_MAX:
+            raise RestError(404, 404, "HTTP 404 Not Found")
+        return int(text)
+
+    def text(self, name: str, default: str = "") -> str:
+        """An option's value."""
+        return self.options.get(name, [default])[0]
+
+    def flag(self, name: str) -> bool:
+        """Whether an option is ``true``."""
+        return self.text(name).lower() == "true"
+
+    def page(self, found: Iterable[T]) -> list[T]:
+        """That part of a list which ``offset`` and ``limit`` ask for."""
+        offset, limit = self._number("offset", 0), self._number("limit", LATEST)
+        return list(itertools.islice(found, offset, None if limit < 0 else offset + limit))
+
+    def json(self) -> Any:
+        """The body. RestError 400 if it is not JSON."""
+        if not self.content.strip():
+            raise unprocessable("a body is needed")
+        try:
+            return json.loads(self.content)
+        except (ValueError, RecursionError) as error:
+            raise RestError(400, 400, f"The body is not JSON: {error}") from error
+
+    def _number(self, name: str, default: int) -> int:
+        text = self.text(name, str(default))
+        digits = text.removeprefix("-")
+        if not digits.isascii() or not digits.isdigit():
+            raise unprocessable(f"{name} is not a number")
+        return max(int(text), LATEST if default < 0 else 0)

@@ -1,0 +1,88 @@
+"""Texts to parsed schemas: references are looked up in the state, and theirs before them, until nothing is open."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from moldau.registry.errors import invalid_schema
+from moldau.registry.schemas.language import InvalidSchemaError, ParsedSchema, ResolvedReference
+from moldau.registry.schemas.languages import UnknownLanguageError, parsed
+from moldau.registry.subjects import in_context_of
+
+if TYPE_CHECKING:
+    from moldau.registry.body import SchemaBody
+    from moldau.registry.records import SchemaVersion
+    from moldau.registry.reference import Reference
+    from moldau.registry.state import State
+
+_LATEST = -1
+
+
+def parse_new(state: "State", subject: str, body: "SchemaBody", *, normalize: bool, stored: bool = False) -> ParsedSchema:
+    """A schema that comes in. RestError 42201 names what is wrong with it, or which reference leads nowhere.
+
+    `stored` is for schemas that are imported: they are taken as they are.
+    """
+    try:
+        found = parsed(body.type, body.text, _resolved(state, subject, body.references), stored=stored)
+        return found.normalized() if normalize else found
+    except UnknownLanguageError:
+        raise invalid_schema(f"Invalid schema type {body.type}") from None
+    except InvalidSchemaError as error:
+        raise invalid_schema(f"Invalid schema of type {body.type}, details: {error}") from error
+
+
+def parse_stored(state: "State", schema: "SchemaVersion") -> ParsedSchema:
+    """A schema that is registered. RestError 42201 if it cannot be read, or if one that it refers to is gone."""
+    try:
+        return parsed(schema.type, schema.text, _resolved(state, schema.subject, schema.references), stored=True)
+    except UnknownLanguageError:
+        raise invalid_schema(f"Invalid schema type {schema.type}") from None
+    except InvalidSchemaError as error:
+        where = f"subject {schema.subject} version {schema.version}"
+        raise invalid_schema(f"Invalid schema of type {schema.type}, details: {where}: {error}") from error
+
+
+def pin_references(state: "State", subject: str, body: "SchemaBody") -> "SchemaBody":
+    """The same schema; references to the latest version (-1) name the version that is the latest now. RestError 42201 if there is none."""
+    if all(each.version != _LATEST for each in body.references):
+        return body
+    pinned = []
+    for reference in body.references:
+        if reference.version == _LATEST:
+            versions = [each for each in state.versions(in_context_of(subject, reference.subject)) if not each.deleted]
+            if not versions:
+                raise _nowhere(reference)
+            reference = reference._replace(version=versions[-1].version)
+        pinned.append(reference)
+    return replace(body, references=tuple(pinned))
+
+
+def _resolved(state: "State", subject: str, references: Iterable["Reference"]) -> tuple[ResolvedReference, ...]:
+    """Everything referred to, each once, behind what it needs itself."""
+    found: dict[str, ResolvedReference] = {}
+    open_: set[tuple[str, int]] = set()
+
+    def visit(parent: str, reference: "Reference") -> None:
+        target = in_context_of(parent, reference.subject)
+        key = (target, reference.version)
+        if reference.name in found or key in open_:
+            return
+        schema = state.version(target, reference.version)
+        if schema is None:
+            raise _nowhere(reference)
+        open_.add(key)
+        for each in schema.references:
+            visit(target, each)
+        found[reference.name] = ResolvedReference(reference.name, reference.subject, reference.version, schema.text)
+
+    for each in references:
+        visit(subject, each)
+    return tuple(found.values())
+
+
+def _nowhere(reference: "Reference") -> Exception:
+    version = "latest" if reference.version == _LATEST else reference.version
+    return invalid_schema(
+        f'No schema reference found for subject "{reference.subject}" and version {version} (reference "{reference.name}")'
+    )

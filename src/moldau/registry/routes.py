@@ -1,0 +1,234 @@
+"""Which path does what: the table of the REST interface.
+
+Three kinds of work: READ is a look-up in memory, WORK understands schemas and may take a while, WRITE decides on a change that only the
+writer among the registries may make.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from moldau import __version__
+from moldau.registry import deleting, looking_up, registering, setting
+from moldau.registry.body import read_config, read_mode, read_schema
+from moldau.registry.decision import Decision
+from moldau.registry.errors import RestError
+from moldau.registry.schemas.languages import LANGUAGES
+from moldau.registry.scopes import config_in_scope, config_set_at, mode_in_scope, mode_set_at
+from moldau.registry.subjects import DEFAULT_CONTEXT, EVERY_CONTEXT, scope_of
+from moldau.registry.views import config_view, version_view
+
+if TYPE_CHECKING:
+    from moldau.registry.request import Request
+    from moldau.registry.state import State
+
+
+class Kind(Enum):
+    """What carrying out a request takes."""
+
+    READ = auto()
+    WORK = auto()
+    WRITE = auto()
+
+
+class PlainText(str):
+    """An answer that is a schema and not a JSON text around one."""
+
+    __slots__ = ()
+
+
+class Route(NamedTuple):
+    """A path and what it does. The answer is JSON; that of a WRITE is a Decision."""
+
+    kind: Kind
+    act: Callable[["State", "Request"], Any]
+
+
+def _subjects(state: "State", request: "Request") -> list[str]:
+    everywhere = EVERY_CONTEXT if request.context == DEFAULT_CONTEXT else scope_of(request.context)
+    prefix = request.text("subjectPrefix", everywhere)
+    found = looking_up.subjects(state, request.qualified(prefix), deleted=request.flag("deleted"), deleted_only=request.flag("deletedOnly"))
+    return request.page(found)
+
+
+def _find(state: "State", request: "Request") -> Any:
+    found = looking_up.find(
+        state,
+        request.subject(state),
+        read_schema(request.json()),
+        normalize=request.flag("normalize"),
+        deleted=request.flag("deleted"),
+    )
+    return version_view(found, looking_up.formatted(state, found, request.text("format")))
+
+
+def _latest_with_metadata(state: "State", request: "Request") -> Any:
+    wanted = dict(zip(request.options.get("key", ()), request.options.get("value", ()), strict=False))
+    found = looking_up.latest_with_metadata(state, request.subject(state), wanted, deleted=request.flag("deleted"))
+    return version_view(found, looking_up.formatted(state, found, request.text("format")))
+
+
+def _versions(state: "State", request: "Request") -> list[int]:
+    found = looking_up.version_numbers(
+        state,
+        request.subject(state),
+        deleted=request.flag("deleted"),
+        deleted_only=request.flag("deletedOnly"),
+        deleted_negative=request.flag("deletedAsNegative"),
+    )
+    return request.page(found)
+
+
+def _version(state: "State", request: "Request") -> Any:
+    found = looking_up.version(state, request.subject(state), request.version, deleted=request.flag("deleted"))
+    return version_view(found, looking_up.formatted(state, found, request.text("format")))
+
+
+def _version_text(state: "State", request: "Request") -> PlainText:
+    return PlainText(_version(state, request)["schema"])
+
+
+def _referenced_by(state: "State", request: "Request") -> list[int]:
+    found = looking_up.referenced_by(state, request.subject(state), request.version, deleted=request.flag("deleted"))
+    return request.page(found)
+
+
+def _register(state: "State", request: "Request") -> Decision:
+    body = read_schema(request.json())
+    return registering.register(state, request.subject(state), body, normalize=request.flag("normalize"), force=request.flag("force"))
+
+
+def _delete_version(state: "State", request: "Request") -> Decision:
+    return deleting.delete_version(state, request.subject(state), request.version, permanent=request.flag("permanent"))
+
+
+def _delete_subject(state: "State", request: "Request") -> Decision:
+    return deleting.delete_subject(state, request.subject(state), permanent=request.flag("permanent"))
+
+
+def _schema(state: "State", request: "Request") -> Any:
+    found = looking_up.by_id(state, request.id, _context_subject(request))
+    return looking_up.id_view(state, found, request.text("format"), named="subject" in request.options, highest=request.flag("fetchMaxId"))
+
+
+def _schema_text(state: "State", request: "Request") -> PlainText:
+    return PlainText(_schema(state, request)["schema"])
+
+
+def _id_subjects(state: "State", request: "Request") -> list[str]:
+    found = looking_up.holders_of(state, request.id, _context_subject(request), deleted=request.flag("deleted"))
+    return request.page(each.subject for each in found)
+
+
+def _id_versions(state: "State", request: "Request") -> list[dict[str, Any]]:
+    found = looking_up.holders_of(state, request.id, _context_subject(request), deleted=request.flag("deleted"))
+    return request.page({"subject": each.subject, "version": each.version} for each in found)
+
+
+def _context_subject(request: "Request") -> str | None:
+    return request.qualified(request.text("subject")) or None
+
+
+def _guid(state: "State", request: "Request") -> Any:
+    found = looking_up.by_guid(state, request.names["guid"])
+    return looking_up.id_view(state, found, request.text("format"), named=False, highest=False)
+
+
+def _guid_ids(state: "State", request: "Request") -> list[dict[str, Any]]:
+    return [{"context": context, "id": schema_id} for context, schema_id in looking_up.ids_of_guid(state, request.names["guid"])]
+
+
+def _schemas(state: "State", request: "Request") -> list[dict[str, Any]]:
+    prefix = request.qualified(request.text("subjectPrefix"))
+    return request.page(looking_up.schemas(state, prefix, deleted=request.flag("deleted"), latest_only=request.flag("latestOnly")))
+
+
+def _compatibility(state: "State", request: "Request") -> dict[str, Any]:
+    number = request.version if "version" in request.names else None
+    verbose = request.flag("verbose")
+    try:
+        problems = looking_up.compatibility(
+            state, request.subject(state), number, read_schema(request.json()), normalize=request.flag("normalize")
+        )
+    except RestError as error:
+        if not verbose or error.code != 42201:
+            raise
+        problems = [error.message]
+    return {"is_compatible": not problems, **({"messages": problems} if verbose else {})}
+
+
+def _config(state: "State", request: "Request") -> Any:
+    scope = request.scope()
+    return config_view(config_in_scope(state, scope) if request.flag("defaultToGlobal") else config_set_at(state, scope))
+
+
+def _set_config(state: "State", request: "Request") -> Decision:
+    return setting.set_config(state, request.scope(), read_config(request.json()))
+
+
+def _delete_config(state: "State", request: "Request") -> Decision:
+    return setting.delete_config(state, request.scope())
+
+
+def _mode(state: "State", request: "Request") -> Any:
+    scope = request.scope()
+    return {"mode": mode_in_scope(state, scope) if request.flag("defaultToGlobal") else mode_set_at(state, scope)}
+
+
+def _set_mode(state: "State", request: "Request") -> Decision:
+    return setting.set_mode(state, request.scope(), read_mode(request.json()), force=request.flag("force"))
+
+
+def _delete_mode(state: "State", request: "Request") -> Decision:
+    return setting.delete_mode(state, request.scope(), recursive=request.flag("recursive"))
+
+
+def _contexts(state: "State", request: "Request") -> list[str]:
+    prefix = request.text("contextPrefix")
+    return request.page(each for each in state.all_contexts() if each.startswith(prefix))
+
+
+def _delete_context(state: "State", request: "Request") -> Decision:
+    return deleting.delete_context(state, request.names["context"].strip(":"))
+
+
+def _read(act: Callable[["State", "Request"], Any]) -> Route:
+    return Route(Kind.READ, act)
+
+
+def _work(act: Callable[["State", "Request"], Any]) -> Route:
+    return Route(Kind.WORK, act)
+
+
+def _write(act: Callable[["State", "Request"], Any]) -> Route:
+    return Route(Kind.WRITE, act)
+
+
+ROUTES: dict[str, Mapping[str, Route]] = {
+    "": {"GET": _read(lambda _state, _request: {})},
+    "subjects": {"GET": _read(_subjects)},
+    "subjects/{subject}": {"POST": _work(_find), "DELETE": _write(_delete_subject)},
+    "subjects/{subject}/metadata": {"GET": _read(_latest_with_metadata)},
+    "subjects/{subject}/versions": {"GET": _read(_versions), "POST": _write(_register)},
+    "subjects/{subject}/versions/{version}": {"GET": _read(_version), "DELETE": _write(_delete_version)},
+    "subjects/{subject}/versions/{version}/schema": {"GET": _read(_version_text)},
+    "subjects/{subject}/versions/{version}/referencedby": {"GET": _read(_referenced_by)},
+    "schemas": {"GET": _read(_schemas)},
+    "schemas/types": {"GET": _read(lambda _state, _request: list(LANGUAGES))},
+    "schemas/ids/{id}": {"GET": _read(_schema)},
+    "schemas/ids/{id}/schema": {"GET": _read(_schema_text)},
+    "schemas/ids/{id}/subjects": {"GET": _read(_id_subjects)},
+    "schemas/ids/{id}/versions": {"GET": _read(_id_versions)},
+    "schemas/guids/{guid}": {"GET": _read(_guid)},
+    "schemas/guids/{guid}/ids": {"GET": _read(_guid_ids)},
+    "compatibility/subjects/{subject}/versions": {"POST": _work(_compatibility)},
+    "compatibility/subjects/{subject}/versions/{version}": {"POST": _work(_compatibility)},
+    "config": {"GET": _read(_config), "PUT": _write(_set_config), "DELETE": _write(_delete_config)},
+    "config/{subject}": {"GET": _read(_config), "PUT": _write(_set_config), "DELETE": _write(_delete_config)},
+    "mode": {"GET": _read(_mode), "PUT": _write(_set_mode), "DELETE": _write(_delete_mode)},
+    "mode/{subject}": {"GET": _read(_mode), "PUT": _write(_set_mode), "DELETE": _write(_delete_mode)},
+    "contexts": {"GET": _read(_contexts)},
+    "contexts/{context}": {"DELETE": _write(_delete_context)},
+    "v1/metadata/version": {"GET": _read(lambda _state, _request: {"version": f"moldau-{__version__}", "commitId": ""})},
+}  # fmt: skip
+"""By path, then by method."""

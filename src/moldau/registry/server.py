@@ -1,0 +1,191 @@
+"""The schema registry as a server in a thread: HTTP in front, the topic ``_schemas`` behind it, and nothing else that it would keep.
+
+    registry = RegistryServer("localhost:9092", listen="127.0.0.1:8081")
+    url = registry.start()
+    ...
+    registry.stop()
+
+Start: bind the port, read the topic to its end, listen, take part in the election. Stop: the other way round.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+import threading
+from types import TracebackType
+from typing import Self
+
+import uvicorn
+
+from moldau.client.cluster import Cluster
+from moldau.model.host_port import parse_host_port
+from moldau.registry.app import BODY_BYTES_MAX, App
+from moldau.registry.changes import Changes
+from moldau.registry.election import SESSION_TIMEOUT_S, Election
+from moldau.registry.follower import Follower
+from moldau.registry.identity import Identity
+from moldau.registry.state import State
+from moldau.registry.topic import SCHEMAS_TOPIC, ensure_topic
+from moldau.registry.writer import Writer
+
+log = logging.getLogger(__name__)
+logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # the lines about starting and stopping are ours
+
+GROUP = "schema-registry"
+CONNECTIONS_MAX = 1_000
+_READ_TIMEOUT_S = 60.0
+_WRITE_TIMEOUT_S = 10.0
+_EVERY_INTERFACE = ("", "0.0.0.0", "::", "*")
+
+
+class RegistryServer:
+    """A registry over the cluster of `bootstrap`, listening on `listen` ("HOST:PORT", port 0 for any free one).
+
+    `advertise` is the address that other registries reach it under, if that is another one. All registries of a `group` share a `topic`.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        listen: str = "127.0.0.1:8081",
+        *,
+        advertise: str | None = None,
+        topic: str = SCHEMAS_TOPIC,
+        group: str = GROUP,
+        session_timeout_s: float = SESSION_TIMEOUT_S,
+        body_bytes_max: int = BODY_BYTES_MAX,
+    ) -> None:
+        self.bootstrap = bootstrap
+        self.topic = topic
+        self.group = group
+        self.state = State()
+        self._listen = parse_host_port(listen)
+        self._advertise = None if advertise is None else parse_host_port(advertise)
+        self._session_timeout_s = session_timeout_s
+        self._body_bytes_max = body_bytes_max
+        self._pid = os.getpid()
+        self._parts: _Parts | None = None
+
+    @property
+    def url(self) -> str:
+        """``http://HOST:PORT``, for clients on this machine."""
+        if self._parts is None:
+            raise RuntimeError("the schema registry has not been started")
+        return self._parts.url
+
+    @property
+    def writes(self) -> bool:
+        """Whether it is the one among the registries that writes."""
+        return self._parts is not None and self._parts.election.mine
+
+    def start(self) -> str:
+        """Start, and wait until it answers; its URL. OSError for a port that cannot be had, UnfitTopicError, WorldError, PeerError."""
+        if self._parts is None:
+            bound = _bind(*self._listen)
+            try:
+                self._parts = self._assemble(bound)
+                self._parts.start()
+            except BaseException:
+                bound.close()
+                self.stop()
+                raise
+        return self.url
+
+    def stop(self) -> None:
+        """Stop in order; harmless when it has stopped, and in a process forked from the one that started it."""
+        parts, self._parts = self._parts, None
+        if parts is not None and os.getpid() == self._pid:
+            parts.stop()
+
+    def _assemble(self, bound: socket.socket) -> "_Parts":
+        host, port = bound.getsockname()[:2]
+        with Cluster(self.bootstrap, client_id="moldau-registry") as cluster:
+            ensure_topic(cluster, self.topic)
+            cluster_id = cluster.metadata([]).cluster_id or ""
+        reached = self._advertise or (socket.gethostname() if self._listen[0] in _EVERY_INTERFACE else self._listen[0], port)
+        follower = Follower(self.bootstrap, self.topic, self.state)
+        writer = Writer(self.bootstrap, self.topic, f"{self.group}:{self.topic}", timeout_s=_WRITE_TIMEOUT_S)
+        election = Election(self.bootstrap, self.group, Identity(reached[0], reached[1]), session_timeout_s=self._session_timeout_s)
+        changes = Changes(self.state, follower, writer, election)
+        app = App(self.state, changes, cluster_id=cluster_id, body_bytes_max=self._body_bytes_max)
+        local = "127.0.0.1" if host in _EVERY_INTERFACE else host
+        url = Identity(local, port).url
+        return _Parts(url, bound, follower, writer, election, app)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+
+class _Parts:
+    """What one run of a server is made of."""
+
+    def __init__(self, url: str, bound: socket.socket, follower: Follower, writer: Writer, election: Election, app: App) -> None:
+        self.url = url
+        self.election = election
+        self._bound = bound
+        self._follower = follower
+        self._writer = writer
+        self._app = app
+        self._http = _Http(app)
+        self._thread = threading.Thread(target=self._serve, name="moldau-registry-http", daemon=True)
+
+    def start(self) -> None:
+        self._follower.start()
+        end = self._follower.catch_up(_READ_TIMEOUT_S)
+        self._thread.start()
+        self._http.listening.wait()
+        self.election.start()
+        log.info("schema registry: listening on %s; topic %s was read to offset %d", self.url, self._follower.topic, end)
+
+    def stop(self) -> None:
+        self._http.should_exit = True
+        if self._thread.ident is not None:
+            self._thread.join()
+        self._bound.close()
+        self.election.stop()
+        self._app.close()
+        self._follower.stop()
+        self._writer.close()
+
+    def _serve(self) -> None:
+        asyncio.run(self._http.serve([self._bound]))
+
+
+class _Http(uvicorn.Server):
+    """Says when it listens."""
+
+    def __init__(self, app: App) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app, loop="asyncio", http="h11", ws="none", lifespan="off", interface="asgi3", log_config=None, access_log=False,
+                proxy_headers=False, server_header=False, limit_concurrency=CONNECTIONS_MAX, timeout_graceful_shutdown=2,
+            )
+        )  # fmt: skip
+        self.listening = threading.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen."""
+        try:
+            await super().startup(sockets)
+        finally:
+            self.listening.set()
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    """A socket bound to the address. OSError names it."""
+    address = "0.0.0.0" if host in ("", "*") else host
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio sets TCP_NODELAY only where the protocol is named
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((address, port))
+    except OSError as error:
+        bound.close()
+        reason = (error.strerror or str(error)).lower()
+        raise OSError(error.errno, f"the schema registry cannot listen on {host}:{port}: {reason}") from error
+    return bound

@@ -1,0 +1,192 @@
+"""What the records of ``_schemas`` say, in memory: the one thing that answers look-ups. No I/O.
+
+One thread applies records, in the order of the log; any thread asks. A lock makes each record one step: who asks sees all of it or nothing.
+
+Indexes: versions by subject; for each context the subjects' versions by id and the id by fingerprint; who refers to a version.
+"""
+
+import logging
+import threading
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from moldau.registry import records
+from moldau.registry.records import Key, SchemaKey, SchemaVersion
+from moldau.registry.subjects import context_of, in_context_of
+
+log = logging.getLogger(__name__)
+
+
+class State:
+    """The registry's content up to the last record applied."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.configs: dict[str | None, dict[str, Any]] = {}
+        self.modes: dict[str | None, str] = {}
+        self.contexts: set[str] = set()
+        self._subjects: dict[str, dict[int, SchemaVersion]] = {}
+        self._by_id: dict[str, dict[int, dict[str, int]]] = {}
+        self._ids: dict[str, dict[bytes, int]] = {}
+        self._referrers: dict[SchemaKey, set[SchemaKey]] = {}
+        self._id_max: dict[str, int] = {}
+
+    # Asking
+
+    def versions(self, subject: str) -> list[SchemaVersion]:
+        """All versions of a subject, deleted ones too, rising."""
+        with self.lock:
+            found = self._subjects.get(subject)
+            return [found[number] for number in sorted(found)] if found else []
+
+    def version(self, subject: str, number: int) -> SchemaVersion | None:
+        """One version, deleted or not."""
+        with self.lock:
+            return self._subjects.get(subject, {}).get(number)
+
+    def subjects(self) -> list[str]:
+        """Every subject that has a version, deleted or not, by name."""
+        with self.lock:
+            return sorted(self._subjects)
+
+    def holders(self, context: str, schema_id: int) -> dict[str, int]:
+        """Which subjects of a context have the schema of this id, and in which version; deleted ones too. In the order of the log."""
+        with self.lock:
+            return dict(self._by_id.get(context, {}).get(schema_id, {}))
+
+    def schema(self, context: str, schema_id: int) -> SchemaVersion | None:
+        """A version with this id: any will do, they have the same text."""
+        with self.lock:
+            for subject, number in self._by_id.get(context, {}).get(schema_id, {}).items():
+                return self._subjects[subject][number]
+            return None
+
+    def id_of(self, context: str, fingerprint: bytes) -> int | None:
+        """The id of a schema in a context."""
+        with self.lock:
+            schema_id = self._ids.get(context, {}).get(fingerprint)
+            return schema_id if schema_id in self._by_id.get(context, {}) else None
+
+    def id_max(self, context: str) -> int:
+        """The highest id that a context has given, also to what is deleted; 0 if none."""
+        return self._id_max.get(context, 0)
+
+    def all_contexts(self) -> list[str]:
+        """Every context that is known, the default one first."""
+        with self.lock:
+            return [".", *sorted((self.contexts | set(self._by_id)) - {"."})]
+
+    def referrers(self, key: SchemaKey, *, deleted: bool) -> list[SchemaVersion]:
+        """Versions that refer to this one, by id; with `deleted` those deleted softly too."""
+        with self.lock:
+            found = [self._subjects[subject][number] for subject, number in self._referrers.get(key, ())]
+        return sorted((each for each in found if deleted or not each.deleted), key=lambda each: (each.id, each.subject, each.version))
+
+    # Applying
+
+    def apply(self, offset: int, timestamp_ms: int, key: bytes | None, value: bytes | None) -> None:
+        """One record of the log. One that cannot be understood is left out, with a line in the log."""
+        try:
+            known = records.decode_key(key)
+            with self.lock:
+                self._apply(offset, timestamp_ms, known, value)
+        except records.RecordError as error:
+            log.error("schema registry: the record at offset %d is skipped: %s", offset, error)
+
+    def _apply(self, offset: int, timestamp_ms: int, key: Key, value: bytes | None) -> None:
+        match key:
+            case SchemaKey():
+                if value is None:
+                    self._remove(key)
+                else:
+                    self._put(offset, records.decode_schema(key, value, timestamp_ms))
+            case records.ConfigKey(scope):
+                _set(self.configs, scope, None if value is None else records.decode_config(value))
+            case records.ModeKey(scope):
+                _set(self.modes, scope, None if value is None else records.decode_mode(value))
+            case records.DeleteSubjectKey(subject):
+                if value is not None:
+                    self._delete_up_to(subject, records.decode_delete_subject(value))
+            case records.ClearSubjectKey(scope):
+                if value is not None:
+                    self._clear(scope)
+            case records.ContextKey(context):
+                if value is None:
+                    self.contexts.discard(context)
+                else:
+                    self.contexts.add(context)
+            case records.UnknownKey(kind):
+                log.error("schema registry: the record at offset %d is skipped: its kind %s is not known here", offset, kind)
+
+    def _put(self, offset: int, schema: SchemaVersion) -> None:
+        context = context_of(schema.subject)
+        same_id = self.schema(context, schema.id)
+        if same_id is not None and same_id.text != schema.text:
+            log.error(
+                "schema registry: the record at offset %d is skipped: it gives id %d to subject %s version %d, but that is the id of "
+                "another schema, subject %s version %d",
+                offset, schema.id, schema.subject, schema.version, same_id.subject, same_id.version,
+            )  # fmt: skip
+            return
+        key = SchemaKey(schema.subject, schema.version)
+        self._remove(key)
+        self._subjects.setdefault(schema.subject, {})[schema.version] = schema
+        holders = self._by_id.setdefault(context, {}).setdefault(schema.id, {})
+        if schema.subject not in holders or not schema.deleted or holders[schema.subject] < schema.version:
+            holders[schema.subject] = schema.version
+        self._ids.setdefault(context, {})[schema.fingerprint] = schema.id
+        self._id_max[context] = max(self._id_max.get(context, 0), schema.id)
+        for target in _targets(schema):
+            self._referrers.setdefault(target, set()).add(key)
+
+    def _remove(self, key: SchemaKey) -> None:
+        versions = self._subjects.get(key.subject, {})
+        schema = versions.pop(key.version, None)
+        if schema is None:
+            return
+        if not versions:
+            del self._subjects[key.subject]
+        holders = self._by_id[context_of(key.subject)]
+        if holders[schema.id].get(key.subject) == key.version:
+            others = [each.version for each in versions.values() if each.id == schema.id]
+            if others:
+                holders[schema.id][key.subject] = max(others)
+            else:
+                del holders[schema.id][key.subject]
+        if not holders[schema.id]:
+            del holders[schema.id]
+            self._ids[context_of(key.subject)].pop(schema.fingerprint, None)
+        for target in _targets(schema):
+            referrers = self._referrers[target]
+            referrers.discard(key)
+            if not referrers:
+                del self._referrers[target]
+
+    def _delete_up_to(self, subject: str, last: int) -> None:
+        versions = self._subjects.get(subject, {})
+        for number, schema in versions.items():
+            if number <= last and not schema.deleted:
+                versions[number] = replace(schema, deleted=True)
+
+    def _clear(self, scope: str | None) -> None:
+        gone = [
+            SchemaKey(subject, number)
+            for subject, versions in self._subjects.items()
+            if scope is None or subject == scope or (scope.endswith(":") and subject.startswith(scope))
+            for number, schema in versions.items()
+            if schema.deleted
+        ]
+        for key in gone:
+            self._remove(key)
+
+
+def _targets(schema: SchemaVersion) -> Iterable[SchemaKey]:
+    return (SchemaKey(in_context_of(schema.subject, each.subject), each.version) for each in schema.references)
+
+
+def _set(table: dict[str | None, Any], key: str | None, value: Any) -> None:
+    if value is None:
+        table.pop(key, None)
+    else:
+        table[key] = value
