@@ -1,0 +1,135 @@
+"""Counts are published until the brokers have them, each increment under one guid; an instance opens first and closes when all is told."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+
+from moldau.client.delivery import Delivery
+from moldau.client.failures import SendError
+from moldau.client.message import Delivered
+from moldau.tracking.audit_record import AUDIT_TOPIC, AuditRecord
+from moldau.tracking.counts import Count
+from moldau.tracking.instance import Instance
+from moldau.tracking.publishing import CountPublisher, Origin
+
+ORIGIN = Origin("east", "shop", "web-1")
+HOUR_MS = 3_600_000
+
+
+class Sent:
+    """A producer that does nothing but write down, and fails what it is told to."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.records: list[AuditRecord] = []
+        self.fails: list[bool] = []
+        self.broken: SendError | None = None
+
+    def gave_up(self, delivery: Delivery) -> None:
+        pass
+
+    def heard_fatal(self, error: BaseException) -> None:
+        pass
+
+    def send(self, topic: str, value: bytes, *, key: bytes) -> Delivery:
+        assert topic == AUDIT_TOPIC
+        record = AuditRecord.from_bytes(value)
+        assert key == record.record_key
+        self.records.append(record)
+        self.events.append(record.kind)
+        delivery = Delivery(self)
+        if self.fails.pop(0) if self.fails else False:
+            delivery.refuse(timed_out())
+        else:
+            delivery._end(Delivered(topic, 0, 0, 0), None)
+        return delivery
+
+    def flush(self, timeout: float | None = None) -> None:
+        self.events.append("flush")
+        if self.broken is not None:
+            raise self.broken
+
+    def close(self, timeout: float | None = None) -> None:
+        self.events.append("closed")
+
+
+def timed_out() -> SendError:
+    return SendError("page-views", 0, KafkaError(KafkaError._MSG_TIMED_OUT))
+
+
+def publisher(sent: Sent, prepare: Callable[[], None] = lambda: None) -> CountPublisher:
+    made: Any = sent
+    return CountPublisher(made, ORIGIN, HOUR_MS, prepare)
+
+
+def test_the_whole_life_of_an_instance() -> None:
+    sent, instance = Sent(), Instance()
+    counts = publisher(sent, lambda: sent.events.append("topic made"))
+    counts.open(instance)
+    instance.delivered("page-views", 1_000, 100, 7)
+    counts.publish()
+    counts.publish()
+    instance.delivered("page-views", 2_000, 50, 8)
+    counts.end()
+    assert sent.events == ["topic made", "open", "counts", "flush", "counts", "close", "closed"]
+    first, second = (record for record in sent.records if record.kind == "counts")
+    assert first.count + second.count == Count(2, 150, 15, 1_000, 2_000)
+    assert first.guid != second.guid
+    assert first.key == second.key == ("page-views", 0, "east", "shop", "web-1", instance.name)
+    assert sent.records[-1].count == Count(2, 150, 15, 1_000, 2_000), "a close says all that was counted"
+
+
+def test_a_record_that_was_not_delivered_is_sent_again_under_its_guid() -> None:
+    sent, instance = Sent(), Instance()
+    counts = publisher(sent)
+    counts.open(instance)
+    instance.delivered("page-views", 1_000, 100, 7)
+    sent.fails = [True, True]
+    for _ in range(4):
+        counts.publish()
+    tries = [record for record in sent.records if record.kind == "counts"]
+    assert len(tries) == 3
+    assert len(set(tries)) == 1
+    counts.end()
+
+
+def test_an_instance_that_is_uncertain_is_not_closed() -> None:
+    sent, one, two = Sent(), Instance(), Instance()
+    counts = publisher(sent)
+    for instance in (one, two):
+        counts.open(instance)
+        instance.delivered("page-views", 1_000, 100, 7)
+    one.failed(timed_out())
+    counts.end()
+    assert [record.key.instance for record in sent.records if record.kind == "counts"] == [one.name, two.name]
+    assert [record.key.instance for record in sent.records if record.kind == "close"] == [two.name]
+
+
+def test_an_event_that_failed_is_told_after_the_counts_are_published() -> None:
+    sent, instance = Sent(), Instance()
+    counts = publisher(sent)
+    counts.open(instance)
+    instance.delivered("page-views", 1_000, 100, 7)
+    sent.broken = timed_out()
+    with pytest.raises(SendError):
+        counts.end()
+    assert sent.events == ["open", "flush", "counts", "close", "closed"]
+
+
+def test_a_producer_that_cannot_publish_its_counts_does_not_close_them() -> None:
+    sent, instance = Sent(), Instance()
+    counts = publisher(sent)
+    counts.open(instance)
+    instance.delivered("page-views", 1_000, 100, 7)
+    sent.fails = [True]
+    with pytest.raises(SendError):
+        counts.end()
+    assert sent.events == ["open", "flush", "counts", "closed"]
+
+
+def test_a_producer_without_events_publishes_nothing() -> None:
+    sent = Sent()
+    publisher(sent).end()
+    assert sent.events == ["flush", "closed"]

@@ -1,0 +1,85 @@
+"""Events are decoded with their writer's schema into the reader's; what is no event says why, with its schema id where it has one."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from moldau.registry.wire import frame
+from moldau.tracking import EventSchema, event_schema
+from moldau.tracking.decoding import Decoder, UndecodableError, WriterSchemas
+from moldau.tracking.event_time import text_bytes, time_bytes
+from support.tracked_events import TEN_FIELDS, MemoryRegistry, page_view
+
+GUID = bytes(range(16))
+
+
+def value_of(schema_id: int, schema: EventSchema, event: Any) -> bytes:
+    """A framed event, as a producer makes it."""
+    header = time_bytes(1_300_000_000_123) + text_bytes("shop") + text_bytes("web-1") + text_bytes("east") + GUID
+    return frame(schema_id, header + schema.encode(event))
+
+
+def decoder(registry: MemoryRegistry, reader: EventSchema | None = None) -> Decoder:
+    return Decoder(WriterSchemas(registry), reader)
+
+
+@dataclass
+class PageView:
+    page: str
+    member: float
+    country: str = "?"
+    theme: str = "light"
+
+
+def test_an_event_as_it_was_written() -> None:
+    registry, schema = MemoryRegistry(), event_schema(TEN_FIELDS)
+    value = value_of(registry.register("s", schema.text), schema, page_view(3))
+    reader = decoder(registry)
+    for _ in range(2):
+        schema_id, header, event = reader.decode(value)
+        assert (schema_id, header.service, header.time_ms, header.guid, event) == (1, "shop", 1_300_000_000_123, GUID, page_view(3))
+    assert registry.asked.count("schema 1") == 1, "the schema of an id is asked for once"
+
+
+def test_an_event_as_its_reader_wants_it() -> None:
+    """Fewer fields, one of another type, one that the writer did not have yet, as an instance."""
+    registry, schema = MemoryRegistry(), event_schema(TEN_FIELDS)
+    value = value_of(registry.register("s", schema.text), schema, page_view(3))
+    assert decoder(registry, event_schema(PageView)).decode(value)[2] == PageView("/product/3", 100_003.0, "CZ", "light")
+
+
+def written(registry: MemoryRegistry) -> bytes:
+    schema = event_schema(TEN_FIELDS)
+    return value_of(registry.register("s", schema.text), schema, page_view(3))
+
+
+def test_every_truncation_is_told() -> None:
+    registry = MemoryRegistry()
+    value = written(registry)
+    reader = decoder(registry)
+    for length in range(len(value)):
+        with pytest.raises(UndecodableError) as caught:
+            reader.decode(value[:length])
+        assert caught.value.schema_id == (1 if length >= 5 else None)
+
+
+def test_what_is_no_event() -> None:
+    registry = MemoryRegistry()
+    value = written(registry)
+    plain = registry.register("plain", json.dumps({"type": "record", "name": "R", "fields": [{"name": "x", "type": "bytes"}]}))
+    broken = registry.register("broken", '{"type": "record"}')
+    other = {"type": "record", "name": "shop.PageView", "fields": [{"name": "page", "type": "int"}]}
+    for bytes_, reader, message in [
+        (None, None, "a tombstone is no event"),
+        (b'{"page": "/index"}', None, "the first byte is 0x7b"),
+        (b"\0\0", None, "no room for the schema id"),
+        (frame(77, value[5:]), None, "the registry does not know this schema id"),
+        (frame(plain, value[5:]), None, "not one of tracked events"),
+        (frame(broken, value[5:]), None, "the schema cannot be read"),
+        (value + b"x", None, "1 bytes are left over"),
+        (value, event_schema(other), "the reader's schema cannot read what was written"),
+    ]:
+        with pytest.raises(UndecodableError, match=message):
+            decoder(registry, reader).decode(bytes_)

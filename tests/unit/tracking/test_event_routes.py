@@ -1,0 +1,92 @@
+"""Which topic and schema an event has: said once, registered once, under the subject of the naming strategy."""
+
+import threading
+from dataclasses import dataclass
+
+import pytest
+
+from moldau.registry.client_errors import RegistryError
+from moldau.tracking import event_schema
+from moldau.tracking.routes import Routes
+from moldau.tracking.subjects import SubjectNaming, subject_of
+from support.tracked_events import TEN_FIELDS, MemoryRegistry
+
+VIEW = event_schema(TEN_FIELDS)
+
+
+@dataclass
+class Click:
+    page: str
+
+
+def routes(registry: MemoryRegistry, naming: SubjectNaming = "topic", *, auto_register: bool = True) -> Routes:
+    return Routes(registry, naming, auto_register=auto_register)
+
+
+def test_subjects_by_confluents_strategies() -> None:
+    assert subject_of("topic", "views", "shop.PageView") == "views-value"
+    assert subject_of("record", "views", "shop.PageView") == "shop.PageView"
+    assert subject_of("topic-record", "views", "shop.PageView") == "views-shop.PageView"
+
+
+def test_a_schema_is_registered_once() -> None:
+    registry = MemoryRegistry()
+    known = routes(registry)
+    known.declare(VIEW, "views")
+    threads = [threading.Thread(target=lambda: known.prefix(known.find(dict, "views"))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert registry.asked == ["register views-value"]
+    assert known.prefix(known.find(dict, "views")) == b"\0\0\0\0\1"
+
+
+def test_where_events_go() -> None:
+    known = routes(MemoryRegistry())
+    known.declare(VIEW, None)
+    assert known.find(dict, "PageView").schema is VIEW
+    assert known.find(VIEW, None).topic == "PageView"
+    assert known.find(VIEW, "elsewhere").topic == "elsewhere"
+    assert known.find(Click, None).topic == "Click", "a type makes its own schema"
+    declared = event_schema(Click)
+    known.declare(declared, "clicks")
+    assert known.find(Click, "more-clicks").schema is declared
+
+
+def test_a_type_that_was_declared_goes_where_that_was_said() -> None:
+    known = routes(MemoryRegistry())
+    known.declare(event_schema(Click), "clicks")
+    assert known.find(Click, None).topic == "clicks"
+    assert known.find(dict, "clicks").schema.python_type is Click
+
+
+def test_a_dict_needs_a_schema() -> None:
+    known = routes(MemoryRegistry())
+    with pytest.raises(ValueError, match="needs its schema: declare one for the topic views, or give schema="):
+        known.find(dict, "views")
+    with pytest.raises(ValueError, match="and say the topic"):
+        known.find(dict, None)
+
+
+def test_a_topic_has_one_kind_of_event_unless_subjects_tell_them_apart() -> None:
+    known = routes(MemoryRegistry())
+    known.declare(VIEW, "views")
+    known.declare(VIEW, "views")
+    with pytest.raises(ValueError, match=r"topic views has events of shop\.PageView; several kinds need another subject naming"):
+        known.declare(event_schema(Click), "views")
+    several = routes(MemoryRegistry(), "record")
+    several.declare(VIEW, "views")
+    several.declare(event_schema(Click), "views")
+    assert several.find(Click, None).topic == "views"
+    assert several.find(dict, "views").schema is VIEW
+
+
+def test_without_registering_a_schema_has_to_be_there() -> None:
+    registry = MemoryRegistry()
+    known = routes(registry, auto_register=False)
+    known.declare(VIEW, "views")
+    with pytest.raises(RegistryError, match="views-value"):
+        known.prefix(known.find(dict, "views"))
+    registry.register("views-value", VIEW.text)
+    assert known.prefix(known.find(dict, "views")) == b"\0\0\0\0\1"
