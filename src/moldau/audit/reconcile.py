@@ -53,8 +53,9 @@ class Rules:
     """The topics that a tier counts, if not all."""
     producer_timeout_ms: int = PRODUCER_TIMEOUT_MS
     """So long after the last sign of life of an instance that did not close, the log's count stands for its own."""
-    vouch_ms: int = 60_000
-    """How much later than the lower tier's last change an open instance has to be heard of. Clocks of hosts may differ by less."""
+    vouch_ms: int = 180_000
+    """How much later than the lower tier's last change an open instance has to be heard of: it counts an event when that is acknowledged,
+    which may be two minutes after it is in the log; and clocks differ."""
     skew_ms: int = 300_000
     """Event times so far in the future are a wrong clock's."""
     behind_ms: int = 172_800_000
