@@ -154,16 +154,21 @@ class AsyncConsumer:
         """Messages so far: `handed_out`, and `buffered` behind them."""
         return self._consumer.statistics()
 
-    async def close(self) -> None:
-        """Commit what is finished, and leave the group."""
-        await self._ask(Consumer.close)
-        self._thread.shutdown()
+    async def close(self, timeout: float | None = None) -> None:
+        """Commit what is finished, and leave the group; waits for that `timeout` seconds. CommitError."""
+        try:
+            await self._ask(lambda consumer: consumer.close(timeout))
+        finally:
+            self._thread.shutdown()
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        await self.close()
+        try:
+            await self._ask(lambda consumer: consumer.__exit__(kind, error, trace))
+        finally:
+            self._thread.shutdown()
 
 
 class _InTransaction:

@@ -13,10 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from moldau.client.failures import ClientError
 from moldau.client.message import ConsumedMessage
+from moldau.client.places import checked_offset, checked_partitions
 from moldau.client.reader import Listener, Reader
-from moldau.client.session import BEGINNING, COMMITTED, END, Session
-from moldau.client.settings import Assignor, ConsumerOptions, IsolationLevel, StartOffset, consumer_settings
+from moldau.client.session import BEGINNING, COMMITTED, END, Session, log
+from moldau.client.settings import CLOSE_TIMEOUT_MS, Assignor, ConsumerOptions, IsolationLevel, StartOffset, consumer_settings
 from moldau.model.identity import TopicPartition
 
 _SMALLEST = ("smallest", "earliest")
@@ -28,8 +30,8 @@ class Consumer:
     With `group_id` it shares `topics` with the other members; without, it reads what it is told by `assign` and commits nothing.
     `auto_offset_reset`: where it begins if the group has committed nothing, or the offset is gone. `auto_commit` off leaves committing to
     `commit`, or to a producer's transaction. `group_instance_id` names a static member, whose restart causes no rebalance.
-    `isolation_level`: messages of aborted and open transactions are left out unless it is "read_uncommitted". `settings` are librdkafka's
-    own. ValueError for what cannot be meant.
+    `isolation_level`: messages of aborted and open transactions are left out unless it is "read_uncommitted". `close` waits for brokers
+    that do not answer for `close_timeout_ms`. `settings` are librdkafka's own. ValueError for what cannot be meant.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class Consumer:
         assignor: Assignor | Sequence[Assignor] = ("range", "roundrobin"),
         session_timeout_ms: int = 45_000,
         max_poll_interval_ms: int = 300_000,
+        close_timeout_ms: int = CLOSE_TIMEOUT_MS,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         options = ConsumerOptions(
@@ -59,10 +62,11 @@ class Consumer:
             assignor=assignor,
             session_timeout_ms=session_timeout_ms,
             max_poll_interval_ms=max_poll_interval_ms,
+            close_timeout_ms=close_timeout_ms,
             settings=settings,
         )
         made = consumer_settings(bootstrap_servers, group_id, options)
-        self._session = Session(made, group_id)
+        self._session = Session(made, group_id, close_timeout_ms / 1000)
         self._reader = Reader(self._session)
         self._reset = auto_offset_reset
         wanted = _names(topics)
@@ -85,9 +89,14 @@ class Consumer:
         """Read these partitions, from these offsets if they are given; else from what the group has committed, or where one begins."""
         if not isinstance(partitions, Mapping):
             start = COMMITTED if self._session.group is not None else BEGINNING if self._reset in _SMALLEST else END
-            partitions = dict.fromkeys(partitions, start)
+            self._reader.start_over()
+            self._session.assign(dict.fromkeys(checked_partitions("assign", partitions), start))
+            return
         words = {"smallest": BEGINNING, "largest": END}
-        offsets = {TopicPartition(*where): words[offset] if isinstance(offset, str) else offset for where, offset in partitions.items()}
+        offsets = {
+            TopicPartition(*where): words[offset] if isinstance(offset, str) else checked_offset(where, offset)
+            for where, offset in partitions.items()
+        }
         self._reader.start_over()
         self._session.assign(offsets)
 
@@ -123,19 +132,20 @@ class Consumer:
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Hand out nothing of these until `resume`."""
+        checked_partitions("pause", partitions)
         self._session.pause(partitions)
         self._reader.hold_back(partitions)
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Go on with these."""
-        self._session.resume(partitions)
+        self._session.resume(checked_partitions("resume", partitions))
 
     # Offsets of the group
 
     def commit(self, offsets: Mapping[TopicPartition, int] | ConsumedMessage | None = None) -> None:
         """Commit now and wait for it: behind everything handed out, the last message too; or behind one message; or these offsets.
 
-        CommitError says topic, partition and offset.
+        CommitError says topic, partition and offset; it may be about a commit that nobody waited for and that failed.
         """
         self._check_group()
         if offsets is None:
@@ -143,8 +153,8 @@ class Consumer:
             offsets = self._reader.progress.positions()
         elif isinstance(offsets, ConsumedMessage):
             offsets = {TopicPartition(offsets.topic, offsets.partition): offsets.offset + 1}
+        self._session.commit({where: checked_offset(where, offset) for where, offset in offsets.items()})
         if offsets:
-            self._session.commit(offsets)
             self._reader.progress.settle(offsets)
 
     def committed(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, int]:
@@ -173,17 +183,17 @@ class Consumer:
     # Places in the log (mission A12)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on at an offset of an assigned partition."""
-        self._reader.seek(partition, offset)
+        """Go on at an offset of an assigned partition. There the group goes on too, if this consumer commits by itself."""
+        self._reader.seek(partition, checked_offset(partition, offset))
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Go back to the first offset, of all assigned partitions where none is named."""
-        for where in partitions or self._session.assignment():
+        for where in checked_partitions("seek_to_beginning", partitions) or self._session.assignment():
             self._reader.seek(where, self._session.bounds(where)[0])
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
         """Go on behind the last message, of all assigned partitions where none is named."""
-        for where in partitions or self._session.assignment():
+        for where in checked_partitions("seek_to_end", partitions) or self._session.assignment():
             self._reader.seek(where, self._session.bounds(where)[1])
 
     def rewind(self) -> None:
@@ -242,17 +252,26 @@ class Consumer:
         """Messages so far: `handed_out`, and `buffered` behind them."""
         return {"handed_out": self._reader.handed_out, "buffered": self._reader.buffered}
 
-    def close(self) -> None:
-        """Commit what is finished, and leave the group."""
+    def close(self, timeout: float | None = None) -> None:
+        """Commit what is finished, and leave the group; waits for that `timeout` seconds, None: as long as the consumer was made to.
+
+        CommitError for what could not be committed, now or since the last `commit`, and for what is not known to be when time is up.
+        """
         if not self._session.closed:
             self._reader.store_finished()
-            self._session.close()
+            self._session.close(timeout)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+        """Close. Where an exception is on its way already, a failure is logged."""
+        try:
+            self.close()
+        except ClientError as failure:
+            if error is None:
+                raise
+            log.warning("consumer: while closing: %s", failure)
 
 
 def _names(topics: Iterable[str]) -> list[str]:

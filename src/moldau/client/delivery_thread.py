@@ -26,10 +26,11 @@ FAILURES_KEPT = 1_000
 
 
 class DeliveryThread:
-    """Serves `inner` from its start until it is told to stop."""
+    """Serves `inner` from its start until it is told to stop. Calls `delivered` now and then, when messages were."""
 
-    def __init__(self, inner: "Inner", name: str) -> None:
+    def __init__(self, inner: "Inner", name: str, delivered: Callable[[], object] = lambda: None) -> None:
         self._inner = inner
+        self._delivered = delivered
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._stopping = False
         self._room = threading.Condition()
@@ -49,7 +50,10 @@ class DeliveryThread:
 
     def _run(self) -> None:
         while not self._stopping:
+            waiting, failures = len(self._inner), self.failures
             if self.serve(lambda: self._inner.poll(SLICE_S)):
+                if len(self._inner) < waiting and self.failures == failures:
+                    self._delivered()
                 with self._room:
                     self._room.notify_all()
 

@@ -4,12 +4,17 @@ A failure has a `name` ("MSG_TIMED_OUT", "TOPIC_AUTHORIZATION_FAILED") and a num
 whether the same call may succeed later, `fatal` that this producer or consumer is of no more use.
 """
 
+import re
 from typing import TYPE_CHECKING
 
 from moldau.model.errors import MoldauError
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, KafkaException
+
+
+_WHOSE = re.compile(r"(?:^|: )(?:Local|Broker): ")
+"""Before librdkafka's own words for an error; what stands before that says again what was tried."""
 
 
 class ClientError(MoldauError):
@@ -21,7 +26,7 @@ class ClientError(MoldauError):
         self.code = error.code()
         self.retriable = error.retriable()
         self.fatal = error.fatal()
-        self.reason = error.str()
+        self.reason = _WHOSE.split(error.str())[-1].strip()
         super().__init__(f"{subject}: {self.name}: {self.reason}{hint}")
 
 

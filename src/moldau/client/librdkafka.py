@@ -1,11 +1,13 @@
 """Words of librdkafka for ours, and questions that producers and consumers ask alike."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from moldau.client.message import ConsumedMessage
 from moldau.model.identity import Offset, TopicPartition
 
 if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message
     from confluent_kafka import TopicPartition as ForeignPartition
 
 NEW_TOPIC_WAIT_S = 1.0
@@ -15,14 +17,14 @@ def foreign(partitions: Iterable[TopicPartition]) -> "list[ForeignPartition]":
     """Partitions for librdkafka."""
     from confluent_kafka import TopicPartition as ForeignPartition
 
-    return [ForeignPartition(where.topic, where.partition) for where in partitions]
+    return [ForeignPartition(topic, partition) for topic, partition in partitions]
 
 
 def foreign_offsets(offsets: Mapping[TopicPartition, int]) -> "list[ForeignPartition]":
     """Offsets for librdkafka; also times, where it asks for those."""
     from confluent_kafka import TopicPartition as ForeignPartition
 
-    return [ForeignPartition(where.topic, where.partition, offset) for where, offset in offsets.items()]
+    return [ForeignPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
 
 
 def ours(partitions: "Iterable[ForeignPartition]") -> list[TopicPartition]:
@@ -33,6 +35,28 @@ def ours(partitions: "Iterable[ForeignPartition]") -> list[TopicPartition]:
 def our_offsets(partitions: "Iterable[ForeignPartition]") -> dict[TopicPartition, Offset]:
     """Those that have an offset, out of librdkafka's."""
     return {TopicPartition(each.topic, each.partition): Offset(each.offset) for each in partitions if each.offset >= 0}
+
+
+def our_message(found: "Message") -> ConsumedMessage:
+    """A message of librdkafka that is no error."""
+    timestamp = found.timestamp()[1]
+    headers: Sequence[tuple[str, bytes | None]] = found.headers() or ()  # type: ignore[assignment]
+    return ConsumedMessage(
+        found.value(),
+        found.key(),
+        headers,
+        None if timestamp < 0 else timestamp,
+        found.topic() or "",
+        found.partition() or 0,
+        found.offset() or 0,
+    )
+
+
+def timed_out(reason: str) -> "KafkaError":
+    """The error of a wait of our own that was too long."""
+    from confluent_kafka import KafkaError
+
+    return KafkaError(KafkaError._TIMED_OUT, reason)
 
 
 def partition_count(client: Any, topic: str, timeout_s: float) -> int:

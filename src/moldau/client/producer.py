@@ -15,13 +15,15 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, overload
 
+from moldau.client.broker_log import BrokerLog
 from moldau.client.delivery import Deliveries, Delivery
 from moldau.client.delivery_thread import SLICE_S, DeliveryThread, log
 from moldau.client.failures import SendError
 from moldau.client.message import Headers, Message, messages_of
 from moldau.client.outgoing import ANY_PARTITION, Outgoing, Rest, outgoing
-from moldau.client.settings import MISSING, Acks, Codec, producer_settings
-from moldau.client.transactions import Transaction, TransactionalConsumer, TransactionalId
+from moldau.client.settings import MISSING, Acks, Codec, in_our_words, producer_settings
+from moldau.client.transactional_id import TransactionalId
+from moldau.client.transactions import Transaction, TransactionalConsumer
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaException
@@ -75,15 +77,16 @@ class Producer:
             transaction_timeout_ms=transaction_timeout_ms,
             settings=settings,
         )
+        brokers = BrokerLog(f"producer {client_id}" if transactional_id is None else f"producer {transactional_id}")
         try:
-            self._inner = Inner(made, logger=log)
+            self._inner = Inner(made, logger=brokers)
         except KafkaException as error:
-            raise ValueError(f"producer: {error.args[0].str()}") from None
+            raise ValueError(f"producer: {in_our_words(error.args[0].str())}") from None
         self._refusal = KafkaException
         self._partitioner = partitioner
         self._partitions: dict[str, tuple[int, float]] = {}
-        self._reports = DeliveryThread(self._inner, f"{client_id} deliveries")
-        self._identity = TransactionalId(self._inner, self._reports, transactional_id, transaction_timeout_ms)
+        self._reports = DeliveryThread(self._inner, f"{client_id} deliveries", brokers.answered)
+        self._identity = TransactionalId(self._inner, self._reports, transactional_id, transaction_timeout_ms, made["bootstrap.servers"])
         self._reports.start()
         self._open = True
         self._sent = 0
@@ -240,7 +243,7 @@ class Producer:
     def init_transactions(self, timeout: float | None = None) -> None:
         """Take over the transactional id: fence off the producer that had it, and end what that one left open. Once is enough.
 
-        TransactionError, also after `timeout` seconds; ValueError for a producer without a transactional id.
+        TransactionError, also after `timeout` seconds (None: twice the transaction's timeout). ValueError for a producer without an id.
         """
         self._check_open()
         self._identity.take_over(timeout)

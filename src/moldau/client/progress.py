@@ -25,6 +25,8 @@ class Progress:
         self._current: Sequence[ConsumedMessage] = ()
         self._finished: Offsets = {}
         self._settled: Offsets = {}
+        self._moved: set[TopicPartition] = set()
+        """Partitions that a seek has moved since they were settled. As with Kafka's clients the group is to go on there."""
         self.taken_away: set[TopicPartition] = set()
         """Partitions that went to somebody else with messages that were handed out and are not settled. Whoever makes something of these
         messages and of others at once, in a transaction, cannot say that they are done any more."""
@@ -48,23 +50,29 @@ class Progress:
         return self._finished | {TopicPartition(each.topic, each.partition): each.offset + 1 for each in self._current}
 
     def unsettled(self) -> Offsets:
-        """What is finished beyond what is settled."""
-        return {where: offset for where, offset in self._finished.items() if self._settled[where] != offset}
+        """What is finished beyond what is settled, and where a seek went."""
+        return {where: offset for where, offset in self._finished.items() if self._settled[where] != offset or where in self._moved}
+
+    def _gone_beyond(self) -> set[TopicPartition]:
+        """The partitions with messages that are finished and not settled."""
+        return {where for where, offset in self._finished.items() if self._settled[where] != offset}
 
     def settle(self, offsets: Mapping[TopicPartition, int]) -> None:
         """These are committed, or stored to be."""
         self._settled.update(offsets)
+        self._moved.difference_update(offsets)
         self.taken_away.clear()
 
     def moved(self, where: TopicPartition, offset: int) -> None:
         """Reading goes on there, by the consumer's wish."""
         self.forget([where])
         self._finished[where] = self._settled[where] = offset
+        self._moved.add(where)
 
     def rewind(self) -> Offsets:
         """Where to go back to, for each partition that has gone beyond what is settled; reading has to go on there."""
         self.finish()
-        back = {where: self._settled[where] for where in self.unsettled()}
+        back = {where: self._settled[where] for where in self._gone_beyond()}
         self._finished.update(back)
         self.taken_away.clear()
         return back
@@ -73,7 +81,7 @@ class Progress:
         """These are read by somebody else."""
         gone = set(partitions)
         held = {TopicPartition(each.topic, each.partition) for each in self._current}
-        self.taken_away |= gone & (held | self.unsettled().keys())
+        self.taken_away |= gone & (held | self._gone_beyond())
         self.forget(gone)
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
@@ -83,3 +91,4 @@ class Progress:
         for where in gone:
             self._finished.pop(where, None)
             self._settled.pop(where, None)
+            self._moved.discard(where)

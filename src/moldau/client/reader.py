@@ -32,7 +32,6 @@ class Reader:
         self.handed_out = 0
         self._session = session
         self._buffer: deque[ConsumedMessage] = deque()
-        self._gone: set[TopicPartition] = set()
         self._serve_at = 0.0
 
     @property
@@ -69,18 +68,14 @@ class Reader:
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             if self._buffer:
-                self._fetch(1, 0)
+                found = self._session.fetch(1, 0)
             else:
-                self._fetch(_BATCH, SLICE_S if deadline is None else max(0.0, min(SLICE_S, deadline - time.monotonic())))
+                wait_s = SLICE_S if deadline is None else max(0.0, min(SLICE_S, deadline - time.monotonic()))
+                found = self._session.fetch(_BATCH, wait_s)
+            self._buffer += found
             self._serve_at = time.monotonic() + _SERVE_EVERY_S
             if self._buffer or (deadline is not None and time.monotonic() >= deadline):
                 return
-
-    def _fetch(self, count: int, timeout_s: float) -> None:
-        """Take what there is, but for messages of partitions that went to somebody else in the middle of it."""
-        self._gone.clear()
-        found = self._session.fetch(count, timeout_s)
-        self._buffer += [each for each in found if (each.topic, each.partition) not in self._gone] if self._gone else found
 
     def store_finished(self) -> None:
         """Let what is finished be committed, if this consumer commits by itself."""
@@ -92,7 +87,6 @@ class Reader:
 
     def assigned(self, partitions: list[TopicPartition]) -> None:
         """These are ours now."""
-        self._gone.difference_update(partitions)
         if self.on_assign is not None:
             self.on_assign(partitions)
 
@@ -112,7 +106,6 @@ class Reader:
     def _let_go(self, partitions: list[TopicPartition]) -> None:
         self._drop(partitions)
         self.progress.take_away(partitions)
-        self._gone.update(partitions)
 
     # Places
 

@@ -1,173 +1,211 @@
-"""A consumer of librdkafka: messages as ours, errors as ours, rebalances told to a listener. One thread uses it at a time.
-
-A message of librdkafka that is an error is either news (a topic that is not there yet, a broker that is away), which is logged, or ends
-reading: ConsumeError with topic, partition and offset.
-"""
+"""A consumer of librdkafka: messages as ours, errors as ours, rebalances told to a listener. One thread uses it at a time."""
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
+from moldau.client.broker_log import BrokerLog
+from moldau.client.commits import Commits
 from moldau.client.failures import CommitError, ConsumeError
-from moldau.client.librdkafka import foreign, foreign_offsets, our_offsets, ours
+from moldau.client.librdkafka import foreign, foreign_offsets, our_message, ours, timed_out
+from moldau.client.listener import RebalanceListener
 from moldau.client.message import ConsumedMessage
-from moldau.client.settings import MISSING
-from moldau.model.identity import Offset, TopicPartition
+from moldau.client.news import News
+from moldau.client.own_thread import OwnThread
+from moldau.client.questions import ASK_TIMEOUT_S, Questions
+from moldau.client.settings import CLOSE_TIMEOUT_MS, MISSING, in_our_words
+from moldau.model.identity import TopicPartition
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka import KafkaError
     from confluent_kafka import Message as Foreign
+    from confluent_kafka import TopicPartition as ForeignPartition
 
-R = TypeVar("R")
 log = logging.getLogger("moldau.client")
 
 BEGINNING, END, COMMITTED = -2, -1, -1000
 """Offsets that stand for a place, as librdkafka has them."""
-ASK_TIMEOUT_S = 30.0
 _SEEK_PAUSE_S = 0.02
 
 
-class RebalanceListener(Protocol):
-    """Who is told, from within `Session.fetch` and `Session.close`, which partitions are ours."""
+class Session(Questions):
+    """A consumer with these settings of librdkafka; connects by itself. ValueError for settings that it does not take.
 
-    def assigned(self, partitions: list[TopicPartition]) -> None:
-        """These are ours now, beside those before."""
+    `close` waits for `close_timeout_s` unless it is told otherwise.
+    """
 
-    def revoked(self, partitions: list[TopicPartition]) -> None:
-        """These go to somebody else after this returns; what was stored for them is committed then."""
-
-    def lost(self, partitions: list[TopicPartition]) -> None:
-        """These belong to somebody else already."""
-
-
-class Session:
-    """A consumer with these settings of librdkafka; connects by itself. ValueError for settings that it does not take."""
-
-    def __init__(self, settings: Mapping[str, Any], group: str | None) -> None:
+    def __init__(self, settings: Mapping[str, Any], group: str | None, close_timeout_s: float = CLOSE_TIMEOUT_MS / 1000) -> None:
         try:
             from confluent_kafka import Consumer, KafkaException
         except ImportError as error:
             raise ImportError(MISSING) from error
-        try:
-            self._inner = Consumer(dict(settings), logger=log)
-        except KafkaException as error:
-            raise ValueError(f"consumer: {error.args[0].str()}") from None
         self.group = group
         self.commits_by_itself = bool(settings["enable.auto.commit"])
-        self._error: ConsumeError | None = None
-        self._missing: set[str] = set()
         self.closed = False
+        self._close_timeout_s = close_timeout_s
+        self._reset = settings.get("auto.offset.reset")
+        self._brokers = BrokerLog("consumer" if group is None else f"consumer of group {group}")
+        self._commits = Commits(group or "")
+        self._calls = OwnThread()
+        self._error: ConsumeError | None = None
+        self._news = News(group)
+        self._gone: set[TopicPartition] = set()
+        self._anew: set[TopicPartition] = set()
+        try:
+            super().__init__(Consumer({**settings, "on_commit": self._committed}, logger=self._brokers))
+        except KafkaException as error:
+            raise ValueError(f"consumer: {in_our_words(error.args[0].str())}") from None
 
     def subscribe(self, topics: Iterable[str], listener: RebalanceListener) -> None:
         """Become a member of the group for these topics; one that begins with ^ is a pattern."""
-        self._call(
-            lambda: self._inner.subscribe(
-                list(topics),
-                on_assign=lambda _, partitions: listener.assigned(ours(partitions)),
-                on_revoke=lambda _, partitions: listener.revoked(ours(partitions)),
-                on_lost=lambda _, partitions: listener.lost(ours(partitions)),
-            )
-        )
+
+        def gone(partitions: list[TopicPartition], tell: Callable[[list[TopicPartition]], None], *, lost: bool) -> None:
+            self._gone.update(partitions)
+            self._anew.difference_update(partitions)
+            tell(partitions)
+            if not lost:
+                self._ask_for_commits(at_last=True)
+            self._commits.let_go(partitions, lost=lost)
+
+        def revoked(_: object, partitions: "list[ForeignPartition]") -> None:
+            self._calls.call_back(lambda: gone(ours(partitions), listener.revoked, lost=False))
+
+        def lost(_: object, partitions: "list[ForeignPartition]") -> None:
+            self._calls.call_back(lambda: gone(ours(partitions), listener.lost, lost=True))
+
+        def assigned(_: object, partitions: "list[ForeignPartition]") -> None:
+            self._calls.call_back(lambda: listener.assigned(ours(partitions)))
+
+        self._call(lambda: self._inner.subscribe(list(topics), on_assign=assigned, on_revoke=revoked, on_lost=lost))
 
     def assign(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Read these partitions, and no others, from these offsets on; no group decides."""
+        self._let_go_of_all()
         self._call(lambda: self._inner.assign(foreign_offsets(offsets)))
 
     def leave(self) -> None:
         """Read nothing any more."""
+        self._let_go_of_all()
         self._call(self._inner.unsubscribe)
         self._call(self._inner.unassign)
+
+    def _let_go_of_all(self) -> None:
+        """Librdkafka commits what was stored when it is told so."""
+        self._ask_for_commits(at_last=True)
+        self._commits.let_go(self.assignment(), lost=False)
+        self._anew.clear()
 
     def assignment(self) -> list[TopicPartition]:
         """What is read now."""
         return ours(self._call(self._inner.assignment))
 
     def fetch(self, count: int, timeout_s: float) -> list[ConsumedMessage]:
-        """The messages that are there, at most `count`; the first one is waited for. ConsumeError ends reading."""
+        """The messages that are there, at most `count`; the first one is waited for. ConsumeError ends reading.
+
+        All are of partitions that are ours now, and were fetched since they became so.
+        """
         if self._error is not None:
             error, self._error = self._error, None
             raise error
+        for where in list(self._anew):
+            self._read_anew(where)
         first = self._call(lambda: self._inner.poll(timeout_s))
         if first is None:
             return []
-        found = [first, *self._call(lambda: self._inner.consume(count - 1, 0))] if count > 1 else [first]
+        found = [first]
+        if count > 1:
+            self._gone.clear()  # what went before the first message came has taken its messages along
+            found += self._call(lambda: self._inner.consume(count - 1, 0))
+            if self._gone:
+                found = self._without_gone(found)
         messages = []
         for each in found:
             error_of = each.error()
             if error_of is None:
-                messages.append(_message(each))
+                messages.append(our_message(each))
             else:
-                self._take_error(each, error_of)
-        if self._error is not None and not messages:
+                self._error = self._error or self._news.read(each, error_of)
+        if messages:
+            self._brokers.answered()
+        elif self._error is not None:
             return self.fetch(count, timeout_s)
         return messages
 
-    def _take_error(self, message: "Foreign", error: "KafkaError") -> None:
-        """News are logged; the first error that ends reading is kept until the messages before it are handed out."""
-        topic, partition, offset = message.topic(), message.partition(), message.offset()
-        if error.code() in (error.UNKNOWN_TOPIC_OR_PART, error._UNKNOWN_TOPIC, error._UNKNOWN_PARTITION):
-            if topic not in self._missing:
-                self._missing.add(topic or "")
-                log.warning("consumer: topic %s is not there; it is waited for", topic)
-        elif error.code() == error._MAX_POLL_EXCEEDED:
-            log.warning("consumer: group %s has gone on without this member, which asked for nothing in time; it joins again", self.group)
-        elif error.retriable() or error.code() in (error._TRANSPORT, error._ALL_BROKERS_DOWN, error._RESOLVE, error._PARTITION_EOF):
-            log.info("consumer: %s", error)
-        elif self._error is None:
-            known = None if partition is None or partition < 0 else partition
-            self._error = ConsumeError(topic, known, None if offset is None or offset < 0 else offset, error)
+    def _without_gone(self, found: "list[Foreign]") -> "list[Foreign]":
+        """Leave out partitions that went in the middle of it. One that is back is read anew: who knows when its messages were fetched."""
+        here = [(each.topic(), each.partition()) for each in found]
+        self._anew |= self._gone.intersection(self.assignment(), here)
+        return [each for each, where in zip(found, here, strict=True) if where not in self._gone]
+
+    def _read_anew(self, where: TopicPartition) -> None:
+        """From what is committed, or else from where new groups begin. A partition that cannot be told yet has fetched nothing."""
+        from confluent_kafka import KafkaException
+
+        start: int | None = self.committed([where]).get(where)
+        if start is None and self._reset != "error":  # which comes by itself
+            start = BEGINNING if self._reset in ("smallest", "earliest") else END
+        try:
+            if start is not None:
+                self._inner.seek(foreign_offsets({where: start})[0])
+        except KafkaException as error:
+            if error.args[0].code() != error.args[0]._STATE:
+                raise self._failure(error, where, start) from error
+        self._anew.discard(where)
 
     def store(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Let these be committed, soon or with the next rebalance. Partitions that are not ours any more are passed over."""
         from confluent_kafka import KafkaException
 
+        self._commits.want(offsets)
         try:
             self._inner.store_offsets(offsets=foreign_offsets(offsets))
+            self._ask_for_commits()
         except KafkaException as error:
             if error.args[0].code() != error.args[0]._STATE:
                 raise self._failure(error) from error
+            self._commits.let_go(offsets, lost=True)
+
+    def _ask_for_commits(self, *, at_last: bool = False) -> None:
+        offsets = self._commits.to_ask_for(at_last=at_last)
+        if offsets:
+            self._inner.commit(offsets=foreign_offsets(offsets), asynchronous=True)
+
+    def _committed(self, error: "KafkaError | None", partitions: "list[ForeignPartition]") -> None:
+        """Librdkafka tells of a commit that nobody waits for."""
+        if self._commits.told(error, partitions):
+            self._brokers.answered()
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit now, and wait for it. CommitError with the first partition and offset that failed."""
+        """Commit now, and wait for it. CommitError with the first partition and offset that failed.
+
+        Also for a commit of before that failed while nobody waited, unless this one makes up for it.
+        """
         from confluent_kafka import KafkaException
 
-        where = next(iter(offsets))
-        try:
-            results = self._inner.commit(offsets=foreign_offsets(offsets), asynchronous=False)
-        except KafkaException as error:
-            raise CommitError(self.group or "", *where, offsets[where], error.args[0]) from error
-        for each in results:
-            if each.error is not None:
-                raise CommitError(self.group or "", each.topic, each.partition, each.offset, each.error)
-        if self.commits_by_itself:
-            self.store(offsets)  # or librdkafka would commit at the end what was stored before, and go back
-
-    def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
-        """What the group has committed; partitions without are left out."""
-        wanted = foreign(partitions)
-        return our_offsets(self._call(lambda: self._inner.committed(wanted, ASK_TIMEOUT_S))) if wanted else {}
-
-    def bounds(self, where: TopicPartition) -> tuple[Offset, Offset]:
-        """First offset and end of a partition; the end is that of what this consumer may see."""
-        first, end = self._call(lambda: self._inner.get_watermark_offsets(foreign([where])[0], ASK_TIMEOUT_S), where)
-        return Offset(first), Offset(end)
-
-    def offsets_for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset]:
-        """The first offset of each partition that is not older than a time in ms; left out where there is none."""
-        wanted = foreign_offsets(times)
-        if not wanted:
-            return {}
-        found = self._call(lambda: self._inner.offsets_for_times(wanted, ASK_TIMEOUT_S))
-        for each in found:
-            if each.error is not None:
-                raise ConsumeError(each.topic, each.partition, None, each.error)
-        return our_offsets(found)
+        if offsets:
+            where = next(iter(offsets))
+            try:
+                results = self._inner.commit(offsets=foreign_offsets(offsets), asynchronous=False)
+            except KafkaException as error:
+                self._commits.raised(offsets)
+                raise CommitError(self.group or "", *where, offsets[where], error.args[0]) from error
+            for each in results:
+                if each.error is not None:
+                    self._commits.raised(offsets)
+                    raise CommitError(self.group or "", each.topic, each.partition, each.offset, each.error)
+            self._commits.done(offsets)
+            if self.commits_by_itself:
+                self.store(offsets)  # or librdkafka would commit at the end what was stored before, and go back
+            self._commits.done(offsets)
+        self._commits.raise_failure()
 
     def seek(self, where: TopicPartition, offset: int) -> None:
         """Go on reading there. A partition that was just assigned is waited for until it can be told. ConsumeError if it is not ours."""
         from confluent_kafka import KafkaException
 
+        self._commits.moved(where)
+        self._anew.discard(where)
         deadline = time.monotonic() + ASK_TIMEOUT_S
         while True:
             try:
@@ -192,44 +230,32 @@ class Session:
         """Who this is in its group."""
         return self._inner.consumer_group_metadata()
 
-    def partition_count(self, topic: str) -> int:
-        """How many partitions a topic has, asked for now. ConsumeError."""
-        from moldau.client.failures import SendError
-        from moldau.client.librdkafka import partition_count
+    def close(self, timeout_s: float | None = None) -> None:
+        """Leave the group; what was stored is committed. Waits so long for the brokers and no longer; librdkafka then goes on by itself.
 
-        try:
-            return partition_count(self._inner, topic, ASK_TIMEOUT_S)
-        except SendError as error:
-            raise ConsumeError(topic, None, None, error.error) from error
+        CommitError for what could not be committed, now or before, and for what is not known to be when the time is over.
+        """
+        if self.closed:
+            return
+        self.closed = True
+        limit_s = self._close_timeout_s if timeout_s is None else timeout_s
+        if not self._calls.run(self._commit_and_leave, limit_s):
+            self._commits.raise_failure()
+            for where, offset in self._commits.unknown().items():
+                raise CommitError(self.group or "", *where, offset, timed_out(f"no answer within {limit_s:g} s; it may not be committed"))
+            log.warning("consumer: closed without an answer of the brokers within %g s", limit_s)
+        self._commits.raise_failure()
 
-    def close(self) -> None:
-        """Leave the group; what was stored is committed."""
-        if not self.closed:
-            self._inner.close()
-            self.closed = True
-
-    def _call(self, call: Callable[[], R], where: TopicPartition | None = None) -> R:
+    def _commit_and_leave(self) -> None:
+        """Librdkafka commits at its end too, but in the middle of a rebalance only after it has left the group, which is refused."""
         from confluent_kafka import KafkaException
 
-        try:
-            return call()
-        except KafkaException as error:
-            raise self._failure(error, where) from error
-
-    def _failure(self, error: "KafkaException", where: TopicPartition | None = None, offset: int | None = None) -> ConsumeError:
-        topic, partition = where or (None, None)
-        return ConsumeError(topic, partition, offset, error.args[0])
-
-
-def _message(found: "Foreign") -> ConsumedMessage:
-    timestamp = found.timestamp()[1]
-    headers: Sequence[tuple[str, bytes | None]] = found.headers() or ()  # type: ignore[assignment]
-    return ConsumedMessage(
-        found.value(),
-        found.key(),
-        headers,
-        None if timestamp < 0 else timestamp,
-        found.topic() or "",
-        found.partition() or 0,
-        found.offset() or 0,
-    )
+        wanted = foreign_offsets(self._commits.wanted())
+        if wanted:
+            error, results = None, wanted
+            try:
+                results = self._inner.commit(offsets=wanted, asynchronous=False)
+            except KafkaException as exception:
+                error = exception.args[0]
+            self._calls.call_back(lambda: self._committed(error, results))
+        self._inner.close()

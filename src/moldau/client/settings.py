@@ -1,9 +1,10 @@
 """Arguments of producers and consumers as librdkafka's settings: safe where nothing is said.
 
-Whatever librdkafka knows beyond the arguments goes into `settings`, under its own name ("socket.keepalive.enable"); there too stands what
-is at odds with how the library works, and is refused.
+Whatever librdkafka knows beyond the arguments goes into `settings`, under its own name ("socket.keepalive.enable"). What an argument says
+cannot be said there a second time, nor what is at odds with how the library works: it is refused.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -44,6 +45,7 @@ class ConsumerOptions(TypedDict, total=False):
     assignor: Assignor | Sequence[Assignor]
     session_timeout_ms: int
     max_poll_interval_ms: int
+    close_timeout_ms: int
     settings: Mapping[str, Any] | None
 
 
@@ -53,6 +55,10 @@ STARTS_ANEW_VERSION = 0x020C0000
 NEW_TOPIC_WAIT_MS = 5_000
 """How long a producer waits for a topic that the brokers do not know: it may have been made a moment ago."""
 MAX_POLL_INTERVAL_MS = 300_000
+CLOSE_TIMEOUT_MS = 5_000
+"""How long a consumer that is closed waits for its last commit."""
+RECONNECT_MS_MAX = 1_000
+"""Between two attempts to reach a broker that is away; so has the Java client."""
 QUEUE_MESSAGES_MAX = 100_000
 QUEUE_KIB_MAX = 128 * 1024
 """What a producer holds of messages on their way; who sends faster waits."""
@@ -63,11 +69,42 @@ _OURS = {
     "delivery.report.only.error": "nothing: deliveries report themselves",
     "error_cb": "logging, and the exceptions of the calls",
     "logger": 'logging.getLogger("moldau.client")',
-    "on_commit": "the exceptions of commit",
+    "on_commit": "logging, and the exceptions of commit and close",
     "enable.auto.offset.store": "auto_commit",
-    "enable.auto.commit": "auto_commit",
     "enable.partition.eof": "end_offsets",
 }
+_ARGUMENTS = {
+    "bootstrap.servers": "bootstrap_servers",
+    "metadata.broker.list": "bootstrap_servers",
+    "client.id": "client_id",
+    "acks": "acks",
+    "request.required.acks": "acks",
+    "compression.type": "compression",
+    "compression.codec": "compression",
+    "linger.ms": "linger_ms",
+    "queue.buffering.max.ms": "linger_ms",
+    "delivery.timeout.ms": "delivery_timeout_ms",
+    "message.timeout.ms": "delivery_timeout_ms",
+    "transactional.id": "transactional_id",
+    "transaction.timeout.ms": "transaction_timeout_ms",
+    "group.id": "group_id",
+    "group.instance.id": "group_instance_id",
+    "auto.offset.reset": "auto_offset_reset",
+    "enable.auto.commit": "auto_commit",
+    "auto.commit.enable": "auto_commit",
+    "auto.commit.interval.ms": "auto_commit_interval_ms",
+    "isolation.level": "isolation_level",
+    "partition.assignment.strategy": "assignor",
+    "session.timeout.ms": "session_timeout_ms",
+    "max.poll.interval.ms": "max_poll_interval_ms",
+}
+"""What arguments say, by librdkafka's names for it; older names too."""
+_QUOTED = re.compile(r"[\"`]?\b([a-z]+(?:\.[a-z]+)+|acks)\b[\"`]?")
+
+
+def in_our_words(complaint: str) -> str:
+    """What librdkafka says of a setting, with our arguments' names where it has others."""
+    return _QUOTED.sub(lambda found: _ARGUMENTS.get(found[1], found[0]), complaint).strip()
 
 
 def bootstrap_text(bootstrap_servers: str | Sequence[str]) -> str:
@@ -92,6 +129,8 @@ def producer_settings(
     settings: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """Settings of a producer. ValueError for what cannot be meant together."""
+    if str(acks) not in ("all", "-1", "0", "1"):
+        raise ValueError(f"acks is 'all', 1 or 0, not {acks!r}")
     everybody = str(acks) in ("all", "-1")
     if transactional_id == "":
         raise ValueError("the transactional id is empty; None is for a producer without transactions")
@@ -106,6 +145,7 @@ def producer_settings(
         "compression.type": compression,
         "linger.ms": linger_ms,
         "delivery.timeout.ms": delivery_timeout_ms,
+        "reconnect.backoff.max.ms": RECONNECT_MS_MAX,
         "topic.metadata.propagation.max.ms": NEW_TOPIC_WAIT_MS,
         "queue.buffering.max.messages": QUEUE_MESSAGES_MAX,
         "queue.buffering.max.kbytes": QUEUE_KIB_MAX,
@@ -127,6 +167,8 @@ def consumer_settings(bootstrap_servers: str | Sequence[str], group_id: str | No
     """Settings of a consumer, with the defaults for what is not said. ValueError, TypeError for what cannot be meant."""
     if group_id == "":
         raise ValueError("the group id is empty; None is for a consumer without a group")
+    if options.get("close_timeout_ms", CLOSE_TIMEOUT_MS) < 0:
+        raise ValueError(f"close_timeout_ms is 0 or more, not {options['close_timeout_ms']}")
     unknown = sorted(set(options) - ConsumerOptions.__annotations__.keys())
     if unknown:
         raise TypeError(f"unknown options: {', '.join(unknown)}")
@@ -145,6 +187,7 @@ def consumer_settings(bootstrap_servers: str | Sequence[str], group_id: str | No
         "partition.assignment.strategy": assignor if isinstance(assignor, str) else ",".join(assignor),
         "session.timeout.ms": session_timeout_ms,
         "max.poll.interval.ms": max(options.get("max_poll_interval_ms", MAX_POLL_INTERVAL_MS), session_timeout_ms),
+        "reconnect.backoff.max.ms": RECONNECT_MS_MAX,
         "check.crcs": True,
     }
     if options.get("group_instance_id") is not None:
@@ -154,6 +197,8 @@ def consumer_settings(bootstrap_servers: str | Sequence[str], group_id: str | No
 
 def _checked(settings: Mapping[str, Any] | None) -> dict[str, Any]:
     for name in settings or {}:
+        if name in _ARGUMENTS:
+            raise ValueError(f"setting {name} is said by the argument {_ARGUMENTS[name]}")
         if name in _OURS:
             raise ValueError(f"setting {name} is the library's own; use {_OURS[name]}")
     return dict(settings or {})

@@ -39,6 +39,7 @@ class Feeder:
         self.error: Exception | None = None
         """What ended it, if it was not `stop`."""
         self.stopping = False
+        self._closing_failure: Exception | None = None
         self._source = source
         self._queues = queues
         self._patience_s = patience_s
@@ -60,11 +61,14 @@ class Feeder:
         self._thread.start()
 
     def stop(self) -> None:
-        """Commit what is finished, give the partitions up, and end; waits for that."""
+        """Commit what is finished, give the partitions up, and end; waits for that. What failed meanwhile is raised, once."""
         self.stopping = True
         self._queues.wake()
         if threading.current_thread() is not self._thread:
             self._thread.join()
+            failure, self._closing_failure = self._closing_failure, None
+            if failure is not None:
+                raise failure
 
     def ask(self, command: Callable[[], R]) -> R:
         """Have the source asked by its thread, and wait. RuntimeError when it has ended."""
@@ -91,7 +95,7 @@ class Feeder:
                 self._store(None)
                 self._source.close()
             except Exception as error:
-                self.error = self.error or error
+                self._closing_failure = error
             self._queues.wake()
 
     def _step(self) -> None:

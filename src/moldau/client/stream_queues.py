@@ -157,12 +157,12 @@ class StreamQueues:
                     owned.lane.partitions.discard(where)
                     owned.lane.drop({where})
 
-    def move(self, where: TopicPartition) -> None:
-        """This one is read from elsewhere: forget what waits, and what is held will not count."""
+    def move(self, where: TopicPartition, offset: int) -> None:
+        """This one is read from `offset` on: forget what waits, and what is held will not count. To be committed, as if finished so far."""
         with self.lock:
             owned = self._owned[where]
             self._epochs += 1
-            self._owned[where] = _Owned(owned.lane, self._epochs)
+            self._owned[where] = _Owned(owned.lane, self._epochs, offset)
             owned.lane.drop({where})
 
     def put(self, messages: Iterable[ConsumedMessage]) -> None:

@@ -7,8 +7,8 @@ partitions out among themselves, P 3.2) may stand behind the same streams. Only 
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
+from moldau.client.listener import RebalanceListener
 from moldau.client.message import ConsumedMessage
-from moldau.client.session import RebalanceListener
 from moldau.model.identity import Offset, TopicPartition
 
 
@@ -25,7 +25,10 @@ class StreamSource(Protocol):
         """The partitions that are ours now."""
 
     def fetch(self, count: int, timeout_s: float) -> list[ConsumedMessage]:
-        """At most `count` messages of our partitions that are not paused, in order; the first one is waited for."""
+        """At most `count` messages of our partitions that are not paused, in order; the first one is waited for.
+
+        None that was fetched before its partition went, though it has come back in the same moment.
+        """
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Fetch nothing of these for now; those that were not fetched come after `resume`."""
@@ -37,7 +40,7 @@ class StreamSource(Protocol):
         """These are to be read next by whoever has the partition then; they may be committed later, but not after the partition is gone."""
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """The same, and wait until it is so."""
+        """The same, and wait until it is so. What was stored before and could not be committed is told now, by an error."""
 
     def seek(self, where: TopicPartition, offset: int) -> None:
         """Fetch one of our partitions from there on."""
@@ -49,4 +52,4 @@ class StreamSource(Protocol):
         """The first offset not older than a time in ms; left out where there is none."""
 
     def close(self) -> None:
-        """Give the partitions up; what was stored is committed."""
+        """Give the partitions up; what was stored is committed. Does not wait for ever; an error says what was not committed."""

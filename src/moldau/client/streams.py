@@ -17,10 +17,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self, Unpack, overload
 
+from moldau.client.failures import ClientError
 from moldau.client.message import ConsumedMessage
+from moldau.client.places import checked_offset
 from moldau.client.session import Session
-from moldau.client.settings import ConsumerOptions, consumer_settings
-from moldau.client.stream_feeder import REVOKE_WAIT_S, Feeder
+from moldau.client.settings import CLOSE_TIMEOUT_MS, ConsumerOptions, consumer_settings
+from moldau.client.stream_feeder import REVOKE_WAIT_S, Feeder, log
 from moldau.client.stream_queues import Lane, StreamQueues
 from moldau.client.stream_source import StreamSource
 from moldau.model.identity import TopicPartition
@@ -46,7 +48,8 @@ def create_message_streams(
     wanted = {topics: streams} if isinstance(topics, str) else dict(topics)
     if not wanted or any(count < 1 for count in wanted.values()):
         raise ValueError(f"each topic needs at least one stream, not {wanted}")
-    return MessageStreams(wanted, Session(made, group_id), patience_s=made["max.poll.interval.ms"] / 1000)
+    session = Session(made, group_id, options.get("close_timeout_ms", CLOSE_TIMEOUT_MS) / 1000)
+    return MessageStreams(wanted, session, patience_s=made["max.poll.interval.ms"] / 1000)
 
 
 class MessageStream:
@@ -131,18 +134,16 @@ class MessageStreams:
         """Commit what is finished now, and wait for it. CommitError says topic, partition and offset."""
 
         def command() -> None:
-            offsets = self._queues.finished()
-            if offsets:
-                self._source.commit(offsets)
+            self._source.commit(self._queues.finished())
 
         self._feeder.ask(command)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on at an offset of a partition that is ours; what is handed out of it and not finished will not count.
 
-        ValueError for a partition that is not ours.
+        There the group goes on too, if the streams commit by themselves. ValueError for a partition that is not ours.
         """
-        self._feeder.ask(lambda: self._move_all({partition: offset}))
+        self._feeder.ask(lambda: self._move_all({partition: checked_offset(partition, offset)}))
 
     def seek_to_beginning(self) -> None:
         """Rewind all our partitions to their first offsets (mission A12)."""
@@ -166,15 +167,24 @@ class MessageStreams:
         for where, offset in offsets.items():
             if where not in self._source.assignment():
                 raise ValueError(f"partition {where} is not read here")
-            self._queues.move(where)
             self._source.seek(where, offset)
+            self._queues.move(where, offset)
 
     def close(self) -> None:
-        """End the streams: loops over them end, what is finished is committed, the partitions go to other members."""
+        """End the streams: loops over them end, what is finished is committed, the partitions go to other members.
+
+        ClientError where that fails, a CommitError for what was not committed; once, and not from within a stream's loop that ended so.
+        """
         self._feeder.stop()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+        """Close. Where an exception is on its way already, a failure is logged."""
+        try:
+            self.close()
+        except ClientError as failure:
+            if error is None:
+                raise
+            log.warning("streams: while closing: %s", failure)

@@ -1,13 +1,4 @@
-"""Transactions of a producer: begun, committed, aborted, as librdkafka's error classes ask for.
-
-====================  =======================================================================================================
-an error that is      means
-====================  =======================================================================================================
-retriable             the same call again; it goes on where it was
-abortable             abort; nothing of the transaction is visible, and it may be done again from its beginning
-fatal                 this producer is of no more use: fenced off by another one, or its transaction was open for too long
-====================  =======================================================================================================
-"""
+"""Transactions of a producer: begun, committed, aborted, and brought to an end though they are interrupted."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,15 +6,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from moldau.client.delivery_thread import SLICE_S, DeliveryThread, log
-from moldau.client.failures import ClientError, FencedError, SendError, TransactionAbortedError, TransactionError
+from moldau.client.failures import ClientError, SendError, TransactionAbortedError
+from moldau.client.transactional_id import TransactionalId
 from moldau.model.identity import TopicPartition
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError
     from confluent_kafka import Producer as Inner
 
-_PAUSE_S = 0.05
 _ABORT_FLUSH_S = 10.0
+_COMPLETE_S = 10.0
+"""How long a commit that was interrupted is brought to its end."""
 _UNKNOWN = "; whether it was committed is not known: close this producer, the next one of its id finds out"
 
 
@@ -47,66 +39,6 @@ class TransactionalConsumer(Protocol):
 
     def rewind(self) -> None:
         """Go back to what is committed."""
-
-
-class TransactionalId:
-    """A producer of librdkafka under its transactional id."""
-
-    def __init__(self, inner: "Inner", reports: DeliveryThread, name: str | None, timeout_ms: int) -> None:
-        self.name = name
-        self.timeout_ms = timeout_ms
-        self.current: Transaction | None = None
-        self._inner = inner
-        self._reports = reports
-        self._taken_over = False
-
-    def take_over(self, timeout: float | None) -> None:
-        """Fence off the producer that has the id, end what that one left open. Once is enough. ValueError without an id."""
-        if self.name is None:
-            raise ValueError("transactions need a producer with a transactional_id")
-        if not self._taken_over:
-            self.until_done(lambda: self._inner.init_transactions(SLICE_S), timeout)
-            self._taken_over = True
-
-    def until_done(self, call: Callable[[], None], limit_s: float | None, hint: str = "") -> None:
-        """Call, and again while the error says that this helps; in slices, so that Ctrl-C is heard."""
-        from confluent_kafka import KafkaException
-
-        name = self.name or ""
-        deadline = None if limit_s is None else time.monotonic() + limit_s
-        while True:
-            try:
-                call()
-            except KafkaException as exception:
-                error: KafkaError = exception.args[0]
-                if error.fatal():
-                    raise self.fatal_error(error) from exception
-                if error.txn_requires_abort():
-                    raise TransactionAbortedError(name, error) from exception
-                if not _again(error):
-                    raise TransactionError(name, error) from exception
-                if deadline is not None and time.monotonic() > deadline:
-                    raise TransactionError(name, error, hint) from exception
-                if error.code() != error._TIMED_OUT:
-                    time.sleep(_PAUSE_S)
-            except SystemError as broken:  # a fatal error came up while delivery reports were called
-                self._reports.heard_fatal(broken)
-                if self._reports.fatal is None:
-                    raise
-            else:
-                return
-
-    def fatal_error(self, error: "KafkaError") -> ClientError:
-        """The exception for what ended the producer, with or without an id."""
-        if self.name is None:
-            return ClientError("producer", error)
-        if error.code() not in (error._FENCED, error.PRODUCER_FENCED, error.INVALID_PRODUCER_EPOCH):
-            return TransactionError(self.name, error)
-        fenced = FencedError(self.name, error)
-        if self.current is not None and self.current.open_s > self.timeout_ms / 1000:
-            open_s = f"{self.current.open_s:.0f} s"
-            fenced.add_note(f"its transaction was open for {open_s}; after {self.timeout_ms} ms brokers abort one and fence its producer")
-        return fenced
 
 
 class Transaction:
@@ -164,15 +96,24 @@ class Transaction:
             raise RuntimeError(f"transactional id {self._owner.name}: one transaction at a time")
         self._owner.take_over(None)
         self._begun_at = time.monotonic()
-        self._do(self._inner.begin_transaction)
         self._owner.current = self
+        try:
+            self._do(self._inner.begin_transaction)
+        except ClientError:
+            self._end()
+            raise
+        except BaseException as interruption:
+            self._complete(interruption, committing=False)
+            raise
 
     def commit(self) -> None:
         """Wait for everything that was sent, commit the consumers' offsets and all of it.
 
-        TransactionAbortedError if it had to be aborted instead, FencedError, TransactionError.
+        TransactionAbortedError if it had to be aborted instead, FencedError, TransactionError. Interrupted (by Ctrl-C) before all of it was
+        handed over it aborts, and afterwards it commits all the same; then the interruption passes through.
         """
         failed: list[SendError] = []
+        handed_over = False
         try:
             for number, consumer in self._consumers.items():
                 if number not in self._committed:
@@ -181,12 +122,37 @@ class Transaction:
             failed = self._reports.take_unseen()
             if failed:  # librdkafka knows nothing of those that it did not take
                 raise TransactionAbortedError(self._owner.name or "", failed[0].error)
+            handed_over = True
             self._do(lambda: self._inner.commit_transaction(SLICE_S))
+            self._settle()
         except TransactionAbortedError as error:
             self._abort()
             raise error from (failed[0] if failed else error.__cause__)
+        except ClientError:
+            raise
+        except BaseException as interruption:
+            self._complete(interruption, committing=handed_over)
+            raise
         finally:
             self._end()
+
+    def _complete(self, interruption: BaseException, *, committing: bool) -> None:
+        """Bring to its end what was interrupted. It cannot be undone once librdkafka was told to commit."""
+        try:
+            if committing:
+                self._owner.until_done(lambda: _once_more(self._inner.commit_transaction), _COMPLETE_S, _UNKNOWN)
+                self._settle()
+            else:
+                self._flush(_COMPLETE_S)
+                self._abort(_COMPLETE_S)
+        except TransactionAbortedError:
+            self._abort(_COMPLETE_S)
+        except ClientError as failure:
+            log.warning("interrupted by %s: %s", type(interruption).__name__, failure)
+        finally:
+            self._end()
+
+    def _settle(self) -> None:
         for number, consumer in self._consumers.items():
             consumer.settle(self._committed[number])
 
@@ -195,11 +161,18 @@ class Transaction:
         try:
             self._flush(_ABORT_FLUSH_S)
             self._abort()
+        except ClientError:
+            raise
+        except BaseException as interruption:
+            self._complete(interruption, committing=False)
+            raise
         finally:
             self._end()
 
-    def _abort(self) -> None:
-        self._do(lambda: self._inner.abort_transaction(SLICE_S))
+    def _abort(self, limit_s: float | None = None) -> None:
+        self._owner.until_done(
+            lambda: _once_more(self._inner.abort_transaction), self._owner.patience_s if limit_s is None else limit_s, _UNKNOWN
+        )
         for consumer in self._consumers.values():
             consumer.rewind()
 
@@ -218,7 +191,7 @@ class Transaction:
             self._reports.serve(lambda: self._inner.flush(SLICE_S))
 
     def _do(self, call: Callable[[], None]) -> None:
-        self._owner.until_done(call, 2 * self._owner.timeout_ms / 1000, _UNKNOWN)
+        self._owner.until_done(call, self._owner.patience_s, _UNKNOWN)
 
     def __enter__(self) -> Self:
         self.begin()
@@ -234,18 +207,26 @@ class Transaction:
             self._abort_after(error)
 
     def _abort_after(self, error: BaseException) -> None:
+        if not isinstance(error, Exception):
+            self._complete(error, committing=False)
+            return
         try:
             if isinstance(error, TransactionAbortedError):  # librdkafka sends nothing more, and would be waited for in vain
                 self._abort()
             else:
                 self.abort()
         except ClientError as failure:
-            if isinstance(error, Exception):
-                raise failure from error
-            log.warning("%s", failure)
+            raise failure from error
         finally:
             self._end()
 
 
-def _again(error: "KafkaError") -> bool:
-    return error.retriable() or error.code() in (error._TIMED_OUT, error._PREV_IN_PROGRESS)
+def _once_more(call: Callable[[float], object]) -> None:
+    """Ask for an end that may have been asked for already, and have come in the moment of an interruption."""
+    from confluent_kafka import KafkaException
+
+    try:
+        call(SLICE_S)
+    except KafkaException as exception:
+        if exception.args[0].code() != exception.args[0]._STATE:
+            raise

@@ -1,6 +1,7 @@
 """What librdkafka calls errors is news, which is logged, or ends reading behind the messages before it and says where."""
 
 import logging
+import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -39,10 +40,17 @@ class FakeConsumer:
 
     def __init__(self, settings: dict[str, Any], logger: object) -> None:
         FakeConsumer.made = self
+        self.settings = settings
+        self.asked_to_commit: list[tuple[int, int]] = []
+        self.committed_now: list[tuple[int, int]] = []
+        self.closing: list[Callable[[], None]] = []
+        self.answers = threading.Event()
+        self.answers.set()
         self.messages: list[Any] = []
         self.stored: list[tuple[int, int]] = []
         self.sought: list[tuple[int, int]] = []
         self.errors: list[KafkaError] = []
+        self.group: dict[int, int] = {}
         self.results: list[Any] = []
         self.owned = [T0, T1]
         self.callbacks: dict[str, Callable[[object, list[Any]], None]] = {}
@@ -68,6 +76,7 @@ class FakeConsumer:
         return None
 
     def rebalance(self, name: str, *partitions: TopicPartition) -> None:
+        self.owned = [where for where in self.owned if where not in partitions] + list(partitions if name == "on_assign" else ())
         self.callbacks[name](self, [confluent_kafka.TopicPartition(*where) for where in partitions])
 
     def assignment(self) -> list[Any]:
@@ -79,7 +88,25 @@ class FakeConsumer:
 
     def commit(self, offsets: list[Any], asynchronous: bool) -> list[Any]:
         self._fail()
-        return self.results
+        if asynchronous:
+            self.asked_to_commit += [(each.partition, each.offset) for each in offsets]
+        else:
+            self.answers.wait(10.0)
+            self.committed_now += [(each.partition, each.offset) for each in offsets]
+        return self.results or offsets
+
+    def told(self, error: KafkaError | None, where: TopicPartition, offset: int) -> None:
+        """Librdkafka calls back: it has committed this by itself, or has not."""
+        self.settings["on_commit"](error, [confluent_kafka.TopicPartition(*where, offset)])
+
+    def close(self) -> None:
+        for one in self.closing:
+            one()
+
+    def committed(self, partitions: list[Any], _: float) -> list[Any]:
+        if self.errors and self.errors[0].code() == KafkaError._TIMED_OUT:
+            self._fail()
+        return [confluent_kafka.TopicPartition(each.topic, each.partition, self.group.get(each.partition, -1001)) for each in partitions]
 
     def seek(self, where: Any) -> None:
         self._fail()
@@ -177,6 +204,71 @@ def test_messages_of_a_partition_that_goes_in_the_middle_of_a_fetch_are_not_hand
     assert offsets(reader.take(9, 0.0)) == [(1, 3), (1, 4)]
 
 
+def test_a_message_of_before_is_not_handed_out_though_its_partition_comes_back_in_the_same_fetch(
+    reader: Reader, inner: FakeConsumer
+) -> None:
+    """Handed out, it would be finished, and committed, by who has been given the partition from an older offset on.
+
+    fetched at 7, 8 ── revoked ── assigned, from the committed 5 on: reading goes on at 5.
+    """
+    inner.group = {0: 5}
+    inner.messages = [
+        message(7),
+        message(3, 1),
+        lambda: inner.rebalance("on_revoke", T0),
+        lambda: inner.rebalance("on_assign", T0),
+        message(8),
+        message(4, 1),
+    ]
+    assert offsets(reader.take(9, 0.0)) == [(1, 3), (1, 4)]
+    inner.messages = [message(5), message(6)]
+    assert offsets(reader.take(9, 0.0)) == [(0, 5), (0, 6)]
+    assert inner.sought == [(0, 5)]
+    reader.wait(0.0)
+    assert inner.stored == [(1, 5), (0, 7)]
+
+
+def test_where_nothing_is_committed_it_is_read_from_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(confluent_kafka, "Consumer", FakeConsumer)
+    for reset, place in [("smallest", -2), ("latest", -1), ("error", None)]:
+        made = Reader(session := Session({"enable.auto.commit": True, "auto.offset.reset": reset}, "g"))
+        session.subscribe(["t"], made)
+        inner = FakeConsumer.made
+
+        def both(inner: FakeConsumer = inner) -> None:
+            inner.rebalance("on_lost", T0)
+            inner.rebalance("on_assign", T0)
+
+        inner.messages = [message(7), both]
+        assert made.take(9, 0.0) == made.take(9, 0.0) == []
+        assert inner.sought == ([] if place is None else [(0, place)]), "an error comes by itself"
+
+
+def test_what_has_not_begun_again_needs_no_telling(reader: Reader, inner: FakeConsumer) -> None:
+    """Librdkafka cannot seek yet, so it has fetched nothing yet."""
+    inner.messages = [
+        message(7),
+        lambda: inner.rebalance("on_revoke", T0),
+        lambda: inner.rebalance("on_assign", T0),
+        lambda: inner.errors.append(KafkaError(KafkaError._STATE)),
+    ]
+    inner.group = {0: 5}
+    assert reader.take(9, 0.0) == reader.take(9, 0.0) == []
+    assert (inner.sought, inner.errors) == ([], [])
+
+
+def test_nothing_is_passed_over_while_the_committed_offset_cannot_be_had(reader: Reader, inner: FakeConsumer) -> None:
+    inner.messages = [message(7), message(3, 1), lambda: inner.rebalance("on_lost", T0), lambda: inner.rebalance("on_assign", T0)]
+    assert offsets(reader.take(9, 0.0)) == [(1, 3)]
+    inner.messages, inner.group = [message(8)], {0: 5}
+    inner.errors = [KafkaError(KafkaError._TIMED_OUT)]
+    with pytest.raises(ConsumeError, match="TIMED_OUT"):
+        reader.take(9, 0.0)
+    assert inner.messages, "nothing was taken"
+    reader.take(9, 0.0)
+    assert inner.sought == [(0, 5)]
+
+
 def test_unless_it_comes_back_in_the_same_moment(reader: Reader, inner: FakeConsumer) -> None:
     inner.messages = [lambda: inner.rebalance("on_revoke", T0), lambda: inner.rebalance("on_assign", T0), message(7)]
     assert offsets(reader.take(9, 0.0)) == [(0, 7)]
@@ -207,3 +299,105 @@ def test_a_partition_that_is_held_back_comes_again(reader: Reader, inner: FakeCo
 def test_waiting_ends_without_a_message(reader: Reader) -> None:
     assert reader.take(1, 0.01) == []
     assert (reader.ready, reader.buffered, reader.handed_out) == (False, 0, 0)
+
+
+# Commits that nobody waits for
+
+
+def test_behind_a_seek_the_place_is_committed_though_nothing_was_read_there(reader: Reader, inner: FakeConsumer) -> None:
+    """Librdkafka by itself commits nothing that is not beyond the last commit."""
+    inner.messages = [message(7), message(8)]
+    reader.take(9, 0.0)
+    reader.seek(T0, 3)
+    reader.wait(0.0)
+    assert inner.asked_to_commit == [(0, 3)]
+    inner.told(None, T0, 3)
+    inner.messages = [message(3)]
+    reader.take(1, 0.0)
+    reader.wait(0.0)
+    assert (inner.stored, inner.asked_to_commit) == ([(0, 3), (0, 4)], [(0, 3)]), "from there on it does"
+
+
+def test_what_is_on_its_way_when_a_partition_goes_is_overtaken(reader: Reader, inner: FakeConsumer) -> None:
+    reader.seek(T0, 3)
+    reader.wait(0.0)
+    inner.messages = [message(3), message(4)]
+    reader.take(1, 0.0)
+    reader.take(1, 0.0)
+    inner.rebalance("on_revoke", T0)
+    assert inner.asked_to_commit == [(0, 3), (0, 4)]
+
+
+def test_a_failed_last_commit_is_raised_by_close_once(session: Session, inner: FakeConsumer) -> None:
+    session.store({T0: 5})
+    inner.errors = [KafkaError(KafkaError._WAIT_COORD)]
+    with pytest.raises(CommitError, match=r"^group g, partition t-0 at offset 5: WAIT_COORD"):
+        session.close()
+    session.close()
+
+
+def test_what_a_commit_has_raised_is_not_raised_again_by_close(
+    session: Session, inner: FakeConsumer, caplog: pytest.LogCaptureFixture
+) -> None:
+    session.store({T0: 5})
+    fenced = KafkaError(KafkaError.FENCED_INSTANCE_ID)
+    inner.errors = [fenced, fenced]
+    with pytest.raises(CommitError, match="FENCED_INSTANCE_ID"):
+        session.commit({T0: 5})
+    session.close()
+    assert "not committed: group g, partition t-0 at offset 5: FENCED_INSTANCE_ID" in caplog.text
+
+
+def test_the_last_commit_comes_before_the_group_is_left(session: Session, inner: FakeConsumer) -> None:
+    """Librdkafka's own comes after it while the group rebalances, and is refused; by then it is of no matter."""
+    session.store({T0: 5})
+    inner.closing = [
+        lambda: assert_that(inner.committed_now == [(0, 5)]),
+        lambda: inner.told(KafkaError(KafkaError.UNKNOWN_MEMBER_ID), T0, 5),
+    ]
+    session.close()
+
+
+def test_what_has_gone_to_others_is_not_committed_at_the_end(session: Session, reader: Reader, inner: FakeConsumer) -> None:
+    """It would take them back to where it was."""
+    session.store({T0: 5, T1: 7})
+    inner.rebalance("on_revoke", T0)
+    session.close()
+    assert inner.committed_now == [(1, 7)]
+
+
+def test_an_earlier_failure_is_raised_by_the_next_commit_unless_that_makes_up_for_it(session: Session, inner: FakeConsumer) -> None:
+    failed = KafkaError(KafkaError.NOT_COORDINATOR)
+    inner.told(failed, T0, 5)
+    session.commit({T0: 6})
+    inner.told(failed, T0, 7)
+    with pytest.raises(CommitError, match=r"^group g, partition t-0 at offset 7: NOT_COORDINATOR"):
+        session.commit({T1: 1})
+    session.commit({})
+    inner.told(failed, T0, 8)
+    with pytest.raises(CommitError, match="t-0 at offset 8"):
+        session.close()
+
+
+def test_a_close_that_gets_no_answer_says_what_may_not_be_committed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(confluent_kafka, "Consumer", FakeConsumer)
+    session, inner = Session({"enable.auto.commit": True}, "g", 0.01), FakeConsumer.made
+    inner.answers.clear()
+    session.store({T0: 5})
+    with pytest.raises(
+        CommitError, match=r"^group g, partition t-0 at offset 5: TIMED_OUT: no answer within 0.01 s; it may not be committed"
+    ):
+        session.close()
+    inner.answers.set()
+    session, inner = Session({"enable.auto.commit": True}, "g", 60.0), FakeConsumer.made
+    left = threading.Event()
+    inner.closing = [lambda: assert_that(left.wait(10.0))]
+    session.close(0.01)
+    assert "closed without an answer of the brokers within 0.01 s" in caplog.text, "nothing is lost"
+    left.set()
+
+
+def assert_that(what: bool) -> None:
+    assert what

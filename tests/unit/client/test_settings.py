@@ -3,8 +3,9 @@
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 
-from moldau.client import Consumer, Message, MessageSet, Producer, create_message_streams
+from moldau.client import CommitError, Consumer, Message, MessageSet, Producer, SendError, TopicPartition, create_message_streams
 from moldau.client.settings import ConsumerOptions, consumer_settings
 
 NOBODY = "127.0.0.1:9"
@@ -35,7 +36,13 @@ def test_the_defaults_of_a_consumer() -> None:
         ({"settings": {"no.such": 1}}, "no.such"),
         ({"settings": {"batch.size": "big"}}, "batch.size"),
         ({"settings": {"on_delivery": print}}, "on_delivery is the library's own; use Delivery.add_done_callback"),
-        ({"compression": "rar"}, "compression"),
+        ({"compression": "rar"}, "producer: Invalid value .rar. for configuration property compression$"),
+        ({"linger_ms": -1}, r"property linger_ms value -1 is outside allowed range 0\.\.900000$"),
+        ({"acks": 2}, "acks is 'all', 1 or 0, not 2"),
+        ({"acks": "most"}, "acks is 'all', 1 or 0, not 'most'"),
+        ({"settings": {"linger.ms": 1}}, "setting linger.ms is said by the argument linger_ms"),
+        ({"settings": {"queue.buffering.max.ms": 1}}, "is said by the argument linger_ms"),
+        ({"settings": {"acks": 1}}, "is said by the argument acks"),
     ],
 )
 def test_a_producer_that_cannot_be(arguments: dict[str, Any], wrong: str) -> None:
@@ -49,7 +56,11 @@ def test_a_producer_that_cannot_be(arguments: dict[str, Any], wrong: str) -> Non
         ({"topics": ["t"]}, "to subscribe takes a group_id"),
         ({"group_id": ""}, "the group id is empty"),
         ({"topics": "t", "group_id": "g"}, r"topics is a list: \['t'\]"),
-        ({"auto_offset_reset": "middle"}, "auto.offset.reset"),
+        ({"auto_offset_reset": "middle"}, "auto_offset_reset"),
+        ({"settings": {"group.id": "h"}, "group_id": "g"}, "setting group.id is said by the argument group_id"),
+        ({"settings": {"bootstrap.servers": "h:1"}}, "is said by the argument bootstrap_servers"),
+        ({"settings": {"enable.auto.commit": False}}, "is said by the argument auto_commit"),
+        ({"close_timeout_ms": -1}, "close_timeout_ms is 0 or more, not -1"),
         ({"settings": {"enable.auto.offset.store": True}}, "enable.auto.offset.store is the library's own"),
         ({"assignor": "fair", "group_id": "g"}, "fair"),
     ],
@@ -70,6 +81,32 @@ def test_what_a_consumer_without_a_group_cannot_do() -> None:
         for call in (consumer.commit, consumer.committed, consumer.check_transactional):
             with pytest.raises(ValueError, match="to commit takes a group_id"):
                 call()
+
+
+def test_places_that_cannot_be() -> None:
+    where = TopicPartition("t", 0)
+    with Consumer(NOBODY, group_id="g") as consumer:
+        wrong = "partition t-0: an offset is 0 or more, not -5"
+        with pytest.raises(ValueError, match=wrong):
+            consumer.seek(where, -5)
+        with pytest.raises(ValueError, match=wrong):
+            consumer.commit({where: -5})
+        with pytest.raises(ValueError, match=wrong):
+            consumer.assign({where: -5})
+        for move in (consumer.pause, consumer.resume, consumer.seek_to_end, consumer.seek_to_beginning):
+            with pytest.raises(TypeError, match=rf"{move.__name__} takes partitions, TopicPartition\('orders', 0\), not \['t'\]"):
+                move(["t"])  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match=r"^assign takes partitions, .* not 't'$"):
+            consumer.assign(["t"])  # type: ignore[list-item]
+
+
+def test_an_error_is_said_once() -> None:
+    """Librdkafka's own words say again what was tried, and whose words they are."""
+    error = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, "Commit failed: Broker: Unknown topic or partition")
+    assert (
+        str(CommitError("g", "t", 0, 5, error)) == "group g, partition t-0 at offset 5: UNKNOWN_TOPIC_OR_PART: Unknown topic or partition"
+    )
+    assert str(SendError("t", 7, KafkaError(KafkaError._UNKNOWN_PARTITION))) == "partition t-7: UNKNOWN_PARTITION: Unknown partition"
 
 
 def test_a_consumer_that_commits_by_itself_takes_no_part_in_a_transaction() -> None:

@@ -189,6 +189,36 @@ def test_rewinding() -> None:
     assert source.committed == {P0: 11}
 
 
+def test_where_a_seek_went_the_group_goes_on() -> None:
+    """As with Kafka's clients, though nothing was read there yet."""
+    source = FakeSource({P0: 10})
+    with streams_of(source) as streams:
+        source.give(P0)
+        take(streams[0], 5)
+        streams.seek(P0, 2)
+        with pytest.raises(ValueError, match="partition t-0: an offset is 0 or more, not -5"):
+            streams.seek(P0, -5)
+    assert source.committed == {P0: 2}
+
+
+def test_what_fails_at_the_end_is_raised_by_close_or_logged_where_an_exception_leaves(caplog: pytest.LogCaptureFixture) -> None:
+    class BrokenError(ClientError):
+        def __init__(self) -> None:
+            Exception.__init__(self, "group g, partition t-0 at offset 5: away")
+
+    class Source(FakeSource):
+        def close(self) -> None:
+            super().close()
+            raise BrokenError
+
+    with pytest.raises(BrokenError), streams_of(Source({P0: 1})) as streams:
+        pass
+    streams.close()
+    with pytest.raises(ZeroDivisionError), streams_of(Source({P0: 1})):
+        1 // len(())
+    assert "streams: while closing: group g, partition t-0 at offset 5: away" in caplog.text
+
+
 def test_a_slow_stream_is_not_drowned_and_does_not_hold_up_the_others() -> None:
     source = FakeSource({P0: 5 * MESSAGES_MAX, P1: 5 * MESSAGES_MAX})
     with streams_of(source, {"t": 2}) as streams:

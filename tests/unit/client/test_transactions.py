@@ -6,11 +6,12 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from moldau.client import transactions
+from moldau.client import transactional_id, transactions
 from moldau.client.delivery import Delivery
 from moldau.client.delivery_thread import DeliveryThread
 from moldau.client.failures import FencedError, SendError, TransactionAbortedError, TransactionError
-from moldau.client.transactions import Transaction, TransactionalId
+from moldau.client.transactional_id import TransactionalId
+from moldau.client.transactions import Transaction
 from moldau.model.identity import TopicPartition
 
 T0 = TopicPartition("t", 0)
@@ -91,7 +92,7 @@ class Scene:
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transactions, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(transactional_id, "_PAUSE_S", 0.0)
 
 
 def test_everything_is_sent_before_offsets_and_messages_are_committed() -> None:
@@ -224,6 +225,70 @@ def test_a_fatal_error_that_surfaces_as_a_system_error() -> None:
         Scene(FakeInner(commit_transaction=[broken, FENCED])).run()
     with pytest.raises(SystemError):
         Scene(FakeInner(commit_transaction=[SystemError("ours")])).run()
+
+
+def test_an_interrupted_commit_is_brought_to_its_end() -> None:
+    """Librdkafka was told to commit, and cannot be told otherwise any more; Ctrl-C then passes through."""
+    for outcome in ([KeyboardInterrupt()], [KeyboardInterrupt(), RETRIABLE], [KeyboardInterrupt(), NEITHER]):
+        inner = FakeInner(commit_transaction=outcome)
+        scene = Scene(inner)
+        with pytest.raises(KeyboardInterrupt):
+            scene.run()
+        assert inner.calls[2:] == ["send_offsets_to", *["commit"] * (len(outcome) + (outcome[-1] is not NEITHER))]
+        assert (scene.consumer.settled, scene.consumer.rewound, scene.owner.current) == ({T0: 5}, 0, None)
+        scene.run()
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt(), SystemExit(), RuntimeError("the consumer's own")])
+def test_what_was_interrupted_before_it_was_handed_over_is_aborted(interruption: BaseException) -> None:
+    inner = FakeInner(send_offsets_to_transaction=[interruption])
+    scene = Scene(inner)
+    with pytest.raises(type(interruption)):
+        scene.run()
+    assert inner.calls == ["init", "begin", "send_offsets_to", "abort"]
+    assert (scene.consumer.settled, scene.consumer.rewound, scene.owner.current) == ({}, 1, None)
+    scene.run()
+    assert scene.consumer.settled == {T0: 5}
+
+
+def test_an_interrupted_commit_that_has_to_be_aborted_is_aborted() -> None:
+    inner = FakeInner(commit_transaction=[KeyboardInterrupt(), ABORTABLE])
+    scene = Scene(inner)
+    with pytest.raises(KeyboardInterrupt):
+        scene.run()
+    assert (inner.calls[-1], scene.consumer.settled, scene.consumer.rewound) == ("abort", {}, 1)
+
+
+def test_an_interrupted_abort_and_an_interrupted_beginning() -> None:
+    inner = FakeInner(abort_transaction=[KeyboardInterrupt(), NEITHER])
+    scene = Scene(inner)
+    with pytest.raises(KeyboardInterrupt):
+        scene.run(lambda: 1 // 0)
+    assert inner.calls == ["init", "begin", "abort", "abort"]
+    assert (scene.consumer.rewound, scene.owner.current) == (1, None)
+    inner = FakeInner(begin_transaction=[KeyboardInterrupt()])
+    scene = Scene(inner)
+    with pytest.raises(KeyboardInterrupt):
+        scene.run()
+    assert (inner.calls, scene.owner.current) == (["init", "begin", "abort"], None)
+    scene.run()
+
+
+def test_an_interrupted_commit_that_cannot_be_brought_to_its_end_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(transactions, "_COMPLETE_S", 0.0)
+    scene = Scene(FakeInner(commit_transaction=[KeyboardInterrupt(), *[RETRIABLE] * 100_000]))
+    with pytest.raises(KeyboardInterrupt):
+        scene.run()
+    assert "interrupted by KeyboardInterrupt: transactional id x: TIMED_OUT: again; whether it was committed is not known" in caplog.text
+    assert scene.owner.current is None
+
+
+def test_the_id_is_not_waited_for_for_ever() -> None:
+    scene = Scene(FakeInner(init_transactions=[RETRIABLE] * 3), timeout_ms=0)
+    with pytest.raises(TransactionError, match=r"^transactional id x: TIMED_OUT: again; the id could not be taken over within 0 s; "):
+        scene.run()
 
 
 def test_one_at_a_time() -> None:
