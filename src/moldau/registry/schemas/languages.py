@@ -30,6 +30,10 @@ def language(name: str) -> SchemaLanguage:
             from moldau.registry.schemas.json_schema.language import JsonLanguage
 
             return JsonLanguage()
+        case "PROTOBUF":
+            from moldau.registry.schemas.protobuf.language import ProtobufLanguage
+
+            return ProtobufLanguage()
         case _:
             raise UnknownLanguageError(f"No schema language is called {name!r}; there are {', '.join(LANGUAGES)}")
 

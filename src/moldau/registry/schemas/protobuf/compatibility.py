@@ -1,0 +1,180 @@
+"""The differences between an older Protobuf schema and a newer one, by the rules of Confluent's registry.
+
+On the wire a field is a number and a value, so fields are compared by number: their names may change, their types within a group that is
+encoded alike, their place in a oneof if no two fields that could be set together become exclusive. A message that a field names must keep
+its name within its package; if it comes from another file, or another version of it, it is compared too.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from google.protobuf.descriptor_pb2 import DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorProto
+
+from moldau.registry.schemas.language import Incompatibility, ResolvedReference
+from moldau.registry.schemas.protobuf.differences import HARMFUL, Difference, incompatibility
+from moldau.registry.schemas.protobuf.fields import compare_scalars, kind
+from moldau.registry.schemas.protobuf.oneofs import Members, compare_oneofs
+
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TypeInfo:
+    """A message or enum, the package of its file, and the subject and version the file is registered as (none: the schema itself)."""
+
+    type: DescriptorProto | EnumDescriptorProto
+    package: str
+    source: tuple[str, int] | None
+
+    def local_name(self, full_name: str) -> str:
+        """The name within the package."""
+        return full_name.removeprefix(f".{self.package}." if self.package else ".")
+
+
+class ProtoFiles:
+    """A schema and what it imports, with every type by its full name (`.flights.Airport`)."""
+
+    def __init__(self, files: Sequence[FileDescriptorProto], references: Sequence[ResolvedReference]) -> None:
+        self.file = files[-1]
+        self.types: dict[str, TypeInfo] = {}
+        sources = {reference.name: (reference.subject, reference.version) for reference in references}
+        for file in files:
+            scope = f".{file.package}" if file.package else ""
+            source = ("", -1) if file is self.file else sources.get(file.name)
+            for name, found in _all_types(scope, file.message_type, file.enum_type):
+                self.types[name] = TypeInfo(found, file.package, source)
+
+    def map_entry(self, field: FieldDescriptorProto) -> DescriptorProto | None:
+        """The entry of a map field: a message with `key` and `value`, nested beside the field."""
+        info = self.types.get(field.type_name)
+        entry = info.type if info else None
+        return entry if isinstance(entry, DescriptorProto) and entry.options.map_entry else None
+
+
+def check(newer: ProtoFiles, older: ProtoFiles) -> list[Incompatibility]:
+    """Why `newer` cannot read what was written with `older`."""
+    return [incompatibility(found) for found in dict.fromkeys(differences(older, newer)) if found.type in HARMFUL]
+
+
+def differences(original: ProtoFiles, update: ProtoFiles) -> list[Difference]:
+    """Every difference, harmless ones too."""
+    found = []
+    if original.file.package != update.file.package:
+        found.append(Difference("PACKAGE_CHANGED", ()))
+    comparison = _Comparison(original, update)
+    before, after = original.file, update.file
+    found += comparison.messages(before.message_type, after.message_type, ())
+    found += _enums(before.enum_type, after.enum_type, ())
+    return found
+
+
+class _Comparison:
+    """One comparison; a message that is being compared further up is not compared again within itself."""
+
+    def __init__(self, original: ProtoFiles, update: ProtoFiles) -> None:
+        self._original = original
+        self._update = update
+        self._under_way: list[DescriptorProto] = []
+
+    def messages(self, before: Sequence[DescriptorProto], after: Sequence[DescriptorProto], path: Path) -> Iterator[Difference]:
+        """Messages of one scope, by name; the entries of maps are no messages of their own."""
+        old = {message.name: message for message in before if not message.options.map_entry}
+        new = {message.name: message for message in after if not message.options.map_entry}
+        for name in dict.fromkeys((*old, *new)):
+            here = (*path, name)
+            if name not in new:
+                yield Difference("MESSAGE_REMOVED", here)
+            elif name not in old:
+                yield Difference("MESSAGE_ADDED", here)
+            else:
+                yield from self.message(old[name], new[name], here)
+                if list(old).index(name) != list(new).index(name):
+                    yield Difference("MESSAGE_MOVED", here)
+
+    def message(self, before: DescriptorProto, after: DescriptorProto, path: Path) -> Iterator[Difference]:
+        """Fields by number, oneofs, then what is nested."""
+        if not any(before is message for message in self._under_way):
+            self._under_way.append(before)
+            yield from self._fields(before, after, path)
+            self._under_way.pop()
+            yield from self.messages(before.nested_type, after.nested_type, path)
+            yield from _enums(before.enum_type, after.enum_type, path)
+
+    def _fields(self, before: DescriptorProto, after: DescriptorProto, path: Path) -> Iterator[Difference]:
+        old, new = Members(before), Members(after)
+        yield from compare_oneofs(old, new, path)
+        for number in sorted(old.fields.keys() | new.fields.keys()):
+            field, changed = old.fields.get(number), new.fields.get(number)
+            if changed is not None:
+                here = (*path, new.oneof_of[number], str(number)) if number in new.oneof_of else (*path, str(number))
+                if field is not None:
+                    yield from self._field(field, changed, here)
+                elif number in new.oneof_of:
+                    yield Difference("ONEOF_FIELD_ADDED", here)
+                else:
+                    yield Difference("REQUIRED_FIELD_ADDED" if _is_required(changed) else "FIELD_ADDED", here)
+            elif field is not None and number not in old.oneof_of:
+                yield Difference("REQUIRED_FIELD_REMOVED" if _is_required(field) else "FIELD_REMOVED", (*path, str(number)))
+
+    def _field(self, before: FieldDescriptorProto, after: FieldDescriptorProto, path: Path) -> Iterator[Difference]:
+        if before.name != after.name:
+            yield Difference("FIELD_NAME_CHANGED", path)
+        yield from self._types(before, after, path)
+
+    def _types(self, before: FieldDescriptorProto, after: FieldDescriptorProto, path: Path) -> Iterator[Difference]:
+        old_entry, new_entry = self._original.map_entry(before), self._update.map_entry(after)
+        if kind(before, old_entry) != kind(after, new_entry):
+            yield Difference("FIELD_KIND_CHANGED", path)
+        elif old_entry and new_entry:
+            for old_part, new_part in zip(old_entry.field, new_entry.field, strict=True):
+                yield from self._types(old_part, new_part, path)
+        elif before.type_name and kind(before, None) == "message":
+            yield from self._named_types(before.type_name, after.type_name, path)
+        else:
+            yield from compare_scalars(before, after, path)
+
+    def _named_types(self, before: str, after: str, path: Path) -> Iterator[Difference]:
+        """Two messages that a field names: the same name, and the same content if they come from different places."""
+        old, new = self._original.types[before], self._update.types[after]
+        name = old.local_name(before)
+        if name != new.local_name(after):
+            yield Difference("FIELD_NAMED_TYPE_CHANGED", path)
+        elif old.source is None or new.source is None or old.source != new.source:
+            assert isinstance(old.type, DescriptorProto)
+            assert isinstance(new.type, DescriptorProto)
+            found = list(self.message(old.type, new.type, tuple(name.split("."))))
+            yield from found
+            if any(difference.type in HARMFUL for difference in found):
+                yield Difference("FIELD_NAMED_TYPE_CHANGED", path)
+
+
+def _enums(before: Sequence[EnumDescriptorProto], after: Sequence[EnumDescriptorProto], path: Path) -> Iterator[Difference]:
+    """An enum is a number on the wire: nothing that changes in it does harm."""
+    old, new = ({enum.name: {value.number: value.name for value in enum.value} for enum in enums} for enums in (before, after))
+    for name in dict.fromkeys((*old, *new)):
+        if name not in new or name not in old:
+            yield Difference("ENUM_REMOVED" if name in old else "ENUM_ADDED", (*path, name))
+            continue
+        for number in sorted(old[name].keys() | new[name].keys()):
+            here = (*path, name, str(number))
+            if number not in new[name]:
+                yield Difference("ENUM_CONST_REMOVED", here)
+            elif number not in old[name]:
+                yield Difference("ENUM_CONST_ADDED", here)
+            elif old[name][number] != new[name][number]:
+                yield Difference("ENUM_CONST_CHANGED", here)
+
+
+def _all_types(
+    scope: str, messages: Sequence[DescriptorProto], enums: Sequence[EnumDescriptorProto]
+) -> Iterator[tuple[str, DescriptorProto | EnumDescriptorProto]]:
+    for enum in enums:
+        yield f"{scope}.{enum.name}", enum
+    for message in messages:
+        name = f"{scope}.{message.name}"
+        yield name, message
+        yield from _all_types(name, message.nested_type, message.enum_type)
+
+
+def _is_required(field: FieldDescriptorProto) -> bool:
+    return bool(field.label == FieldDescriptorProto.LABEL_REQUIRED)

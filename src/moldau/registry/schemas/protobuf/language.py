@@ -1,0 +1,106 @@
+"""Protobuf among the schema languages of the registry."""
+
+import base64
+import binascii
+import re
+from collections.abc import Sequence
+from functools import cached_property
+
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+
+from moldau.registry.schemas.language import PROTOBUF, Incompatibility, InvalidSchemaError, ParsedSchema, ResolvedReference
+from moldau.registry.schemas.protobuf.compatibility import ProtoFiles, check
+from moldau.registry.schemas.protobuf.compiler import compile_proto
+from moldau.registry.schemas.protobuf.printer import print_proto
+
+FILE_NAME = "default"
+"""What the registered file is called in its descriptor; nobody imports it by this name."""
+
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
+
+
+class ProtobufSchema:
+    """A valid Protobuf file, with the files it imports."""
+
+    language = PROTOBUF
+
+    def __init__(self, files: list[FileDescriptorProto], references: Sequence[ResolvedReference]) -> None:
+        self.files = files
+        self.references = tuple(references)
+
+    @property
+    def name(self) -> str | None:
+        """The full name of the first message, or of the first enum."""
+        file = self.files[-1]
+        first = next((type_.name for types in (file.message_type, file.enum_type) for type_ in types), None)
+        return f"{file.package}.{first}" if first and file.package else first
+
+    @cached_property
+    def canonical(self) -> str:
+        """The text in the registry's layout."""
+        return print_proto(self.files)
+
+    def normalized(self) -> "ProtobufSchema":
+        """What has no order sorted, and each type by its full name."""
+        return _NormalSchema(self.files, self.references)
+
+    def formatted(self, form: str) -> str:
+        """`serialized` is the descriptor in base64."""
+        if form != "serialized":
+            return self.canonical
+        return base64.b64encode(self.files[-1].SerializeToString(deterministic=True)).decode()
+
+    def check(self, older: ParsedSchema) -> list[Incompatibility]:
+        """By the rules of Confluent's registry."""
+        assert isinstance(older, ProtobufSchema)
+        return check(self._typed(), older._typed())
+
+    def _typed(self) -> ProtoFiles:
+        return ProtoFiles(self.files, self.references)
+
+
+class _NormalSchema(ProtobufSchema):
+    """A schema whose text is the normal one."""
+
+    @cached_property
+    def canonical(self) -> str:
+        """The text in the registry's layout, sorted."""
+        return print_proto(self.files, normal=True)
+
+
+class ProtobufLanguage:
+    """Reads Protobuf schemas, as text or as a descriptor in base64."""
+
+    name = PROTOBUF
+
+    def parse(self, text: str, references: Sequence[ResolvedReference] = (), *, stored: bool = False) -> ProtobufSchema:
+        """Read a schema; InvalidSchemaError names file, line and column of each fault."""
+        imported = {reference.name: _as_text(reference.text, {}) for reference in references}
+        files = compile_proto({**imported, FILE_NAME: _as_text(text, imported)}, FILE_NAME)
+        return ProtobufSchema(files, tuple(references))
+
+
+def _as_text(text: str, imported: dict[str, str]) -> str:
+    """The text of a schema that may have come as a descriptor."""
+    packed = "".join(text.split())
+    if not _BASE64.fullmatch(packed):
+        return text
+    try:
+        file = FileDescriptorProto.FromString(base64.b64decode(packed, validate=True))
+    except (binascii.Error, DecodeError):
+        return text
+    file.name = FILE_NAME
+    imports = "".join(f'import "{name}";\n' for name in file.dependency)
+    try:
+        *files, _ = compile_proto({**imported, FILE_NAME: f'syntax = "proto3";\n{imports}'}, FILE_NAME)
+    except InvalidSchemaError as error:
+        raise InvalidSchemaError(f"The imports of the Protobuf descriptor: {error}") from error
+    pool = DescriptorPool()
+    try:
+        for known in (*files, file):
+            pool.Add(known)
+    except TypeError as error:
+        raise InvalidSchemaError(f"Invalid Protobuf descriptor: {error}") from error
+    return print_proto([*files, file])
