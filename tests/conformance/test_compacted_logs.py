@@ -3,6 +3,7 @@
 import contextlib
 import re
 import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,14 +14,13 @@ from moldau.log import names
 from moldau.log.dump import dump
 from moldau.testing.broker import Broker
 from support.compaction import CONFIG, KEY, CompactionWorld
-from support.kafka import java
+from support.kafka_tools import DUMPS, Printed
 from support.logs import NOW_MS
 from support.maven import kafka_libraries
 from support.paper import wait_until
 
 pytestmark = pytest.mark.system
 
-TOOLS = {"3.9.1": "kafka.tools.DumpLogSegments", "4.3.0": "org.apache.kafka.tools.DumpLogSegments"}
 COMPLAINTS = re.compile("mismatch|out of order|not found in the log|invalid bytes|isvalid: false|exception|ignoring|error", re.IGNORECASE)
 LOGGING = re.compile(r"^(SLF4J|log4j:|WARNING: |ERROR StatusLogger).*\n", re.MULTILINE)
 PATIENCE_S = 90.0
@@ -75,12 +75,21 @@ def size_of_segments(folder: Path) -> int:
     return sizes
 
 
-def kafka_reads(version: str, files: list[Path], *options: str) -> str:
-    done = java(version, TOOLS[version], "--files", ",".join(map(str, files)), *options)
-    assert done.returncode == 0, done.stdout[-3000:]
-    text = LOGGING.sub("", done.stdout)
-    assert not [line for line in text.splitlines() if COMPLAINTS.search(line)]
-    return text
+KafkaReads = Callable[..., str]
+
+
+@pytest.fixture(params=DUMPS)
+def kafka_reads(request: pytest.FixtureRequest, kafka_dump: Callable[..., Printed]) -> KafkaReads:
+    """What the tool of a version prints of files."""
+
+    def read(files: list[Path], *options: str) -> str:
+        done = kafka_dump(request.param, "--files", ",".join(map(str, files)), *options)
+        assert done.code == 0, done.text[-3000:]
+        text = LOGGING.sub("", done.text)
+        assert not [line for line in text.splitlines() if COMPLAINTS.search(line)]
+        return text
+
+    return read
 
 
 def test_there_is_everything_to_read(folder: Path) -> None:
@@ -92,10 +101,9 @@ def test_there_is_everything_to_read(folder: Path) -> None:
     assert files_of(folder, names.TRANSACTION_INDEX)
 
 
-@pytest.mark.parametrize("version", TOOLS)
-def test_segments(folder: Path, version: str) -> None:
+def test_segments(folder: Path, kafka_reads: KafkaReads) -> None:
     files = files_of(folder, names.LOG)
-    text = kafka_reads(version, files, "--deep-iteration", "--print-data-log")
+    text = kafka_reads(files, "--deep-iteration", "--print-data-log")
     rows = [row for path in files for row in dump(PosixFiles(), str(path), records=True)]
     ours = [(str(row["base_offset"]), str(row["last_offset"]), str(row["count"]), str(row["crc"])) for row in rows if row["row"] == "batch"]
     assert re.findall(r"^baseOffset: (\d+) lastOffset: (\d+) count: (\d+) .* crc: (\d+) isvalid: true", text, re.MULTILINE) == ours
@@ -104,14 +112,13 @@ def test_segments(folder: Path, version: str) -> None:
     assert len(re.findall(r"deleteHorizonMs: OptionalLong\[", text)) == len([row for row in rows if row.get("delete_horizon")])
 
 
-@pytest.mark.parametrize("version", TOOLS)
-def test_indexes(folder: Path, version: str) -> None:
+def test_indexes(folder: Path, kafka_reads: KafkaReads) -> None:
     files = files_of(folder, names.INDEX, names.TIME_INDEX)
-    assert "offset:" in kafka_reads(version, files)
-    kafka_reads(version, files, "--verify-index-only")
-    checked = kafka_reads(version, files, "--index-sanity-check")
+    assert "offset:" in kafka_reads(files)
+    kafka_reads(files, "--verify-index-only")
+    checked = kafka_reads(files, "--index-sanity-check")
     assert set(re.findall(r"^(.*) (?:passed sanity check|is empty)\.$", checked, re.MULTILINE)) == {str(path) for path in files}
-    aborted = kafka_reads(version, files_of(folder, names.TRANSACTION_INDEX))
+    aborted = kafka_reads(files_of(folder, names.TRANSACTION_INDEX))
     ours = [row for path in files_of(folder, names.TRANSACTION_INDEX) for row in dump(PosixFiles(), str(path))]
     assert len(re.findall(r"producerId: 8", aborted)) == len(ours) > 0
 

@@ -4,6 +4,7 @@ It also says what our `moldau log dump` says, batch by batch and record by recor
 """
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,12 +17,11 @@ from moldau.log.partition_log import PartitionLog
 from moldau.log.verify import verify
 from moldau.protocol.records.batch import Record, encode_batch
 from moldau.protocol.records.control import ControlType, EndTxnMarker
-from support.kafka import java
+from support.kafka_tools import DUMPS, Printed
 from support.logs import NOW_MS, append, create, flush, make_batch, manager_over
 
 pytestmark = pytest.mark.system
 
-TOOLS = {"3.9.1": "kafka.tools.DumpLogSegments", "4.3.0": "org.apache.kafka.tools.DumpLogSegments"}
 COMPLAINTS = re.compile(
     "mismatch|non-consecutive|out of order|not found in the log|invalid bytes|isvalid: false|exception|ignoring|error", re.IGNORECASE
 )
@@ -104,12 +104,21 @@ def files_of(data: Path, *suffixes: str) -> list[Path]:
     return sorted(path for path in data.glob("*-0/*") if path.suffix in suffixes)
 
 
-def kafka_reads(version: str, files: list[Path], *options: str) -> str:
-    done = java(version, TOOLS[version], "--files", ",".join(map(str, files)), *options)
-    assert done.returncode == 0, done.stdout[-3000:]
-    text = NOT_A_COMPLAINT.sub("", done.stdout)
-    assert not [line for line in text.splitlines() if COMPLAINTS.search(line)]
-    return text
+KafkaReads = Callable[..., str]
+
+
+@pytest.fixture(params=DUMPS)
+def kafka_reads(request: pytest.FixtureRequest, kafka_dump: Callable[..., Printed]) -> KafkaReads:
+    """What the tool of a version prints of files."""
+
+    def read(files: list[Path], *options: str) -> str:
+        done = kafka_dump(request.param, "--files", ",".join(map(str, files)), *options)
+        assert done.code == 0, done.text[-3000:]
+        text = NOT_A_COMPLAINT.sub("", done.text)
+        assert not [line for line in text.splitlines() if COMPLAINTS.search(line)]
+        return text
+
+    return read
 
 
 def our_rows(files: list[Path], *, records: bool = False) -> list[Row]:
@@ -136,10 +145,9 @@ BATCH_FIELDS = (
 RECORD_LINE = re.compile(r"^\| offset: (\d+) (?:CreateTime|LogAppendTime): (\d+) .* key: (.*) payload: (.*)$", re.MULTILINE)
 
 
-@pytest.mark.parametrize("version", TOOLS)
-def test_segments(data: Path, version: str) -> None:
+def test_segments(data: Path, kafka_reads: KafkaReads) -> None:
     files = files_of(data, ".log")
-    text = kafka_reads(version, files, "--deep-iteration", "--print-data-log")
+    text = kafka_reads(files, "--deep-iteration", "--print-data-log")
     ours = our_rows(files, records=True)
     batches = [tuple(str(row[name]) for name in BATCH_FIELDS) for row in ours if row["row"] == "batch"]
     assert len(batches) == 3 * BATCHES + 2 * (4 * TRANSACTIONS + 1)
@@ -152,10 +160,9 @@ def test_segments(data: Path, version: str) -> None:
     assert found == RECORD_LINE.findall(text)
 
 
-@pytest.mark.parametrize("version", TOOLS)
-def test_indexes(data: Path, version: str) -> None:
+def test_indexes(data: Path, kafka_reads: KafkaReads) -> None:
     files = files_of(data, ".index", ".timeindex")
-    text = kafka_reads(version, files)
+    text = kafka_reads(files)
     ours = our_rows(files)
     offsets = [(str(row["offset"]), str(row["log_position"])) for row in ours if row["row"] == "offset"]
     times = [(str(row["timestamp"]), str(row["offset"])) for row in ours if row["row"] == "time"]
@@ -163,8 +170,8 @@ def test_indexes(data: Path, version: str) -> None:
     assert re.findall(r"^timestamp: (\d+) offset: (\d+)$", text, re.MULTILINE) == times
     assert offsets
     assert times
-    kafka_reads(version, files, "--verify-index-only")
-    checked = kafka_reads(version, files, "--index-sanity-check")
+    kafka_reads(files, "--verify-index-only")
+    checked = kafka_reads(files, "--index-sanity-check")
     sound = set(re.findall(r"^(.*) (?:passed sanity check|is empty)\.$", checked, re.MULTILINE))
     assert sound == {str(path) for path in files}
 
@@ -184,11 +191,10 @@ def as_kafka_shows(row: Row) -> tuple[str, ...]:
     return (*[str(row[name]) for name in PRODUCER_FIELDS], *batch)
 
 
-@pytest.mark.parametrize("version", TOOLS)
-def test_producer_snapshots(data: Path, version: str) -> None:
+def test_producer_snapshots(data: Path, kafka_reads: KafkaReads) -> None:
     files = files_of(data, ".snapshot")
     theirs = []
-    for producer_id, epoch, coordinator, start, *batch in PRODUCER_LINE.findall(kafka_reads(version, files)):
+    for producer_id, epoch, coordinator, start, *batch in PRODUCER_LINE.findall(kafka_reads(files)):
         number = re.search(r"\d+", start)  # OptionalLong[12], Some(12), OptionalLong.empty, None
         theirs.append((producer_id, epoch, coordinator, "-1" if number is None else number[0], *batch))
     ours = [as_kafka_shows(row) for row in our_rows(files) if row["row"] == "producer"]
@@ -201,11 +207,10 @@ ABORTED_LINE = re.compile(r"^version: 0 producerId: (\d+) firstOffset: (\d+) las
 ABORTED_FIELDS = ("producer_id", "first_offset", "last_offset", "last_stable_offset")
 
 
-@pytest.mark.parametrize("version", TOOLS)
-def test_aborted_transactions(data: Path, version: str) -> None:
+def test_aborted_transactions(data: Path, kafka_reads: KafkaReads) -> None:
     files = files_of(data, ".txnindex")
     assert len(files) > 4
-    theirs = ABORTED_LINE.findall(kafka_reads(version, files))
+    theirs = ABORTED_LINE.findall(kafka_reads(files))
     ours = [tuple(str(row[name]) for name in ABORTED_FIELDS) for row in our_rows(files)]
     assert len(ours) > TRANSACTIONS
     assert ours == theirs

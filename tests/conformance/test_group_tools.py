@@ -3,7 +3,7 @@
 import json
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from moldau.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCo
 from moldau.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from moldau.testing import Broker
 from support.kafka import java
-from support.kafka_tools import GROUPS, KafkaTools
+from support.kafka_tools import DUMPS, GROUPS, KafkaTools, Printed
 from support.memberships import subscription
 from support.wire import Wire, batch, produce
 
@@ -24,7 +24,6 @@ pytestmark = pytest.mark.system
 
 CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 FORMATTER = "org.apache.kafka.tools.consumer.OffsetsMessageFormatter"
-DUMPS = {"3.9.1": "kafka.tools.DumpLogSegments", "4.3.0": "org.apache.kafka.tools.DumpLogSegments"}
 SETTINGS = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1, "group.max.session.timeout.ms": 10_000_000}
 NO_USER_DATA = b"\xff\xff\xff\xff"
 ASSIGNMENT = struct.pack(">hi", 0, 1) + b"\0\1t" + struct.pack(">iii", 2, 0, 1) + NO_USER_DATA
@@ -133,13 +132,13 @@ DUMPED = re.compile(r"^\| offset: .* key: (\{.*\}) payload: (.*)$", re.MULTILINE
 
 
 @pytest.mark.parametrize("version", DUMPS)
-def test_kafkas_dump_reads_the_folders(world: World, version: str) -> None:
+def test_kafkas_dump_reads_the_folders(world: World, kafka_dump: Callable[..., Printed], version: str) -> None:
     if world.broker.running:
         world.broker.stop()
     files = sorted(Path(world.broker.directory).glob("__consumer_offsets-*/*.log"))
-    done = java(version, DUMPS[version], "--files", ",".join(map(str, files)), "--offsets-decoder")
-    assert done.returncode == 0, done.stdout
-    rows = [(json.loads(key), None if value == "<DELETE>" else json.loads(value)) for key, value in DUMPED.findall(done.stdout)]
+    done = kafka_dump(version, "--files", ",".join(map(str, files)), "--offsets-decoder")
+    assert done.code == 0, done.text
+    rows = [(json.loads(key), None if value == "<DELETE>" else json.loads(value)) for key, value in DUMPED.findall(done.text)]
     offsets = [told(key, value) for key, value in rows if key["type"] == "1"]
     after = [("simple", 0, {"offset": 3, "leaderEpoch": -1, "metadata": ""}), ("simple", 0, None), ("simple", 1, None), ("old", 0, None)]
     assert sorted(offsets, key=str) == sorted([*OFFSETS_BEFORE, *after], key=str)

@@ -12,6 +12,8 @@ GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
 OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
+DUMPS = {"3.9.1": "kafka.tools.DumpLogSegments", "4.3.0": DUMP}
+"""DumpLogSegments by version."""
 
 
 class Printed(NamedTuple):

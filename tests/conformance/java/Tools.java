@@ -40,12 +40,13 @@ public class Tools {
         Exit.setHaltProcedure((code, message) -> {
             throw new Ended(code);
         });
+        ByteArrayOutputStream printed = new ByteArrayOutputStream();
+        PrintStream stream = new PrintStream(printed, true, StandardCharsets.UTF_8);
+        System.setOut(stream); // once: Scala's Console keeps the stream that it finds first
+        System.setErr(stream);
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = input.readLine(); line != null; line = input.readLine()) {
-            ByteArrayOutputStream printed = new ByteArrayOutputStream();
-            PrintStream stream = new PrintStream(printed, true, StandardCharsets.UTF_8);
-            System.setOut(stream);
-            System.setErr(stream);
+            printed.reset();
             int code = run(line.split("\t"));
             stream.flush();
             answers.println(code + " " + printed.size());
