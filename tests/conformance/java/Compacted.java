@@ -5,16 +5,16 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.TopicPartition;
 
-/** Reads partition 0 of a topic from its beginning to its end; a line for each record. Arguments: BOOTSTRAP TOPIC ISOLATION */
+/** Reads partition 0 of a topic from its beginning to its end; a line for each record. Arguments: BOOTSTRAP TOPIC ISOLATION... */
 public class Compacted {
-    public static void main(String[] arguments) {
+    static void read(String bootstrap, String topic, String isolation) {
         Properties settings = new Properties();
-        settings.put("bootstrap.servers", arguments[0]);
-        settings.put("isolation.level", arguments[2]);
+        settings.put("bootstrap.servers", bootstrap);
+        settings.put("isolation.level", isolation);
         settings.put("max.partition.fetch.bytes", "500");
         settings.put("key.deserializer", "org.apache.kafka.common.serialization.StringDeserializer");
         settings.put("value.deserializer", "org.apache.kafka.common.serialization.StringDeserializer");
-        TopicPartition place = new TopicPartition(arguments[1], 0);
+        TopicPartition place = new TopicPartition(topic, 0);
         try (KafkaConsumer<String, String> consumer = new KafkaConsumer<>(settings)) {
             consumer.assign(List.of(place));
             consumer.seekToBeginning(List.of(place));
@@ -24,5 +24,9 @@ public class Compacted {
                     System.out.println(record.offset() + " " + record.timestamp() + " " + record.key() + " " + record.value());
             System.out.println("end " + consumer.position(place));
         }
+    }
+
+    public static void main(String[] arguments) {
+        for (int number = 2; number < arguments.length; number++) read(arguments[0], arguments[1], arguments[number]);
     }
 }
