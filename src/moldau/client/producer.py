@@ -16,11 +16,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from moldau.client.broker_log import BrokerLog
+from moldau.client.choosing import Choosing
 from moldau.client.delivery import Deliveries, Delivery
 from moldau.client.delivery_thread import SLICE_S, DeliveryThread, log
 from moldau.client.failures import SendError
 from moldau.client.message import Headers, Message, messages_of
-from moldau.client.outgoing import ANY_PARTITION, Outgoing, Rest, outgoing
+from moldau.client.outgoing import Outgoing, Rest, outgoing
 from moldau.client.settings import MISSING, Acks, Codec, in_our_words, producer_settings
 from moldau.client.transactional_id import TransactionalId
 from moldau.client.transactions import Transaction, TransactionalConsumer
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
     from moldau.client.delivery import Keeper
     from moldau.client.partitioning import Partitioner
 
-_PARTITIONS_KNOWN_S = 60.0
-"""How long a number of partitions is believed before it is asked for again."""
-_METADATA_TIMEOUT_S = 30.0
 _FAREWELL_S = 10.0
 
 
@@ -83,8 +81,7 @@ class Producer:
         except KafkaException as error:
             raise ValueError(f"producer: {in_our_words(error.args[0].str())}") from None
         self._refusal = KafkaException
-        self._partitioner = partitioner
-        self._partitions: dict[str, tuple[int, float]] = {}
+        self._choosing = Choosing(self._inner, partitioner)
         self._reports = DeliveryThread(self._inner, f"{client_id} deliveries", brokers.answered)
         self._identity = TransactionalId(self._inner, self._reports, transactional_id, transaction_timeout_ms, made["bootstrap.servers"])
         self._reports.start()
@@ -151,8 +148,8 @@ class Producer:
         """A message with its partition chosen and its delivery made, to be offered."""
         self._check_open()
         wanted = outgoing(topic, message, rest, Delivery(self._reports))
-        if self._partitioner is not None and rest.partition is None:
-            return wanted._replace(partition=self._choose(self._partitioner, topic, wanted.key))
+        if self._choosing.applies(rest):
+            return wanted._replace(partition=self._choosing.choose(topic, wanted.key))
         return wanted
 
     def offer(self, wanted: Outgoing) -> bool:
@@ -173,7 +170,7 @@ class Producer:
 
     def asks_before_sending(self, topic: str, rest: Rest) -> bool:
         """Whether `prepare` would ask the brokers for the topic's partitions."""
-        return self._partitioner is not None and rest.partition is None and time.monotonic() >= self._partitions.get(topic, (0, 0.0))[1]
+        return self._choosing.applies(rest) and self._choosing.asks(topic)
 
     def wait_for_room(self) -> None:
         """The queue is full: wait until something has left it, or a moment."""
@@ -190,24 +187,9 @@ class Producer:
             raise RuntimeError(f"transactional id {self.transactional_id}: send within `with producer.transaction():`") from None
         wanted.delivery.refuse(SendError(wanted.topic, None if wanted.partition < 0 else wanted.partition, cause))
 
-    def _choose(self, partitioner: "Partitioner", topic: str, key: bytes | str | None) -> int:
-        count = self.partitions_for(topic)
-        chosen = partitioner(topic, key.encode() if isinstance(key, str) else key, count)
-        if chosen is None:
-            return ANY_PARTITION
-        if not 0 <= chosen < count:
-            raise ValueError(f"topic {topic} has partitions 0 to {count - 1}; the partitioner chose {chosen}")
-        return chosen
-
     def partitions_for(self, topic: str) -> int:
         """How many partitions a topic has; asked of the brokers once a minute. SendError if there is no such topic."""
-        count, until = self._partitions.get(topic, (0, 0.0))
-        if time.monotonic() >= until:
-            from moldau.client.librdkafka import partition_count
-
-            count = partition_count(self._inner, topic, _METADATA_TIMEOUT_S)
-            self._partitions[topic] = (count, time.monotonic() + _PARTITIONS_KNOWN_S)
-        return count
+        return self._choosing.count(topic)
 
     def flush(self, timeout: float | None = None) -> None:
         """Wait until every message sent so far has ended; with acknowledgements off, until it was sent.
