@@ -30,6 +30,7 @@ _SYNTAX = re.compile(r"(\s|//[^\n]*\n|/\*.*?\*/)*(syntax|edition)\b", re.DOTALL)
 _DEFAULT_SYNTAX = 'syntax = "proto2";\n'
 """Put in front of a text that names no syntax, on a line of its own; protoc takes it for this one too, but complains on standard error."""
 
+_SERIALIZED = re.compile(rb"AddSerializedFile\((b'(?:[^'\\]|\\.)*')\)", re.DOTALL)
 _PART = re.compile(r"[^/\\\0]+")
 
 
@@ -77,7 +78,5 @@ def _text(value: object) -> str:
 
 
 def _descriptors(code: bytes) -> list[FileDescriptorProto]:
-    """What the generated code adds to its pool: the bytes constant in `AddSerializedFile(b'...')`."""
-    calls = (node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call))
-    added = (call.args[0] for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == "AddSerializedFile")
-    return [FileDescriptorProto.FromString(constant.value) for constant in added if isinstance(constant, ast.Constant)]
+    """What the generated code adds to its pool."""
+    return [FileDescriptorProto.FromString(ast.literal_eval(found.group(1).decode())) for found in _SERIALIZED.finditer(code)]
