@@ -12,9 +12,10 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from moldau.lake.avro.rows import RowDecoder
+from moldau.lake.avro.pairs import PairDecoder
 from moldau.lake.avro.schemas import AvroSchema, AvroSchemaError, AvroText, parse, texts
 from moldau.lake.avro.types import arrow_schema
+from moldau.lake.avro.vectors import Bytes
 from moldau.registry.client import AVRO, RegisteredSchema, RegistryClient, SubjectVersion, UnknownSchemaError
 from moldau.registry.wire import HEADER_BYTES
 
@@ -78,7 +79,7 @@ class AvroColumns:
             self._reader = self._reader.only(columns)
         self.schema = arrow_schema(self._reader.record)
         """Arrow schema of what `decode` gives."""
-        self._decoders: dict[int, RowDecoder | str] = {}
+        self._decoders: dict[int, PairDecoder | str] = {}
 
     def decode(self, values: Any) -> Decoded:
         """Decode framed values: a pyarrow binary array or chunked array. RegistryError, RegistryUnavailableError."""
@@ -92,9 +93,9 @@ class AvroColumns:
             if isinstance(decoder, str):
                 rejected.update(dict.fromkeys(numbers.tolist(), decoder))
                 continue
-            batch, accepted, refused = decoder.decode(framed.bodies(numbers))
+            batch, accepted, refused = decoder.decode(framed.data, framed.starts[numbers] + HEADER_BYTES, framed.ends[numbers])
             batches.append(batch)
-            rows.append(numbers[np.array(accepted, np.int64)])
+            rows.append(numbers[accepted])
             rejected.update((int(numbers[number]), f"schema id {schema_id}: {reason}") for number, reason in refused.items())
         return _in_order(batches, rows, rejected, self.schema)
 
@@ -102,11 +103,11 @@ class AvroColumns:
         """Close the connection to the registry."""
         self._registry.close()
 
-    def _decoder(self, schema_id: int) -> RowDecoder | str:
+    def _decoder(self, schema_id: int) -> PairDecoder | str:
         """The decoder for values of a writer's schema, or why there is none."""
         if schema_id not in self._decoders:
             try:
-                self._decoders[schema_id] = RowDecoder(self._writer(schema_id), self._reader)
+                self._decoders[schema_id] = PairDecoder(self._writer(schema_id), self._reader)
             except UnknownSchemaError:
                 return f"schema id {schema_id} is not known to the registry"  # not kept: it may be registered a moment later
             except AvroSchemaError as error:
@@ -149,7 +150,10 @@ class _Framed:
         _, offsets, data = array.buffers()
         count = len(array)
         bounds = np.frombuffer(offsets, np.int32, count + 1, array.offset * 4).astype(np.int64) if count else np.zeros(1, np.int64)
-        self.data = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(0, np.uint8)
+        first, last = int(bounds[0]), int(bounds[-1])
+        octets = np.frombuffer(data, np.uint8)[first:last] if data is not None and last > first else np.zeros(0, np.uint8)
+        self.data = Bytes(octets)
+        bounds -= first
         self.starts, self.ends = bounds[:-1], bounds[1:]
         valid = array.is_valid().to_numpy(zero_copy_only=False)
         self.rejected: dict[int, str] = dict.fromkeys(np.flatnonzero(~valid).tolist(), NULL_VALUE)
@@ -159,10 +163,10 @@ class _Framed:
             self.rejected[number] = f"a value of {size} bytes has no room for the schema id: {HEADER_BYTES} bytes are needed"
         self._numbers = np.flatnonzero(long_enough)
         starts = self.starts[self._numbers]
-        magic = self.data[starts]
+        magic = self.data.octets[starts]
         ids = np.zeros(len(starts), np.int64)
         for number in range(1, HEADER_BYTES):
-            ids = ids << 8 | self.data[starts + number]
+            ids = ids << 8 | self.data.octets[starts + number]
         good = (magic == 0) & (ids < 1 << 31)
         for number, first in zip(self._numbers[~good].tolist(), magic[~good].tolist(), strict=True):
             problem = f"the first byte is 0x{first:02x}, not 0x00" if first else "the schema id is negative"
@@ -174,11 +178,6 @@ class _Framed:
 
     def of(self, schema_id: int) -> Any:
         return self._numbers[self._ids == schema_id]
-
-    def bodies(self, numbers: Any) -> list[Any]:
-        view = memoryview(self.data)  # type: ignore[arg-type]  # arrays of numpy are buffers
-        spans = zip((self.starts[numbers] + HEADER_BYTES).tolist(), self.ends[numbers].tolist(), strict=True)
-        return [view[start:end] for start, end in spans]
 
 
 def _in_order(batches: list[Any], rows: list[Any], rejected: dict[int, str], schema: Any) -> Decoded:

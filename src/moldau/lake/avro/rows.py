@@ -4,14 +4,15 @@ What is stricter than fastavro: bytes left over behind an event are an error (th
 numbers that do not fit their type.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Context, Decimal
 from io import BytesIO
 from typing import Any
 
 import pyarrow as pa
 
-from moldau.lake.avro.schemas import Array, AvroSchema, AvroSchemaError, Enum, Fixed, Map, Node, Primitive, Record, Union
+from moldau.lake.avro.evolution import fastavro_pair
+from moldau.lake.avro.schemas import Array, AvroSchema, AvroSchemaError, Enum, Fixed, Map, Node, Primitive, Record, Union, default_value
 from moldau.lake.avro.types import MILLISECONDS, arrow_schema, decimal_type, merged_numbers, not_null
 
 Convert = Callable[[Any], Any] | None
@@ -26,11 +27,10 @@ class RowDecoder:
         _check_counts(writer.record)
         self.schema = arrow_schema(reader.record)
         self._named = _has_named_choice(writer.record) or _has_named_choice(reader.record)
-        self._writer = writer.physical
-        self._reader = None if writer.physical == reader.physical else reader.physical
+        self._writer, self._reader = fastavro_pair(writer, reader)
         self._converts = [(each.name, _convert(each.type, named=self._named)) for each in reader.record.fields]
 
-    def decode(self, bodies: Sequence[Any]) -> tuple[Any, list[int], dict[int, str]]:
+    def decode(self, bodies: Iterable[Any]) -> tuple[Any, list[int], dict[int, str]]:
         """A record batch of the bodies that could be decoded, their numbers, and the reasons why the others could not."""
         rows: list[list[Any]] = []
         accepted: list[int] = []
@@ -50,7 +50,10 @@ class RowDecoder:
         from fastavro import schemaless_reader
 
         stream = BytesIO(body)
-        event: Any = schemaless_reader(stream, self._writer, self._reader, return_named_type=self._named)
+        try:
+            event: Any = schemaless_reader(stream, self._writer, self._reader, return_named_type=self._named)
+        except IndexError:
+            raise (EOFError if stream.tell() == len(body) else IndexError) from None  # a number that is cut off is an IndexError, too
         left = len(body) - stream.tell()
         if left:
             raise ValueError(f"{left} of {len(body)} bytes are left over behind the event")
@@ -78,6 +81,13 @@ class RowDecoder:
                 good.append(row)
                 numbers.append(number)
         return self._batch(good), numbers, rejected
+
+
+def convert_default(default: Any, node: Node) -> Any:
+    """What Arrow takes for a default of the reader's schema, written as JSON."""
+    convert = _convert(node, named=False)
+    value = default_value(default, node)
+    return value if convert is None else convert(value)
 
 
 def _reason(error: Exception) -> str:

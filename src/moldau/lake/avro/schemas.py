@@ -6,7 +6,7 @@ types, so that it hands over plain numbers and bytes, which become Arrow values 
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 MISSING: Any = type("Missing", (), {"__repr__": lambda _: "MISSING"})()
@@ -113,15 +113,11 @@ class AvroSchema:
     """A schema whose columns are the fields of `record`; a schema that is no record is the record of one field, VALUE: the same bytes."""
 
     record: Record
-    physical: dict[str, Any] = field(repr=False, compare=False)
-    """For fastavro: without logical types and names, with defaults as values."""
 
     def only(self, names: Sequence[str]) -> "AvroSchema":
         """The same record with these fields alone, in this order. KeyError for a field that it does not have."""
         fields = {each.name: each for each in self.record.fields}
-        plain = {each["name"]: each for each in self.physical["fields"]}
-        record = replace(self.record, fields=tuple(fields[name] for name in names))
-        return AvroSchema(record, {**self.physical, "fields": [plain[name] for name in names]})
+        return AvroSchema(replace(self.record, fields=tuple(fields[name] for name in names)))
 
 
 def parse(schema: str | AvroText) -> AvroSchema:
@@ -136,12 +132,12 @@ def parse(schema: str | AvroText) -> AvroSchema:
             fastavro.parse_schema(json.loads(text), named)
         root = _Builder(named).node(fastavro.parse_schema(json.loads(given.text), named))
         record = root if isinstance(root, Record) else Record("moldau.lake.Value", (Field(VALUE, root),))
-        physical = _Physical().of(record)
+        physical(record)  # defaults that are no values of their types are found now
     except AvroSchemaError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, SchemaParseException, UnknownType, RecursionError) as error:
         raise AvroSchemaError(f"not an Avro schema: {type(error).__name__}: {error}") from error
-    return AvroSchema(record, {**physical, "__fastavro_parsed": True, "__named_schemas": {}})
+    return AvroSchema(record)
 
 
 class _Builder:
@@ -199,6 +195,11 @@ def _logical(schema: Mapping[str, Any]) -> Logical | None:
     if name == "decimal" and not (type(precision) is int and type(scale) is int and 0 <= scale <= precision and precision > 0):
         return None  # the specification has readers ignore logical types that make no sense
     return Logical(name, precision, scale) if name == "decimal" else Logical(name)
+
+
+def physical(node: Node) -> Any:
+    """The schema without logical types and names, with defaults as values: what fastavro takes."""
+    return _Physical().of(node)
 
 
 class _Physical:

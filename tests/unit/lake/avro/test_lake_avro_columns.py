@@ -222,3 +222,25 @@ def test_an_array_of_what_takes_no_bytes_is_refused() -> None:
     assert decode(registry, frame(number, b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f\0")).rejected == {
         0: "schema id 1: an array of what takes no bytes cannot be read safely"
     }
+
+
+def test_an_event_that_is_cut_off_in_a_field_that_is_not_read_is_not_taken_for_whole() -> None:
+    registry = MemoryRegistry()
+    kinds = ["double", "string", {"type": "fixed", "name": "F", "size": 4}, {"type": "array", "items": "float"}, ["null", "double"]]
+    for kind in kinds:
+        number = registry.add(record(field("n", "int"), field("rest", kind)))
+        value = {"double": 1.0, "string": "text"}.get(str(kind), b"abcd" if isinstance(kind, dict) and "size" in kind else 1.5)
+        whole = registry.framed(number, {"n": 1, "rest": [1.5] if isinstance(kind, dict) and "items" in kind else value})
+        decoded = decode(registry, whole, whole[:-1], whole[:6], columns=["n"])
+        assert decoded.rows.tolist() == [0]
+        reason = f"schema id {number}: the value ends in the middle of the event"
+        assert decoded.rejected == {1: reason, 2: reason}
+
+
+def test_columns_that_are_named_are_all_that_is_made() -> None:
+    registry = MemoryRegistry()
+    number = registry.add(EVERY_TYPE)
+    columns = AvroColumns(registry, subject="events-value", columns=["uuid", "day"])
+    assert columns.schema == pa.schema([("uuid", pa.string()), ("day", pa.date32())])
+    assert pickle.loads(pickle.dumps(AvroColumns("h:1", reader_schema='"int"', columns=["value"]))).schema.names == ["value"]
+    assert number == 1
