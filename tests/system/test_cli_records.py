@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.console import MOLDAU, Console, end
+from support.console import MOLDAU, Console, ConsoleInside, end
 from support.server import ServerProcess
 
 pytestmark = pytest.mark.system
@@ -27,9 +27,9 @@ def moldau(server: ServerProcess) -> Console:
 
 
 @pytest.fixture
-def topic(moldau: Console, request: pytest.FixtureRequest) -> str:
+def topic(server: ServerProcess, request: pytest.FixtureRequest) -> str:
     name = request.node.name.translate(str.maketrans("[]/ ", "----"))[:200]
-    moldau.ok("topic", "create", name, "--partitions", "1")
+    ConsoleInside(server.bootstrap).ok("topic", "create", name, "--partitions", "1")
     return str(name)
 
 
