@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 
 _PATIENCE_S = 5.0
 """Between two attempts to go on after a failure."""
+_NOTHING_S = 0.2
+"""Between two looks at a cluster without topics."""
 _CORRUPT_TRIES = 3
 _KEEP_AWAY_S = 60.0
 """So long a partition whose next batch is damaged is left alone."""
@@ -178,6 +180,8 @@ class _Round:
         return self._published != self._reading.positions
 
     def _count(self, *, wait: bool) -> None:
+        if wait and not self._reading.positions:
+            time.sleep(_NOTHING_S)
         asked_ms = _now_ms()
         before = self._tally.records
         for where, fetched in self._reading.fetch(wait=wait).items():

@@ -4,6 +4,7 @@ The transactional id and the group belong to the tier: ``moldau-audit-TIER`` and
 auditor that had it, and what that one left open is aborted; so the group's offsets are exactly those of the counts that can be read.
 """
 
+import logging
 import time
 from collections.abc import Mapping
 
@@ -11,12 +12,15 @@ from moldau.audit.points import reached
 from moldau.audit.tiers import read_audit
 from moldau.client.cluster import Cluster
 from moldau.client.consumer import Consumer
+from moldau.client.failures import ClientError
 from moldau.client.groups import Groups
 from moldau.client.producer import Producer
 from moldau.model.errors import MoldauError
 from moldau.model.identity import TopicPartition
 from moldau.tracking.audit_record import AUDIT_TOPIC, AuditRecord, ensure_audit_topic, new_guid
 from moldau.tracking.counts import Count, CountKey
+
+log = logging.getLogger(__name__)
 
 TRANSACTION_TIMEOUT_MS = 60_000
 
@@ -48,7 +52,7 @@ class Publisher:
         Brokers forget the offsets of a group that nobody uses, after a week by default.
         """
         ensure_audit_topic(self._bootstrap)
-        self._producer.init_transactions()
+        self._producer.init_transactions(TRANSACTION_TIMEOUT_MS / 1000)
         reached("id taken over")
         committed = Groups(cluster).committed(group_of(self.tier))
         if not committed and read_audit(cluster).has_counts_of(self.tier):
@@ -82,8 +86,9 @@ class Publisher:
         self._producer.send(AUDIT_TOPIC, record.to_bytes(), key=record.record_key)
 
     def close(self) -> None:
-        """Let go of the connections."""
-        try:
-            self._producer.close()
-        finally:
-            self._member.close()
+        """Let go of the connections. Nothing is lost: what was not committed is counted again."""
+        for each in (self._producer, self._member):
+            try:
+                each.close()
+            except ClientError as error:
+                log.warning("audit: while closing: %s", error)

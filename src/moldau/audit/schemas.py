@@ -5,25 +5,34 @@ a tracked event, whatever it is.
 """
 
 import json
+import time
+from collections.abc import Callable
 
 from moldau.registry.client import RegistryClient, UnknownSchemaError
 from moldau.tracking.header import is_tracked_schema
 
+_UNKNOWN_S = 10.0
+
 
 class TrackedSchemas:
-    """Calls to it are what a walker asks. RegistryUnavailableError and RegistryError if the registry does not tell."""
+    """Asks the registry at a URL, or a client of one. Raises RegistryUnavailableError and RegistryError if that does not tell."""
 
-    def __init__(self, registry_url: str) -> None:
-        self._client = RegistryClient(registry_url)
+    def __init__(self, registry: str | RegistryClient, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._client = RegistryClient(registry) if isinstance(registry, str) else registry
         self._known: dict[int, bool] = {}
+        self._unknown_until: dict[int, float] = {}
+        self._monotonic = monotonic
 
     def __call__(self, schema_id: int) -> bool:
-        """Whether events of this schema are tracked; those of an unknown one are not. Unknown ids are asked for again."""
+        """Whether events of this schema are tracked; those of an unknown one are not. An unknown id is asked for again after a while."""
         known = self._known.get(schema_id)
         if known is None:
+            if self._monotonic() < self._unknown_until.get(schema_id, 0.0):
+                return False
             try:
                 found = self._client.schema(schema_id)
             except UnknownSchemaError:
+                self._unknown_until[schema_id] = self._monotonic() + _UNKNOWN_S
                 return False
             known = self._known[schema_id] = found.type == "AVRO" and is_tracked_schema(json.loads(found.text))
         return known

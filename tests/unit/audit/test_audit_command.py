@@ -1,0 +1,169 @@
+"""``moldau audit report`` and ``watch``: what they print, how they end, and what they refuse."""
+
+import json
+import subprocess
+import sys
+from contextlib import nullcontext
+
+import pytest
+from click.testing import CliRunner, Result
+
+from moldau.audit import tiers
+from moldau.audit.tiers import TierCounts, Unreadable
+from moldau.cli import audit
+from moldau.cli.application import application
+from moldau.tracking.counts import Count, CountKey
+from support.audit_events import MINUTE, NOON, Host
+from support.audit_ledger import START, Ledger, events
+
+EWR = Host("ewr-1", "ewr", instance=b"inst-ewr")
+
+
+@pytest.fixture
+def ledger(monkeypatch: pytest.MonkeyPatch) -> Ledger:
+    """What the commands read, instead of the audit topic of a broker."""
+    ledger = Ledger()
+
+    def read(_: object, into: TierCounts | None = None) -> TierCounts:
+        return ledger.found
+
+    monkeypatch.setattr(tiers, "read_audit", read)
+    monkeypatch.setattr(audit, "open_cluster", lambda *_: nullcontext())
+    return ledger
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(application, ["audit", *arguments])
+
+
+def two_windows(ledger: Ledger, lost: int = 0) -> None:
+    values = [*events(EWR, 1000), *events(EWR, 20, start_ms=START + 10 * MINUTE, first=5_000)]
+    ledger.opens(EWR).wait(30 * MINUTE).counts("producer", values).closes(EWR)
+    ledger.counts("local", values[lost:]).marks("local")
+
+
+def test_a_loss_is_a_line_with_the_host_and_exit_code_2(ledger: Ledger) -> None:
+    """The summary says how much and since when, the table below where."""
+    two_windows(ledger, lost=3)
+    ledger.say("counts", "local", CountKey("departures", NOON, "", "", "", ""), Count(2, 44, 0, NOON, NOON))
+    ledger.found.unreadable.append(Unreadable(4, 17, "not JSON"))
+    done = run("report")
+    lines = done.output.splitlines()
+    assert done.exit_code == 2
+    assert lines[0].split("  ")[0] == "TOPIC"
+    numbers = ["2", "1,020", "1,017", f"{checksum_of(ledger):016x}"]
+    assert lines[1].split() == ["departures", "producer", ">", "local", *numbers, "loss", "(1", "of", "2", "windows)", "-"]
+    fault = next(line for line in lines if "ewr-1" in line)
+    assert fault.split()[:6] == ["departures", "2013-01-01T12:00:00Z", "producer", ">", "local", "loss"]
+    assert fault.endswith("1,000    997  3 of 1,000 missing")
+    assert "untracked: 2 records of 44 bytes in topic departures, by tier local" in lines
+    assert "unreadable: partition _audit-4 at offset 17: not JSON" in lines
+
+
+def checksum_of(ledger: Ledger) -> int:
+    return sum(told.count.checksum for told in ledger.found.counts["local"].values()) % 2**64
+
+
+def test_complete_is_exit_code_0_and_has_a_watermark(ledger: Ledger) -> None:
+    two_windows(ledger)
+    done = run("report", "--complete")
+    assert (done.exit_code, len(done.output.splitlines())) == (0, 2)
+    assert done.output.split()[-1] == "2013-01-01T12:20:00Z"
+    assert "ewr-1" in run("report", "--windows").output
+    assert run("report", "--since", "2013-01-01T12:10:00Z").output.splitlines()[1].split()[4] == "1"
+
+
+def test_json_has_everything(ledger: Ledger) -> None:
+    """One document: verdict, topics, windows with their sources, numbers as numbers, checksums as 16 digits."""
+    two_windows(ledger, lost=3)
+    done = run("report", "--json")
+    told = json.loads(done.output)
+    assert (done.exit_code, told["verdict"], told["complete"], told["tiers"]) == (2, "loss", False, ["producer", "local"])
+    (topic,) = told["topics"]
+    assert (topic["windows"], topic["upper"]["count"], topic["completion_watermark_ms"]) == ({"loss": 1, "complete": 1}, 1020, None)
+    first, second = told["windows"]
+    assert (first["window_start_ms"], first["verdict"], second["sources"]) == (NOON, "loss", [])
+    (source,) = first["sources"]
+    assert (source["host"], source["instance"], source["note"]) == ("ewr-1", b"inst-ewr".hex(), "3 of 1,000 missing")
+    assert source["lower"] == {
+        "count": 997, "bytes": 997 * 69, "checksum": source["lower"]["checksum"], "min_time_ms": START + 30, "max_time_ms": START + 9_990,
+    }  # fmt: skip
+
+
+def test_what_is_not_complete_has_its_own_exit_code_if_one_asks(ledger: Ledger) -> None:
+    """A tier in its grace is no failure, unless completeness is what was asked for."""
+    two_windows(ledger, lost=3)
+    patient = ("report", "--grace", "local=900000000")
+    assert run(*patient).exit_code == 0
+    assert run(*patient, "--complete").exit_code == 3
+    assert run("report", "--only", "local=other", "--complete").exit_code == 0
+
+
+def test_nothing_to_compare_is_an_error(ledger: Ledger) -> None:
+    """Whoever asks before anybody has counted is told so, and does not take silence for completeness."""
+    assert (run("report").exit_code, run("report").output[:47]) == (1, "Error: no tier has published counts, so there i")
+    assert run("report", "--tiers", "producer,local").exit_code == 1
+    ledger.opens(EWR).counts("producer", events(EWR, 5))
+    assert run("report").output.startswith("Error: only tier producer has published counts")
+    assert run("report", "--tiers", "producer,local").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("report", "--tiers", "producer"),
+        ("report", "--tiers", "a,a"),
+        ("report", "--tiers", "a,"),
+        ("report", "--grace", "soon"),
+        ("report", "--grace", "local=-1"),
+        ("report", "--grace", "local=nan"),
+        ("report", "--only", "local"),
+        ("report", "--only", "local=("),
+        ("report", "--since", "latest"),
+        ("report", "--since", "monday"),
+        ("run",),
+        ("run", "--tier", "producer"),
+        ("run", "--tier", "a,b"),
+        ("run", "--tier", "a", "--topics", "("),
+    ],
+)
+def test_options_that_nobody_can_mean(arguments: tuple[str, ...]) -> None:
+    done = run(*arguments)
+    assert (done.exit_code, done.output.splitlines()[0][:6]) == (2, "Usage:")
+
+
+def test_watch_prints_a_line_for_each_change(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elsewhere than at a terminal: the summary when it changes, a fault once, and the end when all is complete or something is lost."""
+    two_windows(ledger, lost=3)
+    done = run("watch", "--until-complete")
+    assert done.exit_code == 2
+    assert done.output.splitlines() == [
+        "departures: producer > local: loss (1 of 2 windows); 1,020 > 1,017 events in 2 windows, complete up to -",
+        "departures: producer > local: window 2013-01-01T12:00:00Z: loss; ewr/departures/ewr-1/696e73742d657772: loss, 3 of 1,000 missing",
+    ]
+    later = iter([[], events(EWR, 3)])
+
+    def read(_: object, into: TierCounts | None = None) -> TierCounts:
+        ledger.counts("local", next(later))
+        return ledger.found
+
+    monkeypatch.setattr(tiers, "read_audit", read)
+    done = run("watch", "--until-complete", "--every", "0.1", "--grace", "900000000")
+    assert done.exit_code == 0
+    assert [line.split(";")[0] for line in done.output.splitlines()] == [
+        "departures: producer > local: not yet due (1 of 2 windows)",
+        "departures: producer > local: complete",
+    ]
+
+
+def test_a_report_imports_nothing_heavy() -> None:
+    """No numpy, no librdkafka, no rich: a report is printed in a blink."""
+    probe = (
+        "import sys; from moldau.cli.application import application\n"
+        "try: application(['audit', 'report', '--bootstrap', '127.0.0.1:1', '--timeout', '0.1'], standalone_mode=False)\n"
+        "except Exception: pass\n"
+        "heavy = {'numpy', 'pyarrow', 'confluent_kafka', 'rich', 'asyncio', 'cramjam'} & set(sys.modules)\n"
+        "assert 'moldau.audit.reconcile' in sys.modules\nassert not heavy, heavy\n"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
