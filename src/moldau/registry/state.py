@@ -75,7 +75,8 @@ class State:
     def all_contexts(self) -> list[str]:
         """Every context that is known, the default one first."""
         with self.lock:
-            return [".", *sorted((self.contexts | set(self._by_id)) - {"."})]
+            used = {context for context, holders in self._by_id.items() if holders}
+            return [".", *sorted((self.contexts | used) - {"."})]
 
     def referrers(self, key: SchemaKey, *, deleted: bool) -> list[SchemaVersion]:
         """Versions that refer to this one, by id; with `deleted` those deleted softly too."""
