@@ -14,26 +14,21 @@ from random import Random
 import hypothesis.strategies as st
 import pytest
 from hypothesis import settings
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from moldau.log.cache import SegmentCache
 from moldau.log.config import LogConfig
-from moldau.log.partition_log import PartitionLog
 from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError, StorageError
-from moldau.model.identity import TopicPartition
 from moldau.protocol.records.batch import batches, iterate
 from moldau.protocol.records.builder import encode_batch
 from moldau.protocol.records.header import check_batch
 from moldau.protocol.records.record import Record
-from moldau.testing.disk import ForgetfulDisk
+from support.log_machine import DIRECTORY, NOW_MS, LogMachine
 
-PARTITION = TopicPartition("events", 0)
-DIRECTORY = "data/events-0"
 PRODUCERS = (11, 22)
 EXAMPLES = 5000 if os.environ.get("MOLDAU_TORTURE") else 100
 
 
-class LogMachine(RuleBasedStateMachine):
+class ListMachine(LogMachine):
     """`written` are the batches in the log, `staged` those that wait for a write.
 
     `history` has the last bytes written at each base offset, `refused` those that were to be written there when the disk failed.
@@ -41,16 +36,10 @@ class LogMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.disk = ForgetfulDisk()
-        self.disk.make_directory("data")
-        self.disk.sync_directory("/")
-        self.now_ms = 1_000_000
-        self.epoch = 0
         self.written: list[tuple[int, int, bytes]] = []
         self.staged: list[tuple[int, int, memoryview]] = []
         self.history: dict[int, bytes] = {}
         self.refused: dict[int, list[bytes]] = {}
-        self.checkpoint = (0, 0)
         self.content = 0
         self.sequences: dict[int, int] = {}
 
@@ -71,22 +60,6 @@ class LogMachine(RuleBasedStateMachine):
         )
         self.open(clean=False)
 
-    def open(self, *, clean: bool) -> None:
-        self.epoch += 1
-        recovery_point, start_offset = self.checkpoint
-        self.log = PartitionLog.open(
-            self.disk,
-            DIRECTORY,
-            PARTITION,
-            self.config,
-            recovery_point=recovery_point,
-            start_offset=start_offset,
-            clean=clean,
-            now_ms=self.now_ms,
-            leader_epoch=self.epoch,
-            cache=SegmentCache(self.disk, open_files_max=self.open_files_max),
-        )
-
     # What happens to the log
 
     @rule(records=st.integers(1, 4), size=st.integers(0, 300), timestamp=st.integers(0, 40), producer=st.sampled_from((None, *PRODUCERS)))
@@ -95,9 +68,9 @@ class LogMachine(RuleBasedStateMachine):
         batch = self.make_batch(records, size, timestamp, producer)
         if len(batch) > self.config.segment_bytes:
             with pytest.raises(PeerError, match=r"segment\.bytes"):
-                self.log.append(batch, check_batch(batch), self.now_ms)
+                self.log.append(batch, check_batch(batch), NOW_MS)
             return
-        result = self.log.append(batch, check_batch(batch), self.now_ms)
+        result = self.log.append(batch, check_batch(batch), NOW_MS)
         assert (result.base_offset, result.last_offset, result.duplicate) == (base, base + records - 1, False)
         if producer is not None:
             self.sequences[producer] += records
@@ -145,7 +118,7 @@ class LogMachine(RuleBasedStateMachine):
             for number in range(records):
                 batch = self.make_batch(1, 100, number, PRODUCERS[0])
                 base = self.log.end_offset
-                self.log.append(batch, check_batch(batch), self.now_ms)
+                self.log.append(batch, check_batch(batch), NOW_MS)
                 self.sequences[PRODUCERS[0]] += 1
                 staged.append((base, base, batch))
             self.log.write_staged()
@@ -171,24 +144,10 @@ class LogMachine(RuleBasedStateMachine):
     def producer_views(self) -> list[tuple[int, ...]]:
         return sorted(tuple(view) for view in self.log.active_producers())
 
-    @rule()
-    def flush(self) -> None:
-        self.write()
-        job = self.log.flush_job()
-        if job is not None:
-            job.run()
-            self.log.flush_done(job)
-        assert self.log.flushed_offset == self.log.written_offset
-        assert self.log.flush_job() is None
-
-    @rule()
-    def write_checkpoint(self) -> None:
-        self.checkpoint = (self.log.flushed_offset, self.log.start_offset)
-
     @rule(share=st.floats(0, 1))
     def delete_records(self, share: float) -> None:
         self.write()
-        offset = self.log.start_offset + round(share * (self.log.high_watermark - self.log.start_offset))
+        offset = self.share_of(share, self.log.high_watermark)
         assert self.log.delete_records(offset) == max(offset, self.log.start_offset)
         self.forget_before(self.log.start_offset)
 
@@ -197,7 +156,7 @@ class LogMachine(RuleBasedStateMachine):
         self.write()
         total = self.log.size_bytes
         self.log.reconfigure(replace_retention(self.config, keep))
-        removed = self.log.apply_retention(self.now_ms)
+        removed = self.log.apply_retention(NOW_MS)
         self.log.reconfigure(self.config)
         if total >= keep:
             assert self.log.size_bytes >= min(keep, total)
@@ -208,7 +167,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule(share=st.floats(0, 1))
     def truncate(self, share: float) -> None:
         self.write()
-        offset = self.log.start_offset + round(share * (self.log.end_offset - self.log.start_offset))
+        offset = self.share_of(share, self.log.end_offset)
         end = self.log.truncate_to(offset)
         self.write_checkpoint()
         assert end <= offset
@@ -335,10 +294,10 @@ class LogMachine(RuleBasedStateMachine):
         ):
             batch = memoryview(bytearray(encode_batch(rows, producer_id=producer, producer_epoch=epoch, base_sequence=sequence)))
             with pytest.raises(PeerError) as refusal:
-                self.log.append(batch, check_batch(batch), self.now_ms)
+                self.log.append(batch, check_batch(batch), NOW_MS)
             assert refusal.value.code == code
         for header, base, data in own[-5:]:
-            result = self.log.append(memoryview(bytearray(data)), header, self.now_ms)
+            result = self.log.append(memoryview(bytearray(data)), header, NOW_MS)
             assert (result.base_offset, result.last_offset, result.duplicate) == (base, header.last_offset, True)
         assert not self.log.has_staged
 
@@ -360,23 +319,8 @@ class LogMachine(RuleBasedStateMachine):
             assert views[producer] == sequence, f"producer {producer} is remembered up to {views.get(producer)}, its last is {sequence}"
 
     def read_all(self) -> list[tuple[int, int, bytes]]:
-        """All batches, read by fetches of a few hundred bytes; dense."""
-        found: list[tuple[int, int, bytes]] = []
-        offset = self.log.start_offset
-        while True:
-            result = self.log.read(offset, 300, self.log.written_offset, at_least_one=True)
-            if result.records is None:
-                break
-            data = result.records.file.pread(result.records.length, result.records.position)
-            result.records.release()
-            before = offset
-            for header, view in batches(memoryview(data)):
-                assert header.base_offset <= offset if not found else header.base_offset == offset
-                found.append((header.base_offset, header.last_offset, bytes(view)))
-                offset = header.last_offset + 1
-            assert offset > before
-        assert offset == self.log.written_offset
-        return found
+        """Everything in the log, as the list has it."""
+        return [(header.base_offset, header.last_offset, bytes(view)) for header, view in self.stored()]
 
     @invariant()
     def agrees(self) -> None:
@@ -416,5 +360,5 @@ def replace_retention(config: LogConfig, keep: int) -> LogConfig:
     return replace(config, retention_bytes=keep)
 
 
-TestLogAgainstList = LogMachine.TestCase
+TestLogAgainstList = ListMachine.TestCase
 TestLogAgainstList.settings = settings(max_examples=EXAMPLES, stateful_step_count=30, deadline=None, report_multiple_bugs=False)

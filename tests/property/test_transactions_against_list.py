@@ -15,24 +15,19 @@ from typing import NamedTuple
 import hypothesis.strategies as st
 import pytest
 from hypothesis import settings
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from moldau.log.config import LogConfig
-from moldau.log.partition_log import PartitionLog
 from moldau.model.errors import ErrorCode, PeerError, StorageError
-from moldau.model.identity import TopicPartition
 from moldau.protocol.records.batch import batches, iterate
 from moldau.protocol.records.builder import encode_batch
 from moldau.protocol.records.control import ControlType, EndTxnMarker, decode_end_txn_marker
-from moldau.protocol.records.header import check_batch
+from moldau.protocol.records.header import BatchHeader, check_batch
 from moldau.protocol.records.record import Record
-from moldau.testing.disk import ForgetfulDisk
+from support.log_machine import DIRECTORY, NOW_MS, LogMachine
 
-PARTITION = TopicPartition("events", 0)
-DIRECTORY = "data/events-0"
 PRODUCERS = (11, 22, 33)
 EXAMPLES = 5000 if os.environ.get("MOLDAU_TORTURE") else 100
-NOW_MS = 1_000_000
 
 BATCH, COMMIT, ABORT = "batch", "commit", "abort"
 
@@ -72,18 +67,13 @@ def spans(events: list[Event]) -> list[Span]:
     return ended + [Span(producer, first, -1, aborted=False) for producer, first in begun.items()]
 
 
-class TransactionMachine(RuleBasedStateMachine):
+class TransactionMachine(LogMachine):
     """`written` are the events in the log, `staged` those that wait for a write; `epochs` and `sequences` what a producer sends next."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.disk = ForgetfulDisk()
-        self.disk.make_directory("data")
-        self.disk.sync_directory("/")
         self.written: list[Event] = []
         self.staged: list[Event] = []
-        self.checkpoint = (0, 0)
-        self.leader_epoch = 0
         self.content = 0
         self.epochs: dict[int, int] = {}
         self.sequences: dict[int, int] = {}
@@ -92,21 +82,6 @@ class TransactionMachine(RuleBasedStateMachine):
     def start(self, segment_bytes: int, interval: int) -> None:
         self.config = LogConfig(segment_bytes=segment_bytes, index_interval_bytes=interval, retention_ms=-1)
         self.open(clean=False)
-
-    def open(self, *, clean: bool) -> None:
-        self.leader_epoch += 1
-        recovery_point, start_offset = self.checkpoint
-        self.log = PartitionLog.open(
-            self.disk,
-            DIRECTORY,
-            PARTITION,
-            self.config,
-            recovery_point=recovery_point,
-            start_offset=start_offset,
-            clean=clean,
-            now_ms=NOW_MS,
-            leader_epoch=self.leader_epoch,
-        )
 
     # What producers and coordinators do
 
@@ -228,24 +203,10 @@ class TransactionMachine(RuleBasedStateMachine):
     def views(self) -> tuple[object, ...]:
         return sorted(self.log.active_producers()), sorted(self.log.ongoing_transactions()), self.log.last_stable_offset
 
-    @rule()
-    def flush(self) -> None:
-        self.write()
-        job = self.log.flush_job()
-        if job is not None:
-            job.run()
-            self.log.flush_done(job)
-        assert self.log.flush_job() is None
-
-    @rule()
-    def write_checkpoint(self) -> None:
-        self.checkpoint = (self.log.flushed_offset, self.log.start_offset)
-
     @rule(share=st.floats(0, 1))
     def delete_records(self, share: float) -> None:
         self.write()
-        start = self.log.start_offset
-        self.log.delete_records(start + round(share * (self.log.last_stable_offset - start)))
+        self.log.delete_records(self.share_of(share, self.log.high_watermark))
 
     @rule(keep=st.integers(0, 1500))
     def retain(self, keep: int) -> None:
@@ -260,7 +221,7 @@ class TransactionMachine(RuleBasedStateMachine):
     @rule(share=st.floats(0, 1))
     def truncate(self, share: float) -> None:
         self.write()
-        offset = self.log.start_offset + round(share * (self.log.end_offset - self.log.start_offset))
+        offset = self.share_of(share, self.log.end_offset)
         self.log.truncate_to(offset)
         self.write_checkpoint()
         self.written = [event for event in self.written if event.last < offset]
@@ -302,31 +263,18 @@ class TransactionMachine(RuleBasedStateMachine):
 
     def read_all(self) -> list[Event]:
         """Everything in the log, as events."""
-        found: list[Event] = []
-        offset = self.log.start_offset
-        while (part := self.log.read(offset, 300, self.log.written_offset, at_least_one=True).records) is not None:
-            data = part.file.pread(part.length, part.position)
-            part.release()
-            for header, view in batches(memoryview(data)):
-                records = list(iterate(view, max_decompressed_bytes=10_000))
-                kind, values = BATCH, tuple(record.value for record in records)
-                if header.is_control:
-                    marker = decode_end_txn_marker(records[0])
-                    assert marker is not None
-                    kind, values = COMMIT if marker.type is ControlType.COMMIT else ABORT, ()
-                found.append(
-                    Event(
-                        header.base_offset,
-                        header.last_offset,
-                        header.producer_id,
-                        header.producer_epoch,
-                        header.is_transactional,
-                        kind,
-                        values,
-                    )
-                )
-                offset = header.last_offset + 1
-        return found
+        return [self.event_of(header, view) for header, view in self.stored()]
+
+    def event_of(self, header: BatchHeader, view: memoryview) -> Event:
+        records = list(iterate(view, max_decompressed_bytes=10_000))
+        kind, values = BATCH, tuple(record.value for record in records)
+        if header.is_control:
+            marker = decode_end_txn_marker(records[0])
+            assert marker is not None
+            kind, values = COMMIT if marker.type is ControlType.COMMIT else ABORT, ()
+        return Event(
+            header.base_offset, header.last_offset, header.producer_id, header.producer_epoch, header.is_transactional, kind, values
+        )
 
     @rule(max_bytes=st.integers(0, 700), share=st.floats(0, 1))
     @precondition(lambda self: bool(self.written))
