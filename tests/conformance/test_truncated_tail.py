@@ -34,7 +34,18 @@ def test_a_java_consumer_sees_the_cut(tmp_path: Path) -> None:
     class_path = f"{kafka_libraries('4.3.0')}/*"
     with ServerProcess(tmp_path / "data") as server:
         produce_one_by_one(server.bootstrap, [f"lost or kept {number}" for number in range(READ)])
-        command = ["java", "-Xmx256m", "-cp", class_path, str(PROGRAM), server.bootstrap, TOPIC, str(READ)]
+        command = [
+            "java",
+            "-Xmx256m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-cp",
+            class_path,
+            str(PROGRAM),
+            server.bootstrap,
+            TOPIC,
+            str(READ),
+        ]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as consumer:
             assert consumer.stdout is not None
             assert consumer.stdin is not None

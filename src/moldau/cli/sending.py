@@ -81,14 +81,15 @@ class Sender:
         self.transactional = transactional_id is not None
         self._transaction: Transaction | None = None
         if transactional_id is not None:
-            self._begin(transactional_id)
+            self._begin(transactional_id, bootstrap)
 
-    def _begin(self, transactional_id: str) -> None:
+    def _begin(self, transactional_id: str, bootstrap: str) -> None:
         from moldau.client.delivery_thread import DeliveryThread
-        from moldau.client.transactions import Transaction, TransactionalId
+        from moldau.client.transactional_id import TransactionalId
+        from moldau.client.transactions import Transaction
 
         reports = DeliveryThread(self._producer, "unused")  # we take them ourselves
-        owner = TransactionalId(self._producer, reports, transactional_id, TRANSACTION_TIMEOUT_MS)
+        owner = TransactionalId(self._producer, reports, transactional_id, TRANSACTION_TIMEOUT_MS, bootstrap)
         owner.take_over(self._timeout_s)
         self._transaction = Transaction(owner, self._producer, reports, ())
         self._transaction.begin()
