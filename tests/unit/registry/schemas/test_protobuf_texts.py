@@ -282,6 +282,13 @@ def test_a_name_that_would_mean_something_else_is_written_with_a_dot() -> None:
     assert PROTOBUF.parse(canonical).canonical == canonical
 
 
+def test_a_text_in_the_layout_of_the_registry_stays_however_it_names_types() -> None:
+    """What a registry gave out is found again, be it this one's, its normal form, or that of a registry that keeps names as written."""
+    for text in (PROTOBUF.parse(FLIGHT).normalized().canonical, STORED.replace("  Leg next", "  v1.Flight.Leg next")):
+        assert text != STORED
+        assert PROTOBUF.parse(text).canonical == text
+
+
 def reference(name: str, text: str) -> ResolvedReference:
     return ResolvedReference(name, f"subject of {name}", 1, text)
 

@@ -18,6 +18,7 @@ from moldau.registry.schemas.protobuf.printer import print_proto
 FILE_NAME = "default"
 """What the registered file is called in its descriptor; nobody imports it by this name."""
 
+_SCOPES = re.compile(r"(?<![\w/\"])\.?(?:[A-Za-z_]\w*\.)*(?=[A-Za-z_])")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
 
@@ -26,7 +27,8 @@ class ProtobufSchema:
 
     language = PROTOBUF
 
-    def __init__(self, files: list[FileDescriptorProto], references: Sequence[ResolvedReference]) -> None:
+    def __init__(self, text: str, files: list[FileDescriptorProto], references: Sequence[ResolvedReference]) -> None:
+        self._text = text
         self.files = files
         self.references = tuple(references)
 
@@ -39,12 +41,15 @@ class ProtobufSchema:
 
     @cached_property
     def canonical(self) -> str:
-        """The text in the registry's layout."""
-        return print_proto(self.files)
+        """The text in the registry's layout; one that is so already stays as it is, however it names types, so that a text that a
+        registry gave out is found again."""
+        printed = print_proto(self.files)
+        layouts = {_without_scopes(printed), _without_scopes(print_proto(self.files, normal=True))}
+        return self._text if _without_scopes(self._text) in layouts else printed
 
     def normalized(self) -> "ProtobufSchema":
         """What has no order sorted, and each type by its full name."""
-        return _NormalSchema(self.files, self.references)
+        return _NormalSchema(self._text, self.files, self.references)
 
     def formatted(self, form: str) -> str:
         """`serialized` is the descriptor in base64."""
@@ -78,8 +83,13 @@ class ProtobufLanguage:
     def parse(self, text: str, references: Sequence[ResolvedReference] = (), *, stored: bool = False) -> ProtobufSchema:
         """Read a schema; InvalidSchemaError names file, line and column of each fault."""
         imported = {reference.name: _as_text(reference.text, {}) for reference in references}
-        files = compile_proto({**imported, FILE_NAME: _as_text(text, imported)}, FILE_NAME)
-        return ProtobufSchema(files, tuple(references))
+        proto = _as_text(text, imported)
+        return ProtobufSchema(proto, compile_proto({**imported, FILE_NAME: proto}, FILE_NAME), references)
+
+
+def _without_scopes(text: str) -> str:
+    """The text with `.flights.v1.Airport` and `v1.Airport` as `Airport`."""
+    return _SCOPES.sub("", text)
 
 
 def _as_text(text: str, imported: dict[str, str]) -> str:
