@@ -45,6 +45,7 @@ class Commits:
         """A seek has moved this one, back perhaps."""
         self._sought.add(where)
         self._asked_for.pop(where, None)
+        self._done.pop(where, None)
 
     def to_ask_for(self, *, at_last: bool = False) -> dict[TopicPartition, int]:
         """What librdkafka has to be asked to commit, for it would not by itself. One commit of a partition is under way at a time.
@@ -64,7 +65,9 @@ class Commits:
             self._sought.discard(where)
             self._asked_for.pop(where, None)
             offset = self._wanted.pop(where, None)
-            if offset is not None and not lost:
+            if lost:
+                self._done.pop(where, None)
+            elif offset is not None:
                 self._going[where] = offset
 
     def wanted(self) -> dict[TopicPartition, int]:
