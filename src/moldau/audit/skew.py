@@ -6,7 +6,6 @@ of its topic: a replay is old on all hosts alike, and late events of a host that
 """
 
 from collections.abc import Iterable
-from statistics import median
 from typing import NamedTuple
 
 from moldau.audit.tiers import TierCounts
@@ -35,9 +34,13 @@ def skewed_hosts(found: TierCounts, tolerance_ms: int, behind_ms: int) -> dict[H
             others = [lag for other, lag in topic.items() if other != host and lag >= -tolerance_ms]
             if lag_ms < -tolerance_ms:
                 skewed[host] = SkewedHost(*host, ahead_ms=-lag_ms)
-            elif others and lag_ms - median(others) > behind_ms:
-                skewed[host] = SkewedHost(*host, ahead_ms=-round(lag_ms - median(others)))
+            elif others and lag_ms - _middle(others) > behind_ms:
+                skewed[host] = SkewedHost(*host, ahead_ms=_middle(others) - lag_ms)
     return skewed
+
+
+def _middle(lags: list[int]) -> int:
+    return sorted(lags)[(len(lags) - 1) // 2]
 
 
 def _lags(found: TierCounts) -> Iterable[tuple[HostKey, int]]:
