@@ -22,6 +22,7 @@ COMMANDS = {
     "group": LazyCommand("moldau.cli.group", "group", "List, describe, reset and delete consumer groups."),
     "config": LazyCommand("moldau.cli.config", "config", "Show and change settings of topics and brokers."),
     "audit": LazyCommand("moldau.cli.audit", "audit", "Count what went through, and name what is missing or doubled."),
+    "load": LazyCommand("moldau.cli.load", "load_command", "Load topics into lake tables, each event once."),
     "registry": LazyCommand("moldau.cli.registry", "registry", "Run a schema registry."),
     "log": LazyCommand("moldau.cli.log", "log", "Look into the files of a log, without a broker."),
     "demo": LazyCommand("moldau.cli.demo", "demo", "Carry real events from a file through the log into a lake table."),

@@ -54,7 +54,8 @@ COMPLETENESS = ReportJob(
          count(*) AS events, count(DISTINCT header.guid) AS distinct_events,
          CAST(pmod(sum(CAST(xxhash64(header.guid) AS DECIMAL(38, 0))), 18446744073709551616) AS STRING) AS checksum
   FROM {{events}} GROUP BY ALL)
-SELECT window_start, coalesce(events, 0) AS events, coalesce(distinct_events, 0) AS distinct_events, checksum, told.events AS told,
+SELECT window_start, coalesce(arrived.events, 0) AS events, coalesce(distinct_events, 0) AS distinct_events, arrived.checksum,
+       told.events AS told,
        CASE WHEN told.events IS NULL THEN 'no producer has told'
             WHEN coalesce(arrived.events, 0) < told.events THEN 'missing'
             WHEN arrived.events > told.events THEN 'doubled'

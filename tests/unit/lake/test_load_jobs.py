@@ -89,13 +89,13 @@ def test_what_cannot_be_meant_is_said(changes: dict[str, Any], message: str) -> 
 
 def test_a_file_at_fault_is_named(tmp_path: Path) -> None:
     file = tmp_path / "job.toml"
-    with pytest.raises(JobFileError, match="job.toml: No such file"):
+    with pytest.raises(JobFileError, match=r"job\.toml: No such file"):
         read_job_file(file, {})
     file.write_text("name = ")
-    with pytest.raises(JobFileError, match="job.toml: Invalid value"):
+    with pytest.raises(JobFileError, match=r"job\.toml: Invalid value"):
         read_job_file(file, {})
     file.write_text('name = "x"')
-    with pytest.raises(JobFileError, match="job.toml: 'bootstrap' is missing"):
+    with pytest.raises(JobFileError, match=r"job\.toml: 'bootstrap' is missing"):
         read_job_file(file, {})
 
 
