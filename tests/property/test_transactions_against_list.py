@@ -206,7 +206,7 @@ class TransactionMachine(LogMachine):
     @rule(share=st.floats(0, 1))
     def delete_records(self, share: float) -> None:
         self.write()
-        self.log.delete_records(self.share_of(share, self.log.high_watermark))
+        self.log.delete_records(self.share_of(share, self.log.last_stable_offset))
 
     @rule(keep=st.integers(0, 1500))
     def retain(self, keep: int) -> None:
