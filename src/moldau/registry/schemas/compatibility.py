@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from moldau.registry.schemas.language import Incompatibility, ParsedSchema
+from moldau.registry.schemas.language import Incompatibility, InvalidSchemaError, ParsedSchema
 
 OLD_SCHEMA_SHOWN = 10 * 1024
 """So many characters of the old schema are put into a message."""
@@ -75,10 +75,13 @@ def _against(level: CompatibilityLevel, new: ParsedSchema, earlier: EarlierVersi
     if old.language != new.language:
         return [OTHER_LANGUAGE]
     messages: list[str] = []
-    if level.forward:
-        messages += _worded(old.check(new), "old", "new")
-    if level.backward:
-        messages += _worded(new.check(old), "new", "old")
+    try:
+        if level.forward:
+            messages += _worded(old.check(new), "old", "new")
+        if level.backward:
+            messages += _worded(new.check(old), "new", "old")
+    except (InvalidSchemaError, RecursionError) as error:
+        messages.append(f"Unexpected exception during compatibility check: {error}")
     if messages:
         if earlier.version is not None:
             messages.append(f"{{oldSchemaVersion: {earlier.version}}}")

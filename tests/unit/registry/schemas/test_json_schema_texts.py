@@ -68,10 +68,13 @@ def test_what_is_no_schema_is_refused(text: str, fault: str) -> None:
     assert fault in str(refused.value)
 
 
-def test_a_reference_that_leads_to_itself_is_found_when_it_is_followed() -> None:
-    schema = JSON.parse('{"properties": {"x": {"$ref": "#/properties/x"}}}')
-    with pytest.raises(InvalidSchemaError, match="leads to itself"):
-        schema.check(schema)
+def test_a_reference_that_leads_to_itself_is_refused_and_a_stored_one_is_found_when_it_is_followed() -> None:
+    for text in ('{"properties": {"x": {"$ref": "#/properties/x"}}}', '{"$ref": "#"}'):
+        with pytest.raises(InvalidSchemaError, match="leads to itself"):
+            JSON.parse(text)
+        stored = JSON.parse(text, stored=True)
+        with pytest.raises(InvalidSchemaError, match="leads to itself"):
+            stored.check(stored)
 
 
 def airport(text: dict[str, Any], name: str = "airport.json") -> ResolvedReference:

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -92,6 +93,23 @@ def test_a_long_old_schema_is_cut_and_an_unnumbered_one_has_no_version() -> None
 
 def test_another_language_is_never_compatible() -> None:
     assert incompatibilities(Level.FULL, parsed("JSON", "{}"), earlier(A)) == ["Incompatible because of different schema type"]
+
+
+def test_stored_schemas_that_cannot_be_compared_are_not_compatible() -> None:
+    circle = parsed("JSON", '{"properties": {"x": {"$ref": "#/properties/x"}}}', stored=True)
+    messages = incompatibilities(
+        Level.BACKWARD, parsed("JSON", '{"properties": {"x": {"type": "null"}}}'), [EarlierVersion(1, lambda: circle)]
+    )
+    assert messages[0].startswith("Unexpected exception during compatibility check: The reference '#/properties/x'")
+
+
+def test_the_page_shows_what_the_program_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[4] / "docs" / "schemas.md").read_text(encoding="utf-8")
+    program = page.partition("```python\n")[2].partition("```")[0]
+    exec(program, {})
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 3
+    assert all(f"    {line}\n" in page for line in printed)
 
 
 def test_braces_in_a_path_are_left_alone() -> None:

@@ -64,8 +64,19 @@ def check_references(document: Any, resolver: Resolver) -> None:
         if isinstance(contents, dict):
             for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
                 if isinstance(contents.get(keyword), str):
-                    follow(here, contents[keyword])
+                    _check_reference(contents[keyword], here, early=draft not in MODERN)
         waiting += [(child, here.in_subresource(child)) for child in resource.subresources()]
+
+
+def _check_reference(reference: str, resolver: Resolver, *, early: bool) -> None:
+    """Follow a reference as long as it leads to a reference; in early drafts `$ref` counts alone, in late ones if it stands alone."""
+    seen = set()
+    found, resolver = follow(resolver, reference)
+    while isinstance(found, dict) and isinstance(found.get("$ref"), str) and (early or len(found) == 1):
+        if id(found) in seen:
+            raise InvalidSchemaError(f"The reference {reference!r} of the JSON schema leads to itself")
+        seen.add(id(found))
+        found, resolver = follow(resolver, found["$ref"])
 
 
 def follow(resolver: Resolver, reference: str) -> tuple[Any, Resolver]:
