@@ -120,5 +120,12 @@ def test_the_drafts_themselves_can_be_referred_to() -> None:
         JSON.parse(json.dumps({"$schema": draft, "properties": {"schema": {"$ref": draft}}}))
 
 
-def test_a_stored_schema_is_taken_though_its_draft_refuses_it() -> None:
-    assert JSON.parse('{"minLength": -1, "$ref": "#/nowhere"}', stored=True).name is None
+def test_a_stored_schema_is_taken_though_its_draft_refuses_it_but_not_compared() -> None:
+    stored = JSON.parse('{"minLength": -1, "$ref": "#/nowhere"}', stored=True)
+    assert stored.canonical == '{"minLength":-1,"$ref":"#/nowhere"}'
+    with pytest.raises(InvalidSchemaError, match="at #/minLength"):
+        stored.check(JSON.parse("{}"))
+
+
+def test_half_a_surrogate_pair_stays_an_escape() -> None:
+    assert JSON.parse(r'{"title": "\ud800é"}').canonical == r'{"title":"\ud800\u00e9"}'

@@ -17,8 +17,7 @@ def default_fault(avro_type: AvroType, value: Any) -> str | None:
     """
     if _fits(avro_type, value):
         return None
-    shown = json.dumps(value, ensure_ascii=False)
-    return f"{shown} is no {_described(avro_type)}"
+    return f"{json.dumps(value)} is no {_described(avro_type)}"
 
 
 def _fits(avro_type: AvroType, value: Any) -> bool:

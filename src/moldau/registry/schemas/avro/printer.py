@@ -6,7 +6,6 @@ schema with one id. A named type is printed in full where it occurs first and by
 names from the start.
 """
 
-import json
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -23,6 +22,7 @@ from moldau.registry.schemas.avro.types import (
     RecordType,
     UnionType,
 )
+from moldau.registry.schemas.quoting import quoted
 
 
 def printed(avro_type: AvroType, known: Iterable[NamedType] = ()) -> str:
@@ -106,16 +106,12 @@ def _short(full_name: str, space: str) -> str:
 def _text(value: Any) -> str:
     """JSON as Java's library writes it, which shows in its floating-point numbers: `1.0E10`."""
     if isinstance(value, dict):
-        return "{" + ",".join(f"{_quoted(name)}:{_text(item)}" for name, item in value.items()) + "}"
+        return "{" + ",".join(f"{quoted(name)}:{_text(item)}" for name, item in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(_text, value)) + "]"
     if isinstance(value, float):
         return _double(value)
-    return _quoted(value)
-
-
-def _quoted(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return quoted(value)
 
 
 def _double(value: float) -> str:

@@ -4,27 +4,23 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from jsonschema import Draft7Validator
-from jsonschema.exceptions import SchemaError
-from jsonschema.validators import validator_for
-
 from moldau.registry.schemas.json_schema.comparison import differences
 from moldau.registry.schemas.json_schema.differences import HARMLESS, incompatibility
-from moldau.registry.schemas.json_schema.documents import Resolver, check_references, resolver_for
+from moldau.registry.schemas.json_schema.documents import check_against_draft, check_references, resolver_for
 from moldau.registry.schemas.json_schema.nodes import Node
 from moldau.registry.schemas.json_schema.reader import Reader
 from moldau.registry.schemas.json_schema.text import read_json, write_json
-from moldau.registry.schemas.language import JSON, Incompatibility, InvalidSchemaError, ParsedSchema, ResolvedReference
+from moldau.registry.schemas.language import JSON, Incompatibility, ParsedSchema, ResolvedReference
 
 
 class JsonSchema:
-    """A valid JSON Schema, with what finds its references."""
+    """A JSON Schema with what it refers to. One that is stored is checked when it is compared."""
 
     language = JSON
 
-    def __init__(self, document: Any, resolver: Resolver) -> None:
+    def __init__(self, document: Any, references: tuple[ResolvedReference, ...]) -> None:
         self.document = document
-        self._resolver = resolver
+        self._references = references
 
     @property
     def name(self) -> str | None:
@@ -39,12 +35,13 @@ class JsonSchema:
 
     @cached_property
     def root(self) -> Node:
-        """The graph of nodes, read as far as a comparison needs it."""
-        return Reader(self.document).node(self.document, self._resolver)
+        """The graph of nodes, read as far as a comparison needs it; InvalidSchemaError if the schema is none."""
+        check_against_draft(self.document)
+        return Reader(self.document).node(self.document, resolver_for(self.document, self._references))
 
     def normalized(self) -> "JsonSchema":
         """Names in order, at every depth."""
-        return JsonSchema(read_json(write_json(self.document, sort=True), "The schema"), self._resolver)
+        return JsonSchema(read_json(write_json(self.document, sort=True), "The schema"), self._references)
 
     def formatted(self, form: str) -> str:
         """There are no other forms."""
@@ -65,25 +62,7 @@ class JsonLanguage:
     def parse(self, text: str, references: Sequence[ResolvedReference] = (), *, stored: bool = False) -> JsonSchema:
         """Read a schema; InvalidSchemaError names the place of the fault, or the reference that leads nowhere."""
         document = read_json(text, "The JSON schema")
-        if not isinstance(document, dict | bool):
-            raise InvalidSchemaError(f"A JSON schema is an object or a boolean, not {write_json(document)}")
-        resolver = resolver_for(document, references)
         if not stored:
-            _check_against_draft(document)
-            check_references(document, resolver)
-        return JsonSchema(document, resolver)
-
-
-def _check_against_draft(document: Any) -> None:
-    """Formats are not checked: patterns are JavaScript's, and Python cannot read all that are right."""
-    validator = validator_for(document, default=Draft7Validator)
-    try:
-        validator.check_schema(document, format_checker=None)
-    except SchemaError as error:
-        raise InvalidSchemaError(f"Invalid JSON schema at {_place(error)}: {error.message}") from error
-    except RecursionError as error:
-        raise InvalidSchemaError("The JSON schema is nested too deeply") from error
-
-
-def _place(error: SchemaError) -> str:
-    return "#/" + "/".join(str(part) for part in error.absolute_path)
+            check_against_draft(document)
+            check_references(document, resolver_for(document, references))
+        return JsonSchema(document, tuple(references))

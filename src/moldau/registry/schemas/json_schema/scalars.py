@@ -1,6 +1,6 @@
 """Differences between what two JSON Schemas say of strings, numbers and listed values."""
 
-from decimal import Decimal
+from decimal import Decimal, DecimalException
 from typing import Any
 
 from moldau.registry.schemas.json_schema.differences import Difference
@@ -67,13 +67,21 @@ def _multiples(before: Any, after: Any) -> list[Difference]:
         word = "ADDED"
     elif after is None:
         word = "REMOVED"
-    elif Decimal(after) % Decimal(before) == 0:
+    elif _is_multiple(after, before):
         word = "EXPANDED"
-    elif Decimal(before) % Decimal(after) == 0:
+    elif _is_multiple(before, after):
         word = "REDUCED"
     else:
         word = "CHANGED"
     return [Difference(f"MULTIPLE_OF_{word}", ("multipleOf",))]
+
+
+def _is_multiple(number: Any, of: Any) -> bool:
+    """False as well where the two are so far apart that a decimal does not hold the quotient."""
+    try:
+        return Decimal(number) % Decimal(of) == 0
+    except DecimalException:
+        return False
 
 
 def compare_enums(original: Node, update: Node) -> list[Difference]:

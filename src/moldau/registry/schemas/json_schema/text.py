@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any, NoReturn
 
 from moldau.registry.schemas.language import InvalidSchemaError
+from moldau.registry.schemas.quoting import quoted
 
 
 def read_json(text: str, what: str) -> Any:
@@ -24,14 +25,10 @@ def write_json(value: Any, *, sort: bool = False) -> str:
     """The text of a value without spaces; `sort` puts names in order."""
     if isinstance(value, dict):
         items = sorted(value.items()) if sort else value.items()
-        return "{" + ",".join(f"{_quoted(name)}:{write_json(item, sort=sort)}" for name, item in items) + "}"
+        return "{" + ",".join(f"{quoted(name)}:{write_json(item, sort=sort)}" for name, item in items) + "}"
     if isinstance(value, list):
         return "[" + ",".join(write_json(item, sort=sort) for item in value) + "]"
-    return str(value) if isinstance(value, Decimal) else _quoted(value)
-
-
-def _quoted(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return str(value) if isinstance(value, Decimal) else quoted(value)
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -41,7 +41,7 @@ def compile_proto(texts: Mapping[str, str], root: str) -> list[FileDescriptorPro
         for name, text in texts.items():
             path = Path(folder, check_import_path(name))
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(_DEFAULT_SYNTAX + text if name in shifted else text, encoding="utf-8")
+            path.write_bytes(_encoded(_DEFAULT_SYNTAX + text if name in shifted else text))
         generated = _run(root, [Path(folder), _WELL_KNOWN, _COMMON], shifted)
     files = {file.name: file for _, code in generated for file in _descriptors(code)}
     return [*(file for name, file in files.items() if name != root), files[root]]
@@ -64,6 +64,13 @@ def _run(root: str, folders: list[Path], shifted: set[str]) -> list[tuple[bytes,
             faults = "; ".join(_fault(fault, shifted) for fault in error.errors())
             raise InvalidSchemaError(f"Invalid Protobuf schema: {faults}") from error
     return generated
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidSchemaError(f"Invalid Protobuf schema: {error}") from error
 
 
 def _fault(error: object, shifted: set[str]) -> str:

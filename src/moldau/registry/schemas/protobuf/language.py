@@ -111,6 +111,6 @@ def _as_text(text: str, imported: dict[str, str]) -> str:
     try:
         for known in (*files, file):
             pool.Add(known)
-    except TypeError as error:
+        return print_proto([*files, file])
+    except (TypeError, ValueError, LookupError, StopIteration) as error:
         raise InvalidSchemaError(f"Invalid Protobuf descriptor: {error}") from error
-    return print_proto([*files, file])
