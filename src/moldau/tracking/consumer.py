@@ -64,7 +64,8 @@ class TrackedConsumer:
         on_error: OnError | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
-        writers = WriterSchemas(open_registry(registry))
+        opened, self._close_registry = open_registry(registry)
+        writers = WriterSchemas(opened)
         self._general = Decoder(writers, None if reader is None else event_schema(reader))
         self._decoders = {topic: Decoder(writers, event_schema(source)) for topic, source in (readers or {}).items()}
         self._on_error = on_error
@@ -132,7 +133,10 @@ class TrackedConsumer:
 
     def close(self) -> None:
         """Commit what is finished, and leave the group."""
-        self.messages.close()
+        try:
+            self.messages.close()
+        finally:
+            self._close_registry()
 
     def __enter__(self) -> Self:
         return self

@@ -6,7 +6,7 @@ The schema of an id is asked for once: it never changes.
 import io
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from fastavro import parse_schema, schemaless_reader
 from fastavro.read import SchemaResolutionError
@@ -19,6 +19,8 @@ from moldau.tracking.header import HEADER_FIELD, EventHeader, is_tracked_schema,
 from moldau.tracking.registry_port import Registry
 from moldau.tracking.schemas.event_schema import EventSchema
 from moldau.tracking.schemas.python_values import Build, builder_of
+
+REASON_MAX: Final = 300
 
 
 class UndecodableError(TrackingError):
@@ -34,7 +36,8 @@ class Decoder:
 
     def __init__(self, writers: "WriterSchemas", reader: EventSchema | None) -> None:
         self._writers = writers
-        self._reader: Any = None if reader is None else reader.parsed
+        self._reader = reader
+        self._readers: dict[int, Any] = {}
         self._build: Build | None = None if reader is None or reader.python_type is None else builder_of(reader.python_type)
 
     def decode(self, value: bytes | None) -> tuple[int, EventHeader, Any]:
@@ -51,16 +54,27 @@ class Decoder:
             raise UndecodableError(schema_id, "the bytes do not begin with the header of an event")
         source = io.BytesIO(body)
         try:
-            found: Any = schemaless_reader(source, writer, self._reader)
+            found: Any = schemaless_reader(source, writer, self._wanted(schema_id, writer))
             left = len(body) - source.tell()
             if left:
                 raise UndecodableError(schema_id, f"{left} bytes are left over")
             del found[HEADER_FIELD]
             return schema_id, header, found if self._build is None else self._build(found)
         except SchemaResolutionError as error:
-            raise UndecodableError(schema_id, f"the reader's schema cannot read what was written: {error}") from error
+            reason = str(error).partition("'__fastavro_parsed__'")[0][:REASON_MAX]
+            raise UndecodableError(schema_id, f"the reader's schema cannot read what was written: {reason}") from error
         except (EOFError, ValueError, TypeError, LookupError, OverflowError, ArithmeticError) as error:
             raise UndecodableError(schema_id, f"{type(error).__name__}: {error}") from error
+
+    def _wanted(self, schema_id: int, writer: Any) -> Any:
+        """The reader's schema for one writer's. What the writer called its record is no matter: the reader's has it as an alias."""
+        if self._reader is None:
+            return None
+        found = self._readers.get(schema_id)
+        if found is None:
+            names = [writer["name"], writer["name"].rpartition(".")[2]]
+            found = self._readers[schema_id] = {**self._reader.parsed, "aliases": [*self._reader.parsed.get("aliases", ()), *names]}
+        return found
 
 
 class WriterSchemas:

@@ -13,7 +13,7 @@ import os
 import socket
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Final, Self
@@ -66,7 +66,8 @@ class TrackerProducer:
         if audit_publish_interval_ms < 1:
             raise ValueError(f"audit.publish.interval.ms is at least 1, not {audit_publish_interval_ms}")
         brokers = bootstrap_text(bootstrap)
-        self._routes = Routes(open_registry(registry), subject_naming, auto_register=auto_register)
+        opened, close_registry = open_registry(registry)
+        self._routes = Routes(opened, subject_naming, auto_register=auto_register)
         for topic, source in (schemas or {}).items():
             self.declare(source, topic=topic)
         self._producer = Producer(
@@ -83,7 +84,8 @@ class TrackerProducer:
         self._opening = threading.Lock()
         self._last_time = (0, time_bytes(0))
         self._over: str | None = None
-        self._farewell = weakref.finalize(self, self._counts.farewell)
+        self._farewell = weakref.finalize(self, _say_farewell, self._counts, close_registry)
+        self._close_registry = close_registry
         _of_this_process.add(self)
 
     def declare(self, source: SchemaSource, *more: Mapping[str, Any] | str, topic: str | None = None) -> EventSchema:
@@ -181,7 +183,10 @@ class TrackerProducer:
             return
         self._over = "the producer of tracked events is closed"
         self._farewell.detach()
-        self._counts.end(timeout)
+        try:
+            self._counts.end(timeout)
+        finally:
+            self._close_registry()
 
     def forget(self) -> None:
         """This is a forked process: the connections and the instance belong to the parent."""
@@ -199,6 +204,12 @@ class TrackerProducer:
             if error is None:
                 raise
             log.warning("tracking: while closing: %s", failure)
+
+
+def _say_farewell(counts: CountPublisher, close_registry: Callable[[], None]) -> None:
+    """A producer that nobody closed."""
+    counts.farewell()
+    close_registry()
 
 
 def _origin(datacenter: str, service: str, host: str) -> Origin:

@@ -1,6 +1,6 @@
 """What producers and consumers of tracked events need of a schema registry; `moldau.registry.client.RegistryClient` has it."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 
@@ -32,10 +32,11 @@ class Registry(Protocol):
         """The schemas that it refers to, each behind those that it needs itself."""
 
 
-def open_registry(registry: "str | Registry") -> Registry:
-    """A client for a URL; what is a registry already stays as it is."""
+def open_registry(registry: "str | Registry") -> "tuple[Registry, Callable[[], None]]":
+    """A client for a URL, and what closes it; what is a registry already stays as it is, and open."""
     if not isinstance(registry, str):
-        return registry
+        return registry, lambda: None
     from moldau.registry.client import RegistryClient
 
-    return RegistryClient(registry)
+    client = RegistryClient(registry)
+    return client, client.close

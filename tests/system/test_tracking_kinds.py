@@ -1,0 +1,122 @@
+"""Logs, metrics and a work queue over a real broker (mission F3)."""
+
+import logging
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from moldau.client.admin import Admin, Resource, ResourceType
+from moldau.client.cluster import Cluster
+from moldau.client.settings import ConsumerOptions
+from moldau.model.identity import TopicPartition
+from moldau.testing.broker import Broker
+from moldau.tracking import TrackedConsumer, TrackerProducer
+from moldau.tracking.categories import QUEUING, category
+from moldau.tracking.logs import TrackedLogHandler
+from moldau.tracking.metrics import MetricsEmitter
+from moldau.tracking.queue import WorkQueue
+from moldau.tracking.queue_worker import Task
+from support.tracked_events import LIMIT_S, MemoryRegistry, whole_topic
+
+pytestmark = pytest.mark.system
+
+QUICK = ConsumerOptions(settings={"fetch.wait.max.ms": 20, "heartbeat.interval.ms": 200})
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker(settings={"group.initial.rebalance.delay.ms": 0}) as broker:
+        yield broker
+
+
+def test_lines_and_metrics_are_events(broker: Broker) -> None:
+    """One tracker for both; the root logger, so that what the sending itself logs would come back as lines."""
+    registry = MemoryRegistry()
+    for topic in ("logs", "metrics"):
+        broker.create_topic(topic)
+    root = logging.getLogger()
+    with TrackerProducer(service="shop", bootstrap=broker.bootstrap_servers, registry=registry) as tracker:
+        handler, metrics = TrackedLogHandler(tracker, level="INFO"), MetricsEmitter(tracker)
+        root.addHandler(handler)
+        logging.getLogger("shop").warning("stock of %s is low", "apples")
+        metrics.counter("orders", country="CZ").add(3)
+        root.removeHandler(handler)
+        handler.close()
+        metrics.close()
+        assert handler.dropped == 0
+    with TrackedConsumer(broker.bootstrap_servers, registry, **QUICK) as consumer:
+        consumer.messages.assign([TopicPartition("logs", 0)])
+        assert next(consumer).value["message"] == "stock of apples is low"
+        consumer.messages.assign([TopicPartition("metrics", 0)])
+        found = next(consumer)
+        assert (found.value["name"], found.value["value"], found.value["labels"]) == ("orders", 3.0, {"country": "CZ"})
+    assert len(whole_topic(broker.bootstrap_servers, "logs")) == 1
+
+
+def test_a_topic_of_a_category(broker: Broker) -> None:
+    assert category("tracking").ensure(broker.bootstrap_servers, "orders")
+    assert not category("tracking").ensure(broker.bootstrap_servers, "orders"), "it is there, and stays as it is"
+    with Cluster(broker.bootstrap_servers) as cluster:
+        assert len(cluster.topic("orders").partitions) == 8
+        configs = {each.name: each.value for each in Admin(cluster).describe_configs(Resource(ResourceType.TOPIC, "orders"))}
+    assert (configs["retention.ms"], configs["cleanup.policy"]) == ("604800000", "delete")
+    assert QUEUING.topics.partitions == 12
+
+
+def test_what_fails_comes_again_and_ends_as_a_dead_letter(broker: Broker) -> None:
+    """Three tries with a delay before the second and the third; others do not wait for it; the error stands in the headers."""
+    tries: list[tuple[bytes | None, int]] = []
+    stop = threading.Event()
+    with WorkQueue(broker.bootstrap_servers, "images", retry_delays_s=(0.2, 0.1), partitions=1) as queue:
+        for value in (b"broken", b"good", b"shy"):
+            queue.put(value, headers={"trace": value}).result(LIMIT_S)
+
+        def work(task: Task) -> None:
+            tries.append((task.value, task.attempt))
+            if task.attempt == 3:
+                stop.set()
+            if task.value == b"broken" or (task.value == b"shy" and task.attempt == 1):
+                raise ValueError(f"cannot do {task.value!r}")
+
+        with queue.worker(**QUICK) as worker:
+            worker.run(work, stop)
+            assert (worker.done, worker.retried, worker.dead) == (2, 3, 1)
+        assert tries[:3] == [(b"broken", 1), (b"good", 1), (b"shy", 1)]
+        assert sorted(tries[3:]) == [(b"broken", 2), (b"broken", 3), (b"shy", 2)]
+        (dead,) = whole_topic(broker.bootstrap_servers, queue.dead_letter_topic)
+        headers = dict(dead.headers)
+        assert (dead.value, headers["trace"], headers["moldau.attempt"]) == (b"broken", b"broken", b"3")
+        assert headers["moldau.error"] == b"ValueError: cannot do b'broken'"
+        assert headers["moldau.origin"] == b"images-0@0"
+
+
+def test_each_message_goes_to_one_worker_and_what_was_in_hand_to_the_next(broker: Broker) -> None:
+    """Two workers share forty messages; a third one, which leaves in the middle of a message, leaves it to them."""
+    done: list[bytes | None] = []
+    stop = threading.Event()
+    with WorkQueue(broker.bootstrap_servers, "mails", partitions=4) as queue:
+        for number in range(40):
+            queue.put(b"%d" % number, key=b"%d" % number)
+        queue.flush(LIMIT_S)
+        with queue.worker(**QUICK) as leaving:
+            in_hand = leaving.take(LIMIT_S)
+            assert in_hand is not None
+
+        def work(task: Task) -> None:
+            done.append(task.value)
+            if len(done) == 40:
+                stop.set()
+
+        def run() -> None:
+            with queue.worker(**QUICK) as worker:
+                worker.run(work, stop)
+
+        threads = [threading.Thread(target=run) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(LIMIT_S)
+        assert stop.is_set()
+    assert in_hand.value in done
+    assert len(set(done)) == 40

@@ -1,0 +1,121 @@
+"""The same dialogue with the registry in memory that tests use and with the real one; and the refusals that only the real one knows."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from moldau.client.settings import ConsumerOptions
+from moldau.model.identity import TopicPartition
+from moldau.registry.client import RegistryClient
+from moldau.registry.client_errors import IncompatibleSchemaError, RegistryError, RegistryUnavailableError, UnknownSchemaError
+from moldau.testing.broker import Broker
+from moldau.tracking import TrackedConsumer, TrackerProducer, event_schema
+from moldau.tracking.header import is_tracked_schema
+from moldau.tracking.registry_port import Registry
+from support.tracked_events import LIMIT_S, TEN_FIELDS, MemoryRegistry, audit_records, page_view
+
+pytestmark = pytest.mark.system
+
+QUICK = ConsumerOptions(settings={"fetch.wait.max.ms": 20})
+
+
+@dataclass
+class View:
+    page: str
+    member: int
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker(registry=True) as broker:
+        yield broker
+
+
+@pytest.fixture(params=["memory", "real"])
+def registry(request: pytest.FixtureRequest, broker: Broker) -> Iterator[Registry]:
+    if request.param == "memory":
+        yield MemoryRegistry()
+    else:
+        with RegistryClient(broker.registry_url) as client:
+            yield client
+
+
+def test_what_producers_and_consumers_ask_a_registry(registry: Registry) -> None:
+    text = event_schema(TEN_FIELDS).text
+    with pytest.raises(RegistryError):
+        registry.lookup("asked-value", text)
+    schema_id = registry.register("asked-value", text)
+    assert registry.register("asked-value", text) == schema_id
+    assert registry.register("other-value", text) == schema_id, "the id is the schema's, not the subject's"
+    assert registry.lookup("asked-value", text).id == schema_id
+    found = registry.schema(schema_id)
+    assert found.type == "AVRO"
+    assert is_tracked_schema(json.loads(found.text))
+    assert list(registry.referenced(found)) == []
+    with pytest.raises(UnknownSchemaError, match=r"9999|not found"):
+        registry.schema(9_999)
+
+
+def test_an_event_through_either_registry(broker: Broker, registry: Registry) -> None:
+    topic = broker.create_topic(broker.unique_topic("views"))
+    with TrackerProducer(service="shop", bootstrap=broker.bootstrap_servers, registry=registry, schemas={topic: TEN_FIELDS}) as producer:
+        producer.track(page_view(3), topic=topic)
+    with TrackedConsumer(broker.bootstrap_servers, registry, readers={topic: View}, **QUICK) as consumer:
+        consumer.messages.assign([TopicPartition(topic, 0)])
+        assert next(consumer).value == View("/product/3", 100_003)
+
+
+def test_a_schema_that_changes(broker: Broker) -> None:
+    """A field with a default comes in July: old and new events are read by the old reader and by the new one."""
+    topic = broker.create_topic(broker.unique_topic("views"))
+    newer = {**TEN_FIELDS, "fields": [*TEN_FIELDS["fields"], {"name": "theme", "type": "string", "default": "light"}]}
+    for schema, event in ((TEN_FIELDS, page_view(1)), (newer, {**page_view(2), "theme": "dark"})):
+        with TrackerProducer(
+            service="shop", bootstrap=broker.bootstrap_servers, registry=broker.registry_url, schemas={topic: schema}
+        ) as producer:
+            producer.track(event, topic=topic)
+    for reader, expected in (
+        (TEN_FIELDS, [page_view(1), page_view(2)]),
+        (newer, [{**page_view(1), "theme": "light"}, {**page_view(2), "theme": "dark"}]),
+    ):
+        with TrackedConsumer(broker.bootstrap_servers, broker.registry_url, reader=reader, **QUICK) as consumer:
+            consumer.messages.assign([TopicPartition(topic, 0)])
+            assert [next(consumer).value for _ in expected] == expected
+
+
+def test_a_schema_that_breaks_its_readers_is_refused_before_anything_is_sent(broker: Broker) -> None:
+    topic = broker.create_topic(broker.unique_topic("views"))
+    with RegistryClient(broker.registry_url) as client:
+        client.register(f"{topic}-value", event_schema(TEN_FIELDS).text)
+    broken = {**TEN_FIELDS, "fields": [*TEN_FIELDS["fields"], {"name": "theme", "type": "string"}]}
+    producer = TrackerProducer(service="shop", bootstrap=broker.bootstrap_servers, registry=broker.registry_url, schemas={topic: broken})
+    with producer, pytest.raises(IncompatibleSchemaError, match="theme"):
+        producer.track({**page_view(), "theme": "dark"}, topic=topic)
+    assert not [record for record in audit_records(broker.bootstrap_servers) if record.key.instance == producer.instance]
+
+
+def test_a_registry_that_is_away_stops_the_reader_and_loses_nothing(broker: Broker) -> None:
+    """The event that could not be decoded for want of its schema is the next one when the registry is back."""
+    topic = broker.create_topic(broker.unique_topic("views"))
+    url = broker.registry_url
+    with TrackerProducer(service="shop", bootstrap=broker.bootstrap_servers, registry=url, schemas={topic: TEN_FIELDS}) as producer:
+        for number in range(3):
+            producer.track(page_view(number), topic=topic)
+
+    class Away(RegistryClient):
+        there = False
+
+        def schema(self, schema_id: int) -> object:  # type: ignore[override]
+            if not self.there:
+                raise RegistryUnavailableError("http://nowhere: connection refused")
+            return super().schema(schema_id)
+
+    with Away(url) as away, TrackedConsumer(broker.bootstrap_servers, away, **QUICK) as consumer:
+        consumer.messages.assign([TopicPartition(topic, 0)])
+        for _ in range(2):
+            with pytest.raises(RegistryUnavailableError):
+                consumer.poll(LIMIT_S)
+        away.there = True
+        assert [next(consumer).value for _ in range(3)] == [page_view(number) for number in range(3)]
