@@ -72,7 +72,7 @@ def all_records(broker: Broker, topic: str) -> list[tuple[bytes | None, bytes | 
         where = TopicPartition(topic, 0)
         end = cluster.list_offsets({where: LATEST})[where].offset
         found: list[tuple[bytes | None, bytes | None]] = []
-        offset = cluster.list_offsets({where: EARLIEST})[where].offset
+        offset: int = cluster.list_offsets({where: EARLIEST})[where].offset
         while offset < end:
             for record in iterate_log(cluster.fetch(topic, 0, offset).records, max_decompressed_bytes=1 << 20):
                 if record.offset >= offset:

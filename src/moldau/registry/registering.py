@@ -47,12 +47,12 @@ def register(state: "State", subject: str, body: "SchemaBody", *, normalize: boo
     if body.version is None and body.id in (None, same):
         for each in reversed(living):
             if each.fingerprint == new.fingerprint:
-                return Decision(registered_view(each))
+                return Decision(registered_view(each, body.text))
     if not importing and not force:
         problems = judge(state, config, schema, body, living)
         if problems:
             raise incompatible(subject, problems)
-    return _written(state, replace(new, version=_version(body, versions, importing), id=_id(state, body, new, same)), versions)
+    return _written(state, replace(new, version=_version(body, versions, importing), id=_id(state, body, new, same)), versions, body.text)
 
 
 def judge(state: "State", config: dict[str, Any], schema: "ParsedSchema", body: "SchemaBody", earlier: list[SchemaVersion]) -> list[str]:
@@ -102,7 +102,7 @@ def _id(state: "State", body: "SchemaBody", new: SchemaVersion, same: int | None
     return body.id
 
 
-def _written(state: "State", new: SchemaVersion, versions: list[SchemaVersion]) -> Decision:
+def _written(state: "State", new: SchemaVersion, versions: list[SchemaVersion], sent: str) -> Decision:
     writes: list[Write] = []
     context = context_of(new.subject)
     if context != DEFAULT_CONTEXT and context not in state.contexts:
@@ -112,7 +112,7 @@ def _written(state: "State", new: SchemaVersion, versions: list[SchemaVersion]) 
         if each.deleted and each.id == new.id and each.version < new.version and not state.referrers(key, deleted=True):
             writes.append((encode_key(key), None))  # the schema is back: its deleted version goes for good
     writes.append((encode_key(SchemaKey(new.subject, new.version)), encode_schema(new)))
-    return Decision(registered_view(new), writes)
+    return Decision(registered_view(new, sent), writes)
 
 
 def _property(metadata: Any, name: str) -> Any:

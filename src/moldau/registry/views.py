@@ -19,9 +19,16 @@ def version_view(schema: SchemaVersion, text: str | None = None) -> dict[str, An
     }
 
 
-def registered_view(schema: SchemaVersion, text: str | None = None) -> dict[str, Any]:
-    """What a registration comes to."""
-    return {"id": schema.id, "version": schema.version, **_content(schema, text), **_when(schema)}
+def registered_view(schema: SchemaVersion, sent: str) -> dict[str, Any]:
+    """What a registration comes to.
+
+    A Protobuf schema that was `sent` as a descriptor is stored as text. That text is left out here: Confluent's client keeps the schema of
+    the answer if there is one, and takes it for a descriptor later.
+    """
+    found = {"id": schema.id, "version": schema.version, **_content(schema, None), **_when(schema)}
+    if schema.type == "PROTOBUF" and sent != schema.text:
+        del found["schema"]
+    return found
 
 
 def schema_view(schema: SchemaVersion, text: str | None = None, *, named: bool = False, id_max: int | None = None) -> dict[str, Any]:
