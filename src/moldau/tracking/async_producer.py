@@ -39,8 +39,12 @@ class AsyncTrackerProducer:
             wanted = await in_thread(lambda: tracker.prepare(event, time, topic, key, schema))
         else:
             wanted = tracker.prepare(event, time, topic, key, schema)
-        while not tracker.inner.offer(wanted):
-            await in_thread(tracker.inner.wait_for_room)
+        try:
+            while not tracker.inner.offer(wanted):
+                await in_thread(tracker.inner.wait_for_room)
+        except BaseException:
+            tracker.abandon(wanted)
+            raise
         return wanted.delivery
 
     async def flush(self, timeout: float | None = None) -> None:

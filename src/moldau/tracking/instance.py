@@ -46,7 +46,8 @@ class Instance:
         self._lock = threading.Lock()
         self._counts: dict[tuple[str, int], RunningCount] = {}
         self._ended = 0
-        self._begun_at_the_end: int | None = None
+        self._retired = False
+        self._begun: int | None = None
         self.total = NOTHING
         """All that was taken so far."""
         self.uncertain = 0
@@ -59,9 +60,15 @@ class Instance:
         """16 hex digits."""
         return self._prefix.hex()
 
-    def next_guid(self) -> bytes:
-        """The guid of the next event."""
-        return self._prefix + next(self._numbers).to_bytes(8, "big")
+    def next_guid(self) -> bytes | None:
+        """The guid of the next event, which has begun; None if it is retired: another instance has to be asked."""
+        number = next(self._numbers)
+        if self._retired:
+            with self._lock:
+                if self._begun is None or number < self._begun:
+                    self._ended += 1
+            return None
+        return self._prefix + number.to_bytes(8, "big")
 
     def delivered(self, topic: str, time_ms: int, value_bytes: int, guid_hash: int) -> None:
         """An event is in the log."""
@@ -90,15 +97,28 @@ class Instance:
             self.total += count
         return increments
 
+    def abandoned(self) -> None:
+        """An event that has begun was never sent."""
+        with self._lock:
+            self._ended += 1
+
     def retire(self) -> None:
-        """No event begins any more."""
+        """No event begins any more; those that have begun will end."""
         self.usable = False
-        self._begun_at_the_end = next(self._numbers)
+        self._retired = True
+        with self._lock:
+            if self._begun is None:
+                self._begun = next(self._numbers)
+
+    @property
+    def all_ended(self) -> bool:
+        """Whether it is retired, and every event of it has ended."""
+        return self._begun is not None and self._ended >= self._begun
 
     @property
     def finished(self) -> bool:
-        """Whether it is retired, every event of it has ended, and nothing is left to take."""
-        return self._begun_at_the_end is not None and self._ended >= self._begun_at_the_end and not self._counts
+        """Whether all have ended, and nothing is left to take."""
+        return self.all_ended and not self._counts
 
 
 class CountedDelivery(Delivery):
@@ -113,6 +133,10 @@ class CountedDelivery(Delivery):
         self._time_ms = time_ms
         self._value_bytes = value_bytes
         self._guid_hash = guid_hash
+
+    def abandon(self) -> None:
+        """It will not be sent."""
+        self._instance.abandoned()
 
     def _end(self, delivered: Delivered | None, error: SendError | None) -> None:
         if error is None:

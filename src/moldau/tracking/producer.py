@@ -113,22 +113,32 @@ class TrackerProducer:
         delivery, or by `flush`, and is not counted.
         """
         wanted = self.prepare(event, time, topic, key, schema)
-        while not self._producer.offer(wanted):
-            self._producer.wait_for_room()
+        try:
+            while not self._producer.offer(wanted):
+                self._producer.wait_for_room()
+        except BaseException:
+            self.abandon(wanted)
+            raise
         return wanted.delivery
+
+    @staticmethod
+    def abandon(wanted: Outgoing) -> None:
+        """What was prepared is not offered, or was not taken: it does not count as on its way any more."""
+        assert isinstance(wanted.delivery, CountedDelivery)
+        wanted.delivery.abandon()
 
     def prepare(
         self, event: Any, time: datetime | int | None, topic: str | None, key: bytes | str | None, schema: EventSchema | None
     ) -> Outgoing:
         """An event with its header, ready to be offered; as `track`."""
-        if self._over is not None:
-            raise RuntimeError(self._over)
+        self._check_open()
         route = self._routes.find(event.__class__ if schema is None else schema, topic)
         body = route.schema.encode(event)
         time_ms = now_ms() if time is None else event_time_ms(time, f"{route.schema.topic}.{HEADER_FIELD}.time")
         prefix = route.prefix or self._routes.prefix(route)
-        instance = self._instance if self._instance.usable else self._open()
-        guid = instance.next_guid()
+        instance = self._instance
+        while not instance.usable or (guid := instance.next_guid()) is None:
+            instance = self._open()
         last = self._last_time
         if last[0] != time_ms:
             last = self._last_time = (time_ms, time_bytes(time_ms))
@@ -139,6 +149,7 @@ class TrackerProducer:
     def _open(self) -> Instance:
         """An instance that may have events: the first one, or one after another that is no longer certain of its counts."""
         with self._opening:
+            self._check_open()
             if not self._instance.usable:
                 if self._instance.uncertain:
                     log.warning(
@@ -148,6 +159,10 @@ class TrackerProducer:
                     self._instance = Instance()
                 self._counts.open(self._instance)
             return self._instance
+
+    def _check_open(self) -> None:
+        if self._over is not None:
+            raise RuntimeError(self._over)
 
     def asks_before_tracking(self, event: Any, topic: str | None, schema: EventSchema | None) -> bool:
         """Whether `prepare` would wait for the brokers or the registry."""

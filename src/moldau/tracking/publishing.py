@@ -20,6 +20,7 @@ from moldau.tracking.instance import Instance
 log = logging.getLogger("moldau.tracking")
 
 FAREWELL_S: Final = 10.0
+STRAGGLERS_S: Final = 2.0
 
 
 class Origin(NamedTuple):
@@ -95,14 +96,18 @@ class CountPublisher:
         if self._thread is not None:
             self._thread.join()
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        ending = list(self._instances)
+        for instance in ending:
+            instance.retire()
         failure: SendError | None = None
         try:
             try:
                 self._producer.flush(_left(deadline))
             except SendError as error:
                 failure = error
+            _wait_for_stragglers(ending)
             self._publish_all(deadline)
-            self._close_instances(deadline)
+            self._close_instances(ending, deadline)
         finally:
             self._producer.close(_left(deadline))
         if failure is not None:
@@ -117,12 +122,12 @@ class CountPublisher:
             if deadline is None or time.monotonic() >= deadline:
                 raise failures[0]
 
-    def _close_instances(self, deadline: float | None) -> None:
-        for instance in self._instances:
-            if instance.uncertain:
+    def _close_instances(self, instances: list[Instance], deadline: float | None) -> None:
+        for instance in instances:
+            if instance.uncertain or not instance.finished:
                 log.warning(
-                    "tracking: instance %s of service %s on %s stays open: of %d events nobody knows whether they are in the log",
-                    *(instance.name, self._origin.service, self._origin.host, instance.uncertain),
+                    "tracking: instance %s of service %s on %s stays open: of some events nobody knows whether they are in the log",
+                    *(instance.name, self._origin.service, self._origin.host),
                 )
             else:
                 self._send(self._record("close", instance, instance.total)).result(_left(deadline))
@@ -140,6 +145,13 @@ class CountPublisher:
 
     def _record(self, kind: Kind, instance: Instance, count: Count = NOTHING) -> AuditRecord:
         return AuditRecord(kind, new_guid(), _now_ms(), PRODUCER_TIER, CountKey("", 0, *self._origin, instance.name), count)
+
+
+def _wait_for_stragglers(instances: list[Instance]) -> None:
+    """Other threads may be about to send what they have begun."""
+    limit = time.monotonic() + STRAGGLERS_S
+    while not all(instance.all_ended for instance in instances) and time.monotonic() < limit:
+        time.sleep(0.01)
 
 
 def _now_ms() -> int:

@@ -43,7 +43,7 @@ class Routes:
         with self._lock:
             route = self._route(topic or schema.topic, schema)
             known = self._known.setdefault((route.topic, dict), route)
-            if known is not route and self._naming == "topic":
+            if known.schema.text != schema.text and self._naming == "topic":
                 raise ValueError(f"topic {route.topic} has events of {known.schema.name}; several kinds need another subject naming")
             self._known[None, schema] = route
             if schema.python_type is not None:
@@ -57,11 +57,13 @@ class Routes:
     def _learn(self, kind: object, topic: str | None) -> Route:
         with self._lock:
             declared = self._known.get((None, kind))
+            if isinstance(kind, type) and issubclass(kind, Mapping) and (topic, dict) in self._known:
+                return self._known[topic, dict]
             if declared is not None:
                 schema = declared.schema
             elif isinstance(kind, EventSchema):
                 schema = kind
-            elif kind is dict or not isinstance(kind, type):
+            elif not isinstance(kind, type) or issubclass(kind, Mapping):
                 raise ValueError(
                     "an event given as a dict needs its schema: declare one for the topic"
                     + (f" {topic}" if topic else ", and say the topic")

@@ -14,6 +14,13 @@ from moldau.tracking.counts import Count
 from moldau.tracking.instance import Instance
 from moldau.tracking.publishing import CountPublisher, Origin
 
+
+def deliver(instance: Instance, topic: str, time_ms: int, size: int, guid_hash: int) -> None:
+    """An event begins, and is acknowledged."""
+    assert instance.next_guid() is not None
+    instance.delivered(topic, time_ms, size, guid_hash)
+
+
 ORIGIN = Origin("east", "shop", "web-1")
 HOUR_MS = 3_600_000
 
@@ -68,10 +75,10 @@ def test_the_whole_life_of_an_instance() -> None:
     sent, instance = Sent(), Instance()
     counts = publisher(sent, lambda: sent.events.append("topic made"))
     counts.open(instance)
-    instance.delivered("page-views", 1_000, 100, 7)
+    deliver(instance, "page-views", 1_000, 100, 7)
     counts.publish()
     counts.publish()
-    instance.delivered("page-views", 2_000, 50, 8)
+    deliver(instance, "page-views", 2_000, 50, 8)
     counts.end()
     assert sent.events == ["topic made", "open", "counts", "flush", "counts", "close", "closed"]
     first, second = (record for record in sent.records if record.kind == "counts")
@@ -85,7 +92,7 @@ def test_a_record_that_was_not_delivered_is_sent_again_under_its_guid() -> None:
     sent, instance = Sent(), Instance()
     counts = publisher(sent)
     counts.open(instance)
-    instance.delivered("page-views", 1_000, 100, 7)
+    deliver(instance, "page-views", 1_000, 100, 7)
     sent.fails = [True, True]
     for _ in range(4):
         counts.publish()
@@ -100,7 +107,8 @@ def test_an_instance_that_is_uncertain_is_not_closed() -> None:
     counts = publisher(sent)
     for instance in (one, two):
         counts.open(instance)
-        instance.delivered("page-views", 1_000, 100, 7)
+        deliver(instance, "page-views", 1_000, 100, 7)
+    one.next_guid()
     one.failed(timed_out())
     counts.end()
     assert [record.key.instance for record in sent.records if record.kind == "counts"] == [one.name, two.name]
@@ -111,7 +119,7 @@ def test_an_event_that_failed_is_told_after_the_counts_are_published() -> None:
     sent, instance = Sent(), Instance()
     counts = publisher(sent)
     counts.open(instance)
-    instance.delivered("page-views", 1_000, 100, 7)
+    deliver(instance, "page-views", 1_000, 100, 7)
     sent.broken = timed_out()
     with pytest.raises(SendError):
         counts.end()
@@ -122,7 +130,7 @@ def test_a_producer_that_cannot_publish_its_counts_does_not_close_them() -> None
     sent, instance = Sent(), Instance()
     counts = publisher(sent)
     counts.open(instance)
-    instance.delivered("page-views", 1_000, 100, 7)
+    deliver(instance, "page-views", 1_000, 100, 7)
     sent.fails = [True]
     with pytest.raises(SendError):
         counts.end()
@@ -133,3 +141,15 @@ def test_a_producer_without_events_publishes_nothing() -> None:
     sent = Sent()
     publisher(sent).end()
     assert sent.events == ["flush", "closed"]
+
+
+def test_an_event_that_another_thread_never_sends_keeps_its_instance_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has begun, and may still be sent: a close would promise that it is not."""
+    monkeypatch.setattr("moldau.tracking.publishing.STRAGGLERS_S", 0.02)
+    sent, instance = Sent(), Instance()
+    counts = publisher(sent)
+    counts.open(instance)
+    deliver(instance, "page-views", 1_000, 100, 7)
+    instance.next_guid()
+    counts.end()
+    assert sent.events == ["open", "flush", "counts", "closed"]

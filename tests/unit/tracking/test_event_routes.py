@@ -1,6 +1,7 @@
 """Which topic and schema an event has: said once, registered once, under the subject of the naming strategy."""
 
 import threading
+from collections import OrderedDict
 from dataclasses import dataclass
 
 import pytest
@@ -67,12 +68,16 @@ def test_a_dict_needs_a_schema() -> None:
         known.find(dict, "views")
     with pytest.raises(ValueError, match="and say the topic"):
         known.find(dict, None)
+    with pytest.raises(ValueError, match="declare one for the topic views"):
+        known.find(OrderedDict, "views")
+    known.declare(VIEW, "views")
+    assert known.find(OrderedDict, "views").schema is VIEW
 
 
 def test_a_topic_has_one_kind_of_event_unless_subjects_tell_them_apart() -> None:
     known = routes(MemoryRegistry())
     known.declare(VIEW, "views")
-    known.declare(VIEW, "views")
+    known.declare(event_schema(TEN_FIELDS), "views")
     with pytest.raises(ValueError, match=r"topic views has events of shop\.PageView; several kinds need another subject naming"):
         known.declare(event_schema(Click), "views")
     several = routes(MemoryRegistry(), "record")

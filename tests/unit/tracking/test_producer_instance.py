@@ -54,7 +54,7 @@ def test_guids_name_the_instance_and_count_up() -> None:
 
 def test_an_event_is_counted_when_it_is_delivered_and_before_anybody_hears_of_it() -> None:
     instance, keeper, heard = Instance(), Keeper(), []
-    guid = instance.next_guid()
+    guid = instance.next_guid() or b""
     delivery = CountedDelivery(keeper, instance, "page-views", 1_300_000_123_456, 100, guid_hash(guid))
     delivery.add_done_callback(lambda _: heard.extend(instance.take()))
     assert instance.take() == []
@@ -103,11 +103,46 @@ def test_a_retired_instance_is_finished_when_its_last_event_is_counted_and_taken
         instance.next_guid()
     instance.delivered("a", 0, 1, 1)
     instance.retire()
-    assert not instance.finished
+    assert instance.next_guid() is None, "what would begin now has to be another's"
+    assert not instance.all_ended
     instance.failed(failure(KafkaError._MSG_TIMED_OUT))
     assert not instance.finished, "an increment is left"
     instance.take()
     assert instance.finished
+
+
+def test_an_event_that_was_begun_and_never_sent_holds_nothing_up() -> None:
+    instance = Instance()
+    delivery = CountedDelivery(Keeper(), instance, "page-views", 0, 100, guid_hash(instance.next_guid() or b""))
+    instance.retire()
+    assert not instance.finished
+    delivery.abandon()
+    assert instance.finished
+    assert instance.take() == []
+
+
+def test_threads_that_begin_while_it_is_retired_are_counted_or_sent_elsewhere() -> None:
+    """Every guid that was given out ends before the instance has ended; after that none is given out."""
+    for _ in range(20):
+        instance, too_late = Instance(), threading.Event()
+        given: list[bytes] = []
+
+        def track(instance: Instance = instance, given: list[bytes] = given, too_late: threading.Event = too_late) -> None:
+            while (guid := instance.next_guid()) is not None:
+                if instance.all_ended:
+                    too_late.set()
+                given.append(guid)
+                instance.delivered("a", 0, 1, guid_hash(guid))
+
+        threads = [threading.Thread(target=track) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        instance.retire()
+        for thread in threads:
+            thread.join()
+        assert instance.all_ended
+        assert not too_late.is_set()
+        assert sum(count.count for _, _, count in instance.take()) == len(given)
 
 
 def test_threads_count_together() -> None:
@@ -115,7 +150,7 @@ def test_threads_count_together() -> None:
 
     def count() -> None:
         for _ in range(2_000):
-            instance.delivered("a", 0, 1, guid_hash(instance.next_guid()))
+            instance.delivered("a", 0, 1, guid_hash(instance.next_guid() or b""))
 
     threads = [threading.Thread(target=count) for _ in range(4)]
     for thread in threads:
