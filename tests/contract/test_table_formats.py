@@ -12,6 +12,7 @@ import pytest
 
 from moldau.lake.data_files import DAY, TIME_FIELDS, DataFile, PartitionWriter
 from moldau.lake.table import completion_watermark, remove_orphans, wait_until_complete
+from moldau.lake.tables import delta, manifest
 from moldau.lake.tables.committing import (
     FencedError,
     LoadConflictError,
@@ -320,6 +321,37 @@ def test_a_table_of_another_format_or_with_other_partitions_is_refused(table: Ta
         open_or_create(other, table.path, SCHEMA, [DAY], "")
     with pytest.raises(TableError, match="the table is partitioned by event_day, the load by event_day, event_hour"):
         open_or_create(table.tables, table.path, SCHEMA, [DAY, "event_hour"], "")
+
+
+@pytest.mark.parametrize("name", ["50%20", "what?", "a#b", "back\\slash"])
+def test_a_path_that_deltalake_would_misread_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(TableError, match="there can be no Delta table at a path with"):
+        open_or_create(format_named("delta"), str(tmp_path / name), SCHEMA, [DAY], "")
+
+
+def test_offsets_and_properties_outlive_the_versions_that_wrote_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Delta drops old versions once a checkpoint holds what they said."""
+    monkeypatch.setattr(delta, "CHECKPOINT_INTERVAL", 3)
+    table = Table(format_named("delta"), str(tmp_path / "table"))
+    table.load(1, offset=1)
+    set_properties(table.tables, table.path, {"a": "1"})
+    table.load(2, offset=2)
+    assert (Path(table.path, "_delta_log", "_last_checkpoint")).exists()
+    for file in Path(table.path, "_delta_log").glob("*.json"):
+        file.unlink()
+    assert (table.offsets(), dict(table.now().properties), table.rows()) == ([2, None], {"a": "1"}, [1, 2])
+    assert list(table.tables.commits(table.path, -1)) == []
+
+
+def test_a_manifest_keeps_the_newest_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifest, "VERSIONS_KEPT", 3)
+    table = Table(format_named("parquet"), str(tmp_path / "table"))
+    for offset in range(1, 6):
+        table.load(offset, offset=offset)
+    assert [each.version for each in table.tables.commits(table.path, -1)] == [3, 4, 5]
+    assert (table.rows(), table.offsets()) == ([1, 2, 3, 4, 5], [5, None])
+    with pytest.raises(TableError, match="there is no version 1; the oldest is 3"):
+        table.tables.open(table.path, 1)
 
 
 def test_statistics_are_kept_with_the_file(table: Table) -> None:

@@ -141,10 +141,8 @@ def _rounds(spark: Any, jobs: "LoadJobs", given: dict[str, Any]) -> bool:
             return any(each.error is not None for each in service.run_once())
         with _stopping_on_sigterm(service):
             service.run(interval_s)
-    except (LoadError, TableError, FileError, DataLossError) as error:
-        if interval_s is None:
-            raise click.ClickException(str(error)) from error
-        return True  # the service ended with it, and its line is printed
+    except (LoadError, TableError, FileError, DataLossError, OSError) as error:
+        raise click.ClickException(str(error)) from error
     return False
 
 

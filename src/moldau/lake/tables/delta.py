@@ -110,7 +110,10 @@ class DeltaFormat:
 
     def open(self, path: str, version: int | None = None) -> Snapshot | None:
         """A snapshot. TableError for a version that is not there, or a table that deltalake cannot read."""
-        uri = uri_of(path)
+        try:
+            uri = uri_of(path)
+        except ValueError as error:
+            raise TableError(str(error)) from None
         try:
             return DeltaSnapshot(path, DeltaTable(uri, version=version))
         except TableNotFoundError:
@@ -120,7 +123,6 @@ class DeltaFormat:
 
     def create(self, path: str, schema: Any, partition_columns: Sequence[str], description: str) -> None:
         """Make version 0."""
-        uri_of(path)
         os.makedirs(os.path.join(path, LOG), exist_ok=True)
         metadata = {
             "id": str(uuid.uuid4()),

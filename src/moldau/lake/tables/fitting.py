@@ -37,7 +37,7 @@ def _fit(column: Any, kind: Any) -> Any:
         start, stop = _bounds(column)
         keys, items = column.keys.slice(start, stop - start), column.items.slice(start, stop - start)
         return _with_offsets(pa.MapArray, column, (_fit(keys, kind.key_type), _fit(items, kind.item_type)), kind)
-    return column.cast(kind)
+    return column.cast(kind, safe=not pa.types.is_timestamp(kind))  # what is finer than a microsecond is cut
 
 
 def _bounds(column: Any) -> tuple[int, int]:
