@@ -33,7 +33,9 @@ def names_of(node: dict[str, Any], enclosing: str, place: Place, *, strict: bool
 
 def aliases_of(node: dict[str, Any], place: Place) -> list[str]:
     """The aliases as they stand, each once."""
-    aliases = node.get("aliases", [])
+    if "aliases" not in node:
+        return []
+    aliases = node["aliases"]
     if not isinstance(aliases, list) or not all(isinstance(alias, str) for alias in aliases):
         place.refuse("'aliases' is a list of names")
     return list(dict.fromkeys(aliases))
@@ -53,6 +55,8 @@ def doc_of(node: dict[str, Any]) -> str | None:
 
 def properties_of(node: dict[str, Any], attributes: frozenset[str]) -> Properties:
     """What the node says beside the attributes of its kind."""
+    if node.keys() <= attributes:
+        return {}
     return {name: value for name, value in node.items() if name not in attributes}
 
 

@@ -28,7 +28,8 @@ def _normalize_fields(record: RecordType) -> None:
 
 
 def _sort(avro_type: AvroType) -> None:
-    avro_type.properties = _logical_first(avro_type.properties)
+    if avro_type.properties:
+        avro_type.properties = _logical_first(avro_type.properties)
     match avro_type:
         case ArrayType(items=part) | MapType(values=part):
             _sort(part)

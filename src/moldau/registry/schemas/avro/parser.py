@@ -24,7 +24,7 @@ from moldau.registry.schemas.avro.attributes import (
     refuse_constant,
 )
 from moldau.registry.schemas.avro.defaults import default_fault
-from moldau.registry.schemas.avro.place import Place
+from moldau.registry.schemas.avro.place import Place, shown
 from moldau.registry.schemas.avro.printer import printed
 from moldau.registry.schemas.avro.types import (
     MISSING,
@@ -67,7 +67,7 @@ class _Parser:
         self.names = names
         self.stored = stored
         self.place = Place()
-        self.defaults: list[tuple[Field, str]] = []
+        self.defaults: list[tuple[Field, tuple[object, ...]]] = []
         self.forward: list[tuple[tuple[str, str], Callable[[AvroType], None], str]] = []
 
     def parse(self, text: str) -> AvroType:
@@ -91,7 +91,7 @@ class _Parser:
         for field, place in self.defaults:
             fault = default_fault(field.type, field.default)
             if fault:
-                raise InvalidSchemaError(f"Invalid default for field {field.name!r} at {place}: {fault}")
+                raise InvalidSchemaError(f"Invalid default for field {field.name!r} at {shown(place)}: {fault}")
 
     def _root_must_be_known(self, _: AvroType) -> None:
         raise AssertionError("a schema that is a name alone is never looked up later")
@@ -109,8 +109,8 @@ class _Parser:
         return self._union(node, namespace)
 
     def _by_name(self, name: str, namespace: str, put: Callable[[AvroType], None]) -> AvroType:
-        if name in PRIMITIVES:
-            return AvroType(kind=name)
+        if name in _PLAIN:
+            return _PLAIN[name]
         qualified = f"{namespace}.{name}" if namespace and "." not in name else name
         known = self.names.get(qualified) or self.names.get(name)
         if known is not None:
@@ -152,7 +152,7 @@ class _Parser:
         seen = set()
         self.place.enter("fields")
         for index, field_node in enumerate(nodes):
-            self.place.enter(str(index))
+            self.place.enter(index)
             field = self._field(field_node, space)
             if field.name in seen:
                 self.place.refuse(f"duplicate field {field.name!r}")
@@ -187,7 +187,7 @@ class _Parser:
         field.type = self._type(node["type"], namespace, lambda known: setattr(field, "type", known))
         self.place.leave()
         if field.default is not MISSING:
-            self.defaults.append((field, str(self.place)))
+            self.defaults.append((field, tuple(self.place.parts)))
         return field
 
     def _enum(self, node: dict[str, Any], namespace: str) -> AvroType:
@@ -246,7 +246,7 @@ class _Parser:
         branches: list[AvroType] = []
         seen = set()
         for index, node in enumerate(nodes):
-            self.place.enter(str(index))
+            self.place.enter(index)
             branch = self._type(node, namespace, lambda known, index=index: branches.__setitem__(index, known))  # type: ignore[misc]
             if branch.kind == "union":
                 self.place.refuse("a union may not hold a union directly")
@@ -281,3 +281,5 @@ class _Parser:
 
 
 _UNKNOWN = AvroType(kind="")
+_PLAIN = {kind: AvroType(kind=kind) for kind in PRIMITIVES}
+"""Primitives without properties, which no schema changes."""

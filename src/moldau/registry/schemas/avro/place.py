@@ -1,5 +1,6 @@
 """Where in the text of an Avro schema a reader is, for the errors it raises: `/fields/3/type/items`."""
 
+from collections.abc import Iterable
 from typing import NoReturn
 
 from moldau.registry.schemas.language import InvalidSchemaError
@@ -8,13 +9,18 @@ PLACE_PARTS_MAX = 250
 """So many steps may lead to a type; a record within a record is three steps. No walk over a schema runs out of stack."""
 
 
+def shown(parts: Iterable[object]) -> str:
+    """The steps as a path."""
+    return "/" + "/".join(map(str, parts))
+
+
 class Place:
     """The steps from the root. Whoever enters a step leaves it, unless it refuses the schema."""
 
     def __init__(self) -> None:
-        self.parts: list[str] = []
+        self.parts: list[str | int] = []
 
-    def enter(self, part: str) -> None:
+    def enter(self, part: str | int) -> None:
         """Go one step down."""
         self.parts.append(part)
         if len(self.parts) > PLACE_PARTS_MAX:
@@ -29,4 +35,4 @@ class Place:
         raise InvalidSchemaError(f"Invalid Avro schema at {self}: {fault}")
 
     def __str__(self) -> str:
-        return "/" + "/".join(self.parts)
+        return shown(self.parts)
