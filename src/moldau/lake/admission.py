@@ -1,10 +1,13 @@
-"""How much of what is there goes into one micro-batch: admission control, as Spark's Kafka connector does it."""
+"""How much of what is there goes into one micro-batch: admission control, as Spark's Kafka connector does it; and into how many tasks."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from moldau.lake.offsets import OffsetRange
 from moldau.model.identity import TopicPartition
 
 Offsets = Mapping[TopicPartition, int]
+TASK_OFFSETS_MIN = 5_000
+"""To read so many takes about as long as Spark takes to start a Python task."""
 
 
 def admitted(starts: Offsets, ends: Offsets, most: int) -> dict[TopicPartition, int]:
@@ -28,6 +31,19 @@ def admitted(starts: Offsets, ends: Offsets, most: int) -> dict[TopicPartition, 
 def waiting(starts: Offsets, ends: Offsets) -> int:
     """Offsets between them."""
     return sum(max(0, end - starts[partition]) for partition, end in ends.items())
+
+
+def share_tasks(ranges: Sequence[OffsetRange], least: int = TASK_OFFSETS_MIN) -> list[list[OffsetRange]]:
+    """Ranges of a micro-batch by task: small ones share one, until it has `least` offsets."""
+    tasks: list[list[OffsetRange]] = []
+    size = least
+    for wanted in ranges:
+        if size >= least:
+            tasks.append([])
+            size = 0
+        tasks[-1].append(wanted)
+        size += wanted.size
+    return tasks
 
 
 class Patience:

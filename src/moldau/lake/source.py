@@ -29,11 +29,10 @@ log = logging.getLogger(__name__)
 
 
 @dataclass
-class RangePartition(InputPartition):
-    """One task: one range of one partition, of the topic that had this id when the read was planned."""
+class RangesPartition(InputPartition):
+    """One task: ranges that are read one after the other, each of the topic that had this id when the read was planned."""
 
-    value: OffsetRange
-    topic_id: str | None
+    value: list[tuple[OffsetRange, str | None]]
 
 
 class MoldauDataSource(DataSource):
@@ -83,8 +82,8 @@ class MoldauReader(DataSourceReader):
 
         with ClusterLog(self.options.bootstrap, self.options.client_id, isolation_level=self.options.isolation_level) as source:
             ranges = plan(self.options, source)
-            topics = source.topics(sorted({wanted.topic for wanted in ranges}))
-            return [RangePartition(wanted, topics[wanted.topic].id) for wanted in ranges]
+            ids = {topic: source.topic_id(topic) for topic in {wanted.topic for wanted in ranges}}
+            return [RangesPartition([(wanted, ids[wanted.topic])]) for wanted in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Arrow record batches of one range. ReadError, DataLossError, MalformedEventError."""
@@ -94,9 +93,9 @@ class MoldauReader(DataSourceReader):
 def _read(options: ReadOptions, shape: "RowShape", partition: InputPartition) -> Iterator[Any]:
     from moldau.lake.tasks import read_range
 
-    if not isinstance(partition, RangePartition):  # Spark makes one task of a plan without any
-        return iter(())
-    return read_range(options, shape, partition.value, partition.topic_id)
+    if isinstance(partition, RangesPartition):  # Spark makes one task of a plan without any
+        for wanted, topic_id in partition.value:
+            yield from read_range(options, shape, wanted, topic_id)
 
 
 class MoldauStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -148,11 +147,13 @@ class MoldauStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The tasks of a batch. DataLossError."""
+        from moldau.lake.admission import share_tasks
         from moldau.lake.stream_offsets import StreamOffsets
 
         upto = StreamOffsets.from_json(end)
         ranges = self._plans().ranges(StreamOffsets.from_json(start), upto)
-        return [RangePartition(wanted, upto.ids.get(wanted.topic)) for wanted in ranges]
+        tasks = [[wanted] for wanted in ranges] if self.options.min_partitions else share_tasks(ranges)
+        return [RangesPartition([(wanted, upto.ids.get(wanted.topic)) for wanted in task]) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Arrow record batches of one range. ReadError, DataLossError, MalformedEventError."""

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moldau.lake.admission import Patience, admitted, waiting
+from moldau.lake.admission import Patience, admitted, share_tasks, waiting
+from moldau.lake.offsets import OffsetRange
 from moldau.model.identity import TopicPartition
 
 SIZES = st.dictionaries(st.integers(0, 20).map(lambda number: TopicPartition("t", number)), st.integers(0, 10_000), max_size=12)
@@ -40,3 +41,10 @@ def test_a_small_batch_waits_for_more_or_for_its_time() -> None:
     assert patience.waits(1, 1201)
     assert not patience.waits(0, 5000)
     assert not patience.waits(1, 5001), "a batch of nothing began no time"
+
+
+def test_small_ranges_share_a_task() -> None:
+    ranges = [OffsetRange("t", number, 0, size) for number, size in enumerate((4, 5, 20, 3, 3, 3, 3))]
+    assert [[wanted.partition for wanted in task] for task in share_tasks(ranges, 10)] == [[0, 1, 2], [3, 4, 5, 6]]
+    assert share_tasks([]) == []
+    assert share_tasks(ranges[2:3]) == [[ranges[2]]]

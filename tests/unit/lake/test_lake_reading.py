@@ -220,3 +220,17 @@ def test_a_large_answer_is_handed_on_in_parts() -> None:
         len(columns) for columns in RangeRead(log, OffsetRange("t", 3, 0, 400), ReadRules(wanted=("value",), bytes_max=300))
     ]
     assert max(sizes) < 400
+
+
+def test_a_topic_that_is_deleted_meanwhile_is_lost_after_a_while() -> None:
+    """A topic that was just made may be unknown to a broker for a moment; one that stays unknown for ten seconds was deleted."""
+    unknown = PeerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such topic")
+    log = dense(3, 3)
+    log.troubles = [unknown] * 5
+    assert read(log, 0, 3) == [0, 1, 2]
+    log.troubles = [unknown] * 1000
+    with pytest.raises(DataLossError, match=r"t-3: offset 0 of \[0, 3\): the topic was deleted"):
+        read(log, 0, 3)
+    log.troubles = [unknown] * 1000
+    assert read(log, 0, 3, rules=ReadRules(wanted=("value",), fail_on_data_loss=False)) == []
+    assert read(dense(3, 3), 0, 3, rules=ReadRules(wanted=("value",), fail_on_data_loss=False), topic_id="other") == []
