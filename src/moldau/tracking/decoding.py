@@ -83,13 +83,21 @@ class WriterSchemas:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._parsed: dict[int, Any] = {}
+        self._refused: dict[int, str] = {}
 
     def of(self, schema_id: int) -> Any:
         """The schema of an id. UndecodableError if there is none, or it is not one of tracked events."""
         found = self._parsed.get(schema_id)
         if found is None:
+            if schema_id in self._refused:
+                raise UndecodableError(schema_id, self._refused[schema_id])
             found = self._parsed[schema_id] = self._ask(schema_id)
         return found
+
+    def _refuse(self, schema_id: int, reason: str) -> UndecodableError:
+        """For good: what an id stands for does not change."""
+        self._refused[schema_id] = reason
+        return UndecodableError(schema_id, reason)
 
     def _ask(self, schema_id: int) -> Any:
         try:
@@ -97,7 +105,7 @@ class WriterSchemas:
         except UnknownSchemaError as error:
             raise UndecodableError(schema_id, "the registry does not know this schema id") from error
         if registered.type != "AVRO":
-            raise UndecodableError(schema_id, f"the schema is {registered.type}, not AVRO")
+            raise self._refuse(schema_id, f"the schema is {registered.type}, not AVRO")
         names: dict[str, Any] = {}
         try:
             for each in self._registry.referenced(registered):
@@ -105,7 +113,7 @@ class WriterSchemas:
             schema = json.loads(registered.text)
             parsed = parse_schema(schema, named_schemas=names)
         except (SchemaParseException, UnknownType, ValueError) as error:
-            raise UndecodableError(schema_id, f"the schema cannot be read: {error}") from error
+            raise self._refuse(schema_id, f"the schema cannot be read: {error}") from error
         if not isinstance(schema, Mapping) or not is_tracked_schema(schema):
-            raise UndecodableError(schema_id, "the schema is not one of tracked events: it has no header in front")
+            raise self._refuse(schema_id, "the schema is not one of tracked events: it has no header in front")
         return parsed

@@ -83,3 +83,17 @@ def test_what_is_no_event() -> None:
     ]:
         with pytest.raises(UndecodableError, match=message):
             decoder(registry, reader).decode(bytes_)
+
+
+def test_what_an_id_stands_for_is_asked_once_even_if_it_is_no_event() -> None:
+    registry = MemoryRegistry()
+    plain = registry.register("plain", json.dumps({"type": "record", "name": "R", "fields": []}))
+    reader = decoder(registry)
+    for _ in range(2):
+        with pytest.raises(UndecodableError, match="not one of tracked events"):
+            reader.decode(frame(plain, bytes(30)))
+    assert registry.asked.count(f"schema {plain}") == 1
+    for _ in range(2):
+        with pytest.raises(UndecodableError, match="does not know this schema id"):
+            reader.decode(frame(77, bytes(30)))
+    assert registry.asked.count("schema 77") == 2, "one that is not there may still come"

@@ -12,11 +12,22 @@ from typing import Any, Final
 from uuid import UUID
 
 from moldau.tracking.errors import EventError, SchemaError
+from moldau.tracking.header import TIME_MAX_MS, TIME_MIN_MS
 
 Names = Mapping[str, Any]
 """Named types of a schema by their full names."""
 
 RANGES: Final = {"int": (-(1 << 31), (1 << 31) - 1), "long": (-(1 << 63), (1 << 63) - 1)}
+LOGICAL_RANGES: Final = {
+    "date": (-719_162, 2_932_896),
+    "time-millis": (0, 86_399_999),
+    "time-micros": (0, 86_399_999_999),
+    "timestamp-millis": (TIME_MIN_MS, TIME_MAX_MS),
+    "timestamp-micros": (TIME_MIN_MS * 1000, TIME_MAX_MS * 1000 + 999),
+    "local-timestamp-millis": (TIME_MIN_MS, TIME_MAX_MS),
+    "local-timestamp-micros": (TIME_MIN_MS * 1000, TIME_MAX_MS * 1000 + 999),
+}
+"""Numbers that may stand for dates and times: those that a reader can make one of, in the years 1 to 9999."""
 FLOAT_MAX: Final = 3.4028234663852886e38
 _AWARE: Final = ("timestamp-millis", "timestamp-micros", "timestamp-nanos")
 _NAIVE: Final = ("local-timestamp-millis", "local-timestamp-micros", "local-timestamp-nanos")
@@ -168,6 +179,9 @@ def _check_whole(kind: str, logical: str | None, value: Any, path: str) -> None:
         least, most = RANGES[kind]
         if not least <= value <= most:
             raise EventError(path, f"{value} does not fit into {8 * (4 if kind == 'int' else 8)} bits")
+        least, most = LOGICAL_RANGES.get(logical or "", (value, value))
+        if not least <= value <= most:
+            raise EventError(path, f"{value} is no {logical} that can be read")
     elif logical == "date":
         if not isinstance(value, date) or isinstance(value, datetime):
             raise _wrong(path, "a date", value)
