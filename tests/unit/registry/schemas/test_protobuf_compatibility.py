@@ -119,6 +119,15 @@ def test_required_fields_may_neither_come_nor_go() -> None:
     assert found(with_it, without) == {"REQUIRED_FIELD_REMOVED #/M/1"}
 
 
+def test_a_group_is_no_message_on_the_wire() -> None:
+    head = 'syntax = "proto2";'
+    group = schema("message M { optional group G = 1 { optional int32 x = 1; } }", head=head)
+    message_in_it = schema("message M { optional G g = 1; message G { optional int32 x = 1; } }", head=head)
+    changed = schema("message M { optional group G = 1 { optional string x = 1; } }", head=head)
+    assert "FIELD_KIND_CHANGED #/M/1" in found(group, message_in_it)
+    assert found(group, changed) == {"FIELD_SCALAR_KIND_CHANGED #/M/G/1"}
+
+
 def importing(text: str, *, version: int = 1, package: str = "geo") -> ProtobufSchema:
     airport = ResolvedReference("airport.proto", "airport", version, f'syntax = "proto3"; package {package}; message Airport {{ {text} }}')
     return schema(f"message M {{ {package}.Airport a = 1; }}", head='syntax = "proto3"; import "airport.proto";', references=(airport,))

@@ -128,7 +128,7 @@ class _Comparison:
         elif old_entry and new_entry:
             for old_part, new_part in zip(old_entry.field, new_entry.field, strict=True):
                 yield from self._types(old_part, new_part, path)
-        elif before.type_name and kind(before, None) == "message":
+        elif kind(before, None) != "scalar":
             yield from self._named_types(before.type_name, after.type_name, path)
         else:
             yield from compare_scalars(before, after, path)

@@ -23,10 +23,12 @@ _GROUPS = {
 _GROUP_OF = {FieldDescriptorProto.Type.Value(f"TYPE_{name}"): group for group, names in _GROUPS.items() for name in names}
 
 
-def kind(field: FieldDescriptorProto, map_entry: DescriptorProto | None) -> Literal["scalar", "message", "map"]:
-    """Enums are scalars: they are numbers on the wire."""
+def kind(field: FieldDescriptorProto, map_entry: DescriptorProto | None) -> Literal["scalar", "message", "group", "map"]:
+    """Enums are scalars: they are numbers on the wire. Groups are written otherwise than messages."""
     if map_entry is not None:
         return "map"
+    if field.type == FieldDescriptorProto.TYPE_GROUP:
+        return "group"
     return "scalar" if field.type in _GROUP_OF else "message"
 
 
