@@ -6,32 +6,14 @@ What has a default may be left out. Schemas are as fastavro parses them: names i
 
 import json
 from collections.abc import Mapping
-from datetime import date, datetime, time
 from decimal import Decimal
-from typing import Any, Final
-from uuid import UUID
+from typing import Any
 
 from moldau.tracking.errors import EventError, SchemaError
-from moldau.tracking.header import TIME_MAX_MS, TIME_MIN_MS
+from moldau.tracking.schemas.leaves import check_decimal, check_primitive, check_whole, wrong
 
 Names = Mapping[str, Any]
 """Named types of a schema by their full names."""
-
-RANGES: Final = {"int": (-(1 << 31), (1 << 31) - 1), "long": (-(1 << 63), (1 << 63) - 1)}
-LOGICAL_RANGES: Final = {
-    "date": (-719_162, 2_932_896),
-    "time-millis": (0, 86_399_999),
-    "time-micros": (0, 86_399_999_999),
-    "timestamp-millis": (TIME_MIN_MS, TIME_MAX_MS),
-    "timestamp-micros": (TIME_MIN_MS * 1000, TIME_MAX_MS * 1000 + 999),
-    "local-timestamp-millis": (TIME_MIN_MS, TIME_MAX_MS),
-    "local-timestamp-micros": (TIME_MIN_MS * 1000, TIME_MAX_MS * 1000 + 999),
-}
-"""Numbers that may stand for dates and times: those that a reader can make one of, in the years 1 to 9999."""
-FLOAT_MAX: Final = 3.4028234663852886e38
-_AWARE: Final = ("timestamp-millis", "timestamp-micros", "timestamp-nanos")
-_NAIVE: Final = ("local-timestamp-millis", "local-timestamp-micros", "local-timestamp-nanos")
-_TIMES: Final = ("time-millis", "time-micros")
 
 
 def complete(schema: Any, value: Any, names: Names, path: str) -> Any:
@@ -47,30 +29,30 @@ def complete(schema: Any, value: Any, names: Names, path: str) -> Any:
             return _record(schema, value, names, path)
         case "array":
             if not isinstance(value, list | tuple):
-                raise _wrong(path, "a list", value)
+                raise wrong(path, "a list", value)
             return [complete(schema["items"], each, names, f"{path}[{index}]") for index, each in enumerate(value)]
         case "map":
             return _map(schema, value, names, path)
         case "enum":
             if not isinstance(value, str) or value not in schema["symbols"]:
-                raise _wrong(path, f"one of {', '.join(schema['symbols'])}", value)
+                raise wrong(path, f"one of {', '.join(schema['symbols'])}", value)
         case "fixed" if logical == "decimal":
-            _check_decimal(schema, value, path)
+            check_decimal(schema, value, path)
         case "fixed":
             if not isinstance(value, bytes) or len(value) != schema["size"]:
-                raise _wrong(path, f"{schema['size']} bytes", value)
+                raise wrong(path, f"{schema['size']} bytes", value)
         case "bytes" if logical == "decimal":
-            _check_decimal(schema, value, path)
+            check_decimal(schema, value, path)
         case "int" | "long":
-            _check_whole(kind, logical, value, path)
+            check_whole(kind, logical, value, path)
         case _:
-            _check_primitive(kind, logical, value, path)
+            check_primitive(kind, logical, value, path)
     return value
 
 
 def _record(schema: Mapping[str, Any], value: Any, names: Names, path: str) -> dict[str, Any]:
     if not isinstance(value, Mapping):
-        raise _wrong(path, f"a dict of {schema['name']}'s fields", value)
+        raise wrong(path, f"a dict of {schema['name']}'s fields", value)
     made = {}
     for field in schema["fields"]:
         name = field["name"]
@@ -127,12 +109,12 @@ def _default(schema: Any, default: Any, names: Names) -> Any:
 
 def _map(schema: Mapping[str, Any], value: Any, names: Names, path: str) -> dict[str, Any]:
     if not isinstance(value, Mapping):
-        raise _wrong(path, "a dict", value)
+        raise wrong(path, "a dict", value)
     made = {}
     for key, each in value.items():
         if not isinstance(key, str):
-            raise _wrong(f"{path}[{key!r}]", "text as a key", key)
-        _check_primitive("string", None, key, f"{path}[{key!r}]")
+            raise wrong(f"{path}[{key!r}]", "text as a key", key)
+        check_primitive("string", None, key, f"{path}[{key!r}]")
         made[key] = complete(schema["values"], each, names, f"{path}[{json.dumps(key)}]")
     return made
 
@@ -152,7 +134,7 @@ def _union(branches: list[Any], value: Any, names: Names, path: str) -> Any:
         if _fits(branch, value, names):
             made = complete(branch, value, names, path)
             return (name_of(branch, names), made) if isinstance(made, dict) and _kind(branch) != "map" else made
-    raise _wrong(path, "one of " + ", ".join(name_of(branch, names) for branch in branches), value)
+    raise wrong(path, "one of " + ", ".join(name_of(branch, names) for branch in branches), value)
 
 
 def _fits(schema: Any, value: Any, names: Names) -> bool:
@@ -172,81 +154,3 @@ def name_of(schema: Any, names: Names) -> str:
     if isinstance(schema, str):
         return schema
     return str(schema["name"] if schema["type"] in ("record", "error", "enum", "fixed") else schema["type"])
-
-
-def _check_whole(kind: str, logical: str | None, value: Any, path: str) -> None:
-    if isinstance(value, int) and not isinstance(value, bool):
-        least, most = RANGES[kind]
-        if not least <= value <= most:
-            raise EventError(path, f"{value} does not fit into {8 * (4 if kind == 'int' else 8)} bits")
-        least, most = LOGICAL_RANGES.get(logical or "", (value, value))
-        if not least <= value <= most:
-            raise EventError(path, f"{value} is no {logical} that can be read")
-    elif logical == "date":
-        if not isinstance(value, date) or isinstance(value, datetime):
-            raise _wrong(path, "a date", value)
-    elif logical in _TIMES:
-        if not isinstance(value, time):
-            raise _wrong(path, "a time of day", value)
-    elif logical in _AWARE:
-        if not isinstance(value, datetime) or value.tzinfo is None:
-            raise _wrong(path, "a datetime with a time zone", value)
-    elif logical in _NAIVE:
-        if not isinstance(value, datetime) or value.tzinfo is not None:
-            raise _wrong(path, "a datetime without a time zone", value)
-    else:
-        raise _wrong(path, "a whole number", value)
-
-
-def _check_decimal(schema: Mapping[str, Any], value: Any, path: str) -> None:
-    if not isinstance(value, Decimal) or not value.is_finite():
-        raise _wrong(path, "a Decimal", value)
-    scale, precision = schema.get("scale", 0), schema["precision"]
-    _, digits, exponent = value.as_tuple()
-    assert isinstance(exponent, int)
-    if -exponent > scale or (len(digits) + exponent + scale > precision and any(digits)):
-        raise EventError(path, f"{value} has more than {precision} digits, or more than {scale} behind the point")
-    if schema["type"] == "fixed" and len(digits) + exponent + scale > 2.4 * schema["size"]:
-        raise EventError(path, f"{value} does not fit into {schema['size']} bytes")
-
-
-def _check_primitive(kind: str, logical: str | None, value: Any, path: str) -> None:
-    match kind:
-        case "null":
-            if value is not None:
-                raise _wrong(path, "nothing (None)", value)
-        case "boolean":
-            if not isinstance(value, bool):
-                raise _wrong(path, "True or False", value)
-        case "float" | "double":
-            if not isinstance(value, int | float) or isinstance(value, bool):
-                raise _wrong(path, "a number", value)
-            if (isinstance(value, int) and abs(value) > 1 << 1000) or (kind == "float" and FLOAT_MAX < abs(value) < float("inf")):
-                raise EventError(path, f"{value} does not fit into a {kind}")
-        case "bytes":
-            if not isinstance(value, bytes | bytearray):
-                raise _wrong(path, "bytes", value)
-        case "string" if logical == "uuid" and isinstance(value, UUID):
-            pass
-        case "string":
-            if not isinstance(value, str):
-                raise _wrong(path, "text", value)
-            _check_text(logical, value, path)
-        case _:
-            raise EventError(path, f"the schema has a type {kind!r} that is not known")
-
-
-def _check_text(logical: str | None, value: str, path: str) -> None:
-    try:
-        value.encode()
-        if logical == "uuid":
-            UUID(value)
-    except UnicodeEncodeError:
-        raise EventError(path, "text with half a surrogate pair cannot be written as UTF-8") from None
-    except ValueError:
-        raise _wrong(path, "a UUID", value) from None
-
-
-def _wrong(path: str, wanted: str, value: Any) -> EventError:
-    shown = repr(value)
-    return EventError(path, f"needs {wanted}, not {shown if len(shown) <= 60 else shown[:57] + '...'} ({type(value).__name__})")

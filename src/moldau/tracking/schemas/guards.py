@@ -10,7 +10,8 @@ from datetime import datetime
 from typing import Any
 
 from moldau.tracking.errors import EventError
-from moldau.tracking.schemas.checking import RANGES, Names, complete
+from moldau.tracking.schemas.checking import Names, complete
+from moldau.tracking.schemas.leaves import RANGES
 
 Guard = Callable[[Any], bool]
 
