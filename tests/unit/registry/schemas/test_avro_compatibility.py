@@ -125,3 +125,16 @@ def test_every_fault_is_told() -> None:
         "READER_FIELD_MISSING_DEFAULT_VALUE",
         "FIXED_SIZE_MISMATCH",
     ]
+
+
+def test_what_was_concluded_from_a_circle_is_judged_again() -> None:
+    """While the branch A is tried for the writer's C, B is judged readable because A and C are under way. A does not fit, C does: `u` is
+    readable. `b` is not, since its A still has to read a C."""
+
+    def schema(inside: str, u: object) -> dict[str, Any]:
+        return record({"name": "u", "type": u}, {"name": "b", "type": record({"name": "c", "type": inside}, name="B")})
+
+    holder = {"name": "b", "type": ["null", "B"]}
+    reader = schema("A", [record(holder, name="A"), record(name="C")])
+    writer = schema("C", record(holder, name="C"))
+    assert differences(reader, writer) == [("NAME_MISMATCH", "/fields/0/type/name", "expected: C")]

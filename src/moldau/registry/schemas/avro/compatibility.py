@@ -10,7 +10,9 @@ The types of difference, the places and the extra words are those of Avro's Java
 * FIXED_SIZE_MISMATCH;
 * MISSING_UNION_BRANCH: no branch of the reader can read the writer's type.
 
-A pair of types that is being judged further up counts as readable: a recursive schema is readable unless something in it is not.
+A pair of types that is being judged further up counts as readable: a recursive schema is readable unless something in it is not. What was
+concluded from that while a branch of a union was tried may be wrong elsewhere, so the schemas are judged again, with the pairs that turned
+out unreadable known, until nothing new turns up. (Java's library judges once.)
 """
 
 from moldau.registry.schemas.avro.types import (
@@ -36,26 +38,44 @@ _PROMOTIONS = {
 }
 """By the reader's type: the writer's types that become it."""
 
+Pair = tuple[int, int]
+"""The identities of a reader and a writer type."""
+
 type_name = str.upper
 
 
 def check(reader: AvroType, writer: AvroType) -> list[Incompatibility]:
     """Every reason why `reader` cannot read what `writer` wrote."""
-    found = _Check().pair(reader, writer, ())
-    return list(dict.fromkeys(found))
+    unreadable: dict[Pair, list[Incompatibility]] = {}
+    while True:
+        pass_ = _Check(unreadable)
+        found = pass_.pair(reader, writer, ())
+        now = {pair: faults for pair, faults in pass_.judged.items() if faults}
+        if not pass_.trusted_a_circle or now.keys() == unreadable.keys():
+            return list(dict.fromkeys(found))
+        unreadable = now
 
 
 class _Check:
-    """One comparison of two schemas; remembers each pair of types, so that circles end and nothing is judged twice."""
+    """One pass over two schemas; remembers each pair of types, so that circles end and nothing is judged twice."""
 
-    def __init__(self) -> None:
-        self.judged: dict[tuple[int, int], list[Incompatibility]] = {}
+    def __init__(self, unreadable: dict[Pair, list[Incompatibility]]) -> None:
+        self.judged: dict[Pair, list[Incompatibility]] = {}
+        self.trusted_a_circle = False
+        self._unreadable = unreadable
+        self._under_way: set[Pair] = set()
 
     def pair(self, reader: AvroType, writer: AvroType, path: tuple[str, ...]) -> list[Incompatibility]:
         key = (id(reader), id(writer))
-        if key not in self.judged:
-            self.judged[key] = []
-            self.judged[key] = self._judge(reader, writer, path)
+        if key in self.judged:
+            return self.judged[key]
+        if key in self._under_way:
+            if key not in self._unreadable:
+                self.trusted_a_circle = True
+            return self._unreadable.get(key, [])
+        self._under_way.add(key)
+        self.judged[key] = self._judge(reader, writer, path)
+        self._under_way.discard(key)
         return self.judged[key]
 
     def _judge(self, reader: AvroType, writer: AvroType, path: tuple[str, ...]) -> list[Incompatibility]:
