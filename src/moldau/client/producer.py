@@ -8,6 +8,7 @@ Safe by default: all in-sync replicas acknowledge, and what is sent again leaves
 has asked about is raised by the next `flush`, which the end of the ``with`` calls. Any thread may send.
 """
 
+import os
 import time
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
@@ -87,7 +88,7 @@ class Producer:
         self._reports.start()
         self._open = True
         self._sent = 0
-        self._farewell = weakref.finalize(self, _say_farewell, self._inner, self._reports)
+        self._farewell = weakref.finalize(self, _say_farewell, self._inner, self._reports, os.getpid())
 
     @overload
     def send(
@@ -285,9 +286,9 @@ class Producer:
             log.warning("producer: while closing: %s", failure)
 
 
-def _say_farewell(inner: Any, reports: DeliveryThread) -> None:
-    """A producer that nobody closed: send what it has, for a while."""
-    if len(inner):
+def _say_farewell(inner: Any, reports: DeliveryThread, pid: int) -> None:
+    """A producer that nobody closed: send what it has, for a while. A forked process has no threads that could send; its parent does."""
+    if len(inner) and os.getpid() == pid:
         reports.serve(lambda: inner.flush(_FAREWELL_S))
         if len(inner):
             log.warning("producer: %d messages were not delivered before the end; close producers", len(inner))
