@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from moldau.tracking.async_producer import AsyncTrackerProducer
+    from moldau.tracking.categories import category
     from moldau.tracking.consumer import Event, TrackedConsumer
     from moldau.tracking.errors import EventDecodeError, EventError, SchemaError, TrackingError
     from moldau.tracking.header import EventHeader
+    from moldau.tracking.logs import TrackedLogHandler
+    from moldau.tracking.metrics import MetricsEmitter
     from moldau.tracking.producer import TrackerProducer
+    from moldau.tracking.queue import WorkQueue
     from moldau.tracking.schemas.event_schema import EventSchema, event_schema
     from moldau.tracking.schemas.python_types import DecimalSize
 
@@ -23,10 +27,14 @@ _HOMES = {
     "EventError": "moldau.tracking.errors",
     "EventHeader": "moldau.tracking.header",
     "EventSchema": "moldau.tracking.schemas.event_schema",
+    "MetricsEmitter": "moldau.tracking.metrics",
     "SchemaError": "moldau.tracking.errors",
     "TrackedConsumer": "moldau.tracking.consumer",
+    "TrackedLogHandler": "moldau.tracking.logs",
     "TrackerProducer": "moldau.tracking.producer",
     "TrackingError": "moldau.tracking.errors",
+    "WorkQueue": "moldau.tracking.queue",
+    "category": "moldau.tracking.categories",
     "event_schema": "moldau.tracking.schemas.event_schema",
 }
 
@@ -38,10 +46,14 @@ __all__ = [
     "EventError",
     "EventHeader",
     "EventSchema",
+    "MetricsEmitter",
     "SchemaError",
     "TrackedConsumer",
+    "TrackedLogHandler",
     "TrackerProducer",
     "TrackingError",
+    "WorkQueue",
+    "category",
     "event_schema",
 ]
 
