@@ -20,6 +20,8 @@ from moldau.client.admin import Admin
 from moldau.client.cluster import Cluster
 from moldau.client.failures import FencedError
 from moldau.client.groups import Groups
+from moldau.model.errors import PeerError
+from moldau.model.identity import TopicPartition
 from moldau.testing import Broker
 from moldau.tracking.audit_record import AUDIT_TOPIC
 from moldau.tracking.counts import Count, CountKey
@@ -203,3 +205,39 @@ def test_what_is_no_audit_record_is_skipped_loudly(full: Broker, caplog: pytest.
     assert [(each.partition, each.offset) for each in found.unreadable if each.offset == sent.offset and each.partition == 2]
     assert f"audit record skipped: partition=_audit-2 offset={sent.offset} reason=an audit record is JSON" in caplog.text
     assert found.records
+
+
+def test_records_that_are_gone_before_they_were_counted(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    """It goes on where the log begins now, and says what it could not count; the report shows the loss."""
+    options = AuditorOptions("trimmed", re.compile("trimmed"))
+    broker.create_topic("trimmed", partitions=3)
+    send(broker, "trimmed", EVENTS[:300])
+    Auditor(broker.bootstrap_servers, options).run(once=True)
+    send(broker, "trimmed", EVENTS[300:600])
+    with Cluster(broker.bootstrap_servers) as cluster:
+        Admin(cluster).delete_records({TopicPartition("trimmed", 1): 150})
+    Auditor(broker.bootstrap_servers, options).run(once=True)
+    left = [event for number, event in enumerate(EVENTS[:600]) if number % 3 != 1 or number < 300 or number >= 450]
+    assert counted(broker, "trimmed") == expected(trimmed=left)
+    assert "records gone before they were counted: partition=trimmed-1 position=100 log=[150, 200)" in caplog.text
+
+
+def test_a_damaged_batch_stops_its_partition_and_no_other(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    """The error names partition and offset. An auditor that runs on counts the others; one that is to count once fails."""
+    broker.create_topic("damaged", partitions=3)
+    send(broker, "damaged", EVENTS[:300])
+    (segment,) = (broker.directory / "damaged-2").glob("*.log")
+    with segment.open("r+b") as file:
+        file.seek(-1, 2)
+        last = file.read(1)
+        file.seek(-1, 2)
+        file.write(bytes([last[0] ^ 1]))
+    options = AuditorOptions("damage", re.compile("damaged"), interval_s=0.1)
+    good = expected(damaged=[event for number, event in enumerate(EVENTS[:300]) if number % 3 != 2])
+    with running(broker, options) as (_, ended):
+        eventually("the other partitions", lambda: counted(broker, "damage") == good)
+        eventually("the error", lambda: "damaged batch, the partition is not counted on: partition=damaged-2 position=0" in caplog.text)
+        assert not ended
+    with pytest.raises(PeerError, match="damaged-2 at offset 0: batch at offset 0 does not match its checksum"):
+        Auditor(broker.bootstrap_servers, options).run(once=True)
+    broker.delete_topic("damaged")

@@ -67,17 +67,23 @@ def run(
     """
     import signal
 
-    from moldau.audit.auditor import Auditor, AuditorOptions
     from moldau.cli.output import counted
     from moldau.cli.server_log import set_up_logging
     from moldau.client.failures import FencedError
 
+    try:
+        from moldau.audit.auditor import Auditor, AuditorOptions
+    except ImportError as error:
+        raise click.ClickException(f"{error}: an auditor needs `pip install 'moldau[tracking]'`") from error
     set_up_logging(log_level, log_format)
     schemas = None
     if registry is not None:
         from moldau.audit.schemas import TrackedSchemas
 
-        schemas = TrackedSchemas(registry)
+        try:
+            schemas = TrackedSchemas(registry)
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--registry") from error
     auditor = Auditor(bootstrap, AuditorOptions(tier, topics, interval_s=interval), is_tracked=schemas)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: auditor.stop())
@@ -86,6 +92,8 @@ def run(
         auditor.run(once=once)
     except FencedError as error:
         raise click.ClickException(f"tier {tier}: another auditor of this tier has taken over, so this one ends ({error.name})") from error
+    except ImportError as error:
+        raise click.ClickException(str(error)) from error
     finally:
         told = auditor.statistics()
         click.echo(f"{counted(told['published'], 'record')} counted in {counted(told['transactions'], 'transaction')}")

@@ -125,6 +125,7 @@ def test_nothing_to_compare_is_an_error(ledger: Ledger) -> None:
         ("run", "--tier", "producer"),
         ("run", "--tier", "a,b"),
         ("run", "--tier", "a", "--topics", "("),
+        ("run", "--tier", "a", "--registry", "ftp://nowhere"),
     ],
 )
 def test_options_that_nobody_can_mean(arguments: tuple[str, ...]) -> None:
