@@ -252,6 +252,19 @@ def test_a_process_that_is_killed_leaves_its_counts_open(broker: Broker, topic: 
     assert len(whole_topic(broker.bootstrap_servers, topic)) == 1
 
 
+def test_a_producer_that_nobody_holds_is_ended(broker: Broker, topic: str) -> None:
+    """Found by the garbage collection, in whatever thread: its events are sent, counted, and its counts closed."""
+    producer = tracker(broker.bootstrap_servers, topic)
+    producer.track(page_view(), topic=topic)
+    instance = producer.instance
+    del producer
+    for thread in threading.enumerate():
+        if thread.name == "moldau tracking farewell":
+            thread.join(LIMIT_S)
+    assert kinds(audit_records(broker.bootstrap_servers), instance) == ["close", "counts", "open"]
+    assert published(broker.bootstrap_servers, topic) == counted_in_the_log(whole_topic(broker.bootstrap_servers, topic))
+
+
 def test_a_fork_makes_its_own(broker: Broker, topic: str) -> None:
     """The child has neither the connections nor the guids of its parent, and says so instead of doubling events. It ends without a wait."""
     script = Path(__file__).parent.parent / "support" / "fork_with_tracker.py"

@@ -137,6 +137,8 @@ class _Sender:
     def close(self, timeout_s: float) -> None:
         self._closed = True
         self._deadline = time.monotonic() + timeout_s
+        if self.is_this_thread():  # which may be the one that finds a handler to be garbage
+            return
         try:
             self._queue.put(_STOP, timeout=timeout_s)
         except queue.Full:

@@ -224,7 +224,8 @@ def _run(send: Callable[[], None], stop: threading.Event, interval_s: float) -> 
 
 def _finish(send: Callable[[], None], stop: threading.Event, thread: threading.Thread) -> None:
     stop.set()
-    thread.join()
+    if thread is not threading.current_thread():  # which may be the one that finds an emitter to be garbage
+        thread.join()
     _try(send)
 
 

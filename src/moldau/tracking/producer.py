@@ -26,7 +26,7 @@ from moldau.tracking.audit_record import ensure_audit_topic
 from moldau.tracking.event_time import event_time_ms, now_ms, text_bytes, time_bytes
 from moldau.tracking.header import HEADER_FIELD, guid_hash
 from moldau.tracking.instance import CountedDelivery, Instance
-from moldau.tracking.publishing import CountPublisher, Origin, log
+from moldau.tracking.publishing import CountPublisher, Origin, log, watch_for_the_end
 from moldau.tracking.registry_port import Registry, open_registry
 from moldau.tracking.routes import Route, Routes, SchemaSource
 from moldau.tracking.schemas.event_schema import EventSchema, event_schema
@@ -85,6 +85,7 @@ class TrackerProducer:
         self._last_time = (0, time_bytes(0))
         self._over: str | None = None
         self._farewell = weakref.finalize(self, _say_farewell, self._counts, close_registry)
+        watch_for_the_end()
         self._close_registry = close_registry
         _of_this_process.add(self)
 

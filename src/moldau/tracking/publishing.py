@@ -4,10 +4,12 @@ Each increment is one record with a guid of its own; it is kept until the broker
 if they have not. An instance opens before its first event, and closes when all its events have ended and all its counts are published.
 """
 
+import atexit
 import logging
 import threading
 import time
 from collections.abc import Callable
+from functools import cache
 from typing import Final, NamedTuple
 
 from moldau.client.delivery import Delivery
@@ -21,6 +23,15 @@ log = logging.getLogger("moldau.tracking")
 
 FAREWELL_S: Final = 10.0
 STRAGGLERS_S: Final = 2.0
+
+
+_exiting = threading.Event()
+
+
+@cache
+def watch_for_the_end() -> None:
+    """Notice the end of the process before what was left open is ended: called once the first of it is there."""
+    atexit.register(_exiting.set)
 
 
 class Origin(NamedTuple):
@@ -133,7 +144,17 @@ class CountPublisher:
                 self._send(self._record("close", instance, instance.total)).result(_left(deadline))
 
     def farewell(self) -> None:
-        """For a producer that nobody closed: what can be done in a while."""
+        """For a producer that nobody closed: what can be done in a while.
+
+        Garbage is found by any thread, perhaps by one that is just delivering or publishing: so it is done by another one, except at the
+        end of the process, when no thread can be started any more.
+        """
+        if not _exiting.is_set():
+            threading.Thread(target=self._say_farewell, name="moldau tracking farewell").start()
+        else:
+            self._say_farewell()
+
+    def _say_farewell(self) -> None:
         try:
             self.end(FAREWELL_S)
         except (ClientError, TimeoutError, RuntimeError) as error:
