@@ -35,10 +35,10 @@ def table_of_kills() -> Iterator[list[tuple[str, str, State]]]:
     """Printed at the end: pytest shows it with -s, or where a test fails."""
     lines: list[tuple[str, str, State]] = []
     yield lines
-    print(f"\n{'died at':<36} {'format':<8} {'rows':>5} {'distinct':>8} {'dead letters':>12} {'distinct':>8}  audit")
+    print(f"\n{'died at':<36} {'format':<8} {'times':>5} {'rows':>5} {'distinct':>8} {'dead letters':>12} {'distinct':>8}  audit")
     for point, kind, state in lines:
         numbers = f"{state.rows:>5} {state.distinct:>8} {state.dead_letters:>12} {state.distinct_dead_letters:>8}"
-        print(f"{point:<36} {kind:<8} {numbers}  {state.verdict}")
+        print(f"{point:<36} {kind:<8} {1:>5} {numbers}  {state.verdict}")
 
 
 def die_at(wanted: str) -> Any:

@@ -36,11 +36,15 @@ def _summary(outcome: "Outcome") -> str:
 
 
 def _problems(outcome: "Outcome") -> list[str]:
-    last = outcome.loads[-1] if outcome.loads else None
-    found = [] if last is None else [f"the group is not up to date: {last.group_error}" if last.group_error else "", last.audit_error or ""]
-    if last is not None and last.audit_error:
-        found[1] = f"the audit is not up to date: {last.audit_error}"
-    return [each for each in found if each] + ([] if outcome.error is None else [f"failed: {outcome.error}"])
+    found = []
+    if outcome.loads:
+        last = outcome.loads[-1]
+        for what, error in (("group", last.group_error), ("audit", last.audit_error)):
+            if error is not None:
+                found.append(f"the {what} is not up to date: {error}")
+    if outcome.error is not None:
+        found.append(f"failed: {outcome.error}")
+    return found
 
 
 def _described(outcome: "Outcome") -> dict[str, Any]:

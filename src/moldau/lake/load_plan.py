@@ -70,11 +70,11 @@ def plan_load(job: LoadJob, *, fail_on_data_loss: bool = True) -> Plan:
     ranges = _at_most(there_is, job.records_max)
     group_offsets = {partition: offset for partition, offset in known.items() if offset is not None}
     group_offsets |= {TopicPartition(job.topic, r.partition): r.end for r in ranges}
-    if there is not None and all(offset is None for offset in known.values()):
-        _say_if_made_anew(job, tables, topic_id)
     if not ranges:
         schema = None if there is None else there.schema
         return Plan(job, tables, topic_id, (), group_offsets, there, None, schema)
+    if there is not None and all(offset is None for offset in known.values()):
+        _say_if_made_anew(job, tables, topic_id)
     decoding = decoding_of(job, None if there is None else there.schema)
     if decoding is None:
         raise LoadError(f"topic {job.topic}: there are records, and subject {job.subject_name} has no schema in {job.registry}")

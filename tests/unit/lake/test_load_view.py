@@ -1,0 +1,49 @@
+"""A line for each topic of a round in which something happened, and one on standard error for what went wrong."""
+
+import json
+from typing import Any
+
+import pytest
+
+from moldau.cli.load_view import show_outcome
+from moldau.lake.load import LoadResult
+from moldau.lake.load_errors import TaskError
+from moldau.lake.load_job import LoadJob
+from moldau.lake.load_service import Outcome
+from moldau.lake.offsets import OffsetRange
+from moldau.lake.tables.compaction import Compacted
+
+JOB = LoadJob("j", "b:1", "clicks", "/lake/clicks", "/lake/dead-letters/clicks", registry="http://r")
+
+
+def result(rows: int, dead: int = 0, **more: Any) -> LoadResult:
+    return LoadResult(rows, dead, 1, 1000, 7, (OffsetRange("clicks", 0, 5, 5 + rows + dead),), 0.25, **more)
+
+
+def test_what_came_into_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    show_outcome(Outcome(JOB, (result(1),)), as_json=False)
+    show_outcome(Outcome(JOB, (result(1_000, 1), result(234, 1)), compacted=Compacted(1, 12, 1, 9)), as_json=False)
+    assert capsys.readouterr().out.splitlines() == [
+        "clicks: 1 row, 1 file, version 7, in 0.2 s",
+        "clicks: 1,234 rows, 2 dead letters, 2 files, version 7, in 0.5 s",
+        "clicks: compacted 12 files into 1, version 9",
+    ]
+
+
+def test_what_went_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    show_outcome(Outcome(JOB, (result(1, group_error="no coordinator", audit_error="no broker"),)), as_json=False)
+    show_outcome(Outcome(JOB, (), TaskError("topic clicks: the disk is full")), as_json=False)
+    assert capsys.readouterr().err.splitlines() == [
+        "clicks: the group is not up to date: no coordinator",
+        "clicks: the audit is not up to date: no broker",
+        "clicks: failed: topic clicks: the disk is full",
+    ]
+
+
+def test_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    show_outcome(Outcome(JOB, (result(3, 1), result(2))), as_json=True)
+    show_outcome(Outcome(JOB, (), TaskError("no")), as_json=True)
+    good, bad = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (good["topic"], good["rows"], good["dead_letters"], good["version"]) == ("clicks", 5, 1, 7)
+    assert (good["ranges"], good["error"]) == ([[0, 5, 9], [0, 5, 7]], None)
+    assert (bad["version"], bad["error"]) == (None, "no")
