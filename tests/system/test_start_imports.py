@@ -23,7 +23,13 @@ UNWANTED = (
     "moldau.broker.markers",
     "moldau.broker.state_topic",
     "moldau.broker.transactions",
+    "moldau.registry",
 )
+WITHOUT_REGISTRY = """
+import sys
+import moldau.assembly.process, moldau.cli.serve, moldau.testing, moldau.testing.plugin
+print([name for name in sys.modules if name.startswith(("moldau.registry", "uvicorn", "fastavro"))])
+"""
 
 
 @pytest.mark.system
@@ -32,3 +38,10 @@ def test_a_broker_without_groups_and_transactions_loads_nothing_of_them(tmp_path
     loaded = json.loads(done.stdout)
     assert "moldau.broker.broker" in loaded
     assert [name for name in loaded if name.startswith(UNWANTED)] == []
+
+
+@pytest.mark.system
+def test_who_asks_for_no_schema_registry_loads_nothing_of_it() -> None:
+    """Neither `moldau serve` nor a test's broker: the registry and its HTTP server come with `--registry`, with `registry=True`."""
+    done = subprocess.run([sys.executable, "-c", WITHOUT_REGISTRY], check=True, capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "[]"

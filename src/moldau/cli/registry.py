@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from moldau.cli.options import TEXT, bootstrap_option
+from moldau.cli.options import SECONDS, TEXT, bootstrap_option
 from moldau.cli.serve import host_port
 
 if TYPE_CHECKING:
@@ -24,10 +24,18 @@ DEFAULT_LISTEN = "127.0.0.1:8081"
 @click.option("--advertise", metavar="HOST:PORT", callback=host_port, help="Where other registries reach this one, when that is another.")
 @click.option("--topic", type=TEXT, default="_schemas", show_default=True, help="The compacted topic that keeps the schemas.")
 @click.option("--group", type=TEXT, default="schema-registry", show_default=True, help="Registries of one group elect one that writes.")
+@click.option(
+    "--session-timeout",
+    metavar="SECONDS",
+    type=SECONDS,
+    default=10.0,
+    show_default=True,
+    help="After so long without a sign of life another registry takes over.",
+)
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True)
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def registry(
-    bootstrap: str, listen: str, advertise: str | None, topic: str, group: str, log_level: str, log_format: str
+    bootstrap: str, listen: str, advertise: str | None, topic: str, group: str, session_timeout: float, log_level: str, log_format: str
 ) -> None:  # fmt: skip
     """Run a schema registry until SIGTERM or Ctrl-C.
 
@@ -43,7 +51,7 @@ def registry(
     asked = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: asked.set())
-    server = RegistryServer(bootstrap, listen, advertise=advertise, topic=topic, group=group)
+    server = RegistryServer(bootstrap, listen, advertise=advertise, topic=topic, group=group, session_timeout_s=session_timeout)
     try:
         url = server.start()
     except OSError as error:
