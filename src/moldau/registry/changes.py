@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 TIMEOUT_S = 15.0
 FORWARDED_TIMEOUT_S = 5.0
 """A request that was handed on waits less for the election: whoever handed it on tries again."""
+_FORWARD_TIMEOUT_S = FORWARDED_TIMEOUT_S + 1
+"""So long the writer may take: one that sleeps is asked in vain, and by then another is elected."""
 _PAUSE_S = 0.1
 _UNKNOWN_LEADER = 50004
 _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
@@ -67,7 +69,7 @@ class Changes:
             try:
                 if self._election.mine:
                     return 200, encode_json(self._here(decide, request, left_s))
-                answer = forward(writer, request, left_s)
+                answer = forward(writer, request, min(left_s, _FORWARD_TIMEOUT_S))
                 if not _writes_no_longer(answer):
                     self._follower.catch_up(left_s)
                     return answer.status, answer.content
