@@ -8,6 +8,7 @@ Groups, offsets and places in the log are those of `moldau.client.consumer.Consu
 finished when the next one is asked for. One thread uses it at a time.
 """
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -79,8 +80,9 @@ class TrackedConsumer:
 
         Where the registry cannot be asked, that is raised, and the same record is decoded the next time.
         """
+        deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            message = self._again or self.messages.poll(timeout)
+            message = self._again or self.messages.poll(None if deadline is None else max(0.0, deadline - time.monotonic()))
             if message is None:
                 return None
             self._again = message
