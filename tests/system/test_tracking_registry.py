@@ -3,8 +3,12 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 
 from moldau.client.settings import ConsumerOptions
 from moldau.model.identity import TopicPartition
@@ -12,9 +16,10 @@ from moldau.registry.client import RegistryClient
 from moldau.registry.client_errors import IncompatibleSchemaError, RegistryError, RegistryUnavailableError, UnknownSchemaError
 from moldau.testing.broker import Broker
 from moldau.tracking import TrackedConsumer, TrackerProducer, event_schema
+from moldau.tracking.decoding import Decoder, WriterSchemas
 from moldau.tracking.header import is_tracked_schema
 from moldau.tracking.registry_port import Registry
-from support.tracked_events import LIMIT_S, TEN_FIELDS, MemoryRegistry, audit_records, page_view
+from support.tracked_events import LIMIT_S, TEN_FIELDS, MemoryRegistry, audit_records, page_view, whole_topic
 
 pytestmark = pytest.mark.system
 
@@ -119,3 +124,21 @@ def test_a_registry_that_is_away_stops_the_reader_and_loses_nothing(broker: Brok
                 consumer.poll(LIMIT_S)
         away.there = True
         assert [next(consumer).value for _ in range(3)] == [page_view(number) for number in range(3)]
+
+
+def test_confluents_deserialiser_reads_tracked_events_and_ours_what_its_serialiser_writes(broker: Broker) -> None:
+    """The wire format, the subject and the header are plain Avro for everybody."""
+    topic = broker.create_topic(broker.unique_topic("views"))
+    with TrackerProducer(
+        service="shop", bootstrap=broker.bootstrap_servers, registry=broker.registry_url, schemas={topic: TEN_FIELDS}
+    ) as producer:
+        producer.track(page_view(3), 1_372_636_800_000, topic)
+    (message,) = whole_topic(broker.bootstrap_servers, topic)
+    field = SerializationContext(topic, MessageField.VALUE)
+    with SchemaRegistryClient({"url": broker.registry_url}) as theirs, RegistryClient(broker.registry_url) as ours:
+        found: Any = AvroDeserializer(theirs)(message.value, field)
+        header = found.pop("header")
+        assert (header["service"], header["time"].isoformat(), found) == ("shop", "2013-07-01T00:00:00+00:00", page_view(3))
+        written: Any = AvroSerializer(theirs, event_schema(TEN_FIELDS).text)({"header": header, **found}, field)
+        assert written == message.value
+        assert Decoder(WriterSchemas(ours), None).decode(written)[2] == page_view(3)
