@@ -1,10 +1,14 @@
-"""A topic read by Spark in batch: our data source beside Spark's own Kafka connector, in one session, from the same broker.
+"""A topic read by Spark: our data source beside Spark's own Kafka connector, in one session, from the same broker.
 
-    python benchmarks/spark_read.py [--records 1000000] [--runs 3] [--out FILE]
+    python benchmarks/spark_read.py [--records 1000000] [--runs 3] [--only count,parquet,stream,avro,avro-list,micro] [--out FILE]
 
-Two partitions of 200-byte values, `moldau serve` in a process of its own, Spark on two cores. Each test is run once to warm up; then
-the two sources take turns. JSON lines: source, test, seconds of each run, median rate in records per second. The connector's jars come from
-Maven Central, as for the tests; without Maven only our own source is measured.
+Two partitions of 200-byte values, `moldau serve` in a process of its own, Spark on two cores. Each test is run once to warm up; then the
+two sources take turns. JSON lines: source, test, seconds of each run, median rate in records per second.
+
+count, sum, parquet: a batch. stream: all there is with Trigger.AvailableNow to Parquet, in batches of a quarter. avro: events of 16
+fields to typed columns, beside ``from_avro``. avro-list: the same with an array, which fastavro has to decode row by row. micro:
+batches of 20 records, milliseconds each. The connector's jars come from Maven Central, as for the tests; without Maven only our
+own source is measured.
 """
 
 import argparse
@@ -13,19 +17,79 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
+from support.registry import running_registry
 from support.server import ServerProcess
 from support.spark import connector_jars, spark_session
 
-TOPIC, PARTITIONS, SIZE = "read", 2, 200
+PARTITIONS, SIZE = 2, 200
+MICRO_BATCHES, MICRO_RECORDS = 25, 20
+HEADER = {
+    "type": "record",
+    "name": "EventHeader",
+    "fields": [
+        {"name": "time", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "service", "type": "string"},
+        {"name": "host", "type": "string"},
+        {"name": "datacenter", "type": "string"},
+        {"name": "guid", "type": {"type": "fixed", "name": "Guid", "size": 16}},
+    ],
+}
+FIELDS = [
+    {"name": "header", "type": HEADER},
+    {"name": "carrier", "type": "string"},
+    {"name": "flight", "type": "int"},
+    {"name": "tailnum", "type": ["null", "string"]},
+    {"name": "origin", "type": {"type": "enum", "name": "Origin", "symbols": ["EWR", "JFK", "LGA"]}},
+    {"name": "dest", "type": "string"},
+    {"name": "dep_delay", "type": ["null", "double"]},
+    {"name": "arr_delay", "type": ["null", "double"]},
+    {"name": "distance", "type": "long"},
+    {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+    {"name": "cancelled", "type": "boolean"},
+    {"name": "remark", "type": "string"},
+]
+SCHEMA = json.dumps({"type": "record", "name": "Flight", "fields": FIELDS})
+LIST_SCHEMA = json.dumps(
+    {"type": "record", "name": "Flight", "fields": [*FIELDS, {"name": "stops", "type": {"type": "array", "items": "string"}}]}
+)
 
 
-def fill(bootstrap: str, records: int) -> None:
+def plain_values() -> list[bytes]:
+    """Values without a meaning."""
+    return [b"%012d" % number + b"x" * (SIZE - 12) for number in range(1000)]
+
+
+def avro_values(schema: str, schema_id: int) -> list[bytes]:
+    """Events of about SIZE bytes."""
+    from moldau.registry.wire import frame
+    from support.avro_registry import encoded
+
+    parsed, values = json.loads(schema), []
+    for number in range(1000):
+        header = {
+            "time": 1_357_000_000_000 + number * 1000,
+            "service": "departures",
+            "host": "jfk-1",
+            "datacenter": "nyc",
+            "guid": bytes(16),
+        }
+        event = {
+            "header": header, "carrier": "UA", "flight": number * 7, "tailnum": None if number % 50 == 0 else f"N{number:05}",
+            "origin": ("EWR", "JFK", "LGA")[number % 3], "dest": "IAH", "dep_delay": None if number % 40 == 0 else float(number % 60),
+            "arr_delay": number / 7, "distance": number * 3, "day": 15_706, "cancelled": number % 9 == 0, "remark": "r" * 95,
+            "stops": ["ORD", "DEN"],
+        }  # fmt: skip
+        values.append(frame(schema_id, encoded(parsed, event)))
+    return values
+
+
+def fill(bootstrap: str, topic: str, values: list[bytes], records: int) -> None:
     """Make the topic."""
     from confluent_kafka import Producer
 
@@ -33,60 +97,166 @@ def fill(bootstrap: str, records: int) -> None:
     from moldau.client.cluster import Cluster
 
     with Cluster(bootstrap) as cluster:
-        Admin(cluster).create_topic(TOPIC, PARTITIONS)
+        Admin(cluster).create_topic(topic, PARTITIONS)
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "queue.buffering.max.messages": 1_000_000, "log_level": 3})
     for number in range(records):
-        producer.produce(TOPIC, b"%012d" % number + b"x" * (SIZE - 12), partition=number % PARTITIONS)
+        producer.produce(topic, values[number % len(values)], partition=number % PARTITIONS)
         if number % 10_000 == 0:
             producer.poll(0)
     assert producer.flush(120) == 0
 
 
-def tests(spark: Any, bootstrap: str, source: str, space: Path) -> dict[str, Callable[[], int]]:
-    """What is measured; each gives the number of records it saw."""
-    frame = spark.read.format(source).options(**{"kafka.bootstrap.servers": bootstrap, "subscribe": TOPIC}).load()
+class Bench:
+    """What is measured with one source; each test gives the number of records it saw."""
 
-    def parquet() -> int:
-        target = str(space / f"{source}.parquet")
-        frame.select("partition", "offset", "timestamp", "value").write.mode("overwrite").parquet(target)
-        return int(spark.read.parquet(target).count())
+    def __init__(self, spark: Any, bootstrap: str, registry: str, source: str, space: Path, records: int) -> None:
+        self.spark, self.bootstrap, self.registry, self.source, self.space, self.records = (
+            spark,
+            bootstrap,
+            registry,
+            source,
+            space,
+            records,
+        )
+        self.round = 0
 
-    return {
-        "count": lambda: int(frame.count()),
-        "sum of lengths": lambda: int(frame.selectExpr("sum(length(value))").first()[0]) // SIZE,
-        "parquet": parquet,
-    }
+    def options(self, topic: str, **more: str) -> dict[str, str]:
+        """Of both sources."""
+        return {"kafka.bootstrap.servers": self.bootstrap, "subscribe": topic, **more}
+
+    def batch(self, topic: str, **more: str) -> Any:
+        """A frame."""
+        return self.spark.read.format(self.source).options(**self.options(topic, **more)).load()
+
+    def count(self) -> int:
+        """Nothing but the number of rows."""
+        return int(self.batch("plain").count())
+
+    def sum(self) -> int:
+        """All values looked at."""
+        return int(self.batch("plain").selectExpr("sum(length(value))").first()[0]) // SIZE
+
+    def parquet(self) -> int:
+        """Written to files."""
+        target = str(self.space / f"{self.source}.parquet")
+        self.batch("plain").select("partition", "offset", "timestamp", "value").write.mode("overwrite").parquet(target)
+        return int(self.spark.read.parquet(target).count())
+
+    def stream(self) -> int:
+        """Written to files by a stream that stops at the end."""
+        self.round += 1
+        target, checkpoint = (str(self.space / f"{self.source}-{what}-{self.round}") for what in ("stream", "checkpoint"))
+        options = self.options("plain", startingOffsets="earliest", maxOffsetsPerTrigger=str(self.records // 4))
+        frame = self.spark.readStream.format(self.source).options(**options).load()
+        writer = frame.select("partition", "offset", "timestamp", "value").writeStream.format("parquet")
+        writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start(target).awaitTermination()
+        return int(self.spark.read.parquet(target).count())
+
+    def decoded(self, topic: str, schema: str) -> Any:
+        """Events as columns."""
+        if self.source == "moldau":
+            return self.batch(topic, format="avro", registry=self.registry)
+        from pyspark.sql.avro.functions import from_avro
+
+        bodies = self.batch(topic).selectExpr("substring(value, 6) AS body")
+        return bodies.select(from_avro("body", schema).alias("event")).select("event.*")
+
+    def avro(self) -> int:
+        """All columns made, and dropped."""
+        self.decoded("avro", SCHEMA).write.format("noop").mode("overwrite").save()
+        return self.records
+
+    def avro_list(self) -> int:
+        """The same with an array among them."""
+        self.decoded("avro-list", LIST_SCHEMA).write.format("noop").mode("overwrite").save()
+        return self.records // 4
+
+    def micro(self) -> Iterator[float]:
+        """Seconds of each small batch."""
+        self.round += 1
+        options = self.options("micro", startingOffsets="earliest", maxOffsetsPerTrigger=str(MICRO_RECORDS))
+        frame = self.spark.readStream.format(self.source).options(**options).load()
+        writer = frame.writeStream.format("noop").option("checkpointLocation", str(self.space / f"{self.source}-micro-{self.round}"))
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        for progress in query.recentProgress[5:]:
+            if progress.numInputRows:
+                yield progress.durationMs["triggerExecution"] / 1000
+
+
+TESTS = ("count", "sum", "parquet", "stream", "avro", "avro-list", "micro")
 
 
 def main() -> None:
-    """Fill a topic, measure, print."""
+    """Fill topics, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--only", default=",".join(TESTS))
     parser.add_argument("--out")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="moldau-bench-") as name, ServerProcess(Path(name, "data")) as server:
-        fill(server.bootstrap, given.records)
+    wanted = given.only.split(",")
+    with (
+        tempfile.TemporaryDirectory(prefix="moldau-bench-") as name,
+        ServerProcess(Path(name, "data")) as server,
+        running_registry(server.bootstrap) as registry,
+    ):
+        fill_topics(server.bootstrap, registry.url, given.records, wanted)
         spark = spark_session()
         sources = ["moldau", "kafka"] if connector_jars() else ["moldau"]
-        work = {source: tests(spark, server.bootstrap, source, Path(name)) for source in sources}
-        for test in work["moldau"]:
-            seconds: dict[str, list[float]] = {source: [] for source in sources}
-            for run in range(given.runs + 1):
-                for source in sources:
-                    begun = time.perf_counter()
-                    seen = work[source][test]()
-                    assert seen == given.records, f"{source}: {test} saw {seen} of {given.records} records"
-                    if run:
-                        seconds[source].append(round(time.perf_counter() - begun, 3))
-            for source in sources:
-                rate = round(given.records / statistics.median(seconds[source]))
-                line = json.dumps({"test": f"spark {test}", "source": source, "seconds": seconds[source], "rate": rate})
-                print(line, flush=True)
-                if given.out:
-                    with Path(given.out).open("a") as file:
-                        file.write(line + "\n")
+        benches = [Bench(spark, server.bootstrap, registry.url, source, Path(name), given.records) for source in sources]
+        for test in TESTS:
+            if test in wanted:
+                for line in micro(benches) if test == "micro" else measure(test, benches, given.runs):
+                    print(line, flush=True)
+                    if given.out:
+                        with Path(given.out).open("a") as file:
+                            file.write(line + "\n")
         spark.stop()
+
+
+def fill_topics(bootstrap: str, registry: str, records: int, wanted: list[str]) -> None:
+    """Those that the tests need."""
+    from moldau.registry.client import RegistryClient
+
+    client = RegistryClient(registry)  # its connection ends with the process
+    if {"count", "sum", "parquet", "stream"} & set(wanted):
+        fill(bootstrap, "plain", plain_values(), records)
+    if "avro" in wanted:
+        fill(bootstrap, "avro", avro_values(SCHEMA, client.register("avro-value", SCHEMA)), records)
+    if "avro-list" in wanted:
+        fill(bootstrap, "avro-list", avro_values(LIST_SCHEMA, client.register("avro-list-value", LIST_SCHEMA)), records // 4)
+    if "micro" in wanted:
+        fill(bootstrap, "micro", plain_values(), MICRO_BATCHES * MICRO_RECORDS)
+
+
+def measure(test: str, benches: list[Bench], runs: int) -> Iterator[str]:
+    """A JSON line for each source."""
+    seconds: dict[str, list[float]] = {bench.source: [] for bench in benches}
+    seen = 0
+    for run in range(runs + 1):
+        for bench in benches:
+            work: Callable[[], int] = getattr(bench, test.replace("-", "_"))
+            begun = time.perf_counter()
+            seen = work()
+            elapsed = round(time.perf_counter() - begun, 3)
+            assert seen in (bench.records, bench.records // 4), f"{bench.source}: {test} saw {seen} of {bench.records} records"
+            if run:
+                seconds[bench.source].append(elapsed)
+    for source, each in seconds.items():
+        yield json.dumps({"test": f"spark {test}", "source": source, "seconds": each, "rate": round(seen / statistics.median(each))})
+
+
+def micro(benches: list[Bench]) -> Iterator[str]:
+    """A JSON line for each source: the median of the small batches of two runs, behind a warm-up."""
+    for bench in benches:
+        list(bench.micro())
+    batches: dict[str, list[float]] = {bench.source: [] for bench in benches}
+    for _ in range(2):
+        for bench in benches:
+            batches[bench.source] += bench.micro()
+    for source, each in batches.items():
+        yield json.dumps({"test": "spark micro", "source": source, "batches": len(each), "ms": round(1000 * statistics.median(each), 1)})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One Spark for all tests of a run: starting one takes seconds. With the jars of Spark's own Kafka connector where Maven can be had."""
+"""One Spark for all tests of a run: starting one takes seconds. With the jars of its Kafka connector and Avro where Maven can be had."""
 
 import atexit
 import os
@@ -17,8 +17,9 @@ _CONNECTOR = (
     "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
     "org.apache.kafka:kafka-clients:3.9.2",
     "org.apache.commons:commons-pool2:2.12.0",
+    "org.apache.spark:spark-avro_2.13:4.1.1",
 )
-"""The newest connector in Maven Central, which works in PySpark 4.3.0. What these jars ask for beside, PySpark brings."""
+"""The newest connector in Maven Central, which works in PySpark 4.3.0, and ``from_avro``. What else these jars ask for PySpark brings."""
 _POM = """<project>
   <modelVersion>4.0.0</modelVersion>
   <groupId>moldau</groupId><artifactId>spark-connector</artifactId><version>1</version><packaging>pom</packaging>
@@ -44,7 +45,7 @@ def spark_session() -> Any:
 @cache
 def connector_jars() -> Path | None:
     """The directory of the connector's jars, fetched once; None without Maven, unless the environment has ``CI``: there it must be."""
-    directory = cache_directory() / "jars" / "spark-connector-4.2.0"
+    directory = cache_directory() / "jars" / "spark-connector-4.2.0-avro"
     if directory.exists():
         return directory
     if shutil.which("mvn") is None:

@@ -141,7 +141,7 @@ class StreamPlanner:
             partitions = reached.partitions_of(topic)
             where = ", ".join(f"{partition} at offset {reached.offsets[partition]}" for partition in partitions)
             if topic not in topics:
-                self._lost(f"topic {topic} was deleted; the query had reached {where}")
+                self._lost(f"topic {topic} was deleted, or is read no longer; the query had reached {where}")
             elif not _is(reached, topic, topics[topic].id):
                 self._lost(f"topic {topic} was deleted and made anew; the query had reached {where}")
             else:
