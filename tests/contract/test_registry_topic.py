@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 
+from moldau.client.admin import Admin, ConfigChanges, Resource, ResourceType
 from moldau.client.cluster import Cluster
 from moldau.client.partition_requests import EARLIEST, LATEST
 from moldau.model.identity import TopicPartition
@@ -59,8 +60,8 @@ def broker() -> Iterator[Broker]:
         yield running
 
 
-def publish(broker: Broker, topic: str, records: list[tuple[bytes, bytes | None]]) -> None:
-    broker.create_topic(topic, 1, {"cleanup.policy": "compact"})
+def publish(broker: Broker, topic: str, records: list[tuple[bytes, bytes | None]], policy: str = "compact") -> None:
+    broker.create_topic(topic, 1, {"cleanup.policy": policy})
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     for key, value in records:
         producer.produce(topic, value, key, partition=0)
@@ -141,6 +142,16 @@ def test_a_registry_that_starts_again_says_the_same(broker: Broker) -> None:
         rest = Rest(registry.url)
         assert rest.ok("GET", "/schemas") == before
         assert rest.ok("POST", "/subjects/s1/versions", {"schema": '"null"'})["id"] == 31
+
+
+def test_a_topic_whose_beginning_was_cut_off_is_read_from_where_it_begins(broker: Broker) -> None:
+    """Retention had its way before somebody made the topic a compacted one."""
+    publish(broker, "cut", RECORDS[:3], policy="delete")
+    with Cluster(broker.bootstrap_servers) as cluster:
+        Admin(cluster).delete_records({TopicPartition("cut", 0): 2})
+        Admin(cluster).alter_configs(Resource(ResourceType.TOPIC, "cut"), ConfigChanges({"cleanup.policy": "compact"}))
+    with running_registry(broker.bootstrap_servers, topic="cut", group="cut") as registry:
+        assert Rest(registry.url).ok("GET", "/subjects/pay-value/versions") == [2]
 
 
 def test_records_that_make_no_sense_are_skipped_with_a_line_each(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,8 +1,10 @@
 """Several registries, one of which writes: when it dies, leaves or sleeps, another takes over, and nothing is lost or doubled (F1)."""
 
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,7 @@ from moldau.registry.writer import FencedError, Writer
 from moldau.testing import Broker
 from support.registry import Rest, running_registry
 from support.registry_process import RegistryProcess
+from support.server import ServerProcess
 
 pytestmark = pytest.mark.system
 
@@ -171,3 +174,22 @@ def test_the_commands_run_and_end(broker: Broker) -> None:
     broker.create_topic("not-compacted")
     with pytest.raises(AssertionError, match=r"topic not-compacted has cleanup\.policy=delete"):
         RegistryProcess(broker.bootstrap_servers, "--topic", "not-compacted")
+
+
+def test_a_broker_and_its_registry_in_one_process(tmp_path: Path) -> None:
+    """`moldau serve --registry`: what was registered is there after a restart; a port that is taken ends both with one line."""
+    server = ServerProcess(tmp_path, arguments=["--registry", "127.0.0.1:0"])
+    for _ in range(2):
+        with server:
+            eventually(lambda: any(line.startswith("schema registry listening on ") for line in server.output))
+            url = next(line.split()[-1] for line in server.output if line.startswith("schema registry listening on "))
+            assert Rest(url).ok("POST", "/subjects/kept/versions", {"schema": '"string"'})["id"] == 1
+            assert server.stop() == 0
+            server.output.clear()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        both = ServerProcess(tmp_path, arguments=["--registry", address])
+        both.start()
+        eventually(lambda: not both.running)
+        assert both.stop() == 1
+        assert f"Error: the schema registry cannot listen on {address}: address already in use" in "".join(both.output)

@@ -88,6 +88,8 @@ def serve(
             raise
         raise click.ClickException(f"cannot listen on {', '.join(config.list('listeners'))}: {_reason(error)}") from error
     if beside is not None and beside.failure is not None:
+        if isinstance(beside.failure, OSError):
+            raise click.ClickException(beside.failure.strerror or str(beside.failure)) from beside.failure
         raise beside.failure
 
 

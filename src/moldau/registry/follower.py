@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from moldau.client.cluster import Cluster
-from moldau.client.partition_requests import LATEST, FetchLimits
+from moldau.client.partition_requests import EARLIEST, LATEST, FetchLimits
 from moldau.model.errors import ErrorCode, MoldauError, PeerError, WorldError
 from moldau.model.identity import TopicPartition
 from moldau.protocol.records.batch import batches, iterate
@@ -58,7 +58,9 @@ class Follower:
         return self._position
 
     def start(self) -> None:
-        """Begin to read."""
+        """Begin to read, where the log begins. WorldError, PeerError."""
+        with self._asking_lock:
+            self._position = self._asking.list_offsets({self._where: EARLIEST})[self._where].offset
         self._thread.start()
 
     def stop(self) -> None:

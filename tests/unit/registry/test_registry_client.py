@@ -1,0 +1,116 @@
+"""The client's connections: several addresses, connections that went stale, answers that are none; over a scripted HTTP server."""
+
+import copy
+import pickle
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
+
+import pytest
+
+from moldau.registry.client import IncompatibleSchemaError, RegistryClient, RegistryError, RegistryUnavailableError, UnknownSchemaError
+from moldau.registry.rest_connection import parse_urls
+
+
+class Scripted(BaseHTTPRequestHandler):
+    """Answers from a table; counts what it was asked."""
+
+    protocol_version = "HTTP/1.1"
+    answers: ClassVar[dict[str, tuple[int, bytes]]] = {}
+    asked: ClassVar[list[tuple[str, str | None]]] = []
+
+    def do_GET(self) -> None:
+        status, body = self.answers.get(self.path, (404, b'{"error_code":40403,"message":"Schema not found"}'))
+        self.asked.append((self.path, self.headers["Authorization"]))
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+        if self.path == "/mode":
+            self.close_connection = True  # without saying so before
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Say nothing."""
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    Scripted.answers = {
+        "/schemas/ids/1": (200, b'{"schema":"\\"int\\"","references":[{"name":"n","subject":"s","version":2}]}'),
+        "/config": (200, b'{"compatibilityLevel":"FULL"}'),
+        "/mode": (200, b'{"mode":"READWRITE"}'),
+        "/subjects": (200, b"<html>"),
+        "/subjects/s/versions": (503, b"busy"),
+        "/subjects/t/versions": (409, b'{"error_code":409,"message":"no"}'),
+    }
+    Scripted.asked = []
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Scripted)
+    http.daemon_threads = True
+    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield f"127.0.0.1:{http.server_port}"
+    http.shutdown()
+    http.server_close()
+    thread.join()
+
+
+def test_what_cannot_change_is_asked_for_once(server: str) -> None:
+    with RegistryClient(f"http://user:pass%20word@{server}") as client:
+        first = client.schema(1)
+        assert client.schema(1) is first
+        assert (first.type, first.text, first.references[0].version) == ("AVRO", '"int"', 2)
+        assert Scripted.asked == [("/schemas/ids/1", "Basic dXNlcjpwYXNzIHdvcmQ=")]
+        for _ in range(2):
+            with pytest.raises(UnknownSchemaError):
+                client.schema(2)
+        assert len(Scripted.asked) == 3, "what is not there may come"
+
+
+def test_a_connection_that_went_stale_is_replaced(server: str) -> None:
+    with RegistryClient(server) as client:
+        assert client._rest.request("GET", "/mode") == {"mode": "READWRITE"}
+        assert client.compatibility() == "FULL"
+        assert client.compatibility() == "FULL"
+
+
+def test_addresses_are_tried_in_turn_and_the_dead_one_last(server: str) -> None:
+    with RegistryClient(f"127.0.0.1:1,{server}") as client:
+        assert client.compatibility() == "FULL"
+        assert [target.port for target in client._rest._targets][-1] == 1
+    with (
+        RegistryClient("127.0.0.1:1,127.0.0.1:2") as client,
+        pytest.raises(RegistryUnavailableError, match=r"127\.0\.0\.1:1.*127\.0\.0\.1:2"),
+    ):
+        client.subjects()
+
+
+def test_answers_that_are_none_and_answers_with_errors(server: str) -> None:
+    with RegistryClient(server) as client:
+        with pytest.raises(RegistryError, match="is this a schema registry"):
+            client.subjects()
+        with pytest.raises(RegistryError, match="busy") as busy:
+            client.versions("s")
+        assert (busy.value.status, busy.value.code) == (503, 503)
+
+
+@pytest.mark.parametrize("url", ["", " , ", "ftp://host", "http://", "http://host:port", "http://host/?a=b"])
+def test_urls_that_cannot_be_read_are_refused(url: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - the words differ
+        RegistryClient(url)
+
+
+def test_urls_have_defaults_and_prefixes() -> None:
+    assert [str(target) for target in parse_urls("host, https://other/contexts/.c/,http://[::1]:9")] == [
+        "http://host:8081",
+        "https://other:443/contexts/.c",
+        "http://[::1]:9",
+    ]
+
+
+def test_a_client_and_its_errors_travel_to_other_processes() -> None:
+    client = pickle.loads(pickle.dumps(RegistryClient("http://host:1", timeout_s=3)))
+    assert (client.url, client.timeout_s) == ("http://host:1", 3)
+    for error in (RegistryError(404, 1, "a"), UnknownSchemaError(4), IncompatibleSchemaError("b"), RegistryUnavailableError("c")):
+        again = copy.deepcopy(pickle.loads(pickle.dumps(error)))
+        assert (type(again), str(again)) == (type(error), str(error))
