@@ -1,4 +1,7 @@
-"""Which broker looks after which group, as far as is known, and requests to it: another try where the coordinator moved or still loads."""
+"""Which broker looks after which group or transactional id, as far as is known, and requests to it.
+
+Another try is made where the coordinator moved or still loads.
+"""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -13,18 +16,20 @@ from moldau.protocol.versions import VersionRange
 
 T = TypeVar("T")
 
-GROUP = 0
-"""The kind of key that FindCoordinator looks up."""
+GROUP, TRANSACTION = 0, 1
+"""The kinds of keys that FindCoordinator looks up."""
+_NAMES = {GROUP: "group", TRANSACTION: "transactional id"}
 
 _BATCHED = VersionRange(4, 6)
 """Versions of FindCoordinator that take many keys."""
 
 
 class Coordinators:
-    """Asks the coordinators of groups in the cluster of `brokers`."""
+    """Asks the coordinators of groups, or of transactional ids (`kind`), in the cluster of `brokers`."""
 
-    def __init__(self, brokers: Brokers) -> None:
+    def __init__(self, brokers: Brokers, kind: int = GROUP) -> None:
         self._brokers = brokers
+        self._kind = kind
         self._known: dict[str, BrokerId] = {}
 
     def ask(
@@ -61,13 +66,13 @@ class Coordinators:
         if group not in self._known:
             from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 
-            request = FindCoordinatorRequest(key_type=GROUP, coordinator_keys=[group])
+            request = FindCoordinatorRequest(key_type=self._kind, coordinator_keys=[group])
             response = self._brokers.anywhere(ApiKey.FIND_COORDINATOR, request, version=_BATCHED)
             found = [each for each in response.coordinators if each.key == group]
             if len(found) != 1:
-                raise ProtocolError(f"group {group}: {len(found)} coordinators where one was asked for")
+                raise ProtocolError(f"{_NAMES[self._kind]} {group}: {len(found)} coordinators where one was asked for")
             if found[0].error_code:
-                raise failure(found[0].error_code, f"group {group}", found[0].error_message)
+                raise failure(found[0].error_code, f"{_NAMES[self._kind]} {group}", found[0].error_message)
             self._known[group] = BrokerId(found[0].node_id)
         return self._known[group]
 

@@ -1,4 +1,4 @@
-"""``spark.read.format("moldau")`` and ``spark.readStream.format("moldau")``: topics as Spark rows, read by Python tasks, without a jar.
+"""The format ``moldau``: topics as Spark rows, of batches and streams, read and written by Python tasks, without a jar.
 
 Names of options and columns are those of Spark's Kafka connector (``docs/spark-source.md`` lists them). Python data sources are not told
 which columns a query needs; who wants to read less than everything names the columns with ``.schema("value binary, offset bigint")``.
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from moldau.lake.row_shape import RowShape
     from moldau.lake.stream_offsets import StreamOffsets
     from moldau.lake.stream_planning import StreamPlanner
+    from moldau.lake.writing.sink import MoldauStreamWriter, MoldauWriter
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +60,18 @@ class MoldauDataSource(DataSource):
         """A stream of the columns in `schema`."""
         options = parse_options(self.options, Use.STREAM)
         return MoldauStreamReader(options, self._planned_shape(options).chosen(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> "MoldauWriter":
+        """A batch write of rows like `schema` (docs/spark-sink.md)."""
+        from moldau.lake.writing.sink import batch_writer
+
+        return batch_writer(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "MoldauStreamWriter":  # noqa: N802
+        """A stream's write of rows like `schema`."""
+        from moldau.lake.writing.sink import stream_writer
+
+        return stream_writer(self.options, schema)
 
     def _planned_shape(self, options: ReadOptions) -> "RowShape":
         from moldau.lake.row_shape import plan_shape

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from moldau.ports.filesystem import Bytes
 from moldau.protocol.records.compression import Compression, compress, decompress
 from moldau.protocol.records.header import (
     COMPRESSION_MASK,
@@ -151,7 +152,7 @@ def recompress(
     )
 
 
-def assemble(header: BatchHeader, payload: bytes) -> bytearray:
+def assemble(header: BatchHeader, payload: Bytes) -> bytearray:
     """Header and records as one batch; the checksum is set."""
     batch = bytearray(pack_header(header))
     batch += payload

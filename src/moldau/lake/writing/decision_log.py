@@ -1,0 +1,125 @@
+"""The compacted topic of decisions: made when it is missing, read from its end, written in transactions of the query's driver.
+
+A decision is written under the driver's own transactional id. So a driver that another one has replaced cannot decide any more, and
+whoever takes over finds what was half written ended, one way or the other, before it reads.
+"""
+
+import time
+from collections.abc import Callable
+
+from moldau.client.admin import Admin
+from moldau.client.cluster import Cluster
+from moldau.client.errors import RequestFailedError
+from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED, FetchLimits
+from moldau.client.visible import Visible
+from moldau.lake.writing.decisions import Decision
+from moldau.lake.writing.producing import Batch, DeliveryError, Producing
+from moldau.lake.writing.transactions import Owner, Transactions
+from moldau.model.errors import ErrorCode, WorldError
+from moldau.model.identity import TopicPartition
+from moldau.protocol.records.batch import RecordBatchBuilder, batches, iterate
+from moldau.protocol.records.compression import Compression
+
+TIMEOUT_MS = 10_000
+"""How long a decision's own transaction may stay open: it holds back the readers of other queries' decisions."""
+_STABLE_WAIT_S = 60.0
+_PAUSE_S = 0.05
+_FIRST_LOOK = 64
+_GROWTH = 8
+_VALUE_BYTES_MAX = 64 << 20
+_CONFIGS = {"cleanup.policy": "compact", "segment.bytes": str(16 << 20), "max.message.bytes": str(16 << 20)}
+
+
+class DecisionLog:
+    """The decisions of one query in `topic`. WorldError, PeerError."""
+
+    def __init__(
+        self, cluster: Cluster, producing: Producing, topic: str, query: str, *, sleep: Callable[[float], object] = time.sleep
+    ) -> None:
+        self._cluster = cluster
+        self._producing = producing
+        self._transactions = Transactions(cluster)
+        self._where = TopicPartition(topic, 0)
+        self._key = query.encode()
+        self._sleep = sleep
+        self._sequence = 0
+
+    def ensure(self) -> None:
+        """Make the topic if there is none: compacted, one partition, as many replicas as the brokers make by default."""
+        try:
+            self._cluster.topic(self._where.topic)
+        except RequestFailedError as error:
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            try:
+                Admin(self._cluster).create_topic(self._where.topic, 1, configs=_CONFIGS)
+            except RequestFailedError as second:
+                if second.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                    raise
+
+    def last(self) -> Decision | None:
+        """The query's last decision. DecisionError. WorldError if transactions of other queries' drivers stay open too long."""
+        start, end = self._bounds()
+        count = _FIRST_LOOK
+        while end > start:
+            begin = max(start, end - count)
+            value = self._last_value(begin, end)
+            if value is not None:
+                return Decision.from_bytes(value) if value else None
+            if begin == start:
+                return None
+            count *= _GROWTH
+        return None
+
+    def write(self, owner: Owner, decision: Decision, *, forget: bool = False) -> None:
+        """Write it as `owner`, who is the driver; `forget`: a tombstone in its place. It counts once this has returned.
+
+        RequestFailedError: another driver took over, and nothing is written. ConnectionLostError: nobody knows; the next one finds out.
+        """
+        builder = RecordBatchBuilder(
+            producer_id=owner.producer_id,
+            producer_epoch=owner.epoch,
+            base_sequence=self._sequence,
+            transactional=True,
+            compression=Compression.NONE if forget else Compression.GZIP,
+        )
+        builder.append(decision.time_ms, self._key, None if forget else decision.to_bytes())
+        self._transactions.add(owner, [self._where])
+        try:
+            self._producing.send({self._where: Batch(builder.build(), range(1))}, owner.transactional_id)
+            self._producing.wait()
+        except DeliveryError as error:
+            raise error.cause from error
+        self._sequence += 1
+        self._transactions.end(owner, committed=True)
+
+    def _bounds(self) -> tuple[int, int]:
+        """First offset, and the present end, once all that lies before it is decided: a later decision of ours may lie behind what is
+        still open of another query."""
+        end = self._cluster.list_offsets({self._where: LATEST})[self._where].offset
+        deadline = time.monotonic() + _STABLE_WAIT_S
+        while self._cluster.list_offsets({self._where: LATEST}, isolation_level=READ_COMMITTED)[self._where].offset < end:
+            if time.monotonic() > deadline:
+                raise WorldError(f"partition {self._where}: a transaction before offset {end} is not ended", retriable=True)
+            self._sleep(_PAUSE_S)
+        return self._cluster.list_offsets({self._where: EARLIEST})[self._where].offset, end
+
+    def _last_value(self, begin: int, end: int) -> bytes | None:
+        """The last value under our key from `begin` to before `end`; empty for a tombstone, None without any."""
+        found: bytes | None = None
+        limits = FetchLimits(isolation_level=READ_COMMITTED, partition_max_bytes=_VALUE_BYTES_MAX, max_bytes=_VALUE_BYTES_MAX)
+        offset = begin
+        while offset < end:
+            fetched = self._cluster.fetch(self._where.topic, self._where.partition, offset, limits)
+            visible, after = Visible(fetched.aborted), offset
+            for header, batch in batches(fetched.records):
+                after = header.last_offset + 1
+                if not visible.shows(header, batch):
+                    continue
+                for record in iterate(batch, max_decompressed_bytes=_VALUE_BYTES_MAX):
+                    if record.key == self._key and begin <= record.offset < end:
+                        found = record.value or b""
+            if after == offset:  # compaction left nothing up to the end
+                break
+            offset = after
+        return found

@@ -1,0 +1,218 @@
+"""Arrow columns as the records of batches, all rows at once: no Python object is made per row.
+
+The small fields of a record are varints, made as a matrix with one row each and pressed together; keys, values and headers are as they
+are. Arrow joins the pieces row by row, and the buffer of what it gives holds the records one after another, ready to be sent.
+"""
+
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from moldau.lake.writing.transactions import Owner
+from moldau.ports.filesystem import Bytes
+from moldau.protocol.records.builder import assemble
+from moldau.protocol.records.compression import Compression, compress
+from moldau.protocol.records.header import HEADER_SIZE, LOG_OVERHEAD, MAGIC, TRANSACTIONAL_BIT, BatchHeader
+
+Int64s = NDArray[np.int64]
+_VARINT_BYTES_MAX = 5
+_NULL = 1
+"""A length of -1 in zigzag form."""
+_SMALL_FIELDS_MAX = 2 + 5 * _VARINT_BYTES_MAX
+_NO_SEQUENCE = -1
+
+
+class Rows(NamedTuple):
+    """What goes into one partition, or several: Arrow arrays of one length. Keys and headers may be left out."""
+
+    value: Any
+    key: Any | None
+    headers: Any | None
+
+    def taken(self, indices: Any) -> "Rows":
+        """Some of the rows, in another order."""
+        return Rows(*(None if column is None else column.take(indices) for column in self))
+
+
+class Cut(NamedTuple):
+    """The records of some rows: one after another in `data`, and where each begins."""
+
+    data: memoryview
+    starts: Int64s
+    """One more than there are records: the last is the end."""
+
+    def payload(self, first: int, end: int) -> memoryview:
+        """The records from the `first`-th to before the `end`-th."""
+        return self.data[self.starts[first] : self.starts[end]]
+
+
+def size_estimates(rows: Rows) -> Int64s:
+    """For each row the most bytes that its record takes."""
+    sizes = _lengths(rows.value) + _SMALL_FIELDS_MAX
+    if rows.key is not None:
+        sizes = sizes + _lengths(rows.key)
+    if rows.headers is not None:
+        _, starts = _header_bytes(rows.headers)
+        sizes = sizes + np.diff(starts)
+    return sizes
+
+
+def batch_ends(sizes: Int64s, bytes_max: int) -> list[int]:
+    """Where to cut rows of these sizes so that each batch has at most `bytes_max`, or only one row."""
+    total = np.cumsum(sizes)
+    ends: list[int] = []
+    done, start = 0, 0
+    while start < len(sizes):
+        end = max(int(np.searchsorted(total, done + bytes_max, "right")), start + 1)
+        ends.append(end)
+        start, done = end, int(total[end - 1])
+    return ends
+
+
+def encode(rows: Rows, offset_deltas: Int64s) -> Cut:
+    """The records of `rows`; their timestamps are their batch's base timestamp."""
+    value_lengths = _wire_lengths(rows.value)
+    key_lengths = np.full(len(rows.value), _NULL, np.int64) if rows.key is None else _wire_lengths(rows.key)
+    zero = np.zeros(len(rows.value), np.uint8)
+    before = _Fields()
+    before.add_byte(zero)  # attributes
+    before.add_byte(zero)  # timestamp delta
+    before.add_varint(offset_deltas << 1)
+    before.add_varint(key_lengths)
+    middle = before if rows.key is None else _Fields()
+    middle.add_varint(value_lengths)
+    if rows.headers is None:
+        tail, tail_sizes = pa.scalar(b"\0", pa.binary()), np.ones(1, np.int64)
+    else:
+        tail, tail_sizes = _tail(rows.headers)
+    body = before.sizes() + _lengths(rows.value) + tail_sizes
+    if rows.key is not None:
+        body = body + middle.sizes() + _lengths(rows.key)
+    size = _Fields()
+    size.add_varint(body << 1)
+    size.extend(before)
+    pieces = [size.array()] if rows.key is None else [size.array(), rows.key, middle.array()]
+    joined = pc.binary_join_element_wise(
+        *pieces, rows.value, tail, pa.scalar(b"", pa.binary()), null_handling="replace", null_replacement=b""
+    )
+    data, starts = _parts(joined)
+    return Cut(memoryview(data), starts)
+
+
+def batch_of(
+    payload: Bytes,
+    count: int,
+    owner: Owner | None,
+    sequence: int,
+    compression: Compression,
+    *,
+    now_ms: int | None = None,
+) -> bytearray:
+    """One batch of `count` records, by a producer if there is one; transactional if that has a transactional id."""
+    now_ms = int(time.time() * 1000) if now_ms is None else now_ms
+    packed = compress(payload, compression) if compression else payload
+    producer = (-1, -1, _NO_SEQUENCE) if owner is None else (owner.producer_id, owner.epoch, sequence)
+    transactional = owner is not None and owner.transactional_id is not None
+    attributes = compression | (TRANSACTIONAL_BIT if transactional else 0)
+    length = HEADER_SIZE - LOG_OVERHEAD + len(packed)
+    header = BatchHeader(0, length, -1, MAGIC, 0, attributes, count - 1, now_ms, now_ms, *producer, count)
+    return assemble(header, packed)
+
+
+class _Fields:
+    """Small fields of all rows, byte by byte: columns, and which of them each row has."""
+
+    def __init__(self) -> None:
+        self._columns: list[NDArray[np.uint8]] = []
+        self._present: list[NDArray[np.bool_]] = []
+
+    def add_byte(self, column: NDArray[np.uint8]) -> None:
+        """A field of one byte."""
+        self._columns.append(column)
+        self._present.append(np.ones(len(column), np.bool_))
+
+    def add_varint(self, numbers: Int64s) -> None:
+        """A field of one to five bytes; `numbers` are in zigzag form."""
+        most = int(numbers.max(initial=0))
+        present = np.ones(len(numbers), np.bool_)
+        rest = numbers
+        while True:
+            following = rest >> 7
+            more = following > 0
+            self._columns.append((rest & 0x7F | more << 7).astype(np.uint8))
+            self._present.append(present)
+            most >>= 7
+            if not most:
+                return
+            rest, present = following, more
+
+    def extend(self, other: "_Fields") -> None:
+        """The fields of `other` behind these."""
+        self._columns += other._columns
+        self._present += other._present
+
+    def sizes(self) -> Int64s:
+        """Bytes in each row."""
+        total = np.zeros(len(self._columns[0]), np.int64)
+        for present in self._present:
+            total += present
+        return total
+
+    def array(self) -> Any:
+        """One value for each row."""
+        matrix = np.stack(self._columns, axis=1)
+        data = matrix[np.stack(self._present, axis=1)]
+        offsets = np.zeros(len(matrix) + 1, np.int32)
+        np.cumsum(self.sizes(), out=offsets[1:])
+        return pa.Array.from_buffers(pa.binary(), len(matrix), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def _lengths(column: Any) -> Int64s:
+    lengths: Int64s = pc.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return lengths
+
+
+def _wire_lengths(column: Any) -> Int64s:
+    lengths = _lengths(column) << 1
+    if column.null_count:
+        lengths[column.is_null().to_numpy(zero_copy_only=False)] = _NULL
+    return lengths
+
+
+def _parts(column: Any) -> tuple[Any, Int64s]:
+    """The bytes of an array without nulls, and where each value begins in them."""
+    _, offsets, data = column.buffers()
+    starts = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1].astype(np.int64)
+    return (b"" if data is None else data), starts
+
+
+def _header_bytes(headers: Any) -> tuple[Any, Int64s]:
+    """All headers of all rows one after another, and where each row's begin."""
+    first = np.frombuffer(headers.buffers()[1], np.int32)[headers.offset : headers.offset + len(headers) + 1].astype(np.int64)
+    keys, values = (each.cast(pa.binary()) for each in headers.values.flatten())
+    if len(keys) == 0:
+        return b"", np.zeros(len(headers) + 1, np.int64)
+    key_length, value_length = _Fields(), _Fields()
+    key_length.add_varint(_wire_lengths(keys))
+    value_length.add_varint(_wire_lengths(values))
+    joined = pc.binary_join_element_wise(
+        key_length.array(), keys, value_length.array(), values, pa.scalar(b"", pa.binary()), null_handling="replace", null_replacement=b""
+    )
+    data, starts = _parts(joined)
+    return data, starts[first]
+
+
+def _tail(headers: Any) -> tuple[Any, Int64s]:
+    """Number and bytes of the headers of each row."""
+    data, starts = _header_bytes(headers)
+    counts = pc.list_value_length(headers).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    number = _Fields()
+    number.add_varint(counts << 1)
+    there = headers.is_valid().buffers()[1]
+    spans = pa.Array.from_buffers(pa.binary(), len(headers), [there, pa.py_buffer(starts.astype(np.int32)), pa.py_buffer(data)])
+    whole = pc.binary_join_element_wise(number.array(), spans, pa.scalar(b"", pa.binary()), null_handling="replace", null_replacement=b"")
+    return whole, _lengths(whole)

@@ -1,0 +1,251 @@
+"""How a driver brings a batch to its end, decided without doing: an event in, the next effect out. No I/O, no clock.
+
+There are three errands. Each begins with becoming the query's driver: no decision of an earlier one can be written after that.
+
+=======  ====================================================================================================================
+errand   effects, in this order
+=======  ====================================================================================================================
+begin    take over; read the last decision; if it is not carried out: end its transactions, note that it is done; abort what
+         else the query's tasks have open. Then tasks may write
+commit   go on; look at the batch's transactions; **note the decision**; commit them; note that it is done; abort what else is
+         open: attempts of tasks that do not count
+abort    go on; read the last decision; unless it is this batch's: abort its transactions, and what else is open
+=======  ====================================================================================================================
+
+The decision is the point of no return. Before it everything may fail, and nothing of the batch is ever seen. Behind it all that can be
+done is to commit what it lists, now or at the next start. A transaction that is gone then, because brokers aborted it for its age, is
+lost: the query fails by name (`LostBatchError`) at every start until a person says what is to become of that batch.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from moldau.lake.writing.decisions import Decision, State, TaskTransaction
+from moldau.model.errors import MoldauError
+
+# Effects.
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOver:
+    """Become the query's driver. → Owned"""
+
+
+@dataclass(frozen=True, slots=True)
+class GoOn:
+    """Go on as the query's driver, if nobody has taken over. → Owned; who is fenced ends here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Read the query's last decision. → Found"""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """See how transactions stand. → Seen"""
+
+    transactions: Sequence[TaskTransaction]
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Write a decision down, durably. → Noted"""
+
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Commit transactions. → Ended"""
+
+    transactions: Sequence[TaskTransaction]
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """Abort transactions, and whatever else the query's tasks have open. → Aborted"""
+
+    transactions: Sequence[TaskTransaction] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The errand is done; `last` is the query's last decision."""
+
+    last: Decision | None
+
+
+Effect = TakeOver | GoOn | Read | Look | Note | Commit | Abort | Finish
+
+# Events.
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """This is the query's driver."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The last decision, if there is one."""
+
+    decision: Decision | None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Which transactions are not open any more."""
+
+    gone: Sequence[TaskTransaction]
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """The decision is written down."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """All are committed but those that were lost."""
+
+    lost: Sequence[TaskTransaction]
+
+
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """Nothing of the query is open."""
+
+
+Event = Owned | Found | Seen | Noted | Ended | Aborted
+
+
+class WriteFailedError(MoldauError):
+    """A batch that was not written, and of which nothing is seen."""
+
+
+class LostBatchError(MoldauError):
+    """A batch that was decided and of which transactions were lost behind that."""
+
+
+class Begin:
+    """The errand before a batch. `verdict` is what a person says of a batch that lost transactions: its number, and whether to skip it."""
+
+    def __init__(self, verdict: tuple[int, bool] | None = None) -> None:
+        self._verdict = verdict
+        self._last: Decision | None = None
+
+    def start(self) -> Effect:
+        """The first effect."""
+        return TakeOver()
+
+    def step(self, event: Event) -> Effect:
+        """The next effect. LostBatchError."""
+        match event:
+            case Owned():
+                return Read()
+            case Found(decision):
+                self._last = decision
+                if decision is not None and decision.state is State.DECIDED:
+                    return Commit(decision.transactions)
+                return Abort()
+            case Ended(lost):
+                assert self._last is not None
+                self._last = self._judged(self._last, lost)
+                return Note(self._last)
+            case Noted():
+                return Abort()
+            case Aborted():
+                return Finish(self._last)
+            case _:
+                raise AssertionError(event)
+
+    def _judged(self, decision: Decision, lost: Sequence[TaskTransaction]) -> Decision:
+        if not lost:
+            return decision.done
+        if self._verdict is None or self._verdict[0] != decision.batch:
+            raise lost_batch(decision, lost)
+        if self._verdict[1]:
+            return decision.done
+        return Decision(decision.query, decision.run, decision.batch - 1, State.DONE, (), decision.time_ms)
+
+
+class Commitment:
+    """The errand behind a batch whose tasks have all written: `transactions` has those that count."""
+
+    def __init__(self, query: str, run: str, batch: int, transactions: Sequence[TaskTransaction], time_ms: int) -> None:
+        self._decision = Decision(query, run, batch, State.DECIDED, tuple(transactions), time_ms)
+
+    def start(self) -> Effect:
+        """The first effect."""
+        return GoOn()
+
+    def step(self, event: Event) -> Effect:
+        """The next effect. WriteFailedError, LostBatchError."""
+        match event:
+            case Owned():
+                return Look(self._decision.transactions)
+            case Seen(gone):
+                if gone:
+                    raise _gone(self._decision, gone)
+                return Note(self._decision)
+            case Noted():
+                return Commit(self._decision.transactions) if self._decision.state is State.DECIDED else Abort()
+            case Ended(lost):
+                if lost:
+                    raise lost_batch(self._decision, lost)
+                self._decision = self._decision.done
+                return Note(self._decision)
+            case Aborted():
+                return Finish(self._decision)
+            case _:
+                raise AssertionError(event)
+
+
+class Abandonment:
+    """The errand behind a batch that failed. Spark asks for it also where a commit failed, perhaps behind its decision."""
+
+    def __init__(self, run: str, batch: int, transactions: Sequence[TaskTransaction]) -> None:
+        self._run, self._batch, self._transactions = run, batch, transactions
+        self._last: Decision | None = None
+
+    def start(self) -> Effect:
+        """The first effect."""
+        return GoOn()
+
+    def step(self, event: Event) -> Effect:
+        """The next effect."""
+        match event:
+            case Owned():
+                return Read()
+            case Found(decision):
+                self._last = decision
+                if decision is not None and decision.covers(self._run, self._batch):
+                    return Finish(decision)
+                return Abort(self._transactions)
+            case Aborted():
+                return Finish(self._last)
+            case _:
+                raise AssertionError(event)
+
+
+Errand = Begin | Commitment | Abandonment
+
+
+def lost_batch(decision: Decision, lost: Sequence[TaskTransaction]) -> LostBatchError:
+    """Which batch, which transactions, and what can be missing."""
+    count = len(decision.transactions)
+    return LostBatchError(
+        f"query {decision.query}: batch {decision.batch} was decided, but {len(lost)} of its {count} transactions could not be committed "
+        f"any more (brokers abort one that is open for longer than transactionTimeout, or another producer took its id); the other "
+        f"{count - len(lost)} are committed, and missing are: {'; '.join(map(str, lost))}. Option lostBatch={decision.batch}:skip goes on "
+        f"without these rows, lostBatch={decision.batch}:again writes the whole batch again, so that the committed ones are there twice"
+    )
+
+
+def _gone(decision: Decision, gone: Sequence[TaskTransaction]) -> WriteFailedError:
+    return WriteFailedError(
+        f"query {decision.query}: batch {decision.batch} is not written, and none of its rows is seen: these transactions were ended "
+        f"before it was decided, because the batch took longer than transactionTimeout or another query has this name: "
+        f"{'; '.join(str(each.owner) for each in gone)}"
+    )

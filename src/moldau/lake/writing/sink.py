@@ -1,0 +1,180 @@
+"""The writers that Spark knows: a batch's and a stream's. They say who does what in which process, and do nothing themselves.
+
+A batch goes like this, on the driver (in Python processes that Spark starts for one question each) and in the tasks:
+
+1. driver: Spark makes a writer and pickles it for the tasks. That is the moment a transactional batch begins, and the only one at which
+   Spark calls the driver before the tasks: the query is claimed then, and the claim goes with the pickle (`__getstate__`).
+2. tasks: `write` gives a message with what was written, and the claim.
+3. driver: `commit` or `abort` with the messages of the tasks that count. Of a stream this is another process with another writer, so
+   the claim comes back in the messages. Spark calls `abort` also where `commit` failed.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from moldau.lake.offsets import OptionError
+from moldau.lake.writing.columns import Layout, layout
+from moldau.lake.writing.options import NO_BATCH_ID, WriteOptions, parse_write_options
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql.types import StructType
+
+    from moldau.lake.writing.decisions import TaskTransaction
+    from moldau.lake.writing.driver import Claim
+
+log = logging.getLogger(__name__)
+
+_BATCH_ID, _QUERY_ID = "streaming.sql.batchId", "sql.streaming.queryId"
+"""What Spark tells the tasks of a stream."""
+_NO_RUN = ""
+"""Stands in the decisions of batches, whose numbers are a person's."""
+
+
+@dataclass
+class WriteMessage(WriterCommitMessage):
+    """What one task says to the driver."""
+
+    rows: int
+    transaction: "TaskTransaction | None" = None
+    claim: "Claim | None" = None
+    run: str = _NO_RUN
+
+
+class _Sink:
+    """What both writers have in common."""
+
+    def __init__(self, options: WriteOptions, where: Layout) -> None:
+        self.options = options
+        self.layout = where
+        self.claim: Claim | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The writer is sent to the tasks: the batch begins. LostBatchError."""
+        from moldau.lake.writing.driver import Driver
+
+        if self.options.transactions is not None and self.claim is None:
+            with Driver(self.options) as driver:
+                self.claim = driver.begin()
+        return self.__dict__
+
+    def _written(self, batches: Iterator[Any], run: str, batch: int) -> WriteMessage:
+        from pyspark import TaskContext
+
+        from moldau.lake.writing.decisions import task_id
+        from moldau.lake.writing.task import TaskWriter
+
+        how, transactional_id = self.options.transactions, None
+        if how is not None:
+            if self._is_decided(self.claim, run, batch):
+                for _ in batches:  # Spark ends a worker that leaves rows
+                    pass
+                return WriteMessage(0, None, self.claim, run)
+            context = TaskContext.get()
+            assert context is not None
+            transactional_id = task_id(how.query, context.partitionId(), context.attemptNumber())
+        with TaskWriter(self.options, self.layout, transactional_id) as writer:
+            result = writer.write(batches)
+        return WriteMessage(result.rows, result.transaction, self.claim, run)
+
+    def _committed(self, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
+        from moldau.lake.writing.driver import Driver
+
+        how = self.options.transactions
+        claim, run, transactions = _summary(messages)
+        if how is None or claim is None:
+            return
+        if self._is_decided(claim, run, batch):
+            log.warning("query %s: batch %d was committed before and is not written again", how.query, batch)
+            return
+        with Driver(self.options) as driver:
+            driver.commit(claim, run, batch, transactions)
+
+    def _aborted(self, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
+        from moldau.lake.writing.driver import Driver
+        from moldau.model.errors import MoldauError
+
+        how = self.options.transactions
+        claim, run, transactions = _summary(messages)
+        claim = claim or self.claim
+        if how is None or claim is None:
+            return
+        try:
+            with Driver(self.options) as driver:
+                driver.abort(claim, run, batch, transactions)
+        except MoldauError as error:
+            log.warning("query %s: batch %d could not be aborted; the next start or the brokers do it: %s", how.query, batch, error)
+
+    def _is_decided(self, claim: "Claim | None", run: str, batch: int) -> bool:
+        return claim is not None and claim.last is not None and claim.last.covers(run, batch)
+
+
+class MoldauWriter(_Sink, DataSourceArrowWriter):
+    """Writes a batch."""
+
+    def write(self, iterator: Iterator[Any]) -> WriteMessage:
+        """One task's rows."""
+        return self._written(iterator, _NO_RUN, self._batch)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """All tasks have written."""
+        self._committed(messages, self._batch)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Some task has failed, or the commit."""
+        self._aborted(messages, self._batch)
+
+    @property
+    def _batch(self) -> int:
+        how = self.options.transactions
+        return NO_BATCH_ID if how is None or how.batch is None else how.batch
+
+
+class MoldauStreamWriter(_Sink, DataSourceStreamArrowWriter):
+    """Writes the batches of a stream."""
+
+    def write(self, iterator: Iterator[Any]) -> WriteMessage:
+        """One task's rows of one batch."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        batch, run = context.getLocalProperty(_BATCH_ID), context.getLocalProperty(_QUERY_ID)
+        if batch is None or run is None:
+            raise RuntimeError(f"Spark told the task no {_BATCH_ID} or {_QUERY_ID}")
+        return self._written(iterator, run, int(batch))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name, as below
+        """All tasks of a batch have written."""
+        self._committed(messages, batchId)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Some task of a batch has failed, or its commit."""
+        self._aborted(messages, batchId)
+
+
+def batch_writer(given: "Mapping[str, str]", schema: "StructType", *, overwrite: bool) -> MoldauWriter:
+    """A writer with options as Spark hands them over. OptionError, ColumnError."""
+    if overwrite:
+        raise OptionError("mode", "is append: what is in a topic cannot be overwritten")
+    options = parse_write_options(given, streaming=False)
+    return MoldauWriter(options, layout(schema, options))
+
+
+def stream_writer(given: "Mapping[str, str]", schema: "StructType") -> MoldauStreamWriter:
+    """A stream's writer. In complete mode all rows are appended with each batch, as the connector does. OptionError, ColumnError."""
+    options = parse_write_options(given, streaming=True)
+    return MoldauStreamWriter(options, layout(schema, options))
+
+
+def _summary(messages: Sequence[WriterCommitMessage | None]) -> "tuple[Claim | None, str, list[TaskTransaction]]":
+    """The claim and the run that the tasks had, and their transactions."""
+    ours = [each for each in messages if isinstance(each, WriteMessage)]
+    claim = next((each.claim for each in ours), None)
+    run = next((each.run for each in ours), _NO_RUN)
+    return claim, run, [each.transaction for each in ours if each.transaction is not None]
