@@ -5,6 +5,7 @@ neither keeps the look-ups waiting.
 """
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -62,7 +63,7 @@ class App:
         except RestError as error:
             answer = _error(error.status, error.code, error.message)
         except Exception:
-            log.exception("schema registry: %s %s failed", scope["method"], scope["path"])
+            log.exception("registry request failed: method=%s path=%s", scope["method"], scope["path"])
             answer = _error(500, 500, "Internal Server Error")
         await send(
             {
@@ -100,6 +101,11 @@ class App:
 
     async def _act(self, route: Route, request: Request) -> Answer:
         loop = asyncio.get_running_loop()
+        if route.known is not None:
+            with contextlib.suppress(RestError):  # perhaps this registry has not read enough; the writer has the last word
+                known = await loop.run_in_executor(self._workers, route.known, self._state, request)
+                if known is not None:
+                    return _json(known)
         if route.kind is Kind.WRITE:
             status, content = await loop.run_in_executor(self._writers, self._changes.carry_out, route.act, request)
             return Answer(status, content)

@@ -102,7 +102,7 @@ class Election:
             except RejoinNeededError:
                 continue
             except MoldauError as error:
-                log.warning("schema registry: group %s: %s; it is tried again", self.group, error)
+                log.warning("registry election failed, tried again: group=%s reason=%s", self.group, error)
                 self._stopping.wait(_PAUSE_S)
         self._leave()
 
@@ -149,7 +149,7 @@ class Election:
             raise MoldauError(f"the assignment cannot be read: {error}") from error
         with self._changed:
             if writer is not None and not writer.same(self._writer):
-                log.info("schema registry: %s writes", "this one" if writer.same(self.me) else writer.url)
+                log.info("registry writer elected: url=%s mine=%s", writer.url, writer.same(self.me))
             self._writer, self._heard_at = writer, sent_at
             self._changed.notify_all()
 
@@ -181,7 +181,7 @@ class Election:
             broker = self._coordinators.find(self.group)
             self._cluster.at_broker(broker, ApiKey.LEAVE_GROUP, request, version=_MANY_LEAVE)
         except MoldauError as error:
-            log.info("schema registry: group %s could not be left: %s", self.group, error)
+            log.info("registry group not left: group=%s reason=%s", self.group, error)
 
 
 def _assignments(members: dict[str, bytes]) -> list[SyncGroupRequestAssignment]:
@@ -191,7 +191,7 @@ def _assignments(members: dict[str, bytes]) -> list[SyncGroupRequestAssignment]:
         try:
             known[member] = decode_identity(bytes(metadata))
         except ValueError as error:
-            log.error("schema registry: member %s is left out: %s", member, error)
+            log.error("registry member left out: member=%s reason=%s", member, error)
     chosen = choose(known)
     return [SyncGroupRequestAssignment(member, chosen) for member in members]
 

@@ -102,9 +102,7 @@ class Follower:
             except MoldauError as error:
                 self._say(error)
                 if isinstance(error, PeerError) and error.code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.OFFSET_OUT_OF_RANGE):
-                    log.critical(
-                        "schema registry: topic %s was deleted or cut; what is in memory stays until the registry restarts", self.topic
-                    )
+                    log.critical("registry topic deleted or cut, what is in memory stays until a restart: topic=%s", self.topic)
                     return
                 self._stopping.wait(_PAUSE_S)
 
@@ -137,4 +135,4 @@ class Follower:
             self._trouble = str(error)
         if time.monotonic() - self._said_at >= _SAY_EVERY_S:
             self._said_at = time.monotonic()
-            log.warning("schema registry: reading topic %s: %s; it is tried again", self.topic, error)
+            log.warning("registry topic not read, tried again: topic=%s reason=%s", self.topic, error)

@@ -61,7 +61,7 @@ def decode_assignment(data: bytes) -> Identity | None:
     """Who writes, as the group's leader told; None if nobody can. ValueError if it cannot be read."""
     fields = json.loads(data)
     if fields.get("error"):
-        log.error("schema registry: two registries say that they have the same URL; set another with --advertise")
+        log.error("registries with the same URL, none writes: set another with --advertise")
         return None
     found = fields.get("master_identity")
     return None if found is None else _identity(found)

@@ -4,7 +4,7 @@ The same schema has one id in all subjects of a context. Under a subject that ha
 there.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from moldau.registry.decision import Decision, Write
@@ -22,37 +22,68 @@ if TYPE_CHECKING:
     from moldau.registry.state import State
 
 
-def register(state: "State", subject: str, body: "SchemaBody", *, normalize: bool = False, force: bool = False) -> Decision:
-    """Decide on a registration. RestError 409 if it does not fit the subject's versions, 42201 if it is no schema, and others.
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A schema that was read and may be registered: `new` lacks its version and perhaps its id; `same` is the id that it has already."""
 
-    With `force` its compatibility is not looked at.
-    """
+    body: "SchemaBody"
+    schema: "ParsedSchema"
+    new: SchemaVersion
+    same: int | None
+    versions: list[SchemaVersion]
+    importing: bool
+
+    @property
+    def living(self) -> list[SchemaVersion]:
+        """The subject's versions that are not deleted, rising."""
+        return [each for each in self.versions if not each.deleted]
+
+    def known(self) -> dict[str, Any] | None:
+        """The answer, if the subject has the schema already."""
+        if self.body.version is None and self.body.id in (None, self.same):
+            for each in reversed(self.living):
+                if each.fingerprint == self.new.fingerprint:
+                    return registered_view(each, self.body.text)
+        return None
+
+
+def candidate(state: "State", subject: str, body: "SchemaBody", *, normalize: bool = False) -> Candidate:
+    """Read a schema that is to be registered. RestError 42201, 42208."""
     if not is_valid(subject):
         raise invalid_subject(subject)
-    check_register_mode(state, subject, importing=body.id is not None)
     importing = mode_in_scope(state, subject) == IMPORT
-    config = config_in_scope(state, subject)
     versions = state.versions(subject)
-    living = [each for each in versions if not each.deleted]
     if not importing:
-        body = _with_previous(body, living)
+        body = _with_previous(body, [each for each in versions if not each.deleted])
     if not body.text.strip():
         raise invalid_schema("Empty schema")
     body = pin_references(state, subject, body)
-    schema = parse_new(state, subject, body, normalize=not importing and (normalize or bool(config.get("normalize"))), stored=importing)
+    normalize = not importing and (normalize or bool(config_in_scope(state, subject).get("normalize")))
+    schema = parse_new(state, subject, body, normalize=normalize, stored=importing)
     new = SchemaVersion(
         subject, body.version or 0, body.id or 0, schema.canonical, body.type, body.references, body.metadata, body.rule_set
     )
-    same = state.id_of(context_of(subject), new.fingerprint)
-    if body.version is None and body.id in (None, same):
-        for each in reversed(living):
-            if each.fingerprint == new.fingerprint:
-                return Decision(registered_view(each, body.text))
-    if not importing and not force:
-        problems = judge(state, config, schema, body, living)
+    return Candidate(body, schema, new, state.id_of(context_of(subject), new.fingerprint), versions, importing)
+
+
+def register(state: "State", subject: str, body: "SchemaBody", *, normalize: bool = False, force: bool = False) -> Decision:
+    """Decide on a registration. RestError 409 if it does not fit the subject's versions, 42201 if it is no schema, and others.
+
+    What is registered already is told in every mode. With `force` compatibility is not looked at.
+    """
+    found = candidate(state, subject, body, normalize=normalize)
+    answer = found.known()
+    if answer is not None:
+        return Decision(answer)
+    check_register_mode(state, subject, importing=body.id is not None)
+    if not found.importing and not force:
+        problems = judge(state, config_in_scope(state, subject), found.schema, found.body, found.living)
         if problems:
             raise incompatible(subject, problems)
-    return _written(state, replace(new, version=_version(body, versions, importing), id=_id(state, body, new, same)), versions, body.text)
+    new = replace(
+        found.new, version=_version(found.body, found.versions, found.importing), id=_id(state, found.body, found.new, found.same)
+    )
+    return _written(state, new, found.versions, found.body.text)
 
 
 def judge(state: "State", config: dict[str, Any], schema: "ParsedSchema", body: "SchemaBody", earlier: list[SchemaVersion]) -> list[str]:

@@ -38,10 +38,14 @@ class PlainText(str):
 
 
 class Route(NamedTuple):
-    """A path and what it does. The answer is JSON; that of a WRITE is a Decision."""
+    """A path and what it does. The answer is JSON; that of a WRITE is a Decision.
+
+    `known` gives the answer to a WRITE that would change nothing, or None: every registry can give it, without asking the writer.
+    """
 
     kind: Kind
     act: Callable[["State", "Request"], Any]
+    known: Callable[["State", "Request"], Any] | None = None
 
 
 def _subjects(state: "State", request: "Request") -> list[str]:
@@ -96,6 +100,11 @@ def _referenced_by(state: "State", request: "Request") -> list[int]:
 def _register(state: "State", request: "Request") -> Decision:
     body = read_schema(request.json())
     return registering.register(state, request.subject(state), body, normalize=request.flag("normalize"), force=request.flag("force"))
+
+
+def _registered(state: "State", request: "Request") -> Any:
+    body = read_schema(request.json())
+    return registering.candidate(state, request.subject(state), body, normalize=request.flag("normalize")).known()
 
 
 def _delete_version(state: "State", request: "Request") -> Decision:
@@ -209,7 +218,7 @@ ROUTES: dict[str, Mapping[str, Route]] = {
     "subjects": {"GET": _read(_subjects)},
     "subjects/{subject}": {"POST": _work(_find), "DELETE": _write(_delete_subject)},
     "subjects/{subject}/metadata": {"GET": _read(_latest_with_metadata)},
-    "subjects/{subject}/versions": {"GET": _read(_versions), "POST": _write(_register)},
+    "subjects/{subject}/versions": {"GET": _read(_versions), "POST": Route(Kind.WRITE, _register, _registered)},
     "subjects/{subject}/versions/{version}": {"GET": _read(_version), "DELETE": _write(_delete_version)},
     "subjects/{subject}/versions/{version}/schema": {"GET": _read(_version_text)},
     "subjects/{subject}/versions/{version}/referencedby": {"GET": _read(_referenced_by)},

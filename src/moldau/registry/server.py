@@ -140,7 +140,7 @@ class _Parts:
         self._thread.start()
         self._http.listening.wait()
         self.election.start()
-        log.info("schema registry: listening on %s; topic %s was read to offset %d", self.url, self._follower.topic, end)
+        log.info("schema registry listens: url=%s topic=%s offset=%d", self.url, self._follower.topic, end)
 
     def stop(self) -> None:
         self._http.should_exit = True

@@ -93,7 +93,7 @@ class State:
             with self.lock:
                 self._apply(offset, timestamp_ms, known, value)
         except records.RecordError as error:
-            log.error("schema registry: the record at offset %d is skipped: %s", offset, error)
+            log.error("registry record skipped: offset=%d reason=%s", offset, error)
 
     def _apply(self, offset: int, timestamp_ms: int, key: Key, value: bytes | None) -> None:
         match key:
@@ -118,15 +118,14 @@ class State:
                 else:
                     self.contexts.add(context)
             case records.UnknownKey(kind):
-                log.error("schema registry: the record at offset %d is skipped: its kind %s is not known here", offset, kind)
+                log.error("registry record skipped: offset=%d reason=its kind %s is not known here", offset, kind)
 
     def _put(self, offset: int, schema: SchemaVersion) -> None:
         context = context_of(schema.subject)
         same_id = self.schema(context, schema.id)
         if same_id is not None and same_id.text != schema.text:
             log.error(
-                "schema registry: the record at offset %d is skipped: it gives id %d to subject %s version %d, but that is the id of "
-                "another schema, subject %s version %d",
+                "registry record skipped: offset=%d reason=it gives id %d to subject %s version %d, that of subject %s version %d",
                 offset, schema.id, schema.subject, schema.version, same_id.subject, same_id.version,
             )  # fmt: skip
             return

@@ -48,4 +48,4 @@ def _create(cluster: "Cluster", name: str) -> None:
         if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another registry was faster
             raise
     else:
-        log.info("schema registry: topic %s was made", name)
+        log.info("registry topic made: topic=%s", name)

@@ -227,6 +227,7 @@ def test_where_nothing_may_be_changed_nothing_is() -> None:
     ledger.carry_out(setting.set_mode(ledger.state, None, "READONLY", force=False))
     message = refused(42205, lambda: ledger.register("a", FLIGHT_2))
     assert message == "Subject a in context  is in read-only mode"
+    assert ledger.register("a", FLIGHT) == 1, "a producer that starts again registers what is there"
     refused(42205, lambda: deleting.delete_subject(ledger.state, "a", permanent=False))
     refused(42205, lambda: setting.set_config(ledger.state, "a", {}))
     ledger.carry_out(setting.set_mode(ledger.state, "a", "READWRITE", force=False))
@@ -396,7 +397,7 @@ def test_an_id_that_is_taken_is_not_given_again_by_whatever_record(caplog: pytes
     other.register("b", FLIGHT_2)
     ledger.write(other.records)
     assert ledger.state.subjects() == ["a"]
-    assert "offset 1 is skipped: it gives id 1 to subject b version 1" in caplog.text
+    assert "offset=1 reason=it gives id 1 to subject b version 1" in caplog.text
 
 
 def test_records_that_cannot_be_understood_are_skipped_loudly(caplog: pytest.LogCaptureFixture) -> None:
@@ -405,4 +406,4 @@ def test_records_that_cannot_be_understood_are_skipped_loudly(caplog: pytest.Log
     ledger.register("a", FLIGHT)
     assert [each.version for each in ledger.state.versions("a")] == [1]
     for offset in range(4):
-        assert f"the record at offset {offset} is skipped" in caplog.text
+        assert f"registry record skipped: offset={offset}" in caplog.text
