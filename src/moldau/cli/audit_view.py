@@ -3,13 +3,12 @@
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from moldau.audit.reconcile import moment
-from moldau.audit.tiers import NOTHING
+from moldau.audit.summary import overall, summaries
 from moldau.audit.verdicts import Verdict
 from moldau.cli.output import counted, print_table
 
@@ -19,42 +18,6 @@ if TYPE_CHECKING:
 
 FAULTS_MAX = 50
 """So many windows are listed; --json has all."""
-
-
-@dataclass(slots=True)
-class Summary:
-    """All windows of a topic, as two neighbouring tiers counted them."""
-
-    topic: str
-    upper_tier: str
-    lower_tier: str
-    upper: "Count" = NOTHING
-    lower: "Count" = NOTHING
-    windows: dict[Verdict, int] = field(default_factory=dict)
-
-    @property
-    def verdict(self) -> Verdict:
-        """The worst of its windows."""
-        return min(self.windows, key=list(Verdict).index)
-
-    @property
-    def verdict_text(self) -> str:
-        """The verdict, and of how many windows if not of all."""
-        total = sum(self.windows.values())
-        number = self.windows[self.verdict]
-        return self.verdict.value if number == total else f"{self.verdict.value} ({number:,} of {counted(total, 'window')})"
-
-
-def summaries(report: "Report") -> list[Summary]:
-    """One for each topic and pair of tiers, in their order."""
-    found: dict[tuple[str, str], Summary] = {}
-    for pair in report.pairs:
-        key = (pair.topic, pair.lower_tier)
-        summary = found.setdefault(key, Summary(pair.topic, pair.upper_tier, pair.lower_tier))
-        summary.upper, summary.lower = summary.upper + pair.upper, summary.lower + pair.lower
-        summary.windows[pair.verdict] = summary.windows.get(pair.verdict, 0) + 1
-    return sorted(found.values(), key=lambda each: (each.topic, report.tiers.index(each.lower_tier)))
-
 
 _SUMMARY = ("topic", "tiers", "windows", "above", "below", "checksum", "verdict", "complete up to")
 _NUMERIC = ("windows", "above", "below")
@@ -128,11 +91,6 @@ def as_document(report: "Report") -> dict[str, Any]:
         ],
         "unreadable": [{"partition": each.partition, "offset": each.offset, "reason": each.reason} for each in report.unreadable],
     }
-
-
-def overall(report: "Report") -> str:
-    """The worst verdict of all windows; "nothing to compare" without any."""
-    return min((pair.verdict for pair in report.pairs), key=list(Verdict).index).value if report.pairs else "nothing to compare"
 
 
 def _window(pair: "WindowPair") -> dict[str, Any]:

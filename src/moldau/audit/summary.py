@@ -1,0 +1,47 @@
+"""A report in a few lines: each topic and pair of tiers as one, over all windows (pure)."""
+
+from dataclasses import dataclass, field
+
+from moldau.audit.tiers import NOTHING
+from moldau.audit.verdicts import Report, Verdict
+from moldau.tracking.counts import Count
+
+
+@dataclass(slots=True)
+class Summary:
+    """All windows of a topic, as two neighbouring tiers counted them."""
+
+    topic: str
+    upper_tier: str
+    lower_tier: str
+    upper: Count = NOTHING
+    lower: Count = NOTHING
+    windows: dict[Verdict, int] = field(default_factory=dict)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of its windows."""
+        return min(self.windows, key=list(Verdict).index)
+
+    @property
+    def verdict_text(self) -> str:
+        """The verdict, and of how many windows if not of all."""
+        total = sum(self.windows.values())
+        number = self.windows[self.verdict]
+        return self.verdict.value if number == total else f"{self.verdict.value} ({number:,} of {total:,} windows)"
+
+
+def summaries(report: Report) -> list[Summary]:
+    """One for each topic and pair of tiers, in their order."""
+    found: dict[tuple[str, str], Summary] = {}
+    for pair in report.pairs:
+        key = (pair.topic, pair.lower_tier)
+        summary = found.setdefault(key, Summary(pair.topic, pair.upper_tier, pair.lower_tier))
+        summary.upper, summary.lower = summary.upper + pair.upper, summary.lower + pair.lower
+        summary.windows[pair.verdict] = summary.windows.get(pair.verdict, 0) + 1
+    return sorted(found.values(), key=lambda each: (each.topic, report.tiers.index(each.lower_tier)))
+
+
+def overall(report: Report) -> str:
+    """The worst verdict of all windows; "nothing to compare" without any."""
+    return min((pair.verdict for pair in report.pairs), key=list(Verdict).index).value if report.pairs else "nothing to compare"
