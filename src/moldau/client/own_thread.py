@@ -31,10 +31,10 @@ class OwnThread:
             try:
                 answer.result(_STEP_S)
             except TimeoutError:
-                if answer.done():
-                    raise
-            else:
-                return
+                if not answer.done():
+                    continue
+                answer.result()  # it may have come just behind the wait
+            return
 
     def run(self, work: Callable[[], object], timeout_s: float) -> bool:
         """Do it; whether it has ended within `timeout_s`. What it raises is raised. Otherwise it goes on alone, as a daemon."""

@@ -78,9 +78,10 @@ class Feeder:
             try:
                 return answer.result(_FETCH_S)
             except TimeoutError:
-                if answer.done():
-                    raise
-                if not self._thread.is_alive():
+                alive = self._thread.is_alive()
+                if answer.done():  # perhaps just behind the wait
+                    return answer.result()
+                if not alive:
                     raise RuntimeError("the streams are closed") from self.error
 
     def _run(self) -> None:

@@ -5,7 +5,9 @@ import time
 
 import pytest
 
+from moldau.client import own_thread
 from moldau.client.own_thread import OwnThread
+from support.late_answers import LateAnswer
 
 LIMIT_S = 10.0
 
@@ -56,3 +58,21 @@ def test_who_has_ceased_to_wait_is_not_called() -> None:
 
 def test_whether_it_has_ended() -> None:
     assert OwnThread().run(lambda: None, LIMIT_S)
+
+
+def test_an_answer_that_comes_just_behind_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is taken for what it is, and the wait's end for nothing: close would fail with it."""
+    monkeypatch.setattr(own_thread, "Future", LateAnswer)
+    thread = OwnThread()
+    called: list[int] = []
+
+    def fails() -> None:
+        raise TimeoutError("the listener's own")
+
+    def work() -> None:
+        thread.call_back(lambda: called.append(1))
+        with pytest.raises(TimeoutError, match="the listener's own"):
+            thread.call_back(fails)
+
+    assert thread.run(work, LIMIT_S)
+    assert called == [1]

@@ -13,10 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from moldau.client import stream_feeder
 from moldau.client.failures import ClientError
 from moldau.client.stream_queues import MESSAGES_MAX
 from moldau.client.streams import MessageStream, MessageStreams
 from moldau.model.identity import TopicPartition
+from support.late_answers import LateAnswer
 from support.paper import wait_until
 from support.stream_sources import LIMIT_S, FakeSource
 
@@ -113,6 +115,17 @@ def test_commit_now() -> None:
         assert source.committed == {P0: 2}
         take(streams[0], 3)
     assert source.committed == {P0: 2}, "and never by itself, if that is off"
+
+
+def test_an_answer_that_comes_just_behind_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the feeder has done in that moment is done, and no TimeoutError."""
+    monkeypatch.setattr(stream_feeder, "Future", LateAnswer)
+    source = FakeSource({P0: 10}, commits_by_itself=False)
+    with streams_of(source) as streams:
+        source.give(P0)
+        take(streams[0], 3)
+        streams.commit()
+        assert source.committed == {P0: 2}
 
 
 def test_a_revoked_partition_is_committed_as_far_as_it_is_finished_and_the_rest_dropped() -> None:
