@@ -21,12 +21,14 @@ def event_time_ms(given: datetime | int, path: str) -> int:
     if isinstance(given, datetime):
         if given.tzinfo is None:
             raise EventError(path, f"{given.isoformat()} has no time zone; datetime.now(UTC) has one")
-        return (given - _EPOCH) // _MILLISECOND
-    if not isinstance(given, int) or isinstance(given, bool):
+        time_ms = (given - _EPOCH) // _MILLISECOND
+    elif not isinstance(given, int) or isinstance(given, bool):
         raise EventError(path, f"needs a datetime with its zone or milliseconds since 1970, not {given!r}")
-    if not TIME_MIN_MS <= given <= TIME_MAX_MS:
-        raise EventError(path, f"{given} ms since 1970 is not in the years 1 to 9999")
-    return given
+    else:
+        time_ms = given
+    if not TIME_MIN_MS <= time_ms <= TIME_MAX_MS:
+        raise EventError(path, f"{time_ms} ms since 1970 is not in the years 1 to 9999")
+    return time_ms
 
 
 def time_bytes(time_ms: int) -> bytes:

@@ -24,6 +24,8 @@ def test_a_time_with_its_zone() -> None:
         (True, "needs a datetime"),
         ("now", "needs a datetime"),
         (1 << 60, "is not in the years 1 to 9999"),
+        (datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=2))), "-62135604000000 ms since 1970 is not in the years 1 to 9999"),
+        (datetime(9999, 12, 31, 23, tzinfo=timezone(-timedelta(hours=2))), "is not in the years 1 to 9999"),
     ],
 )
 def test_what_is_no_time(given: Any, message: str) -> None:
