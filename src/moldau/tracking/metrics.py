@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from moldau.model.errors import MoldauError
+from moldau.tracking.errors import EventError
 from moldau.tracking.producer import TrackerProducer
 
 METRICS_TOPIC: Final = "metrics"
@@ -170,14 +171,20 @@ class MetricsEmitter:
         registered = self._registered
 
         def send() -> None:
+            refused: EventError | None = None
             for metric in list(registered.values()):
                 event = metric.take()
                 if event is not None:
                     try:
                         tracker.track(event, topic=topic, schema=schema).add_done_callback(_look)
+                    except EventError as error:  # of this metric alone: a label that is no text, say
+                        metric.give_back(event)
+                        refused = refused or error
                     except Exception:
                         metric.give_back(event)
                         raise
+            if refused is not None:
+                raise refused
 
         self._send = send
         self._stop = threading.Event()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from moldau.tracking import EventSchema, event_schema
+from moldau.tracking import EventError, EventSchema, event_schema
 from moldau.tracking.metrics import MetricsEmitter
 
 HOUR_S = 3600.0
@@ -98,6 +98,19 @@ def test_what_could_not_be_sent_counts_for_the_next_time() -> None:
     metrics.counter("requests").add(1)
     metrics.emit()
     assert [(name, value, count) for name, _, _, value, count in taken(tracker)] == [("requests", 3.0, 2), ("sizes", 3.0, 1)]
+    metrics.close()
+
+
+def test_one_that_is_no_event_does_not_hold_up_the_others() -> None:
+    """A label that is no text is told every time, and all the others are sent."""
+    tracker = Tracker()
+    metrics = emitter(tracker)
+    wrong: Any = 200
+    metrics.counter("requests", status=wrong).add()
+    metrics.counter("requests", status="404").add()
+    with pytest.raises(EventError, match=r"^Metric\.labels.*: needs text, not 200"):
+        metrics.emit()
+    assert taken(tracker) == [("requests", "COUNTER", {"status": "404"}, 1.0, 1)]
     metrics.close()
 
 
