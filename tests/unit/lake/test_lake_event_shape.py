@@ -103,9 +103,9 @@ def test_columns_are_chosen_by_name() -> None:
     assert chosen.columns == ("_error", "s")
     assert chosen.fields == ("value",)
     with pytest.raises(OptionError, match="there is no column 'z'; there are n, s"):
-        shape.chosen(StructType().add("z", "int"))
+        shape.chosen(StructType().add("z", "integer"))
     with pytest.raises(OptionError, match="column n is int, not bigint"):
-        shape.chosen(StructType().add("n", "bigint"))
+        shape.chosen(StructType().add("n", "long"))
 
 
 def test_a_name_that_an_event_has_is_not_taken() -> None:
