@@ -144,4 +144,8 @@ class TrackedConsumer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+        """Close. Where an exception is on its way already, a failure is logged."""
+        try:
+            self.messages.__exit__(kind, error, trace)
+        finally:
+            self._close_registry()

@@ -141,7 +141,8 @@ class Worker:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+        """Close. Where an exception is on its way already, a failure is logged."""
+        self._messages.__exit__(kind, error, trace)
 
 
 def _number(text: bytes | None) -> int:
