@@ -41,6 +41,10 @@ class Count:
     max_time_ms: int | None = None
 
     def __add__(self, other: "Count") -> "Count":
+        if not self.count:
+            return other
+        if not other.count:
+            return self
         return Count(
             self.count + other.count,
             self.bytes + other.bytes,
