@@ -87,8 +87,10 @@ class _Sink:
 
         how = self.options.transactions
         claim, run, transactions = _summary(messages)
-        if how is None or claim is None:
+        if how is None:
             return
+        if claim is None:
+            raise RuntimeError(f"query {how.query}: batch {batch} has {len(messages)} messages of tasks, none of them with a claim")
         if self._is_decided(claim, run, batch):
             log.warning("query %s: batch %d was committed before and is not written again", how.query, batch)
             return

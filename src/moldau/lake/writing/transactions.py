@@ -7,15 +7,17 @@ producer id and epoch, in any process and after any crash. That is what the deci
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
 from moldau.client.cluster import Cluster
 from moldau.client.coordinators import TRANSACTION, Coordinators
 from moldau.client.errors import failure
-from moldau.model.errors import ErrorCode, PeerError, ProtocolError
+from moldau.model.errors import ErrorCode, MoldauError, PeerError, ProtocolError
 from moldau.model.identity import TopicPartition
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.versions import VersionRange
+
+T = TypeVar("T")
 
 _INIT, _ADD, _END, _LIST = VersionRange(3, 4), VersionRange(0, 3), VersionRange(1, 4), VersionRange(0, 1)
 ONGOING = "Ongoing"
@@ -77,7 +79,7 @@ class Transactions:
             return Owner(transactional_id, response.producer_id, response.producer_epoch)
 
         if transactional_id is None:
-            return read(self._cluster.anywhere(ApiKey.INIT_PRODUCER_ID, request, version=_INIT))
+            return self._patiently(lambda: read(self._cluster.anywhere(ApiKey.INIT_PRODUCER_ID, request, version=_INIT)))
         return self._coordinators.ask(transactional_id, ApiKey.INIT_PRODUCER_ID, request, read, version=_INIT)
 
     def add(self, owner: Owner, partitions: Iterable[TopicPartition]) -> None:
@@ -131,6 +133,9 @@ class Transactions:
 
     def open_ones(self) -> list[str]:
         """The ids that have a transaction open, of all brokers."""
+        return self._patiently(self._listed)
+
+    def _listed(self) -> list[str]:
         from moldau.protocol.messages.list_transactions import ListTransactionsRequest
 
         found: list[str] = []
@@ -139,6 +144,15 @@ class Transactions:
             _check(response.error_code, f"broker {broker}")
             found += [each.transactional_id for each in response.transaction_states if each.transaction_state == ONGOING]
         return found
+
+    def _patiently(self, ask: Callable[[], T]) -> T:
+        """Ask again what may pass: a broker that has just started still loads its transactions."""
+        retry = self._cluster.retry()
+        while True:
+            try:
+                return ask()
+            except MoldauError as error:
+                retry.pause(error)
 
 
 def is_fenced(error: BaseException) -> bool:
