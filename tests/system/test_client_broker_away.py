@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -83,8 +84,10 @@ def test_where_an_exception_leaves_already_the_failure_is_logged_once(broker: Br
 
 
 def test_asyncio(broker: Broker) -> None:
+    options: dict[str, Any] = {**OPTIONS, "auto_commit_interval_ms": 3_600_000}
+
     async def main() -> None:
-        async with AsyncConsumer(broker.bootstrap_servers, group_id="g", topics=["t"], **OPTIONS) as consumer:  # type: ignore[arg-type]
+        async with AsyncConsumer(broker.bootstrap_servers, group_id="g", topics=["t"], **options) as consumer:
             await consumer.poll(LIMIT_S)
             await consumer.consume(1, LIMIT_S)
             broker.stop()
