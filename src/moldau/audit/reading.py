@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 
 from moldau.client.cluster import Cluster
+from moldau.client.metadata import NO_TOPIC_ID
 from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED, Fetched, FetchLimits
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
@@ -32,6 +33,10 @@ class Reading:
         self._cluster = cluster
         self._pattern = pattern
         self._committed = dict(committed)
+        self._ids: dict[TopicPartition, bytes] = {}
+        """The topic's id when a partition was taken in."""
+        self._left: dict[TopicPartition, tuple[bytes, int]] = {}
+        """Of partitions that are gone: the topic's id, and where we were. A broker may only not know of them for a moment."""
         self._turn = 0
 
     def wants(self, topic: str) -> bool:
@@ -42,16 +47,25 @@ class Reading:
 
     def discover(self) -> None:
         """Take in topics and partitions that are new, from where the group is or from their beginning; let go of those that are gone."""
-        there: set[TopicPartition] = set()
+        there: dict[TopicPartition, bytes] = {}
         for topic in self._cluster.topics():
             if not topic.error and self.wants(topic.name):
-                there.update(TopicPartition(topic.name, each.partition) for each in topic.partitions)
-        for where in self.positions.keys() - there:
+                there.update((TopicPartition(topic.name, each.partition), topic.id) for each in topic.partitions)
+        for where in self.positions.keys() - there.keys():
             self._forget(where)
-        new = sorted(there - self.positions.keys())
-        beginnings = self._cluster.list_offsets(dict.fromkeys((each for each in new if each not in self._committed), EARLIEST))
+        new = sorted(there.keys() - self.positions.keys())
+        known: dict[TopicPartition, int] = {}
         for where in new:
-            self.positions[where] = self._committed.pop(where) if where in self._committed else beginnings[where].offset
+            topic_id, position = self._left.pop(where, (NO_TOPIC_ID, 0))
+            if where in self._committed:
+                known[where] = self._committed.pop(where)
+            elif topic_id == there[where] != NO_TOPIC_ID:
+                log.warning("partition back: partition=%s position=%d", where, position)
+                known[where] = position
+        beginnings = self._cluster.list_offsets(dict.fromkeys((each for each in new if each not in known), EARLIEST))
+        for where in new:
+            self.positions[where] = known[where] if where in known else beginnings[where].offset
+            self._ids[where] = there[where]
         if new:
             topics = sorted({where.topic for where in new})
             log.info("topics found: count=%d partitions=%d names=%s", len(topics), len(new), ",".join(topics[:20]))
@@ -101,5 +115,7 @@ class Reading:
             raise error
 
     def _forget(self, where: TopicPartition) -> None:
-        log.warning("partition gone: partition=%s position=%d", where, self.positions.pop(where))
+        position = self.positions.pop(where)
+        log.warning("partition gone: partition=%s position=%d", where, position)
+        self._left[where] = (self._ids.pop(where), position)
         self.ends.pop(where, None)
