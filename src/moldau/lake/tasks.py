@@ -9,8 +9,11 @@ from moldau.lake.options import ReadOptions
 from moldau.lake.reading import RangeRead, ReadRules
 from moldau.lake.row_shape import RowShape
 
-_logs: dict[tuple[str, str, float, int], ClusterLog] = {}
-"""Connections of this process, which Spark uses for one task after the other: a small batch of a stream would mostly connect."""
+_logs: dict[tuple[str, str, float, int, str | None], ClusterLog] = {}
+"""Connections of this process, which Spark uses for one task after the other: a small batch of a stream would mostly connect.
+
+Those of one topic, by its id: a connection remembers ids, and would ask for a topic that was made anew by its old one.
+"""
 
 
 def read_range(options: ReadOptions, shape: RowShape, wanted: OffsetRange, topic_id: str | None) -> Iterator[Any]:
@@ -22,14 +25,14 @@ def read_range(options: ReadOptions, shape: RowShape, wanted: OffsetRange, topic
         poll_timeout_s=options.poll_timeout_ms / 1000,
     )
     maker = shape.maker(wanted, topic_id)
-    for columns in RangeRead(_log(options), wanted, rules, topic_id=topic_id):
+    for columns in RangeRead(_log(options, topic_id), wanted, rules, topic_id=topic_id):
         yield from maker.batches(columns)
     maker.finish()
 
 
-def _log(options: ReadOptions) -> ClusterLog:
+def _log(options: ReadOptions, topic_id: str | None) -> ClusterLog:
     timeout_s = min(30.0, options.poll_timeout_ms / 1000)
-    key = (options.bootstrap, options.client_id, timeout_s, options.isolation_level)
+    key = (options.bootstrap, options.client_id, timeout_s, options.isolation_level, topic_id)
     if key not in _logs:
         _logs[key] = ClusterLog(options.bootstrap, options.client_id, timeout_s, isolation_level=options.isolation_level)
     return _logs[key]
