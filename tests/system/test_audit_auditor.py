@@ -14,8 +14,9 @@ from moldau.audit.auditor import Auditor, AuditorOptions
 from moldau.audit.events import count_each
 from moldau.audit.points import POINTS
 from moldau.audit.publishing import LostOffsetsError, group_of
+from moldau.audit.reconcile import Rules, reconcile
 from moldau.audit.tiers import TierCounts, read_audit
-from moldau.client import Producer
+from moldau.client import ConsumedMessage, Consumer, Producer
 from moldau.client.admin import Admin
 from moldau.client.cluster import Cluster
 from moldau.client.failures import FencedError
@@ -23,7 +24,7 @@ from moldau.client.groups import Groups
 from moldau.model.errors import PeerError
 from moldau.model.identity import TopicPartition
 from moldau.testing import Broker
-from moldau.tracking.audit_record import AUDIT_TOPIC
+from moldau.tracking.audit_record import AUDIT_TOPIC, AuditRecord
 from moldau.tracking.counts import Count, CountKey
 from support.audit_events import NOON, Host
 from support.console import Console, end
@@ -69,6 +70,18 @@ def counted(broker: Broker, tier: str) -> dict[CountKey, Count]:
 def expected(**topics: list[bytes]) -> dict[CountKey, Count]:
     """What these topics hold."""
     return {key: count for topic, values in topics.items() for key, count in count_each(topic, values).counts().items()}
+
+
+def first_counts_of(broker: Broker, tier: str) -> ConsumedMessage:
+    """The first record of the audit topic that counts for this tier."""
+    with Consumer(broker.bootstrap_servers) as consumer:
+        count = consumer.partitions_for(AUDIT_TOPIC)
+        consumer.assign(dict.fromkeys((TopicPartition(AUDIT_TOPIC, number) for number in range(count)), 0))
+        while message := consumer.poll(LIMIT_S):
+            record = AuditRecord.from_bytes(message.value)
+            if (record.tier, record.kind) == (tier, "counts"):
+                return message
+    raise AssertionError(f"nothing of tier {tier} within {LIMIT_S} s")
 
 
 def eventually(what: str, done: Callable[[], bool]) -> None:
@@ -195,6 +208,22 @@ def test_offsets_that_brokers_forgot_are_not_made_up(full: Broker) -> None:
         Groups(cluster).delete(group_of("forgotten"))
     with pytest.raises(LostOffsetsError, match="group audit-forgotten has no offsets"):
         Auditor(full.bootstrap_servers, options).run(once=True)
+
+
+def test_counts_that_retention_has_taken_make_no_duplication_of_the_next_tier() -> None:
+    """The upper tier's counts are the older ones, and go first; it still says that it has counted everything."""
+    with Broker() as broker:
+        broker.create_topic("old", partitions=3)
+        send(broker, "old", EVENTS[:30])
+        for tier in ("upper", "lower", "upper"):
+            Auditor(broker.bootstrap_servers, AuditorOptions(tier, re.compile("old"))).run(once=True)
+        rules = Rules(now_ms=int(time.time() * 1000) + 3_600_000, tiers=("upper", "lower"))
+        assert reconcile(audited(broker), rules).complete
+        kept = first_counts_of(broker, "lower")
+        with Cluster(broker.bootstrap_servers) as cluster:
+            Admin(cluster).delete_records({TopicPartition(AUDIT_TOPIC, kept.partition): kept.offset})
+        report = reconcile(audited(broker), rules)
+        assert (report.alarming, report.pairs) == (False, ())
 
 
 def test_what_is_no_audit_record_is_skipped_loudly(full: Broker, caplog: pytest.LogCaptureFixture) -> None:

@@ -18,7 +18,8 @@ A producer instance *vouches* for a window when it has closed and everything tha
 published something a good while after the lower tier last counted events of it: an instance publishes all that changed every few seconds,
 so what is not counted by then is no event of its own. So a killed instance, whose last events nobody counted, is never taken for one
 whose events were doubled. A window is *due* when neither tier has changed it for the grace of the lower tier, and it has ended; late
-events reopen it.
+events reopen it. A window of which the audit topic may have lost records, by its retention, is not compared: the counts of one tier go
+before those of the next.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -118,9 +119,17 @@ class _Compared:
     def windows(self, topic: str, upper: ByKey, lower: ByKey) -> list[WindowPair]:
         """All windows of a topic."""
         lines: dict[int, list[SourceLine]] = {}
-        for key in upper.keys() | lower.keys():
+        for key in filter(self._is_whole, upper.keys() | lower.keys()):
             lines.setdefault(key.window_start_ms, []).append(self.line(key, upper.get(key, _UNHEARD), lower.get(key, _UNHEARD)))
         return [self._summed_up(topic, start_ms, found) for start_ms, found in lines.items()]
+
+    def _is_whole(self, key: CountKey) -> bool:
+        """Whether no count of it can be among the records that the audit topic has lost: they were all published later."""
+        forgotten_ms = self.found.forgotten_ms.get(key.topic)
+        if forgotten_ms is None or key.window_start_ms >= forgotten_ms + self.rules.skew_ms:
+            return True
+        instance = self.found.instances.get(key.instance)
+        return instance is not None and instance.opened_ms is not None and instance.opened_ms >= forgotten_ms
 
     def _summed_up(self, topic: str, start_ms: int, lines: list[SourceLine]) -> WindowPair:
         lines.sort(key=lambda line: (_ORDER.index(line.verdict), not line.note, line.datacenter, line.service, line.host, line.instance))

@@ -79,6 +79,10 @@ class TierCounts:
     positions: dict[TopicPartition, int] = field(default_factory=dict)
     """Where reading goes on."""
     records: int = 0
+    forgotten_ms: dict[str, int] = field(default_factory=dict)
+    """Topics of which the audit topic has lost old records, by its retention: the time of the oldest that is left."""
+    _oldest_ms: dict[int, int | None] = field(default_factory=dict)
+    """The same by partition; None until a record of it was read."""
     _first_ms: dict[str, int] = field(default_factory=dict)
     _guids: set[bytes] = field(default_factory=set)
 
@@ -136,10 +140,25 @@ class TierCounts:
     def take_value(self, partition: int, offset: int, value: bytes | None) -> None:
         """Add a record of the audit topic; one that cannot be read is skipped, and the log says which."""
         try:
-            self.take(AuditRecord.from_bytes(value))
+            record = AuditRecord.from_bytes(value)
         except AuditRecordError as error:
             log.warning("audit record skipped: partition=%s-%d offset=%d reason=%s", AUDIT_TOPIC, partition, offset, error)
             self.unreadable.append(Unreadable(partition, offset, str(error)))
+            return
+        self.take(record)
+        if partition in self._oldest_ms:
+            oldest_ms = self._oldest_ms[partition]
+            if oldest_ms is None:
+                oldest_ms = self._oldest_ms[partition] = record.time_ms
+            if record.key.topic:  # the records of a topic share a partition
+                self.forgotten_ms[record.key.topic] = oldest_ms
+
+    def begin_at(self, where: TopicPartition, first_offset: int) -> None:
+        """Reading goes on there, or at the log's first offset if what comes next is gone."""
+        position = self.positions.get(where, 0)
+        if first_offset > position:
+            self._oldest_ms[where.partition] = None
+        self.positions[where] = max(position, first_offset)
 
 
 def read_audit(cluster: "Cluster", into: TierCounts | None = None) -> TierCounts:
@@ -160,7 +179,7 @@ def read_audit(cluster: "Cluster", into: TierCounts | None = None) -> TierCounts
     first = cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
     end = cluster.list_offsets(dict.fromkeys(partitions, LATEST), isolation_level=READ_COMMITTED)
     for where in partitions:
-        found.positions[where] = max(found.positions.get(where, 0), first[where].offset)
+        found.begin_at(where, first[where].offset)
     left = {where for where in partitions if found.positions[where] < end[where].offset}
     while left:
         _read_some(cluster, left, found)

@@ -2,8 +2,11 @@
 
 import pytest
 
+from moldau.audit.events import count_each
 from moldau.audit.reconcile import Rules
 from moldau.audit.verdicts import Verdict
+from moldau.model.identity import TopicPartition
+from moldau.tracking.audit_record import AUDIT_TOPIC, AuditRecord
 from support.audit_events import MINUTE, NOON, Host
 from support.audit_ledger import LATER, START, Ledger, events
 
@@ -267,3 +270,39 @@ def test_other_bytes_of_the_same_events_are_noted() -> None:
     ledger.counts("local", [EWR.event(0, START, body=b"altered")]).wait(60 * MINUTE)
     (pair,) = ledger.report().pairs
     assert (pair.verdict, pair.noteworthy[0].note) == (Verdict.COMPLETE, "but 55 bytes, not 69")
+
+
+class TestAfterAMonth:
+    """Retention takes the oldest records of the audit topic, and so the counts of one tier before those of the next."""
+
+    def trimmed(self) -> Ledger:
+        """The producer's counts are gone, and of the cluster's the first half: what is left looks like loss and duplication."""
+        ledger, values = Ledger(), events(EWR, 100)
+        here = TopicPartition(AUDIT_TOPIC, 2)
+        ledger.found.begin_at(here, 17)
+        for tier, half in (("local", values[50:]), ("lake", values)):
+            ((key, count),) = count_each(ledger.topic, half).counts().items()
+            record = AuditRecord.of_counts(tier, key, count, time_ms=ledger.wait(SECOND).now)
+            ledger.found.take_value(here.partition, 17, record.to_bytes())
+        return ledger.marks("local").marks("lake").wait(60 * MINUTE)
+
+    def test_what_is_left_of_a_window_is_not_compared(self) -> None:
+        ledger = self.trimmed()
+        report = ledger.report(tiers=("producer", "local", "lake"))
+        assert report.pairs == ()
+        assert not report.alarming
+        assert report.watermarks == {}
+
+    def test_later_windows_are(self) -> None:
+        """Also old events, of an instance that has opened since."""
+        ledger = self.trimmed()
+        values = events(JFK, 10, start_ms=ledger.now)
+        late = events(JFK, 10, first=10)
+        ledger.opens(JFK).counts("producer", values + late).closes(JFK).counts("local", values + late).counts("lake", values + late[1:])
+        found = ledger.marks("lake").wait(60 * MINUTE).report(tiers=("producer", "local", "lake")).pairs
+        assert [(pair.lower_tier, pair.verdict) for pair in found] == [
+            ("local", Verdict.COMPLETE),
+            ("lake", Verdict.LOSS),
+            ("local", Verdict.COMPLETE),
+            ("lake", Verdict.COMPLETE),
+        ]
