@@ -156,9 +156,9 @@ class _Round:
 
     def go_on(self, *, once: bool) -> None:
         """Count and publish, to the end of the logs as they are now, or until the auditor is to stop."""
+        begun_ms = _now_ms()
         self._reading.discover()
         self._published = dict(self._reading.positions)
-        begun_ms = _now_ms()
         ends = self._reading.latest() if once else {}
         discover, publish = _Every(self._options.discover_s), _Every(self._options.interval_s)
         mark = _Every(self._options.mark_s, due=True)
@@ -193,7 +193,7 @@ class _Round:
                 else:
                     self._damaged.pop(where, None)
         self._auditor.tell(records=self._tally.records - before)
-        self._caught_up_ms = asked_ms if self._reading.caught_up else None
+        self._caught_up_ms = self._reading.caught_up_at(asked_ms)
         reached("fetch counted")
 
     def _note_damage(self, where: TopicPartition, error: PeerError, *, may_wait: bool) -> None:

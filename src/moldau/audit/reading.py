@@ -2,6 +2,7 @@
 
 import logging
 import re
+import time
 from collections.abc import Mapping
 
 from moldau.client.cluster import Cluster
@@ -37,6 +38,8 @@ class Reading:
         """The topic's id when a partition was taken in."""
         self._left: dict[TopicPartition, tuple[bytes, int]] = {}
         """Of partitions that are gone: the topic's id, and where we were. A broker may only not know of them for a moment."""
+        self._known_ms: int | None = None
+        """When all partitions that there were were known."""
         self._turn = 0
 
     def wants(self, topic: str) -> bool:
@@ -47,6 +50,7 @@ class Reading:
 
     def discover(self) -> None:
         """Take in topics and partitions that are new, from where the group is or from their beginning; let go of those that are gone."""
+        asked_ms = int(time.time() * 1000)
         there: dict[TopicPartition, bytes] = {}
         for topic in self._cluster.topics():
             if not topic.error and self.wants(topic.name):
@@ -66,6 +70,7 @@ class Reading:
         for where in new:
             self.positions[where] = known[where] if where in known else beginnings[where].offset
             self._ids[where] = there[where]
+        self._known_ms = asked_ms
         if new:
             topics = sorted({where.topic for where in new})
             log.info("topics found: count=%d partitions=%d names=%s", len(topics), len(new), ",".join(topics[:20]))
@@ -90,10 +95,14 @@ class Reading:
         found = self._cluster.list_offsets(dict.fromkeys(self.positions, LATEST), isolation_level=READ_COMMITTED)
         return {where: listed.offset for where, listed in found.items()}
 
-    @property
-    def caught_up(self) -> bool:
-        """Whether the last fetch showed the end of every partition, and everything before is counted."""
-        return self.ends.keys() == self.positions.keys() and all(self.positions[where] >= end for where, end in self.ends.items())
+    def caught_up_at(self, asked_ms: int) -> int | None:
+        """Up to when everything is counted, where the last fetch, of `asked_ms`, has shown the end of every partition; None where not.
+
+        Not later than partitions were looked for: one that nobody here knows of yet may have events.
+        """
+        if self._known_ms is None or self.ends.keys() != self.positions.keys():
+            return None
+        return min(asked_ms, self._known_ms) if all(self.positions[where] >= end for where, end in self.ends.items()) else None
 
     def _see_to(self, error: PeerError) -> None:
         subject = getattr(error, "subject", None)
@@ -105,6 +114,7 @@ class Reading:
                 self._cluster.forget_topic(topic)
             for where in gone:
                 self._forget(where)
+            self._known_ms = None
         elif error.code is ErrorCode.OFFSET_OUT_OF_RANGE and isinstance(subject, TopicPartition):
             first = self._cluster.list_offsets({subject: EARLIEST})[subject].offset
             last = self._cluster.list_offsets({subject: LATEST})[subject].offset

@@ -1,5 +1,6 @@
 """Where an auditor goes on in partitions that go, come back, or are made anew under the same name."""
 
+import time
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ class Cluster:
     def __init__(self, topic_id: bytes) -> None:
         self.topic_id: bytes | None = topic_id
         self.error = ErrorCode.NONE
+        self.is_known = False
 
     def topics(self) -> list[TopicMetadata]:
         if self.topic_id is None:
@@ -33,6 +35,8 @@ class Cluster:
         return {where: ListedOffset(Offset(FIRST), TimestampMs(-1), 0) for where in wanted}
 
     def fetch_many(self, positions: dict[TopicPartition, int], _: Any) -> dict[TopicPartition, Fetched]:
+        if self.is_known:
+            return {where: Fetched(memoryview(b""), Offset(50), Offset(50), Offset(FIRST)) for where in positions}
         raise failure(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, T0)
 
     def forget_topic(self, name: str) -> None:
@@ -87,3 +91,27 @@ def test_without_ids_nobody_can_know() -> None:
     cluster.topic_id = NO_TOPIC_ID
     found.discover()
     assert found.positions == {T0: FIRST}
+
+
+def test_everything_is_counted_only_up_to_when_partitions_were_looked_for() -> None:
+    """A topic that is made behind that may have events; and of one that was let go of nobody knows."""
+    cluster = Cluster(b"1" * 16)
+    before_ms = int(time.time() * 1000)
+    found = reading(cluster)
+    after_ms = int(time.time() * 1000)
+    cluster.is_known = True
+    assert found.fetch(wait=False)
+    assert found.caught_up_at(after_ms) is None
+    found.positions[T0] = 50
+    told_ms = found.caught_up_at(after_ms + 60_000)
+    assert told_ms is not None
+    assert before_ms <= told_ms <= after_ms
+    assert found.caught_up_at(before_ms - 1) == before_ms - 1
+    cluster.is_known = False
+    found.fetch(wait=False)
+    assert found.caught_up_at(after_ms) is None
+    found.discover()
+    cluster.is_known = True
+    found.fetch(wait=False)
+    assert found.positions == {T0: 50}
+    assert found.caught_up_at(after_ms + 60_000) is not None
