@@ -83,6 +83,13 @@ class Layout:
             )
 
 
+def pieces(batch: Any, bytes_max: int) -> Iterator[Any]:
+    """An Arrow record batch in slices of about `bytes_max`: what is made of one is held in memory, and Arrow's offsets end at 2 GiB."""
+    rows = max(1, batch.num_rows * bytes_max // max(1, batch.nbytes))
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
+
+
 def layout(schema: "StructType", options: WriteOptions) -> Layout:
     """Where the columns of a frame with this schema are. ColumnError. What has no meaning here is left alone, as the connector does."""
     positions = {}

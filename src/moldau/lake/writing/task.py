@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from moldau.client.cluster import Cluster
-from moldau.lake.writing.columns import Given, Layout
+from moldau.lake.writing.columns import Given, Layout, pieces
 from moldau.lake.writing.decisions import TaskTransaction, Written
 from moldau.lake.writing.encoding import batch_ends, batch_of, encode, size_estimates
 from moldau.lake.writing.options import WriteOptions
@@ -23,10 +23,11 @@ from moldau.lake.writing.points import reached
 from moldau.lake.writing.producing import ACKS_ALL, Batch, DeliveryError, Producing
 from moldau.lake.writing.topics import partition_count
 from moldau.lake.writing.transactions import Owner, Transactions, is_fenced
-from moldau.model.errors import MoldauError
+from moldau.model.errors import MoldauError, WorldError
 from moldau.model.identity import TopicPartition
 
 _SEQUENCES = 1 << 31
+_PIECE_BYTES = 64 << 20
 
 
 class TaskResult(NamedTuple):
@@ -65,18 +66,20 @@ class TaskWriter:
         self._rows = 0
 
     def write(self, batches: Iterable[Any]) -> TaskResult:
-        """Write Arrow record batches to the last row. What was begun is aborted where that fails."""
+        """Write Arrow record batches to the last row. Where that fails, what was begun is aborted, unless the brokers are away."""
         try:
             for batch in batches:
-                if batch.num_rows:
+                for piece in pieces(batch, _PIECE_BYTES):
                     self._begin()
-                    for sending in self._sendings(self._layout.columns(batch, self._rows)):
+                    for sending in self._sendings(self._layout.columns(piece, self._rows)):
                         self._send(sending)
-                    self._rows += batch.num_rows
+                    self._rows += piece.num_rows
             self._collect()
         except BaseException as error:
-            self._abort()
-            if self._transactional_id is not None and is_fenced(error.cause if isinstance(error, DeliveryError) else error):
+            cause = error.cause if isinstance(error, DeliveryError) else error
+            if not isinstance(cause, WorldError):
+                self._abort()
+            if self._transactional_id is not None and is_fenced(cause):
                 raise self._fenced(error) from error
             raise
         if self._owner is not None:

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from moldau.lake.writing.columns import Layout, RowError
+from moldau.lake.writing.columns import Layout, RowError, pieces
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -45,3 +45,15 @@ def test_a_partition_that_is_not_there(wanted: int) -> None:
     (columns,) = layout.columns(pa.record_batch([pa.array([b"1", b"2"])], names=["value"]), 40)
     with pytest.raises(RowError, match=f"row 41 of the task names partition {wanted} of topic t, which has 2 partitions"):
         layout.check_partitions(np.array([0, wanted]), columns, 2)
+
+
+@pytest.mark.parametrize(("bytes_max", "sizes"), [(1, [1] * 8), (10**9, [8]), (430, [4, 4]), (330, [3, 3, 2])])
+def test_large_batches_are_taken_in_pieces(bytes_max: int, sizes: list[int]) -> None:
+    batch = pa.record_batch([pa.array([b"x" * 100] * 8)], names=["value"])
+    cut = list(pieces(batch, bytes_max))
+    assert [piece.num_rows for piece in cut] == sizes
+    assert pa.Table.from_batches(cut).equals(pa.Table.from_batches([batch]))
+
+
+def test_a_batch_without_rows_has_no_pieces() -> None:
+    assert list(pieces(pa.record_batch([pa.array([], pa.binary())], names=["value"]), 100)) == []
