@@ -8,8 +8,11 @@ import importlib
 import json
 import os
 import pickle
+import signal
+import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,10 +20,13 @@ from confluent_kafka import Consumer, TopicPartition
 from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, StructType
 
+from moldau.lake.writing.points import DIE_AT
 from moldau.lake.writing.sink import MoldauStreamWriter, WriteMessage, stream_writer
 
 SCHEMA = StructType().add("value", BinaryType())
 RUN = "0c4e1a9e-run"
+TASKS, COUNT, PARTITIONS = 3, 20, 2
+"""Of the batches that are written in processes of their own."""
 
 
 def rows(values: Iterable[bytes]) -> Iterator[Any]:
@@ -93,6 +99,45 @@ def seen(bootstrap: str, topic: str, partitions: int, *, isolation_level: str = 
     return sorted(found)
 
 
+def written(*batches: int) -> list[bytes]:
+    """What is in the topic when these batches are."""
+    return sorted(value for batch in batches for values in values_of(batch, TASKS, COUNT) for value in values)
+
+
+class Processes:
+    """Runs batches in processes of their own, all forked by one that has everything imported."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-m", "support.spark_write"]
+        tests = Path(__file__).resolve().parents[1]
+        self._program = subprocess.Popen(command, cwd=tests, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def write(self, bootstrap: str, topic: str, batch: int, die_at: str | None = None) -> str:
+        """Write a batch, by a query named as the topic, and say how it ended."""
+        environment = {} if die_at is None else {DIE_AT: die_at}
+        order = {"bootstrap": bootstrap, "topic": topic, "batch": batch, "environment": environment}
+        assert self._program.stdin is not None
+        assert self._program.stdout is not None
+        self._program.stdin.write(json.dumps(order) + "\n")
+        self._program.stdin.flush()
+        return self._program.stdout.readline().strip()
+
+    def close(self) -> None:
+        """End the program."""
+        self._program.communicate()
+
+
+def die_and_start_again(processes: Processes, bootstrap: str, topic: str, point: str) -> tuple[list[bytes], list[bytes], list[bytes]]:
+    """Batch 0 is written, batch 1 dies at the point and is written again, then batch 2: what is seen after each of the last three."""
+    assert processes.write(bootstrap, topic, 0) == "written"
+    assert processes.write(bootstrap, topic, 1, point) == f"killed by {signal.SIGKILL.value}"
+    then = seen(bootstrap, topic, PARTITIONS)
+    assert processes.write(bootstrap, topic, 1) == "written"
+    after = seen(bootstrap, topic, PARTITIONS)
+    assert processes.write(bootstrap, topic, 2) == "written"
+    return then, after, seen(bootstrap, topic, PARTITIONS)
+
+
 def main() -> None:
     """Read lines, fork, say how it ended. What a batch needs is imported before the first fork."""
     for module in ("driver", "task"):
@@ -103,8 +148,8 @@ def main() -> None:
         if child == 0:
             os.environ.update(order["environment"])
             try:
-                query = Query(order["bootstrap"], order["topic"], order["query"], **order["options"])
-                query.write(order["batch"], values_of(order["batch"], order["tasks"], order["count"]))
+                query = Query(order["bootstrap"], order["topic"], order["topic"])
+                query.write(order["batch"], values_of(order["batch"], TASKS, COUNT))
             except BaseException as error:
                 print(f"{type(error).__name__}: {error}", flush=True)
                 os._exit(1)

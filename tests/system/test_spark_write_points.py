@@ -3,13 +3,8 @@
 The sink is called as Spark calls it; `test_spark_write` has Spark itself. The reader is librdkafka's.
 """
 
-import json
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,16 +14,27 @@ from moldau.lake.writing.columns import layout
 from moldau.lake.writing.driver import FencedError
 from moldau.lake.writing.machine import LostBatchError, WriteFailedError
 from moldau.lake.writing.options import parse_write_options
-from moldau.lake.writing.points import DIE_AT, DRIVER_POINTS, TASK_POINTS
+from moldau.lake.writing.points import DRIVER_POINTS, TASK_POINTS
 from moldau.lake.writing.task import TaskFencedError, TaskWriter
 from moldau.lake.writing.transactions import Transactions
 from moldau.model.identity import TopicPartition
 from moldau.testing.broker import Broker
-from support.spark_write import SCHEMA, Query, rows, seen, values_of
+from support.spark_write import (
+    COUNT,
+    PARTITIONS,
+    SCHEMA,
+    TASKS,
+    Processes,
+    Query,
+    die_and_start_again,
+    rows,
+    seen,
+    values_of,
+    written,
+)
 
 pytestmark = pytest.mark.system
 
-TASKS, COUNT, PARTITIONS = 3, 20, 2
 DECIDED = DRIVER_POINTS.index("decided")
 POINTS = [*TASK_POINTS, *DRIVER_POINTS]
 
@@ -45,29 +51,6 @@ def topic(broker: Broker) -> str:
     return broker.create_topic(broker.unique_topic("sink"), PARTITIONS)
 
 
-class Processes:
-    """Runs batches in processes of their own, all forked by one that has everything imported."""
-
-    def __init__(self) -> None:
-        command = [sys.executable, "-m", "support.spark_write"]
-        tests = Path(__file__).resolve().parents[1]
-        self._program = subprocess.Popen(command, cwd=tests, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def write(self, broker: Broker, topic: str, batch: int, die_at: str | None = None, **options: str) -> str:
-        """Write a batch, and say how it ended."""
-        environment = {} if die_at is None else {DIE_AT: die_at}
-        order = {"bootstrap": broker.bootstrap_servers, "topic": topic, "query": topic, "options": options, "environment": environment}
-        assert self._program.stdin is not None
-        assert self._program.stdout is not None
-        self._program.stdin.write(json.dumps({**order, "batch": batch, "tasks": TASKS, "count": COUNT}) + "\n")
-        self._program.stdin.flush()
-        return self._program.stdout.readline().strip()
-
-    def close(self) -> None:
-        """End the program."""
-        self._program.communicate()
-
-
 @pytest.fixture(scope="module")
 def processes() -> Iterator[Processes]:
     processes = Processes()
@@ -81,12 +64,8 @@ def table_of_kills() -> Iterator[list[tuple[object, ...]]]:
     lines: list[tuple[object, ...]] = []
     yield lines
     print(f"\n{'killed at':<20} {'seen then':>10} {'seen after restart':>20} {'distinct':>9} {'written':>8}")
-    for point, then, after, distinct, written in lines:
-        print(f"{point:<20} {then:>10} {after:>20} {distinct:>9} {written:>8}")
-
-
-def written(*batches: int) -> list[bytes]:
-    return sorted(value for batch in batches for values in values_of(batch, TASKS, COUNT) for value in values)
+    for point, then, after, distinct, count in lines:
+        print(f"{point:<20} {then:>10} {after:>20} {distinct:>9} {count:>8}")
 
 
 def open_transactions(broker: Broker, query: str) -> list[str]:
@@ -107,17 +86,12 @@ def test_killed_and_started_again(
     point: str, broker: Broker, topic: str, processes: Processes, table_of_kills: list[tuple[object, ...]]
 ) -> None:
     """Batch 0 is whole; batch 1 dies at the point, and Spark writes it again; then comes batch 2."""
-    assert processes.write(broker, topic, 0) == "written"
-    assert processes.write(broker, topic, 1, point) == f"killed by {signal.SIGKILL.value}"
-    then = len(seen(broker.bootstrap_servers, topic, PARTITIONS))
-    assert processes.write(broker, topic, 1) == "written"
-    after = seen(broker.bootstrap_servers, topic, PARTITIONS)
-    table_of_kills.append((point, then, len(after), len(set(after)), len(written(0, 1))))
+    then, after, last = die_and_start_again(processes, broker.bootstrap_servers, topic, point)
+    table_of_kills.append((point, len(then), len(after), len(set(after)), len(written(0, 1))))
     decided = point in DRIVER_POINTS[DECIDED:]
-    assert then >= len(written(0)) if decided else then == len(written(0)), "nothing is seen of what is not decided"
+    assert len(then) >= len(written(0)) if decided else then == written(0), "nothing is seen of what is not decided"
     assert after == written(0, 1)
-    assert processes.write(broker, topic, 2) == "written"
-    assert seen(broker.bootstrap_servers, topic, PARTITIONS) == written(0, 1, 2)
+    assert last == written(0, 1, 2)
     assert not open_transactions(broker, topic)
 
 
@@ -252,7 +226,7 @@ def test_a_time_out_behind_the_decision_fails_the_query_by_name(
 
     Brokers abort what is too old as they abort what a producer leaves whose id another takes over; that needs no waiting.
     """
-    assert processes.write(broker, topic, 3, "one committed").startswith("killed")
+    assert processes.write(broker.bootstrap_servers, topic, 3, "one committed").startswith("killed")
     with Cluster(broker.bootstrap_servers) as cluster:
         for transactional_id in open_transactions(broker, topic):
             Transactions(cluster).take_over(transactional_id, 60_000)
