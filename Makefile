@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-demo: $(READY)  ## the main job: real events through the log into a lake table
+demo: $(READY)  ## the main job: the whole pipeline over real events, and the audit of it
 	$(BIN)/moldau demo
 
 test: check  ## everything: static checks, then all tests (long runs at a tenth of their size)
@@ -38,4 +38,4 @@ $(READY): pyproject.toml constraints.txt tools/system-parts
 	touch $(READY)
 
 clean:  ## what the commands above made, data included
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-data out
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-data demo-data-loss out

@@ -1,93 +1,151 @@
-"""Publishing is resumed partition by partition: whatever prefix of its lines each partition has, the next run adds exactly the rest."""
+"""What was published is seen from the log alone: whatever lines the topic has, the next run adds exactly the others (I1)."""
 
+import json
 import random
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from moldau.lake.checksum import Tally, event_hash, line_of
-from moldau.lake.cluster_log import ClusterLog
-from moldau.lake.demo.inputs import BadLine, Event
-from moldau.lake.demo.partitioning import Partitioner
-from moldau.lake.demo.publish import PublishError, ensure_topic, lines_done, publish
-from moldau.lake.offsets import OffsetRange
-from moldau.lake.reading import RangeRead, ReadRules
+from moldau.audit.reconcile import Rules, reconcile
+from moldau.audit.tiers import read_audit
+from moldau.client import Producer
+from moldau.client.cluster import Cluster
+from moldau.lake.demo.file_input import open_input
+from moldau.lake.demo.flights import FLIGHTS, JULY_MS, FlightsInput
+from moldau.lake.demo.host import Done, Orders, publish
+from moldau.lake.demo.inputs import Event
+from moldau.lake.demo.publish import PublishError, as_bits, ensure_topics
+from moldau.lake.demo.there import ForeignRecordError, lines_there
 from moldau.model.identity import TopicPartition
+from moldau.registry.client import RegistryClient
 from moldau.testing.broker import Broker
+from moldau.tracking.audit_record import PRODUCER_TIER
+from moldau.tracking.consumer import TrackedConsumer
+from moldau.tracking.schemas.event_schema import event_schema
 
 pytestmark = pytest.mark.system
 
 PARTITIONS = 4
-LINES = 120
+LINES = 60
+BAD = frozenset({7, 30, 31})
 
 
-def lines(count: int = LINES) -> list[Event | BadLine]:
-    """Events of a few keys and of none, and some bad lines; the numbers have gaps, as a file with blank lines has."""
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker(registry=True) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Events of a few keys and of none, and some bad lines."""
     draw = random.Random(7)
-    made: list[Event | BadLine] = []
-    for number in range(2, 2 * count + 2, 2):
-        if number % 34 == 0:
-            made.append(BadLine(number, b"torn %d" % number, "not JSON"))
-        else:
-            key = None if number % 10 == 0 else f"w{draw.randrange(9)}"
-            made.append(Event(number, key, 1_000 * number, b'{"n":%d}' % number))
-    return made
+    path = tmp_path_factory.mktemp("publish") / "events.jsonl"
+    lines = [f"torn {n}" if n in BAD else json.dumps({"n": n, "who": draw.choice(["a", "b", None])}) for n in range(1, LINES + 1)]
+    path.write_text("\n".join(lines))
+    return path
 
 
-def split(items: Sequence[Event | BadLine]) -> list[list[Event | BadLine]]:
-    """The lines that belong to each partition."""
-    partitioner = Partitioner(PARTITIONS)
-    by_partition: list[list[Event | BadLine]] = [[] for _ in range(PARTITIONS)]
-    for item in items:
-        by_partition[partitioner.partition(item.key if isinstance(item, Event) else None, item.line)].append(item)
-    return by_partition
+def orders(broker: Broker, topic: str, events: Path, host: int, there: str, **more: bool) -> Orders:
+    given = {"plant": False, "planted": False, **more}
+    return Orders(broker.bootstrap_servers, broker.registry_url, topic, host, str(events), "who", None, "none", there, **given)
 
 
-def content(broker: Broker, topic: str) -> Iterator[tuple[int, int, bytes]]:
-    """Partition, line and payload of each record, in order."""
-    with ClusterLog(broker.bootstrap_servers, "test") as log:
-        for number in range(PARTITIONS):
-            end = log.bounds(TopicPartition(topic, number))[1]
-            for columns in RangeRead(log, OffsetRange(topic, number, 0, end), ReadRules(wanted=("value", "headers"))):
-                assert columns.value is not None
-                assert columns.headers is not None
-                for headers, value in zip(columns.headers.to_pylist(), columns.value.to_pylist(), strict=True):
-                    line = line_of(headers)
-                    assert line is not None
-                    yield number, line, value
+def there(broker: Broker, topic: str, events: Path) -> list[int]:
+    source = open_input(events, "who", None)
+    found: list[int] = lines_there(broker.bootstrap_servers, broker.registry_url, topic, event_schema(source.schemas()[0]).text).tolist()
+    return found
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.floats(0, 1), min_size=PARTITIONS, max_size=PARTITIONS))
-def test_any_prefixes_are_completed(moldau: Broker, shares: list[float]) -> None:
-    topic = moldau.unique_topic("publish")
-    items = lines()
-    by_partition = split(items)
-    landed = {id(item) for part, share in zip(by_partition, shares, strict=True) for item in part[: int(share * len(part))]}
-    ensure_topic(moldau.bootstrap_servers, topic, PARTITIONS)
-    ensure_topic(moldau.bootstrap_servers, topic, PARTITIONS)
-    publish(moldau.bootstrap_servers, topic, PARTITIONS, [item for item in items if id(item) in landed])
-    result = publish(moldau.bootstrap_servers, topic, PARTITIONS, items)
-    assert result.sent == LINES - len(landed)
-    assert result.all.events == LINES
-    found = list(content(moldau, topic))
-    payloads = {item.line: item.payload if isinstance(item, Event) else item.raw for item in items}
-    assert found == [(number, item.line, payloads[item.line]) for number, part in enumerate(by_partition) for item in part]
-    assert result.all == Tally(LINES, LINES, sum(event_hash(line, payload) for _, line, payload in found) % (1 << 64))
-    assert lines_done(moldau.bootstrap_servers, topic, PARTITIONS) == [part[-1].line for part in by_partition]
-    moldau.delete_topic(topic)
+def publish_all(broker: Broker, topic: str, events: Path, known: list[int]) -> list[Done]:
+    bits = as_bits(np.array(known, np.int64))
+    return [publish(orders(broker, topic, events, host, bits)) for host in range(3)]
 
 
-def test_a_topic_that_is_not_ours_is_left_alone(moldau: Broker) -> None:
-    from confluent_kafka import Producer
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sets(st.integers(1, LINES)))
+def test_any_lines_that_are_there_are_completed(broker: Broker, events: Path, landed: set[int]) -> None:
+    """First only some lines arrive, of whatever partition and order; then a second run, and a third that has nothing to do."""
+    topic = broker.unique_topic("publish")
+    ensure_topics(broker.bootstrap_servers, topic, PARTITIONS)
+    ensure_topics(broker.bootstrap_servers, topic, PARTITIONS)
+    assert there(broker, topic, events) == []
+    publish_all(broker, topic, events, [line for line in range(1, LINES + 1) if line not in landed])
+    assert there(broker, topic, events) == sorted(landed)
+    done = publish_all(broker, topic, events, sorted(landed))
+    assert sum(each.sent for each in done) == LINES - len(landed)
+    assert sum(each.read for each in done) == LINES
+    assert sorted(line for each in done for line, _ in each.bad_shown) == sorted(BAD)
+    everything = list(range(1, LINES + 1))
+    assert there(broker, topic, events) == everything
+    assert sum(each.sent for each in publish_all(broker, topic, events, everything)) == 0
+    with Cluster(broker.bootstrap_servers) as cluster:
+        counts = read_audit(cluster).counts[PRODUCER_TIER]
+        ends = sum(end.offset for end in cluster.list_offsets(dict.fromkeys(partitions_of(cluster, topic), -1)).values())
+    assert ends == LINES, "each once"
+    by_host = Counter[str]()
+    for key, told in counts.items():
+        if key.topic == topic:
+            by_host[key.host] += told.count.count
+    assert sum(by_host.values()) == LINES - len(BAD), "bad lines are no tracked events"
+    assert set(by_host) <= {"events-1", "events-2", "events-3"}
 
-    topic = moldau.create_topic(moldau.unique_topic("foreign"), PARTITIONS)
-    producer = Producer({"bootstrap.servers": moldau.bootstrap_servers, "log_level": 3})
-    producer.produce(topic, b"foreign", partition=2)
-    assert producer.flush(30) == 0
-    with pytest.raises(PublishError, match=f"{topic}-2: the record at offset 0 has no header 'line'; it is not ours"):
-        publish(moldau.bootstrap_servers, topic, PARTITIONS, lines())
+
+def partitions_of(cluster: Cluster, topic: str) -> list[TopicPartition]:
+    return [TopicPartition(topic, each.partition) for each in cluster.topic(topic).partitions]
+
+
+def test_a_planted_event_is_counted_and_never_sent(broker: Broker, events: Path) -> None:
+    """Also when the host is started again: it is left out, and not counted twice."""
+    topic = broker.unique_topic("planted")
+    ensure_topics(broker.bootstrap_servers, topic, PARTITIONS)
+    done = publish(orders(broker, topic, events, 2, "", plant=True))
+    assert (done.planted_line, done.read, done.sent) == (32, 20, 19)
+    known = there(broker, topic, events)
+    assert known == [line for line in range(2, LINES + 1, 3) if line != 32]
+    again = publish(orders(broker, topic, events, 2, as_bits(np.array(known)), plant=True, planted=True))
+    assert (again.planted_line, again.sent) == (32, 0)
+    with Cluster(broker.bootstrap_servers) as cluster:
+        found = read_audit(cluster)
+    report = reconcile(found, Rules(now_ms=1 << 45, tiers=(PRODUCER_TIER, "nobody"), grace_ms=0, topics={topic}))
+    tracked = [line for line in known if line not in BAD]
+    assert sum(pair.upper.count for pair in report.pairs) == len(tracked) + 1
+    assert all(found.instances[line.instance].final for pair in report.pairs for line in pair.sources)
+
+
+def test_from_july_on_departures_have_a_second_schema(broker: Broker) -> None:
+    """The registry has found it compatible; and each event is read with the one it was written with. All but the turn of June is there."""
+    source = FlightsInput()
+    departures = [event for event in source.events(0) if isinstance(event, Event)]
+    july = next(number for number, event in enumerate(departures) if source.version(event))
+    wanted = [event.line for event in departures[july - 10 : july + 10]]
+    others = np.setdiff1d(np.arange(2, FLIGHTS + 2), wanted)
+    topic = broker.unique_topic("departures")
+    ensure_topics(broker.bootstrap_servers, topic, PARTITIONS)
+    where = (broker.bootstrap_servers, broker.registry_url, topic)
+    given = Orders(*where, 0, None, None, None, "none", as_bits(others), plant=False, planted=False)
+    assert publish(given).sent == 20
+    with RegistryClient(broker.registry_url) as registry:
+        assert registry.versions(f"{topic}-value") == [1, 2]
+        assert registry.compatibility(f"{topic}-value") == "BACKWARD"
+    with closing(TrackedConsumer(broker.bootstrap_servers, broker.registry_url, group_id=topic, topics=[topic])) as consumer:
+        events = [event for _, event in zip(range(20), consumer, strict=False)]
+    assert sorted(event.value["line"] for event in events) == sorted(wanted)
+    assert {("status" in event.value, event.header.time_ms >= JULY_MS) for event in events} == {(True, True), (False, False)}
+    assert {(event.header.datacenter, event.header.service, event.header.host) for event in events} == {("ewr", "departures", "ewr-1")}
+
+
+def test_a_topic_that_is_not_ours_is_left_alone(broker: Broker, events: Path) -> None:
+    topic = broker.create_topic(broker.unique_topic("foreign"), PARTITIONS)
+    with Producer(broker.bootstrap_servers) as producer:
+        producer.send(topic, b"foreign", partition=2)
+    with pytest.raises(ForeignRecordError, match=f"{topic}-2: the record at offset 0 is none of ours"):
+        there(broker, topic, events)
     with pytest.raises(PublishError, match="has 4 partitions, not 5; use another --dir"):
-        ensure_topic(moldau.bootstrap_servers, topic, 5)
+        ensure_topics(broker.bootstrap_servers, topic, 5)

@@ -25,7 +25,7 @@ COMMANDS = {
     "load": LazyCommand("moldau.cli.load", "load_command", "Load topics into lake tables, each event once."),
     "registry": LazyCommand("moldau.cli.registry", "registry", "Run a schema registry."),
     "log": LazyCommand("moldau.cli.log", "log", "Look into the files of a log, without a broker."),
-    "demo": LazyCommand("moldau.cli.demo", "demo", "Carry real events from a file through the log into a lake table."),
+    "demo": LazyCommand("moldau.cli.demo", "demo", "Run the whole pipeline over real events, and let the audit say whether all are there."),
 }
 
 

@@ -2,12 +2,15 @@
 
 import json
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from moldau.cli.audit_view import as_document
+from moldau.cli.audit_view import print_report as print_audit
 from moldau.cli.output import human_bytes, print_table
 
 if TYPE_CHECKING:
@@ -19,24 +22,18 @@ class _Silent:
     def begin(self, name: str, total: int | None) -> None:
         """Nothing to show."""
 
-    def advance(self, done: int) -> None:
+    def advance(self, name: str, done: int) -> None:
         """Nothing to show."""
 
-    def end(self, events: int, seconds: float) -> None:
+    def end(self, name: str, events: int, seconds: float) -> None:
         """Nothing to show."""
 
 
 class _Lines(_Silent):
     """One line on standard error at the end of each step."""
 
-    def __init__(self) -> None:
-        self._name = ""
-
-    def begin(self, name: str, total: int | None) -> None:
-        self._name = name
-
-    def end(self, events: int, seconds: float) -> None:
-        click.echo(f"{self._name}: {_summary(events, seconds)}", err=True)
+    def end(self, name: str, events: int, seconds: float) -> None:
+        click.echo(f"{name}: {_summary(events, seconds)}", err=True)
 
 
 class _Bars:
@@ -44,17 +41,21 @@ class _Bars:
 
     def __init__(self, bars: Any) -> None:
         self._bars = bars
-        self._task: Any = None
+        self._tasks: dict[str, Any] = {}
+        self._lock = threading.Lock()
 
     def begin(self, name: str, total: int | None) -> None:
-        self._task = self._bars.add_task(name, total=total, summary="")
+        with self._lock:
+            self._tasks[name] = self._bars.add_task(name, total=total, summary="")
 
-    def advance(self, done: int) -> None:
-        self._bars.update(self._task, completed=done)
+    def advance(self, name: str, done: int) -> None:
+        self._bars.update(self._tasks[name], completed=done, summary=f"{done:,}")
 
-    def end(self, events: int, seconds: float) -> None:
+    def end(self, name: str, events: int, seconds: float) -> None:
+        if name not in self._tasks:
+            self.begin(name, None)
         done = max(events, 1)
-        self._bars.update(self._task, total=done, completed=done, summary=_summary(events, seconds))
+        self._bars.update(self._tasks[name], total=done, completed=done, summary=_summary(events, seconds))
 
 
 def _summary(events: int, seconds: float) -> str:
@@ -76,7 +77,7 @@ def progress_view(*, quiet: bool) -> "Iterator[Progress]":
 
         columns = (
             SpinnerColumn(finished_text="[green]✓"),
-            TextColumn("{task.description:18}"),
+            TextColumn("{task.description:26}"),
             BarColumn(30),
             TextColumn("{task.fields[summary]}"),
         )
@@ -87,30 +88,57 @@ def progress_view(*, quiet: bool) -> "Iterator[Progress]":
 def print_report(report: "Report", *, as_json: bool) -> None:
     """The account, for people or for machines."""
     if as_json:
-        click.echo(json.dumps(report.as_json()))
+        click.echo(json.dumps(document(report)))
         return
-    for bad in report.bad_lines:
-        click.echo(f"{report.input}:{bad.line}: {bad.reason}", err=True)
-    more = report.expected_dead.events - len(report.bad_lines)
+    for number, reason in report.bad_shown:
+        click.echo(f"{report.input}:{number}: {reason}", err=True)
+    more = report.bad_lines - len(report.bad_shown)
     if more > 0:
         click.echo(f"{report.input}: {more:,} more lines are no events", err=True)
     click.echo()
     print_table(("step", "events", "seconds", "events/s"), _step_rows(report), numeric=("events", "seconds", "events/s"))
     for question in report.questions:
         click.echo(f"\n{question.title}")
-        print_table(question.columns, question.rows, numeric=question.columns[1:])
+        print_table(question.columns, question.rows)
+        if question.more:
+            click.echo(f"... and {question.more:,} more rows")
+    click.echo("\nWhat the audit says")
+    print_audit(report.audit)
     click.echo()
-    print_table(("", "events", "checksum"), _count_rows(report), numeric=("events", "checksum"))
-    click.echo(f"\nlag of group {report.lag.group}: {report.lag.before:,} before the load, {report.lag.after:,} after")
-    click.echo(f"in the log   {human_bytes(report.log_bytes)}")
-    click.echo(
-        f"in the lake  {human_bytes(report.lake_bytes)} in {report.lake_files} files: {report.table} at version {report.table_version}"
-    )
+    for line in _remarks(report):
+        click.echo(line)
     if report.complete:
         click.echo("complete: nothing missing, nothing doubled, nothing changed")
     else:
-        changed = "" if report.checksums_agree else ", checksums differ"
-        click.echo(f"NOT COMPLETE: {report.missing:,} missing, {report.doubled:,} doubled{changed}", err=True)
+        click.echo(f"NOT COMPLETE: the audit says {report.verdict.value}{'' if report.sound else '; ' + _unsound(report)}", err=True)
+
+
+def _remarks(report: "Report") -> Iterator[str]:
+    proof, sizes = report.proof, report.sizes
+    same = "the audit's" if report.checksums_agree else f"not the audit's, {report.lake.count:,} events with {report.lake.checksum:016x}"
+    yield (
+        f"Spark SQL over the table: {proof.rows:,} rows, {proof.lines:,} different lines, {proof.guids:,} different guids, "
+        f"sum of xxhash64(guid) {proof.checksum:016x}: {same}"
+    )
+    content = "the same" if proof.content == proof.expected_content else f"NOT the same, {proof.expected_content:016x}"
+    yield f"sum of xxhash64 of all fields {proof.content:016x}: {content} over {report.input}"
+    if report.dead_letters or report.bad_lines:
+        yield f"dead letters: {report.dead_letters:,}, for {report.bad_lines:,} bad lines"
+    if report.planted_lines:
+        planted = ", ".join(f"{number:,}" for number in report.planted_lines)
+        yield f"planted loss: the event of line {planted} was counted by its host as acknowledged, and never sent"
+    yield f"lag of group {report.lag.group}: {report.lag.before:,} before the load, {report.lag.after:,} after"
+    yield f"in the log   {human_bytes(sizes.log_bytes)}"
+    yield f"in the lake  {human_bytes(sizes.lake_bytes)} in {sizes.lake_files} files: {report.table} at version {sizes.table_version}"
+    yield f"tiers over time: {report.picture}"
+
+
+def _unsound(report: "Report") -> str:
+    if not report.checksums_agree:
+        return "the table is not what the audit counted"
+    if not report.proof.holds:
+        return "the table is not what the input holds"
+    return f"{report.dead_letters:,} dead letters for {report.bad_lines:,} bad lines"
 
 
 def _step_rows(report: "Report") -> list[tuple[str, str, str, str]]:
@@ -120,13 +148,46 @@ def _step_rows(report: "Report") -> list[tuple[str, str, str, str]]:
     ]
 
 
-def _count_rows(report: "Report") -> list[tuple[str, str, str]]:
-    rows = [
-        ("read", report.expected.events, f"{report.expected.checksum:016x}"),
-        ("published", report.log.events, f"{report.log.checksum:016x}"),
-        ("stored", report.lake.events, f"{report.lake.checksum:016x}"),
-    ]
-    if report.dead_letters.events or report.expected_dead.events:
-        rows.append(("dead letters", report.dead_letters.events, f"{report.dead_letters.checksum:016x}"))
-    rows += [("missing", report.missing, ""), ("doubled", report.doubled, "")]
-    return [(name, f"{count:,}", checksum) for name, count, checksum in rows]
+def document(report: "Report") -> dict[str, Any]:
+    """For machines; checksums as hexadecimal digits. The audit without its windows, of which there may be very many."""
+    proof, sizes = report.proof, report.sizes
+    audit = as_document(report.audit)
+    faults = [each for each in audit.pop("windows") if each["sources"]]
+    return {
+        "input": report.input,
+        "topic": report.topic,
+        "table": report.table,
+        "read": report.read,
+        "bad_lines": report.bad_lines,
+        "dead_letters": report.dead_letters,
+        "planted_lines": list(report.planted_lines),
+        "complete": report.complete,
+        "audit": {**audit, "faults": faults},
+        "proof": {
+            "rows": proof.rows,
+            "lines": proof.lines,
+            "guids": proof.guids,
+            "checksum": f"{proof.checksum:016x}",
+            "content": f"{proof.content:016x}",
+            "expected_rows": proof.expected_rows,
+            "expected_content": f"{proof.expected_content:016x}",
+            "checksum_is_the_audits": report.checksums_agree,
+        },
+        "lag": {"group": report.lag.group, "before": report.lag.before, "after": report.lag.after},
+        "this_run": {"published": report.sent, "published_bytes": report.sent_bytes, "loaded": report.loaded},
+        "sizes": {
+            "log_bytes": sizes.log_bytes,
+            "lake_bytes": sizes.lake_bytes,
+            "lake_files": sizes.lake_files,
+            "table_version": sizes.table_version,
+        },
+        "steps": [
+            {"name": step.name, "events": step.events, "seconds": round(step.seconds, 3), "rate": step.rate and round(step.rate)}
+            for step in report.steps
+        ],
+        "questions": [
+            {"title": q.title, "sql": q.sql, "columns": list(q.columns), "rows": [list(r) for r in q.rows], "more": q.more}
+            for q in report.questions
+        ],
+        "picture": report.picture,
+    }

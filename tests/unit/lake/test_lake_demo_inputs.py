@@ -1,18 +1,17 @@
 """Files become events, each with the number of its line; what is no event keeps its bytes and gets a reason. Nothing disappears."""
 
-import json
+import pickle
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
-from moldau.client.partitioning import partition_of
 from moldau.lake.demo.csv_input import CsvInput
-from moldau.lake.demo.flights import FLIGHTS, FlightsInput
-from moldau.lake.demo.inputs import BadLine, Event, InputError, key_of, time_of
+from moldau.lake.demo.file_input import open_input
+from moldau.lake.demo.flights import FLIGHTS, JULY_MS, FlightsInput
+from moldau.lake.demo.inputs import LINE_FIELD, BadLine, Event, InputError, key_of, service_name, time_of
 from moldau.lake.demo.json_input import JsonLinesInput
-from moldau.lake.demo.partitioning import Partitioner
+from moldau.tracking.schemas.event_schema import event_schema
 
 
 def bad(source: Any) -> dict[int, tuple[bytes, str]]:
@@ -21,6 +20,20 @@ def bad(source: Any) -> dict[int, tuple[bytes, str]]:
 
 def good(source: Any) -> list[Event]:
     return [item for item in source.events() if isinstance(item, Event)]
+
+
+def types(source: Any) -> dict[str, Any]:
+    """The types of the fields of a file of one schema, without the null that all but the line may be."""
+    (schema,) = source.schemas()
+    return {field["name"]: field["type"][1] if isinstance(field["type"], list) else field["type"] for field in schema["fields"]}
+
+
+def assert_written(source: Any) -> None:
+    """Every event can be written with its schema, by whoever gets the input in another process."""
+    schemas = [event_schema(schema) for schema in source.schemas()]
+    copy = pickle.loads(pickle.dumps(source))
+    for event in good(copy):
+        assert schemas[copy.version(event)].encode({LINE_FIELD: event.line, **event.fields})
 
 
 def json_file(directory: Path, *lines: bytes) -> Path:
@@ -43,12 +56,13 @@ def test_json_lines(tmp_path: Path) -> None:
         b'{"id":null,"n":null}\r',
     )
     source = JsonLinesInput(path, "id", "at")
-    assert source.topic == "some"
-    assert source.schema() == pa.schema([("at", pa.string()), ("id", pa.int64()), ("n", pa.int64())])
+    assert source.service == "some"
+    assert types(source) == {"line": "long", "at": "string", "id": "long", "n": "long"}
     assert good(source) == [
-        Event(1, "7", 1_357_030_800_000, b'{"at":"2013-01-01T10:00:00+01:00","id":7,"n":1}'),
-        Event(9, None, None, b"{}"),
+        Event(1, "7", 1_357_030_800_000, {"at": "2013-01-01T10:00:00+01:00", "id": 7, "n": 1}),
+        Event(9, None, None, {}),
     ]
+    assert_written(source)
     reasons = bad(source)
     assert sorted(reasons) == [3, 4, 5, 6, 7, 8]
     assert reasons[3] == (b'{"id":"8","at":1500,"n":0.5}', "field id is text here, and a whole number before")
@@ -73,14 +87,16 @@ def test_csv(tmp_path: Path) -> None:
         b'6,"torn,true,1,1,1\r\n'
     )
     source = CsvInput(path, "name", None)
-    assert source.schema() == pa.schema(
-        [("big", pa.int64()), ("code", pa.string()), ("id", pa.int64()), ("mixed", pa.float64()), ("name", pa.string()), ("ok", pa.bool_())]
-    )
+    assert types(source) == {
+        "line": "long", "big": "long", "code": "string", "id": "long", "mixed": "double", "name": "string", "ok": "boolean"
+    }  # fmt: skip
+    whole = {"id": 1, "name": "a, b", "ok": True, "mixed": 1.0, "big": 12345678901234567, "code": "007"}
     assert good(source) == [
-        Event(2, "a, b", None, b'{"big":12345678901234567,"code":"007","id":1,"mixed":1,"name":"a, b","ok":true}'),
-        Event(4, "two\nlines", None, b'{"big":1,"code":"8","id":2,"mixed":2.5,"name":"two\\nlines","ok":false}'),
-        Event(6, "x", None, b'{"id":3,"name":"x","ok":true}'),
+        Event(2, "a, b", None, whole),
+        Event(4, "two\nlines", None, {"id": 2, "name": "two\nlines", "ok": False, "mixed": 2.5, "big": 1, "code": "8"}),
+        Event(6, "x", None, {"id": 3, "name": "x", "ok": True, "mixed": None, "big": None, "code": None}),
     ]
+    assert_written(source)
     reasons = bad(source)
     assert reasons[7] == (b"4,too few", "2 cells under 6 headings")
     assert reasons[8][0] == b"5,\xff,true,1,1,1"
@@ -94,28 +110,70 @@ def test_a_csv_file_that_cannot_be_used_is_refused(tmp_path: Path, content: byte
     path = tmp_path / "t.csv"
     path.write_bytes(content)
     with pytest.raises(InputError, match=message):
-        CsvInput(path, "key", None).schema()
+        CsvInput(path, "key", None).schemas()
 
 
 def test_a_json_file_without_events_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no event in it"):
-        JsonLinesInput(json_file(tmp_path, b"x", b""), None, None).schema()
+        JsonLinesInput(json_file(tmp_path, b"x", b""), None, None).schemas()
     with pytest.raises(InputError, match="No such file"):
-        JsonLinesInput(tmp_path / "none", None, None).schema()
+        JsonLinesInput(tmp_path / "none", None, None).schemas()
 
 
-def test_flights_are_all_there_in_utc() -> None:
+def test_names_fit_avro_and_the_table(tmp_path: Path) -> None:
+    """Names of columns are changed where Avro or the table cannot have them; nested values follow. Two that become one are refused."""
+    line = b'{"Trip ID": 1, "line": 2, "event_day": "x", "in": {"a b": [1, null], "9": {"c": true}}}'
+    source = JsonLinesInput(json_file(tmp_path, line, b'{"Trip ID": 2}'), "Trip ID", None)
+    (schema,) = source.schemas()
+    assert {field["name"]: field.get("doc") for field in schema["fields"] if field["name"] != "line"} == {
+        "Trip_ID": "Trip ID in the file",
+        "event_day_": "event_day in the file",
+        "in": None,
+        "line_": "line in the file",
+    }
+    assert [(event.key, event.fields) for event in good(source)] == [
+        ("1", {"Trip_ID": 1, "line_": 2, "event_day_": "x", "in": {"a_b": [1, None], "_9": {"c": True}}}),
+        ("2", {"Trip_ID": 2}),
+    ]
+    assert_written(source)
+    with pytest.raises(InputError, match="fields 'a b' and 'A_B' would have one name"):
+        JsonLinesInput(json_file(tmp_path, b'{"a b": 1, "A_B": 2}'), None, None).schemas()
+
+
+def test_three_hosts_share_the_lines_of_a_file(tmp_path: Path) -> None:
+    path = json_file(tmp_path, *(b'{"n":%d}' % number if number % 4 else b"bad" for number in range(20)))
+    source = open_input(path, None, None)
+    source.schemas()
+    parts = [list(source.events(host)) for host in range(len(source.hosts))]
+    assert sorted(item.line for part in parts for item in part) == list(range(1, 21))
+    assert sorted((item for part in parts for item in part), key=lambda item: item.line) == list(source.events())
+    assert {item.line % 3 for item in parts[1]} == {1}
+    late = [item.line for item in source.events() if isinstance(item, Event) and source.planted(item)]
+    assert min(late) == 10
+
+
+def test_every_flight_leaves_its_airport_once_in_order_of_time() -> None:
+    """UTC; all with a key; the second schema begins with July."""
     source = FlightsInput()
-    count, keyless, first, last = 0, 0, None, None
-    for item in source.events():
-        assert isinstance(item, Event)
-        first, last, count, keyless = first or item, item, count + 1, keyless + (item.key is None)
-    assert (count, keyless) == (FLIGHTS, 2_512)
-    assert first is not None
-    assert last is not None
-    assert (first.line, last.line) == (2, FLIGHTS + 1)
-    assert (first.key, first.time_ms) == ("N14228", 1_357_035_300_000), "scheduled at 5:15 in New York is 10:15 UTC"
-    assert set(json.loads(first.payload)) <= set(source.schema().names)
+    old, new = (event_schema(schema) for schema in source.schemas())
+    count, lines = 0, set()
+    for number, host in enumerate(source.hosts):
+        before = 0
+        for event in source.events(number):
+            assert isinstance(event, Event)
+            assert event.time_ms is not None
+            assert event.time_ms >= before
+            before = event.time_ms
+            assert event.key
+            assert event.fields["origin"].lower() == host.datacenter
+            assert source.version(event) == (event.time_ms >= JULY_MS) == ("status" in event.fields)
+            lines.add(event.line)
+            count += 1
+            if event.line == 2:
+                assert (event.key, event.time_ms) == ("N14228", 1_357_035_300_000), "scheduled at 5:15 in New York is 10:15 UTC"
+            if count % 1_000 == 0:
+                (new if source.version(event) else old).encode({LINE_FIELD: event.line, **event.fields})
+    assert (count, len(lines), min(lines), max(lines)) == (FLIGHTS, FLIGHTS, 2, FLIGHTS + 1)
 
 
 def test_times_and_keys() -> None:
@@ -126,10 +184,4 @@ def test_times_and_keys() -> None:
         with pytest.raises(ValueError, match=r"time|iso|1970"):
             time_of(wrong)
     assert [key_of(value) for value in (None, "a", 1, True, {"b": 1, "a": 2})] == [None, "a", "1", "true", '{"a":2,"b":1}']
-
-
-def test_a_partition_depends_on_the_key_or_else_on_the_line() -> None:
-    one, other = Partitioner(6), Partitioner(6)
-    for line in range(100):
-        assert one.partition(None, line) == line % 6
-        assert one.partition(f"N{line}", 0) == other.partition(f"N{line}", line) == partition_of(f"N{line}".encode(), 6)
+    assert service_name(Path("some/a b.events.csv")) == "a-b"

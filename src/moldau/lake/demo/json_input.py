@@ -2,33 +2,31 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from moldau.lake.checksum import canonical, plain
-from moldau.lake.demo.column_types import Shape, ShapeError, arrow_schema, merge_fields, shape_of
-from moldau.lake.demo.inputs import BadLine, Event, InputError, key_of, time_of, topic_name
+from moldau.lake.demo.avro_fields import Shape, ShapeError, event_record, merge_fields, renamed, shape_of
+from moldau.lake.demo.file_input import FileInput
+from moldau.lake.demo.inputs import BadLine, Event, InputError, key_of, time_of
+
+_EXACT_MAX = 1 << 53
+"""Up to here a float that is a whole number is that number."""
 
 
-class JsonLinesInput:
+class JsonLinesInput(FileInput):
     """The objects in `path`; `key` and `time` name fields of theirs, an event without such a field has no key or no time."""
 
-    trusted = False
-
     def __init__(self, path: Path, key: str | None, time: str | None) -> None:
-        self.name = str(path)
-        self.topic = topic_name(path)
-        self._path = path
-        self._key = key
-        self._time = time
+        super().__init__(path, key, time)
         self._unfit: dict[int, str] = {}
 
-    def schema(self) -> Any:
-        """Reads the whole file: a column is what all its values are."""
+    def schemas(self) -> tuple[Mapping[str, Any], ...]:
+        """Reads the whole file: a field is what all its values are."""
         fields: dict[str, Shape] = {}
         found = False
         for line, raw in self._lines():
+            self.last_line = line
             try:
                 event = _parse(raw)
                 fields = merge_fields(fields, {name: shape_of(value) for name, value in event.items()})
@@ -39,13 +37,9 @@ class JsonLinesInput:
                 continue  # comes out as a bad line with the events
         if not found:
             raise InputError(f"{self.name}: there is no event in it")
-        return arrow_schema(fields)
+        return (event_record(fields, self.name),)
 
-    def size_hint(self) -> int | None:
-        """Not known without reading it."""
-        return None
-
-    def events(self) -> Iterator[Event | BadLine]:
+    def lines(self) -> Iterator[Event | BadLine]:
         """All lines that are not blank."""
         for line, raw in self._lines():
             if line in self._unfit:
@@ -57,7 +51,7 @@ class JsonLinesInput:
             except ValueError as error:
                 yield BadLine(line, raw, str(error))
                 continue
-            yield Event(line, key_of(event.get(self._key)) if self._key else None, time_ms, canonical(event))
+            yield Event(line, key_of(event.get(self._key)) if self._key else None, time_ms, renamed(event))
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
         try:
@@ -83,10 +77,23 @@ def _parse(raw: bytes) -> dict[str, Any]:
     event = plain(event)
     assert isinstance(event, dict)
     try:
-        canonical(event)
+        json.dumps(event, ensure_ascii=False, allow_nan=False).encode()
     except ValueError as error:  # a lone surrogate, or a number beyond every float
         raise ValueError(f"not JSON: {error}") from None
     return event
+
+
+def plain(value: Any) -> Any:
+    """A JSON value without the differences that a typed column does not keep: nulls and empty objects in objects, ``1.0`` for ``1``."""
+    kind = type(value)
+    if kind is float:
+        return int(value) if value.is_integer() and abs(value) <= _EXACT_MAX else value
+    if kind is list:
+        return [plain(item) for item in value]
+    if kind is dict:
+        fields = {name: plain(item) for name, item in value.items() if item is not None}
+        return {name: item for name, item in fields.items() if item != {}}
+    return value
 
 
 def _no_constant(name: str) -> None:

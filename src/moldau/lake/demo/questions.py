@@ -1,58 +1,60 @@
-"""What the demonstration asks of its table, in Spark SQL. The table is called ``events`` there."""
+"""What the demonstration asks: the ready reports over the table, one over the raw topic, and of the flights which airlines are late."""
 
-from collections.abc import Sequence
-from datetime import date
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from typing import Any
 
-from moldau.lake.data_files import DAY
 from moldau.lake.demo.report import Question
+from moldau.lake.reports import ARRIVAL_LATENCY, COMPLETENESS, EVENTS_PER_HOUR, RAW_TOPIC, raw_report, run_report
+from moldau.tracking.counts import Count
+
+_ROWS_SHOWN = 6
+_AIRLINES = """SELECT carrier, count(*) AS departures, round(avg(dep_delay), 1) AS mean_delay_min,
+       count_if(status = 'LATE') AS late_since_july, count_if(status = 'CANCELLED') AS cancelled_since_july
+FROM {events} GROUP BY carrier ORDER BY mean_delay_min DESC LIMIT 5"""
+_VERDICTS = "SELECT verdict, count(*) AS windows, sum(told) AS told, sum(events) AS arrived FROM {windows} GROUP BY ALL ORDER BY verdict"
 
 
-class Asked(NamedTuple):
-    """A question and its SQL."""
+def ask_all(spark: Any, table: str, bootstrap: str, topic: str, told: Mapping[int, Count], *, flights: bool) -> list[Question]:
+    """The answers; `told` is what the producers have counted, by window. What Spark raises."""
+    from moldau.lake.table import read_table
 
-    title: str
-    sql: str
-
-
-FLIGHTS = (
-    Asked(
-        "Which airlines depart latest?",
-        """SELECT carrier, count(*) AS flights, round(avg(dep_delay), 1) AS mean_delay_min,
-       round(100.0 * count_if(dep_time IS NULL) / count(*), 1) AS cancelled_percent
-FROM events GROUP BY carrier ORDER BY mean_delay_min DESC LIMIT 5""",
-    ),
-    Asked(
-        "Which days were the worst?",
-        f"""SELECT {DAY}, count(*) AS flights, round(avg(dep_delay), 1) AS mean_delay_min, count_if(dep_time IS NULL) AS cancelled
-FROM events GROUP BY {DAY} ORDER BY mean_delay_min DESC LIMIT 5""",
-    ),
-)
-ANY_EVENTS = (
-    Asked(
-        "Which days have most events?", f"SELECT {DAY}, count(*) AS events FROM events GROUP BY {DAY} ORDER BY events DESC, {DAY} LIMIT 5"
-    ),
-    Asked(
-        "How are they spread over the partitions?",
-        "SELECT _partition AS partition, count(*) AS events, min(_offset) AS first, max(_offset) AS last FROM events GROUP BY _partition"
-        " ORDER BY _partition",
-    ),
-)
-
-
-def ask(spark: Any, events: Any, questions: Sequence[Asked]) -> list[Question]:
-    """The answers, from a DataFrame of the table."""
-    events.createOrReplaceTempView("events")
     answers = []
-    for asked in questions:
-        answer = spark.sql(asked.sql)
-        rows = [[_cell(value) for value in row] for row in answer.collect()]
-        answers.append(Question(asked.title, asked.sql, answer.columns, rows))
+    if flights:
+        answers.append(_asked("Which airlines depart latest?", _AIRLINES, spark.sql(_AIRLINES, events=read_table(spark, table))))
+    answers.append(_asked(EVENTS_PER_HOUR.question, EVENTS_PER_HOUR.sql, run_report(spark, table, EVENTS_PER_HOUR.name)))
+    answers.append(_asked(ARRIVAL_LATENCY.question, ARRIVAL_LATENCY.sql, run_report(spark, table, ARRIVAL_LATENCY.name)))
+    windows = spark.sql(COMPLETENESS.sql, events=read_table(spark, table), told=_told(spark, told))
+    answers.append(_asked(COMPLETENESS.question, COMPLETENESS.sql, spark.sql(_VERDICTS, windows=windows)))
+    answers.append(_asked(RAW_TOPIC.question, RAW_TOPIC.sql, raw_report(spark, bootstrap, topic)))
     return answers
 
 
-def _cell(value: Any) -> Any:
+def _told(spark: Any, told: Mapping[int, Count]) -> Any:
+    """What `run_report` would read from the audit topic once more."""
+    import pyarrow as pa
+
+    columns = {
+        "window_start": pa.array(list(told), pa.timestamp("ms", tz="UTC")),
+        "events": pa.array([count.count for count in told.values()], pa.int64()),
+        "checksum": pa.array([str(count.checksum) for count in told.values()], pa.string()),
+    }
+    return spark.createDataFrame(pa.table(columns))
+
+
+def _asked(title: str, sql: str, answer: Any) -> Question:
+    rows = answer.collect()
+    return Question(title, sql, answer.columns, [_cells(row) for row in rows[:_ROWS_SHOWN]], max(0, len(rows) - _ROWS_SHOWN))
+
+
+def _cells(row: Sequence[Any]) -> list[Any]:
     """As JSON has it."""
+    return [_cell(value) for value in row]
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="milliseconds")
     if isinstance(value, date):
         return value.isoformat()
     return value if value is None or isinstance(value, (int, float, str)) else float(value)

@@ -1,11 +1,15 @@
-"""What the demonstration found: the numbers that must be equal, and how long each step took."""
+"""What the demonstration found: the audit's report, the independent proof of Spark SQL, and how long each step took."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from moldau.lake.checksum import Tally
-from moldau.lake.demo.inputs import BadLine
+from moldau.audit.tiers import NOTHING
+from moldau.audit.verdicts import Report as AuditReport
+from moldau.audit.verdicts import Verdict
+from moldau.lake.demo.proof import Proof
+from moldau.lake.demo.tiers import LAKE_TIER
+from moldau.tracking.counts import Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +28,13 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question to the table, the SQL of it, and the answer as a small table."""
+    """A question, the SQL of it, and the answer as a small table; `more` rows of it are left out."""
 
     title: str
     sql: str
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
+    more: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,90 +47,63 @@ class GroupLag:
 
 
 @dataclass(frozen=True, slots=True)
+class Sizes:
+    """Bytes of the topic's log; bytes and files of the table's newest version, and its number."""
+
+    log_bytes: int
+    lake_bytes: int
+    lake_files: int
+    table_version: int
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """The whole account. Counts are of this moment's input, log and table, whichever run put them there."""
 
     input: str
     topic: str
     table: str
-    expected: Tally
-    """All lines of the input that are events, good and bad."""
-    log: Tally
-    lake: Tally
-    dead_letters: Tally
-    expected_dead: Tally
+    read: int
+    """Lines of the input, good and bad."""
+    bad_lines: int
+    bad_shown: Sequence[tuple[int, str]]
+    audit: AuditReport
+    proof: Proof
+    dead_letters: int
+    """Different records in the dead-letter table."""
+    planted_lines: tuple[int, ...]
+    """Lines whose event was counted and never sent, on purpose."""
     sent: int
-    """Events that this run published, and below loaded; 0 when all was there."""
+    """Lines that this run published, and rows that it loaded; 0 when all was there."""
     loaded: int
     sent_bytes: int
-    log_bytes: int
-    lake_bytes: int
-    lake_files: int
-    table_version: int
+    sizes: Sizes
     steps: Sequence[Step]
     questions: Sequence[Question]
-    bad_lines: Sequence[BadLine]
     lag: GroupLag
+    picture: str
 
     @property
-    def stored(self) -> Tally:
-        """The table and the dead letters together."""
-        return self.lake + self.dead_letters
-
-    @property
-    def missing(self) -> int:
-        """Lines of the input that are not stored, or not in the log."""
-        return max(self.stored.missing_from(self.expected), self.log.missing_from(self.expected))
-
-    @property
-    def doubled(self) -> int:
-        """Events stored, or in the log, beyond the first of each line."""
-        return max(self.stored.doubled, self.log.doubled)
+    def lake(self) -> Count:
+        """What the audit has counted in the lake."""
+        return sum((pair.lower for pair in self.audit.pairs if pair.lower_tier == LAKE_TIER), NOTHING)
 
     @property
     def checksums_agree(self) -> bool:
-        """Whether log, table and dead letters hold what was read, by content."""
-        return (
-            self.log.checksum == self.expected.checksum
-            and self.stored.checksum == self.expected.checksum
-            and self.dead_letters.checksum == self.expected_dead.checksum
-        )
+        """Whether Spark SQL's checksum over the table is the audit's; dead letters are no tracked events, and in neither."""
+        return (self.proof.rows, self.proof.checksum) == (self.lake.count, self.lake.checksum)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of all windows and tiers."""
+        return min((pair.verdict for pair in self.audit.pairs), key=list(Verdict).index, default=Verdict.COMPLETE)
+
+    @property
+    def sound(self) -> bool:
+        """Whether the table holds each event of the input once, unchanged, as the audit says, and the dead letters each bad line."""
+        return self.proof.holds and self.checksums_agree and self.dead_letters == self.bad_lines
 
     @property
     def complete(self) -> bool:
-        """Nothing missing, nothing doubled, nothing changed."""
-        return not self.missing and not self.doubled and self.checksums_agree
-
-    def as_json(self) -> Mapping[str, Any]:
-        """For machines; checksums as hexadecimal digits."""
-        return {
-            "input": self.input,
-            "topic": self.topic,
-            "table": self.table,
-            "table_version": self.table_version,
-            "read": self.expected.events,
-            "published": self.log.events,
-            "stored": self.lake.events,
-            "dead_letters": self.dead_letters.events,
-            "bad_lines": self.expected_dead.events,
-            "missing": self.missing,
-            "doubled": self.doubled,
-            "checksums": {
-                "input": f"{self.expected.checksum:016x}",
-                "log": f"{self.log.checksum:016x}",
-                "stored": f"{self.stored.checksum:016x}",
-            },
-            "complete": self.complete,
-            "lag": {"group": self.lag.group, "before": self.lag.before, "after": self.lag.after},
-            "this_run": {"published": self.sent, "published_bytes": self.sent_bytes, "loaded": self.loaded},
-            "log_bytes": self.log_bytes,
-            "lake_bytes": self.lake_bytes,
-            "lake_files": self.lake_files,
-            "steps": [
-                {"name": step.name, "events": step.events, "seconds": round(step.seconds, 3), "rate": step.rate and round(step.rate)}
-                for step in self.steps
-            ],
-            "questions": [
-                {"title": q.title, "sql": q.sql, "columns": list(q.columns), "rows": [list(r) for r in q.rows]} for q in self.questions
-            ],
-        }
+        """Nothing missing, nothing doubled, nothing changed, by the audit and by the proof."""
+        return self.audit.complete and self.verdict is Verdict.COMPLETE and self.sound

@@ -1,62 +1,41 @@
 """The demonstration from beginning to end.
 
-Its directory holds everything: the broker's data, the table, the dead letters, logs, and ``demo.json``, which says what it was made from. A
+Its directory holds everything: the broker's data, the tables, logs, the picture, and ``demo.json``, which says what it was made from. A
 second run finds all there and adds nothing; a run after one that was killed adds what is left. One run at a time has the directory.
 """
 
-import fcntl
 import json
-import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Protocol
 
-from moldau.lake.checksum import Tally
-from moldau.lake.demo.inputs import BadLine, Event, EventInput
-from moldau.lake.demo.report import GroupLag, Report, Step
+from moldau.lake.demo.inputs import BadLine
+from moldau.lake.demo.options import DemoError, DemoOptions, check_description, sole_user, write_file
+from moldau.lake.demo.report import GroupLag, Report, Sizes, Step
 
 GROUP = "moldau-demo"
 """The load's consumer group."""
-
-
-class DemoError(RuntimeError):
-    """The demonstration cannot run, or has to stop; what it did so far stays."""
+_SHORT_LIVED = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+"""A session of a minute ends before the second compiler has earned what it costs."""
 
 
 class Progress(Protocol):
-    """Who is told how it goes."""
+    """Who is told how it goes. Steps may run side by side; any thread may tell."""
 
     def begin(self, name: str, total: int | None) -> None:
         """A step begins, with so many events to come if that is known."""
 
-    def advance(self, done: int) -> None:
+    def advance(self, name: str, done: int) -> None:
         """So many of them are done."""
 
-    def end(self, events: int, seconds: float) -> None:
+    def end(self, name: str, events: int, seconds: float) -> None:
         """The step has ended."""
 
 
-@dataclass(frozen=True, slots=True)
-class DemoOptions:
-    """What to demonstrate with."""
-
-    directory: Path
-    input: EventInput
-    partitions: int = 6
-    compression: str = "zstd"
-    refuse_bad_lines: bool = True
-    """Whether a line that is no event stops the run before anything is published; otherwise it becomes a dead letter."""
-    description: tuple[tuple[str, str | None], ...] = ()
-    """What makes the input what it is: path, key and time; another one may not use the same directory."""
-    cores: int = 2
-
-
 def run_demo(options: DemoOptions, progress: Progress) -> Report:
-    """Do it all. DemoError, InputError, PublishError, BrokerStartError, and what Spark raises."""
-    from moldau.lake.demo.broker_process import BrokerProcess
+    """Do it all. DemoError, InputError, PublishError, ChildError, what loads raise, and what Spark raises."""
     from moldau.lake.tables.delta import uri_of
 
     directory = options.directory.resolve()
@@ -64,36 +43,9 @@ def run_demo(options: DemoOptions, progress: Progress) -> Report:
         uri_of(str(directory))
     except ValueError as error:
         raise DemoError(str(error)) from None
-    with _sole_user(directory):
-        _check_description(directory, options)
-        return _Run(options, directory, progress).all_steps(BrokerProcess(directory / "broker", directory / "broker.log"))
-
-
-@contextmanager
-def _sole_user(directory: Path) -> Iterator[None]:
-    """A lock on the directory that ends with this process, however it ends."""
-    directory.mkdir(parents=True, exist_ok=True)
-    with (directory / "demo.lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise DemoError(f"{directory}: another run is at work here") from None
-        yield
-
-
-def _check_description(directory: Path, options: DemoOptions) -> None:
-    """The same directory is used for the same thing: other partitions or another key would scatter the lines anew."""
-    mine = {**dict(options.description), "topic": options.input.topic, "partitions": options.partitions}
-    file = directory / "demo.json"
-    if not file.exists():
-        new = directory / "demo.json.new"
-        new.write_text(json.dumps(mine))
-        os.replace(new, file)
-        return
-    theirs = json.loads(file.read_text())
-    for name in mine:
-        if theirs.get(name) != mine[name]:
-            raise DemoError(f"{directory} was made with {name} {theirs.get(name)!r}, not {mine[name]!r}; use another --dir")
+    with sole_user(directory):
+        check_description(directory, options)
+        return _Run(options, directory, progress).all_steps()
 
 
 class _Run:
@@ -103,63 +55,112 @@ class _Run:
         self._options = options
         self._directory = directory
         self._progress = progress
+        self._topic = options.input.service
         self._steps: list[Step] = []
 
-    def all_steps(self, broker: Any) -> Report:
-        from moldau.lake.group_lag import group_lag
+    def all_steps(self) -> Report:
+        from moldau.lake.demo.children import BrokerProcess
 
-        options, topic = self._options, self._options.input.topic
-        schema = self._step("read the columns", None, lambda: (options.input.schema(), 0))
+        options = self._options
+        schemas = self._step("read the columns", None, lambda: (options.input.schemas(), 0))
         if options.refuse_bad_lines and not options.input.trusted:
             self._step("check the lines", options.input.size_hint(), self._refuse_bad_lines)
-        self._step("start the broker", None, lambda: (broker.start(), 0))
-        try:
-            published = self._step("publish", options.input.size_hint(), lambda: self._publish(broker.bootstrap))
-            spark = self._step("start Spark", None, lambda: (self._start_spark(), 0))
-            try:
-                job = self._job(broker.bootstrap, schema)
-                lag_before = group_lag(broker.bootstrap, GROUP, topic)
-                loaded = self._step("load", None, lambda: self._load(spark, job))
-                lag_after = group_lag(broker.bootstrap, GROUP, topic)
-                log = self._step("count the log", published.read, lambda: self._count_log(spark, broker.bootstrap))
-                lake, dead = self._step("count the table", published.read, lambda: self._count_table(spark, job))
-                questions = self._step("ask the table", None, lambda: (self._ask(spark, job), 0))
-            finally:
-                spark.stop()
-        finally:
-            broker.stop()
-        files, size, version = table_size(job.table)
-        return Report(
-            input=options.input.name,
+        broker = BrokerProcess(self._directory / "broker", self._directory / "broker.log")
+        with ExitStack() as going:
+            going.callback(broker.stop)
+            self._step("start broker and registry", None, lambda: (broker.start(), 0))
+            return self._pipeline(going, broker, schemas)
+
+    def _pipeline(self, going: ExitStack, broker: Any, schemas: Any) -> Report:
+        """Hosts, auditor and load side by side; then what they have to say for themselves."""
+        from moldau.lake.demo.loading import Loading
+        from moldau.lake.demo.picture import draw
+        from moldau.lake.demo.proof import prove
+        from moldau.lake.demo.publish import Publishing
+        from moldau.lake.demo.questions import ask_all
+        from moldau.lake.demo.tiers import TIERS, TierWatch
+        from moldau.lake.group_lag import group_lag
+        from moldau.lake.table import read_table
+
+        options, source, progress, topic = self._options, self._options.input, self._progress, self._topic
+        orders = self._step("look at the topic", None, lambda: self._orders(broker, schemas))
+        names = {tier: f"counted by tier {tier}" for tier in TIERS}
+        for name in names.values():
+            progress.begin(name, source.size_hint())
+
+        def told(totals: Mapping[str, int]) -> None:
+            for tier in TIERS:
+                progress.advance(names[tier], totals[tier])
+
+        watch = TierWatch(broker.bootstrap, topic, told)
+        going.callback(watch.stop)
+        auditor = self._auditor(broker.bootstrap)
+        going.callback(auditor.kill)
+        begun = time.monotonic()
+        publishing = Publishing(orders, self._directory, lambda _number, _done: None)
+        going.callback(publishing.stop)
+        spark = self._step("start Spark", None, lambda: (self._start_spark(), 0))
+        going.callback(spark.stop)
+        loading = Loading(spark, broker, self._directory / "lake", topic, bad_lines=not options.refuse_bad_lines)
+        lag_before = group_lag(broker.bootstrap, GROUP, topic)
+        load_begun = time.monotonic()
+        published = None
+        while published is None:
+            over = publishing.over
+            loading.round()
+            if over:
+                published = publishing.result()
+        self._ended("publish", published.sent, publishing.ended - begun)
+        self._ended("load", loading.rows, time.monotonic() - load_begun)
+        self._note_planted(published.planted_lines)
+        self._step("compact the table", None, lambda: _no_events(loading.compact))
+        self._step("let the auditor end", None, lambda: _no_events(lambda: self._end_auditor(auditor, broker.bootstrap)))
+        audit, timeline = self._step("compare the tiers", None, lambda: (watch.finish(), 0))
+        for tier, name in names.items():
+            progress.end(name, timeline.moments[-1][1].get(tier, 0), timeline.moments[-1][0])
+        loading.set_watermark(audit)
+        table = read_table(spark, loading.job.table)
+        proof = self._step("check the table", None, lambda: _with_rows(prove(spark, table, source, published.planted_lines)))
+        questions = self._step(
+            "ask the table",
+            None,
+            lambda: (ask_all(spark, loading.job.table, broker.bootstrap, topic, watch.told(), flights=options.file is None), 0),
+        )
+        picture = self._directory / "tiers.svg"
+        report = Report(
+            input=source.name,
             topic=topic,
-            table=job.table,
-            expected=published.all,
-            log=log,
-            lake=lake,
-            dead_letters=dead,
-            expected_dead=published.rejected,
+            table=loading.job.table,
+            read=published.read,
+            bad_lines=published.bad,
+            bad_shown=published.bad_shown,
+            audit=audit,
+            proof=proof,
+            dead_letters=loading.dead_letters(),
+            planted_lines=published.planted_lines,
             sent=published.sent,
+            loaded=loading.rows,
             sent_bytes=published.sent_bytes,
-            loaded=loaded.rows,
-            log_bytes=sum(file.stat().st_size for file in (self._directory / "broker").glob(f"**/{topic}-*/*.log")),
-            lake_bytes=size,
-            lake_files=files,
-            table_version=version,
+            sizes=self._sizes(loading.job.table),
             steps=tuple(self._steps),
             questions=questions,
-            bad_lines=tuple(published.bad_shown),
-            lag=GroupLag(GROUP, lag_before, lag_after),
+            lag=GroupLag(GROUP, lag_before, group_lag(broker.bootstrap, GROUP, topic)),
+            picture=str(picture),
         )
+        write_file(picture, draw(timeline, topic, report.verdict.value))
+        return report
 
     def _step(self, name: str, total: int | None, work: Callable[[], tuple[Any, int]]) -> Any:
         """Run one step, which says how many events it dealt with."""
         self._progress.begin(name, total)
         begun = time.monotonic()
         result, events = work()
-        step = Step(name, events, time.monotonic() - begun)
-        self._steps.append(step)
-        self._progress.end(step.events, step.seconds)
+        self._ended(name, events, time.monotonic() - begun)
         return result
+
+    def _ended(self, name: str, events: int, seconds: float) -> None:
+        self._steps.append(Step(name, events, seconds))
+        self._progress.end(name, events, seconds)
 
     def _refuse_bad_lines(self) -> tuple[None, int]:
         source = self._options.input
@@ -169,79 +170,84 @@ class _Run:
                 raise DemoError(f"{source.name}:{item.line}: {item.reason} (with --bad-lines dead-letter such lines are kept apart)")
             count += 1
             if count % 2_000 == 0:
-                self._progress.advance(count)
+                self._progress.advance("check the lines", count)
         return None, count
 
-    def _publish(self, bootstrap: str) -> tuple[Any, int]:
-        from moldau.lake.demo.publish import ensure_topic, publish
+    def _orders(self, broker: Any, schemas: tuple[Mapping[str, Any], ...]) -> tuple[Any, int]:
+        """One for each host, with what the topic holds."""
+        from moldau.lake.demo.host import Orders
+        from moldau.lake.demo.publish import as_bits, ensure_topics
+        from moldau.lake.demo.there import lines_there
+        from moldau.registry.client import RegistryClient
+        from moldau.tracking.schemas.event_schema import event_schema
 
-        options, topic = self._options, self._options.input.topic
-        ensure_topic(bootstrap, topic, options.partitions)
-        lines: Iterator[Event | BadLine] = options.input.events()
-        result = publish(bootstrap, topic, options.partitions, lines, compression=options.compression, progress=self._progress.advance)
-        return result, result.sent
+        options, topic = self._options, self._topic
+        ensure_topics(broker.bootstrap, topic, options.partitions)
+        if not options.input.trusted:  # a bad line may be the first record, and a load refuses records without any schema
+            with RegistryClient(broker.registry) as registry:
+                registry.register(f"{topic}-value", event_schema(schemas[0]).text)
+        there = lines_there(broker.bootstrap, broker.registry, topic, event_schema(schemas[-1]).text)
+        hosts = len(options.input.hosts)
+        orders = [
+            Orders(
+                bootstrap=broker.bootstrap,
+                registry=broker.registry,
+                topic=topic,
+                host=number,
+                file=str(options.file.resolve()) if options.file else None,
+                key=options.key,
+                time=options.time,
+                compression=options.compression,
+                there=as_bits(there),
+                plant=options.plant_loss and number == hosts - 1,
+                planted=self._planted.exists(),
+            )
+            for number in range(hosts)
+        ]
+        return orders, len(there)
+
+    @property
+    def _planted(self) -> Path:
+        """There once the loss is planted; a run that is killed between the two plants another one."""
+        return self._directory / "planted.json"
+
+    def _note_planted(self, lines: tuple[int, ...]) -> None:
+        if lines and not self._planted.exists():
+            write_file(self._planted, json.dumps({"lines": lines}))
+
+    def _auditor(self, bootstrap: str) -> Any:
+        from moldau.lake.demo.children import command
+        from moldau.lake.demo.tiers import LOCAL_TIER
+
+        words = ["audit", "run", "--tier", LOCAL_TIER, "--interval", "2", "--bootstrap", bootstrap]
+        return command(words, self._directory / "auditor.log")
+
+    def _end_auditor(self, auditor: Any, bootstrap: str) -> None:
+        """It publishes what it has counted, and ends; what it had not come to is counted now."""
+        from moldau.audit.auditor import Auditor, AuditorOptions
+        from moldau.lake.demo.tiers import LOCAL_TIER
+
+        auditor.stop()
+        Auditor(bootstrap, AuditorOptions(tier=LOCAL_TIER)).run(once=True)
 
     def _start_spark(self) -> Any:
         from moldau.lake.session import start_spark
 
-        return start_spark("moldau demo", str(self._directory / "spark"), cores=self._options.cores)
+        return start_spark("moldau demo", str(self._directory / "spark"), cores=self._options.cores, settings=_SHORT_LIVED)
 
-    def _job(self, bootstrap: str, schema: Any) -> Any:
-        import pyarrow as pa
+    def _sizes(self, table: str) -> Sizes:
+        from moldau.lake.tables.opening import opened
 
-        from moldau.lake.demo.publish import REJECT_HEADER
-        from moldau.lake.load_job import LoadJob
-
-        topic = self._options.input.topic
-        lake = self._directory / "lake"
-        return LoadJob(
-            name="demo",
-            bootstrap=bootstrap,
-            topic=topic,
-            table=str(lake / topic),
-            dead_letters=str(lake / f"{topic}-dead-letters"),
-            columns=schema,
-            headers={"line": pa.int64()},
-            reject_header=REJECT_HEADER,
-            group_id=GROUP,
-        )
-
-    def _load(self, spark: Any, job: Any) -> tuple[Any, int]:
-        from moldau.lake.load import load
-
-        result = load(spark, job)
-        return result, result.rows + result.dead_letters
-
-    def _count_log(self, spark: Any, bootstrap: str) -> tuple[Tally, int]:
-        from moldau.lake.checksum import tally_of_log
-
-        tally = tally_of_log(spark, bootstrap, self._options.input.topic)
-        return tally, tally.events
-
-    def _count_table(self, spark: Any, job: Any) -> tuple[tuple[Tally, Tally], int]:
-        from moldau.lake.checksum import tally_of_dead_letters, tally_of_table
-        from moldau.lake.table import open_table, read_table
-
-        lake = tally_of_table(read_table(spark, job.table))
-        dead = Tally(0, 0, 0)
-        if open_table(job.dead_letters) is not None:
-            dead = tally_of_dead_letters(spark, read_table(spark, job.dead_letters), job.bootstrap, job.topic)
-        return (lake, dead), lake.events + dead.events
-
-    def _ask(self, spark: Any, job: Any) -> Any:
-        from moldau.lake.demo.flights import FlightsInput
-        from moldau.lake.demo.questions import ANY_EVENTS, FLIGHTS, ask
-        from moldau.lake.table import read_table
-
-        return ask(spark, read_table(spark, job.table), FLIGHTS if isinstance(self._options.input, FlightsInput) else ANY_EVENTS)
+        snapshot = opened(table)
+        files = snapshot.files()
+        log = sum(file.stat().st_size for file in (self._directory / "broker").glob(f"**/{self._topic}-*/*.log"))
+        return Sizes(log, sum(file.size for file in files), len(files), snapshot.version)
 
 
-def table_size(path: str) -> tuple[int, int, int]:
-    """Files and bytes of a table's newest snapshot, and its version."""
-    from deltalake import DeltaTable
+def _no_events(work: Callable[[], object]) -> tuple[None, int]:
+    work()
+    return None, 0
 
-    from moldau.lake.tables.delta import uri_of
 
-    table = DeltaTable(uri_of(path))
-    sizes = table.get_add_actions(flatten=True)["size_bytes"].to_pylist()
-    return len(sizes), sum(sizes), table.version()
+def _with_rows(proof: Any) -> tuple[Any, int]:
+    return proof, proof.rows

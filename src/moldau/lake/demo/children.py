@@ -1,0 +1,140 @@
+"""Processes of our own beside the demonstration: started for it, and gone when it is gone, whatever ends it.
+
+A child reads a pipe that nobody closes before the demonstration ends. When this process ends, also by ``kill -9``, the pipe closes and the
+child kills itself at once. A broker that lived on would still take what a dead producer had left in its socket, behind the back of
+the next run.
+"""
+
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 20.0
+_IN_USE = "in use by another"
+"""What a broker says whose directory another one still has."""
+
+_WATCHED = """
+import os, signal, sys, threading
+def watch():
+    while os.read(0, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+_START = "threading.Thread(target=watch, daemon=True).start()\n"
+_COMMAND = f'{_WATCHED}{_START}from moldau.cli.main import main\nsys.argv[0] = "moldau"\nmain()\n'
+_HOST = f"{_WATCHED}orders = sys.stdin.buffer.readline()\n{_START}from moldau.lake.demo.host import run\nrun(orders)\n"
+
+
+class ChildError(RuntimeError):
+    """A child did not come up, or ended before its time; the message ends with what it said."""
+
+
+class Child:
+    """A process with this interpreter; what it says on standard error goes to `log`."""
+
+    def __init__(self, code: str, words: Sequence[str], log: Path) -> None:
+        self.log = log
+        self._start = log.stat().st_size if log.exists() else 0
+        with log.open("ab") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", code, *words],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,
+            )
+
+    def said(self) -> str:
+        """What it has said on standard error."""
+        return self.log.read_bytes()[self._start :].decode(errors="replace").strip()[-600:]
+
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        """Ask it to end, wait, and let it go; its exit code. One that does not end in time is killed."""
+        self.process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout_s)
+        return self.kill()
+
+    def kill(self) -> int:
+        """End it now."""
+        self.process.kill()
+        code = self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
+        return code
+
+
+def command(words: Sequence[str], log: Path) -> Child:
+    """``moldau WORDS`` as a child."""
+    return Child(_COMMAND, words, log)
+
+
+def host(orders: bytes, log: Path) -> Child:
+    """A host that publishes, with its orders: one line of JSON."""
+    child = Child(_HOST, (), log)
+    assert child.process.stdin is not None
+    child.process.stdin.write(orders + b"\n")
+    child.process.stdin.flush()
+    return child
+
+
+class BrokerProcess:
+    """`moldau serve --registry` on free ports of the loopback interface, with its data in `data`; what it prints goes to `log`."""
+
+    def __init__(self, data: Path, log: Path) -> None:
+        self._data = data
+        self._log = log
+        self._child: Child | None = None
+        self.bootstrap = ""
+        self.registry = ""
+
+    def start(self) -> Self:
+        """Wait until both take requests. A broker of a killed run, which still holds the lock for a moment, is waited for. ChildError."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while True:
+            said = self._try(deadline)
+            if said is None:
+                return self
+            if _IN_USE not in said or time.monotonic() > deadline:
+                raise ChildError(f"the broker did not start; {self._log} ends with: {said}")
+            time.sleep(0.2)
+
+    def _try(self, deadline: float) -> str | None:
+        """None, or what it said before it ended."""
+        never = "offsets.retention.minutes=52560000"
+        words = ["serve", "--listen", "127.0.0.1:0", "--registry", "127.0.0.1:0", "--data", str(self._data), "--set", never]
+        child = self._child = command(words, self._log)
+        assert child.process.stdout is not None
+        said = b""
+        while b"registry listening on " not in said or not said.endswith(b"\n"):
+            ready, _, _ = select.select([child.process.stdout], [], [], max(0.0, deadline - time.monotonic()))
+            part = os.read(child.process.stdout.fileno(), 4096) if ready else b""
+            if not part:
+                self._child = None
+                child.kill()
+                return child.said()
+            said += part
+        addresses = [line.rpartition(b" ")[2].decode() for line in said.splitlines() if b"listening on " in line]
+        self.bootstrap, self.registry = addresses[0], addresses[-1]
+        return None
+
+    def stop(self) -> None:
+        """Stop it in good order."""
+        child, self._child = self._child, None
+        if child is not None:
+            child.stop()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()

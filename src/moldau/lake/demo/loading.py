@@ -1,0 +1,64 @@
+"""The load, as ``moldau load`` does it: rounds of loads of one topic, kept by day, with an hour column; compaction; the watermark."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from moldau.audit.verdicts import Report
+from moldau.lake.demo.host import REJECT_HEADER
+from moldau.lake.demo.tiers import LAKE_TIER
+from moldau.lake.load import load
+from moldau.lake.load_jobs import LoadJobs
+from moldau.lake.tables.committing import Writer
+from moldau.lake.tables.compaction import compact_table
+from moldau.lake.tables.opening import format_of, open_table
+from moldau.lake.tables.watermark import set_watermark
+
+NAME = "demo"
+
+
+class Loading:
+    """The load job of one topic. With `bad_lines` records that a host has marked as bad become dead letters."""
+
+    def __init__(self, spark: Any, broker: Any, directory: Path, topic: str, *, bad_lines: bool) -> None:
+        jobs = LoadJobs(
+            NAME,
+            broker.bootstrap,
+            str(directory),
+            (topic,),
+            registry=broker.registry,
+            partition="day",
+            tier=LAKE_TIER,
+            group_id="moldau-demo",
+            settings={topic: {"reject_header": REJECT_HEADER}} if bad_lines else {},
+        )
+        self.job = jobs.job(topic)
+        self.rows = 0
+        """Rows that came into the table."""
+        self._spark = spark
+        self._writer = Writer(NAME)
+
+    def round(self) -> None:
+        """Load what there is now. The errors are those of `moldau.lake.load.load`."""
+        self.rows += load(self._spark, self.job, writer=self._writer).rows
+
+    def compact(self) -> None:
+        """One file for each day. TableError, FileError."""
+        compact_table(self.job.table)
+
+    def set_watermark(self, audit: Report) -> None:
+        """Up to when the table is complete, as the audit says, into the table's properties."""
+        time_ms = audit.watermarks.get((self.job.topic, LAKE_TIER))
+        tables = format_of(self.job.table)
+        if time_ms is not None and tables is not None:
+            set_watermark(tables, self.job.table, time_ms)
+
+    def dead_letters(self) -> int:
+        """Different records in the table of dead letters."""
+        snapshot = open_table(self.job.dead_letters)
+        found: set[tuple[int, int]] = set()
+        for file in snapshot.files() if snapshot is not None else ():
+            table = pq.read_table(f"{self.job.dead_letters}/{file.path}", columns=["_partition", "_offset"], partitioning=None)
+            found.update(zip(*(column.to_pylist() for column in table.columns), strict=True))
+        return len(found)

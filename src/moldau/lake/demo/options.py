@@ -1,0 +1,74 @@
+"""What to demonstrate with, and the directory of one demonstration: whose it is, and what it was made from."""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from moldau.lake.demo.inputs import EventInput
+
+
+class DemoError(RuntimeError):
+    """The demonstration cannot run, or has to stop; what it did so far stays."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    """What to demonstrate with. `file`, `key` and `time` are what `input` was opened with."""
+
+    directory: Path
+    input: EventInput
+    file: Path | None = None
+    key: str | None = None
+    time: str | None = None
+    partitions: int = 6
+    compression: str = "zstd"
+    refuse_bad_lines: bool = True
+    """Whether a line that is no event stops the run before anything is published; otherwise it becomes a dead letter."""
+    plant_loss: bool = False
+    """Whether one event is counted by its producer and never sent."""
+    cores: int = 2
+
+
+@contextmanager
+def sole_user(directory: Path) -> Iterator[None]:
+    """A lock on the directory that ends with this process, however it ends."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "demo.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DemoError(f"{directory}: another run is at work here") from None
+        yield
+
+
+def check_description(directory: Path, options: DemoOptions) -> None:
+    """The same directory is used for the same thing. DemoError says what is another one."""
+    mine = {
+        "input": str(options.file.resolve()) if options.file else None,
+        "key": options.key,
+        "time": options.time,
+        "topic": options.input.service,
+        "partitions": options.partitions,
+        "plant_loss": options.plant_loss,
+    }
+    file = directory / "demo.json"
+    if not file.exists():
+        if (directory / "broker").exists():
+            raise DemoError(f"{directory} holds a broker's data and no demo.json; use another --dir, or remove it")
+        write_file(file, json.dumps(mine))
+        return
+    theirs = json.loads(file.read_text())
+    for name in mine:
+        if theirs.get(name) != mine[name]:
+            raise DemoError(f"{directory} was made with {name} {theirs.get(name)!r}, not {mine[name]!r}; use another --dir, or remove it")
+
+
+def write_file(file: Path, text: str) -> None:
+    """All of it, or nothing."""
+    new = file.with_name(f"{file.name}.new")
+    new.write_text(text, encoding="utf-8")
+    os.replace(new, file)

@@ -1,0 +1,29 @@
+"""The picture shows what the tiers have counted: a line for each, by the time of the run and by the day of the events."""
+
+import xml.etree.ElementTree as ET
+
+from moldau.lake.demo.picture import draw
+from moldau.lake.demo.tiers import Timeline
+
+
+def lines(svg: str) -> list[list[tuple[float, float]]]:
+    found = ET.fromstring(svg).findall("{*}polyline")
+    return [[(float(x), float(y)) for x, y in (point.split(",") for point in each.attrib["points"].split())] for each in found]
+
+
+def test_tiers_are_drawn_side_by_side() -> None:
+    whole = {"producer": 100, "local": 100, "lake": 99}
+    moments: tuple[tuple[float, dict[str, int]], ...] = ((0.0, {}), (5.0, {"producer": 50, "local": 30}), (10.0, whole))
+    days = {"producer": {15_706: 60, 15_707: 40}, "local": {15_706: 60, 15_707: 40}, "lake": {15_706: 60}}
+    svg = draw(Timeline(moments, days), "a<b", "loss")
+    assert "a&lt;b" in svg
+    assert "01 Jan 2013" in svg
+    producer, local, lake, *by_day = lines(svg)
+    assert [x for x, _ in producer] == [x for x, _ in lake] == [80, 475, 870]
+    assert producer[0][1] == lake[1][1] > local[1][1] > producer[1][1] > lake[2][1] > producer[2][1] == local[2][1]
+    assert by_day[0] == by_day[1]
+    assert by_day[2][1][1] > by_day[0][1][1], "a day that is missing is 0"
+
+
+def test_a_run_without_events_has_a_picture_too() -> None:
+    assert [len(each) for each in lines(draw(Timeline(((0.0, {}),), {}), "t", "complete"))] == [1, 1, 1, 0, 0, 0]

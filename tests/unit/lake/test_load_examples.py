@@ -1,0 +1,26 @@
+"""The examples of load jobs can be meant: each file is read, and every topic has its job."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from moldau.lake.load_file import read_job_file
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("load-*.toml")), ids=lambda path: path.stem)
+def test_the_examples_are_jobs(path: Path) -> None:
+    jobs = read_job_file(path, {})
+    assert {job.registry for job in jobs.jobs(["departures", "web-pages"])} == {jobs.registry}
+
+
+def test_an_example_has_a_topic_of_its_own_kind() -> None:
+    """JSON with columns, by day, among Avro topics by hour."""
+    jobs = read_job_file(EXAMPLES / "load-warehouse.toml", {"to": "elsewhere"})
+    assert [job.topic for job in jobs.jobs(["clicks", "other", "web-pages"])] == ["clicks", "web-pages"]
+    clicks, pages = jobs.job("clicks"), jobs.job("web-pages")
+    assert (clicks.partition, clicks.registry, clicks.table) == ("day", None, "elsewhere/clicks")
+    assert clicks.columns == pa.schema([("member", pa.int64()), ("page", pa.string()), ("at", pa.timestamp("us", tz="UTC"))])
+    assert (pages.partition, pages.columns, pages.records_max) == ("hour", None, 5_000_000)
