@@ -11,6 +11,7 @@ What a worker fails at comes again after a delay: from a topic of its own for ea
 headers, and stays there for somebody to look at. Messages in front do not wait for those that failed.
 """
 
+import threading
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, Unpack
@@ -58,6 +59,7 @@ class WorkQueue:
         self.retry_delays_s = tuple(retry_delays_s)
         self._defaults = TopicDefaults(partitions, QUEUING.topics.configs)
         self._there = False
+        self._connecting = threading.Lock()
         self._producer: Producer | None = None
 
     @property
@@ -90,11 +92,12 @@ class WorkQueue:
 
     @property
     def producer(self) -> Producer:
-        """What it sends with; connected now."""
-        if self._producer is None:
-            self.ensure()
-            self._producer = Producer(self.bootstrap, client_id=f"{self.name} queue")
-        return self._producer
+        """What it sends with; connected now. Any thread may ask, such as those of several workers."""
+        with self._connecting:
+            if self._producer is None:
+                self.ensure()
+                self._producer = Producer(self.bootstrap, client_id=f"{self.name} queue")
+            return self._producer
 
     def worker(self, **options: Unpack[ConsumerOptions]) -> "Worker":
         """One worker of this queue; `options` are those of a `Consumer`. One thread uses it."""
