@@ -19,6 +19,7 @@ from moldau.tracking.queue import ATTEMPT_HEADER, DUE_HEADER, ERROR_HEADER, ORIG
 
 SLICE_S: Final = 0.2
 ERROR_TEXT_MAX: Final = 2_000
+NUMBER_DIGITS_MAX: Final = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,4 +147,4 @@ class Worker:
 
 
 def _number(text: bytes | None) -> int:
-    return int(text) if text is not None and text.isdigit() else 0
+    return int(text) if text is not None and text.isdigit() and len(text) <= NUMBER_DIGITS_MAX else 0

@@ -1,8 +1,12 @@
 """A task knows how often it was tried, when it is due and where it stood first; the names of a queue's topics; categories."""
 
+import threading
+from typing import Any
+
 import pytest
 
 from moldau.client.message import ConsumedMessage
+from moldau.tracking import queue as queue_module
 from moldau.tracking.categories import category
 from moldau.tracking.queue import WorkQueue
 from moldau.tracking.queue_worker import ERROR_TEXT_MAX, Task
@@ -31,11 +35,6 @@ def test_an_error_of_any_length_fits() -> None:
     assert len(dict(Task.of(message("images")).failed(ValueError("x" * 10_000), 0))["moldau.error"] or b"") == ERROR_TEXT_MAX
 
 
-def test_headers_that_are_no_numbers_are_passed_over() -> None:
-    task = Task.of(message("images", ("moldau.attempt", b"many"), ("moldau.due_ms", None)))
-    assert (task.attempt, task.due_ms) == (1, 0)
-
-
 def test_the_topics_of_a_queue() -> None:
     queue = WorkQueue("localhost:9092", "images", retry_delays_s=(1, 2))
     assert queue.retry_topics == ["images.retry.1", "images.retry.2"]
@@ -48,3 +47,38 @@ def test_four_categories() -> None:
     assert [category(name).compression for name in ("queuing", "metrics", "logs", "tracking")] == ["none", "lz4", "zstd", "lz4"]
     with pytest.raises(ValueError, match="a category is one of queuing, metrics, logs, tracking, not 'other'"):
         category("other")  # type: ignore[arg-type]
+
+
+def test_threads_share_one_producer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers that fail at the same time: a second producer would be one that nobody flushes."""
+    made: list[object] = []
+
+    class Slow:
+        def __init__(self, *_: Any, **__: Any) -> None:
+            threading.Event().wait(0.2)  # time for the other one to come, if nothing holds him
+            made.append(self)
+
+    monkeypatch.setattr(queue_module, "Producer", Slow)
+    monkeypatch.setattr(WorkQueue, "ensure", lambda _: None)
+    queue = WorkQueue("127.0.0.1:9", "images")
+    start = threading.Barrier(2)
+    found: list[object] = []
+
+    def ask() -> None:
+        start.wait(30.0)
+        found.append(queue.producer)
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 1
+    assert found == made * 2
+
+
+@pytest.mark.parametrize("text", [b"", b"soon", b"-1", b"9" * 5_000, "²".encode(), None])
+def test_headers_that_are_no_numbers_are_passed_over(text: bytes | None) -> None:
+    """Whoever wrote them: a worker that failed at one would come back to it for ever."""
+    task = Task.of(message("images", ("moldau.attempt", text), ("moldau.due_ms", text)))
+    assert (task.attempt, task.due_ms) == (1, 0)
