@@ -65,7 +65,7 @@ class TrackedLogHandler(logging.Handler):
 
     @property
     def dropped(self) -> int:
-        """Lines so far that were not sent: no room, no broker, not in this process."""
+        """Lines so far that were not sent: no room, no broker, after the end. Those of a forked process are not counted."""
         return self._sender.dropped
 
     def emit(self, record: logging.LogRecord) -> None:
