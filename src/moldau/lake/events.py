@@ -18,6 +18,9 @@ import pyarrow.json
 
 _SUSPECT = re.compile(rb"\}[ \t\r]*[^ \t\r\n,\]}]|NaN|Infinity")
 """Matches where a value may hold more than one object, and numbers that JSON does not have; inside strings too, which only costs time."""
+_OTHER_TYPE = re.compile(r"Column\(/(.+)\) changed from (\w+) to (\w+)")
+_UNREADABLE = re.compile(r"Failed to convert JSON to .+?, couldn't parse:\s?(.*)", re.DOTALL)
+_ISO = 'ISO 8601 text like "2013-07-01T12:00:00Z"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +125,31 @@ def _parse(lines: Sequence[bytes], numbers: Sequence[int], options: Any, tables:
 
 
 def _reason(message: str, line: bytes, schema: Any) -> str:
-    """Arrow's message, with the name of the field that it does not know."""
+    """Arrow's message, with the name of the field that it does not know, or what the column wants where the field is of another type."""
     if "unexpected field" in message:
         unknown = [name for name in json.loads(line) if name not in schema.names]
         if unknown:
             return f"field {unknown[0]!r} is not in the table"
-    return message.replace(" in row 0", "").replace("JSON parse error: ", "")
+    message = message.replace(" in row 0", "").replace("JSON parse error: ", "")
+    if other := _OTHER_TYPE.search(message):
+        return f"field {other[1]!r}: the column wants {_wanted(schema, other[1], other[2])}, the event has a JSON {other[3]}"
+    if (unreadable := _UNREADABLE.search(message)) and "timestamp" in message:
+        return f"{message.removesuffix(unreadable[1])}{unreadable[1]}; a timestamp is {_ISO}"
+    return message
+
+
+def _wanted(schema: Any, path: str, kind: str) -> str:
+    """What the column at Arrow's `path` (``a/b``, ``a/[]``) takes; `kind` of JSON value if no more can be said."""
+    known: Any = schema
+    for step in path.split("/"):
+        if step == "[]" and pa.types.is_list(known):
+            known = known.value_type
+        elif (isinstance(known, pa.Schema) or pa.types.is_struct(known)) and step in (names := [each.name for each in known]):
+            known = known.field(names.index(step)).type
+        else:
+            return f"a JSON {kind}"
+    if pa.types.is_timestamp(known):
+        return f"a timestamp: {_ISO}"
+    if pa.types.is_date(known):
+        return "a date: the number of days since 1970"
+    return f"{known}: a JSON {kind}"

@@ -38,9 +38,9 @@ BAD = {
     b'{"c":1e999}': "Number too big",
     b'{"a":9223372036854775808}': "Failed to convert JSON to int64",
     b'{"a":1.5}': "Failed to convert JSON to int64",
-    b'{"a":"1"}': "Column(/a) changed from number to string",
-    b'{"b":1}': "Column(/b) changed from string to number",
-    b'{"d":0}': "Column(/d) changed from boolean to number",
+    b'{"a":"1"}': "field 'a': the column wants int64: a JSON number, the event has a JSON string",
+    b'{"b":1}': "field 'b': the column wants string: a JSON string, the event has a JSON number",
+    b'{"d":0}': "field 'd': the column wants bool: a JSON boolean, the event has a JSON number",
     b'{"n":{"y":1}}': "unexpected field",
     b'{"z":1}': "field 'z' is not in the table",
     b'{"a":1,"a":2}': "Column(/a) was specified twice",
@@ -87,3 +87,33 @@ def test_rows_and_reasons_add_up_in_any_mixture(values: list[bytes | None]) -> N
         value = values[number]
         assert value is not None
         assert {name: cell for name, cell in row.items() if cell is not None} == json.loads(value)
+
+
+TIMES = pa.schema(
+    [
+        ("at", pa.timestamp("us", tz="UTC")),
+        ("day", pa.date32()),
+        ("in", pa.struct([("at", pa.timestamp("us", tz="UTC"))])),
+        ("all", pa.list_(pa.timestamp("us", tz="UTC"))),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (b'{"at":1372636800000}', "field 'at': the column wants a timestamp: ISO 8601 text like \"2013-07-01T12:00:00Z\", the event has a"),
+        (b'{"in":{"at":1}}', "field 'in/at': the column wants a timestamp: ISO 8601 text"),
+        (b'{"all":[1]}', "field 'all/[]': the column wants a timestamp: ISO 8601 text"),
+        (b'{"at":"noon"}', "couldn't parse:noon; a timestamp is ISO 8601 text like"),
+        (b'{"day":"2013-07-01"}', "field 'day': the column wants a date: the number of days since 1970, the event has a JSON string"),
+    ],
+)
+def test_a_time_in_another_form_is_told_what_the_column_takes(value: bytes, reason: str) -> None:
+    """Of milliseconds nobody can see that they are no seconds: a timestamp is text, with its zone."""
+    assert reason in parse_events([value], TIMES).rejected[0]
+
+
+def test_times_with_and_without_a_zone_are_read() -> None:
+    parsed = parse_events([b'{"at":"2013-07-01T12:00:00Z"}', b'{"at":"2013-07-01 14:00:00.000+02:00"}', b'{"at":"2013-07-01T12:00:00"}'], TIMES)
+    assert [each.isoformat() for each in parsed.table.column("at").to_pylist()] == ["2013-07-01T12:00:00+00:00"] * 3
