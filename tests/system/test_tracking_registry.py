@@ -10,6 +10,7 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
+from moldau.audit.schemas import TrackedSchemas
 from moldau.client.settings import ConsumerOptions
 from moldau.model.identity import TopicPartition
 from moldau.registry.client import RegistryClient
@@ -18,6 +19,7 @@ from moldau.testing.broker import Broker
 from moldau.tracking import TrackedConsumer, TrackerProducer, event_schema
 from moldau.tracking.decoding import Decoder, WriterSchemas
 from moldau.tracking.header import is_tracked_schema
+from moldau.tracking.metrics import MetricsEmitter
 from moldau.tracking.registry_port import Registry
 from support.tracked_events import LIMIT_S, TEN_FIELDS, MemoryRegistry, audit_records, page_view, whole_topic
 
@@ -70,6 +72,22 @@ def test_an_event_through_either_registry(broker: Broker, registry: Registry) ->
     with TrackedConsumer(broker.bootstrap_servers, registry, readers={topic: View}, **QUICK) as consumer:
         consumer.messages.assign([TopicPartition(topic, 0)])
         assert next(consumer).value == View("/product/3", 100_003)
+
+
+def test_our_own_kinds_of_events_are_tracked(broker: Broker) -> None:
+    """The registry leaves a namespace out where it is that of the record around: the header of a metric is still the header."""
+    topic = broker.create_topic(broker.unique_topic("metrics"))
+    with TrackerProducer(service="shop", bootstrap=broker.bootstrap_servers, registry=broker.registry_url) as producer:
+        metrics = MetricsEmitter(producer, topic)
+        metrics.counter("orders").add(3)
+        metrics.close()
+    with TrackedConsumer(broker.bootstrap_servers, broker.registry_url, **QUICK) as consumer, RegistryClient(broker.registry_url) as client:
+        consumer.messages.assign([TopicPartition(topic, 0)])
+        event = next(consumer)
+        assert (event.header.service, event.value["name"], event.value["value"]) == ("shop", "orders", 3.0)
+        assert TrackedSchemas(client)(event.schema_id), "the audit counts it as tracked"
+        (header, *_) = json.loads(client.schema(event.schema_id).text)["fields"]
+        assert "namespace" not in header["type"]
 
 
 def test_a_schema_that_changes(broker: Broker) -> None:

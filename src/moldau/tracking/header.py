@@ -102,28 +102,35 @@ def is_tracked_schema(schema: Mapping[str, Any] | Sequence[Any] | str) -> bool:
     if not isinstance(schema, Mapping) or schema.get("type") != "record" or not schema.get("fields"):
         return False
     first = schema["fields"][0]
-    return first.get("name") == HEADER_FIELD and is_header_type(first.get("type"))
+    return first.get("name") == HEADER_FIELD and is_header_type(first.get("type"), namespace_of(schema))
 
 
-def is_header_type(type_: Any) -> bool:
+def is_header_type(type_: Any, namespace: str = "") -> bool:
     """Whether a type in an Avro schema is the header's, written out or by its name, with these fields in this order.
 
-    A timestamp without its logical type, and documentation and defaults, make no difference to the bytes.
+    `namespace` is that of the record around it: a name without one stands in it, and registries leave out what follows from it. A
+    timestamp without its logical type, and documentation and defaults, make no difference to the bytes.
     """
     if isinstance(type_, str):
-        return type_ == HEADER_NAME
+        return full_name({"name": type_}, namespace) == HEADER_NAME
     if not isinstance(type_, Mapping) or type_.get("type") != "record":
         return False
-    if full_name(type_) != HEADER_NAME:
+    if full_name(type_, namespace) != HEADER_NAME:
         return False
     fields = [(field.get("name"), _plain(field.get("type"))) for field in type_.get("fields", ())]
     return fields == [("time", "long"), ("service", "string"), ("host", "string"), ("datacenter", "string"), ("guid", "fixed 16")]
 
 
-def full_name(schema: Mapping[str, Any]) -> str:
-    """The name of a named type with its namespace."""
+def full_name(schema: Mapping[str, Any], around: str = "") -> str:
+    """The name of a named type with its namespace; without one of its own it is in the one `around` it."""
     name = str(schema.get("name", ""))
-    return name if "." in name or not schema.get("namespace") else f"{schema['namespace']}.{name}"
+    namespace = schema.get("namespace", around)
+    return name if "." in name or not namespace else f"{namespace}.{name}"
+
+
+def namespace_of(schema: Mapping[str, Any]) -> str:
+    """The namespace of a named type, in which stand the types inside it."""
+    return full_name(schema).rpartition(".")[0]
 
 
 def _plain(type_: Any) -> Any:

@@ -96,3 +96,14 @@ def test_a_header_is_known_by_its_name_and_its_fields() -> None:
     assert not is_header_type({**HEADER_SCHEMA, "namespace": "elsewhere"})
     assert not is_header_type({**HEADER_SCHEMA, "fields": HEADER_SCHEMA["fields"][:-1]})
     assert not is_header_type({"type": "array", "items": HEADER_SCHEMA})
+
+
+def test_a_header_in_its_own_namespace_needs_none() -> None:
+    """So a registry writes the schemas of log lines and metrics: what follows from the record around it is left out."""
+    bare = {name: value for name, value in HEADER_SCHEMA.items() if name != "namespace"}
+    for named in ({"name": "LogLine", "namespace": "moldau.tracking"}, {"name": "moldau.tracking.LogLine"}):
+        for header in (bare, "EventHeader", "moldau.tracking.EventHeader", HEADER_SCHEMA):
+            assert is_tracked_schema({"type": "record", **named, "fields": [{"name": "header", "type": header}]})
+    elsewhere = {"type": "record", "name": "LogLine", "namespace": "shop", "fields": [{"name": "header", "type": bare}]}
+    assert not is_tracked_schema(elsewhere)
+    assert not is_header_type({**bare, "namespace": ""}, "moldau.tracking"), "no namespace, said so, is none"

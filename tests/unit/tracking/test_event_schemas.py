@@ -44,6 +44,17 @@ def test_a_header_that_is_there_stays() -> None:
         assert schema.text == event_schema(VISIT).text
 
 
+def test_a_header_without_a_namespace_of_its_own_stands_in_that_of_the_record() -> None:
+    """As registries write it where the two are one; elsewhere it is another type of that name."""
+    bare = {name: value for name, value in HEADER_SCHEMA.items() if name != "namespace"}
+    ours = {**VISIT, "namespace": "moldau.tracking"}
+    schema = event_schema({**ours, "fields": [{"name": "header", "type": bare}, *VISIT["fields"]]})
+    assert is_tracked_schema(json.loads(schema.text))
+    assert schema.encode({"page": "/"}) == event_schema(ours).encode({"page": "/"})
+    with pytest.raises(SchemaError, match="give this field another name"):
+        event_schema({**VISIT, "fields": [{"name": "header", "type": bare}, *VISIT["fields"]]})
+
+
 def test_a_field_called_header_that_is_something_else_is_refused() -> None:
     with pytest.raises(SchemaError, match=r"^shop.Visit.header: is the header of tracked events .*give this field another name"):
         event_schema({**VISIT, "fields": [{"name": "header", "type": "string"}, *VISIT["fields"]]})

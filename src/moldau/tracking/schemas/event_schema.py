@@ -18,7 +18,7 @@ from fastavro import parse_schema, schemaless_writer
 from fastavro.schema import SchemaParseException, UnknownType
 
 from moldau.tracking.errors import EventError, SchemaError
-from moldau.tracking.header import HEADER_FIELD, HEADER_SCHEMA, full_name, is_header_type
+from moldau.tracking.header import HEADER_FIELD, HEADER_SCHEMA, full_name, is_header_type, namespace_of
 from moldau.tracking.schemas.checking import complete, defaults_of
 from moldau.tracking.schemas.expanding import Library, add_to_library, expand, read_files
 from moldau.tracking.schemas.guards import guard_of
@@ -144,7 +144,7 @@ def _with_header(record: Mapping[str, Any]) -> dict[str, Any]:
     if HEADER_FIELD not in names:
         return {**record, "fields": [{"name": HEADER_FIELD, "type": HEADER_SCHEMA}, *fields]}
     where = f"{full_name(record)}.{HEADER_FIELD}"
-    if not is_header_type(fields[names.index(HEADER_FIELD)].get("type")):
+    if not is_header_type(fields[names.index(HEADER_FIELD)].get("type"), namespace_of(record)):
         raise SchemaError(f"{where}: is the header of tracked events (moldau.tracking.EventHeader); give this field another name")
     if names[0] != HEADER_FIELD:
         raise SchemaError(f"{where}: the header is the first field")
