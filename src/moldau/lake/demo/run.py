@@ -84,6 +84,8 @@ class _Run:
 
         options, source, progress, topic = self._options, self._options.input, self._progress, self._topic
         orders = self._step("look at the topic", None, lambda: self._orders(broker, schemas))
+        spark = self._step("start Spark", None, lambda: (self._start_spark(), 0))
+        going.callback(spark.stop)
         names = {tier: f"counted by tier {tier}" for tier in TIERS}
         for name in names.values():
             progress.begin(name, source.size_hint())
@@ -99,8 +101,6 @@ class _Run:
         begun = time.monotonic()
         publishing = Publishing(orders, self._directory, lambda _number, _done: None)
         going.callback(publishing.stop)
-        spark = self._step("start Spark", None, lambda: (self._start_spark(), 0))
-        going.callback(spark.stop)
         loading = Loading(spark, broker, self._directory / "lake", topic, bad_lines=not options.refuse_bad_lines)
         lag_before = group_lag(broker.bootstrap, GROUP, topic)
         load_begun = time.monotonic()
