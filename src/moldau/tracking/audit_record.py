@@ -37,7 +37,8 @@ class AuditRecord:
     """One published increment.
 
     `guid` is the record's own, 32 hex digits; `time_ms` is when it was made. In ``open`` and ``close`` the topic is empty and the window
-    is 0 to 0: they speak of the whole instance, and the count of a ``close`` is all that the instance has counted, of all topics.
+    is 0 to 0: they speak of the whole instance, and the count of a ``close`` is all that the instance has counted, of all topics. In the
+    ``open`` of an auditor the instance is the tier and the service the pattern of its topics; or with a topic, the instance is its id.
     """
 
     kind: Kind
@@ -90,7 +91,11 @@ class AuditRecord:
     def from_bytes(cls, value: bytes | None) -> Self:
         """Out of a record's value. AuditRecordError says what is wrong; names that are not known are passed over."""
         try:
-            found = json.loads(value or b"")
+            found = json.loads((value or b"").decode())
+        except UnicodeDecodeError as error:
+            raise AuditRecordError(f"an audit record is JSON in UTF-8; byte {error.start} is not") from None
+        except RecursionError:
+            raise AuditRecordError("an audit record is one JSON object, not this depth of them") from None
         except ValueError as error:
             raise AuditRecordError(f"an audit record is JSON: {error}") from None
         if not isinstance(found, dict):

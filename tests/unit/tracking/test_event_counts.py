@@ -101,9 +101,22 @@ def test_a_record_that_is_none_is_refused(change: dict[str, Any], message: str) 
         AuditRecord.from_bytes(json.dumps({**good, **change}).encode())
 
 
-@pytest.mark.parametrize("value", [None, b"", b"\xff\xfe\0", b"[1]", b"12", b"{"])
-def test_other_bytes_are_no_record(value: bytes | None) -> None:
-    with pytest.raises(AuditRecordError):
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (None, "an audit record is JSON: Expecting value"),
+        (b"", "an audit record is JSON: Expecting value"),
+        (b"{", "an audit record is JSON: Expecting property name"),
+        (b"\xff\xfe\0", "an audit record is JSON in UTF-8; byte 0 is not"),
+        (b'"\xe4"', "an audit record is JSON in UTF-8; byte 1 is not"),
+        (b"\0\0\0\0\7abc", "an audit record is JSON: Expecting value"),
+        (b"[1]", "an audit record is a JSON object, not list"),
+        (b"12", "an audit record is a JSON object, not int"),
+        (b"[" * 100_000, "an audit record is one JSON object, not this depth of them"),
+    ],
+)
+def test_other_bytes_are_no_record(value: bytes | None, message: str) -> None:
+    with pytest.raises(AuditRecordError, match=message):
         AuditRecord.from_bytes(value)
 
 
