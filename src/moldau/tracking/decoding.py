@@ -64,6 +64,8 @@ class Decoder:
             reason = str(error).partition("'__fastavro_parsed__'")[0][:REASON_MAX]
             raise UndecodableError(schema_id, f"the reader's schema cannot read what was written: {reason}") from error
         except (EOFError, ValueError, TypeError, LookupError, OverflowError, ArithmeticError) as error:
+            if isinstance(error, EOFError) or _runs_out(body, writer):
+                raise UndecodableError(schema_id, "the value ends in the middle of the event") from error
             raise UndecodableError(schema_id, f"{type(error).__name__}: {error}") from error
 
     def _wanted(self, schema_id: int, writer: Any) -> Any:
@@ -75,6 +77,27 @@ class Decoder:
             names = [writer["name"], writer["name"].rpartition(".")[2]]
             found = self._readers[schema_id] = {**self._reader.parsed, "aliases": [*self._reader.parsed.get("aliases", ()), *names]}
         return found
+
+
+class _Watched(io.BytesIO):
+    """Knows whether somebody wanted more than there is."""
+
+    ran_out = False
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        found = super().read(size)
+        self.ran_out = self.ran_out or len(found) < (size or 0)
+        return found
+
+
+def _runs_out(body: bytes | memoryview, writer: Any) -> bool:
+    """Whether bytes that cannot be decoded are too few; fastavro has several errors for that, each of which may mean something else."""
+    source = _Watched(body)
+    try:
+        schemaless_reader(source, writer, None)
+    except (EOFError, ValueError, TypeError, LookupError, OverflowError, ArithmeticError):
+        return source.ran_out
+    return False
 
 
 class WriterSchemas:

@@ -63,6 +63,8 @@ def test_every_truncation_is_told() -> None:
         with pytest.raises(UndecodableError) as caught:
             reader.decode(value[:length])
         assert caught.value.schema_id == (1 if length >= 5 else None)
+        if length > 60:  # behind the header
+            assert str(caught.value) == "the value ends in the middle of the event"
 
 
 def test_what_is_no_event() -> None:
