@@ -1,6 +1,7 @@
 """Logs, metrics and a work queue over a real broker (mission F3)."""
 
 import logging
+import signal
 import threading
 from collections.abc import Iterator
 
@@ -11,13 +12,13 @@ from moldau.client.cluster import Cluster
 from moldau.client.settings import ConsumerOptions
 from moldau.model.identity import TopicPartition
 from moldau.testing.broker import Broker
-from moldau.tracking import TrackedConsumer, TrackerProducer
+from moldau.tracking import TrackedConsumer, TrackerProducer, logs
 from moldau.tracking.categories import QUEUING, category
 from moldau.tracking.logs import TrackedLogHandler
 from moldau.tracking.metrics import MetricsEmitter
 from moldau.tracking.queue import WorkQueue
 from moldau.tracking.queue_worker import Task
-from support.tracked_events import LIMIT_S, MemoryRegistry, whole_topic
+from support.tracked_events import LIMIT_S, TEN_FIELDS, MemoryRegistry, page_view, whole_topic
 
 pytestmark = pytest.mark.system
 
@@ -30,6 +31,13 @@ def broker() -> Iterator[Broker]:
         yield broker
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A handler that is closed waits for its lines, however loaded the machine."""
+    monkeypatch.setattr(logs, "CLOSE_TIMEOUT_S", LIMIT_S)
+
+
+@pytest.mark.usefixtures("patient")
 def test_lines_and_metrics_are_events(broker: Broker) -> None:
     """One tracker for both; the root logger, so that what the sending itself logs would come back as lines."""
     registry = MemoryRegistry()
@@ -53,6 +61,32 @@ def test_lines_and_metrics_are_events(broker: Broker) -> None:
         found = next(consumer)
         assert (found.value["name"], found.value["value"], found.value["labels"]) == ("orders", 3.0, {"country": "CZ"})
     assert len(whole_topic(broker.bootstrap_servers, "logs")) == 1
+
+
+def partitions_of(broker: Broker, topic: str) -> int:
+    with Cluster(broker.bootstrap_servers) as cluster:
+        return len(cluster.topic(topic).partitions)
+
+
+@pytest.mark.usefixtures("patient")
+def test_topics_that_are_missing_are_made_as_their_kind_wants_them(broker: Broker) -> None:
+    """By the first event, and not by the broker with one partition; the option leaves that to the broker."""
+    views, lines, metrics, left = (broker.unique_topic(kind) for kind in ("views", "logs", "metrics", "left"))
+    registry = MemoryRegistry()
+    with TrackerProducer(service="shop", bootstrap=broker.bootstrap_servers, registry=registry, schemas={views: TEN_FIELDS}) as tracker:
+        tracker.track(page_view(), topic=views)
+        emitter = MetricsEmitter(tracker, metrics)
+        emitter.counter("orders").add()
+        emitter.close()
+        handler = TrackedLogHandler(tracker, lines)
+        handler.emit(logging.LogRecord("shop", logging.INFO, __file__, 1, "apples", None, None))
+        handler.close()
+        assert handler.dropped == 0
+    assert [partitions_of(broker, topic) for topic in (views, lines, metrics)] == [8, 4, 2]
+    with TrackerProducer(service="shop", bootstrap=broker.bootstrap_servers, registry=registry, create_topics=False) as tracker:
+        tracker.declare(TEN_FIELDS, topic=left)
+        tracker.track(page_view(), topic=left)
+    assert partitions_of(broker, left) == 1
 
 
 def test_a_topic_of_a_category(broker: Broker) -> None:
@@ -121,3 +155,27 @@ def test_each_message_goes_to_one_worker_and_what_was_in_hand_to_the_next(broker
         assert stop.is_set()
     assert in_hand.value in done
     assert len(set(done)) == 40
+
+
+def test_a_worker_that_is_told_to_stop_finishes_the_message_at_hand(broker: Broker) -> None:
+    """SIGTERM in the middle of the first of two messages: the first one is done and committed, the second one is for the next worker."""
+    done: list[bytes | None] = []
+    with WorkQueue(broker.bootstrap_servers, "letters", partitions=1) as queue:
+        for value in (b"one", b"two"):
+            queue.put(value).result(LIMIT_S)
+
+        def work(task: Task) -> None:
+            signal.raise_signal(signal.SIGTERM)
+            done.append(task.value)
+
+        with queue.worker(**QUICK) as worker:
+            before = signal.signal(signal.SIGTERM, lambda *_: worker.stop())
+            try:
+                worker.run(work)
+            finally:
+                signal.signal(signal.SIGTERM, before)
+            assert (worker.done, done) == (1, [b"one"])
+        with queue.worker(**QUICK) as following:
+            task = following.take(LIMIT_S)
+            assert task is not None
+            assert task.value == b"two"

@@ -58,7 +58,7 @@ class TrackedLogHandler(logging.Handler):
         super().__init__(level)
         if capacity < 1:
             raise ValueError(f"capacity is at least 1 line, not {capacity}")
-        self._sender = _Sender(tracker, topic, tracker.declare(LOG_SCHEMA, topic=topic), capacity)
+        self._sender = _Sender(tracker, topic, tracker.declare(LOG_SCHEMA, topic=topic, kind="logs"), capacity)
         self._formatting = threading.local()
         self._end = weakref.finalize(self, self._sender.close, CLOSE_TIMEOUT_S)
         self._pid = os.getpid()

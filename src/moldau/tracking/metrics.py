@@ -13,6 +13,7 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from numbers import Real
 from typing import Any, Final, TypeVar
 
 from moldau.model.errors import MoldauError
@@ -84,7 +85,8 @@ class Counter(Metric):
         self._value, self._count = 0.0, 0
 
     def add(self, amount: float = 1.0) -> None:
-        """ValueError for a negative amount."""
+        """ValueError for a negative amount, TypeError for one that is no number."""
+        _check_number(f"counter {self.name}: amount", amount)
         if amount < 0:
             raise ValueError(f"counter {self.name}: {amount} is negative")
         with self._lock:
@@ -115,7 +117,8 @@ class Gauge(Metric):
         self._value: float | None = None
 
     def set(self, value: float) -> None:
-        """The value from now on."""
+        """The value from now on. TypeError for what is no number."""
+        _check_number(f"gauge {self.name}: value", value)
         self._value = float(value)
 
     def take(self) -> dict[str, Any] | None:
@@ -137,7 +140,8 @@ class Histogram(Metric):
         self._counts, self._sum = [0] * (len(bounds) + 1), 0.0
 
     def observe(self, value: float) -> None:
-        """One more."""
+        """One more. TypeError for what is no number."""
+        _check_number(f"histogram {self.name}: value", value)
         with self._lock:
             self._counts[bisect.bisect_left(self.bounds, value)] += 1
             self._sum += value
@@ -167,7 +171,7 @@ class MetricsEmitter:
             raise ValueError(f"interval_s is more than 0, not {interval_s}")
         self._registered: dict[tuple[str, Labels], Metric] = {}
         self._lock = threading.Lock()
-        schema = tracker.declare(METRIC_SCHEMA, topic=topic)
+        schema = tracker.declare(METRIC_SCHEMA, topic=topic, kind="metrics")
         registered = self._registered
 
         def send() -> None:
@@ -177,7 +181,7 @@ class MetricsEmitter:
                 if event is not None:
                     try:
                         tracker.track(event, topic=topic, schema=schema).add_done_callback(_look)
-                    except EventError as error:  # of this metric alone: a label that is no text, say
+                    except EventError as error:  # of this metric alone: a label that UTF-8 cannot write, say
                         metric.give_back(event)
                         refused = refused or error
                     except Exception:
@@ -193,18 +197,23 @@ class MetricsEmitter:
         self._end = weakref.finalize(self, _finish, send, self._stop, self._thread)
 
     def counter(self, name: str, **labels: str) -> Counter:
-        """The counter of this name and these labels."""
+        """The counter of this name and these labels, which are text. TypeError."""
         return self._get(Counter, name, labels, lambda key: Counter(name, key))
 
     def gauge(self, name: str, **labels: str) -> Gauge:
-        """The gauge of this name and these labels."""
+        """The gauge of this name and these labels, which are text. TypeError."""
         return self._get(Gauge, name, labels, lambda key: Gauge(name, key))
 
     def histogram(self, name: str, bounds: Sequence[float] = BUCKETS_DEFAULT, **labels: str) -> Histogram:
-        """The histogram of this name and these labels; `bounds` are the upper bounds of its buckets. ValueError."""
+        """The histogram of this name and these labels; `bounds` are the upper bounds of its buckets. ValueError, TypeError."""
         return self._get(Histogram, name, labels, lambda key: Histogram(name, key, bounds))
 
     def _get(self, kind: type[M], name: str, labels: dict[str, str], make: Callable[[Labels], M]) -> M:
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a metric is text, not {name!r} ({type(name).__name__})")
+        for label, text in labels.items():
+            if not isinstance(text, str):
+                raise TypeError(f"metric {name}: label {label} is text, not {text!r} ({type(text).__name__})")
         key: Labels = tuple(sorted(labels.items()))
         with self._lock:
             found = self._registered.get((name, key))
@@ -246,3 +255,9 @@ def _try(send: Callable[[], None]) -> None:
 def _look(delivery: Any) -> None:
     if delivery.exception() is not None:
         log.warning("metrics: %s", delivery.exception())
+
+
+def _check_number(what: str, value: object) -> None:
+    """Floats and integers, numpy's too; no text, and no truth values."""
+    if not isinstance(value, Real) or isinstance(value, bool):
+        raise TypeError(f"{what} is a number, not {value!r} ({type(value).__name__})")

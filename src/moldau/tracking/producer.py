@@ -23,6 +23,7 @@ from moldau.client.outgoing import ANY_PARTITION, Outgoing
 from moldau.client.producer import Producer
 from moldau.client.settings import Codec, bootstrap_text
 from moldau.tracking.audit_record import ensure_audit_topic
+from moldau.tracking.categories import CategoryName, category
 from moldau.tracking.event_time import event_time_ms, now_ms, text_bytes, time_bytes
 from moldau.tracking.header import HEADER_FIELD, guid_hash
 from moldau.tracking.instance import CountedDelivery, Instance
@@ -41,8 +42,9 @@ class TrackerProducer:
     """Events of one `service` on one `host` (default: this one's name) in one `datacenter` (default: $MOLDAU_DATACENTER, or "local").
 
     `registry` is a URL, or a client. `schemas` declares schemas by topic; see `declare`. `subject_naming` "topic" (one kind of event per
-    topic), "record" or "topic-record". With `auto_register` off, a schema has to be registered already. `audit_publish_interval_ms` is how
-    often counts are published while they change. `settings` are librdkafka's own. ValueError for what cannot be meant.
+    topic), "record" or "topic-record". With `auto_register` off, a schema has to be registered already. With `create_topics` a topic that
+    is missing is made before its first event, as its category wants it; without, that is left to the brokers. `audit_publish_interval_ms`
+    is how often counts are published while they change. `settings` are librdkafka's own. ValueError for what cannot be meant.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class TrackerProducer:
         schemas: Mapping[str, SchemaSource] | None = None,
         subject_naming: SubjectNaming = "topic",
         auto_register: bool = True,
+        create_topics: bool = True,
         audit_publish_interval_ms: int = AUDIT_PUBLISH_INTERVAL_MS,
         compression: Codec = "none",
         linger_ms: float = 5.0,
@@ -67,7 +70,8 @@ class TrackerProducer:
             raise ValueError(f"audit.publish.interval.ms is at least 1, not {audit_publish_interval_ms}")
         brokers = bootstrap_text(bootstrap)
         opened, close_registry = open_registry(registry)
-        self._routes = Routes(opened, subject_naming, auto_register=auto_register)
+        ensure = (lambda topic, kind: kind.ensure(brokers, topic)) if create_topics else None
+        self._routes = Routes(opened, subject_naming, auto_register=auto_register, ensure_topic=ensure)
         for topic, source in (schemas or {}).items():
             self.declare(source, topic=topic)
         self._producer = Producer(
@@ -89,13 +93,16 @@ class TrackerProducer:
         self._close_registry = close_registry
         _of_this_process.add(self)
 
-    def declare(self, source: SchemaSource, *more: Mapping[str, Any] | str, topic: str | None = None) -> EventSchema:
+    def declare(
+        self, source: SchemaSource, *more: Mapping[str, Any] | str, topic: str | None = None, kind: CategoryName | None = None
+    ) -> EventSchema:
         """The schema of events: an Avro file, a schema as a dict or JSON text, a dataclass, a pydantic model; see `event_schema`.
 
-        Its events go to `topic` (None: one with the name of the record). SchemaError names file, type or field.
+        Its events go to `topic` (None: one with the name of the record), which is made, if it is missing, as one of the category `kind`
+        (None: "tracking"). SchemaError names file, type or field; ValueError for a name that no topic of events can have.
         """
         schema = event_schema(source, *more)
-        self._routes.declare(schema, topic)
+        self._routes.declare(schema, topic, None if kind is None else category(kind))
         return schema
 
     def track(
@@ -110,8 +117,8 @@ class TrackerProducer:
         """Publish an event: a dict (of `topic`'s schema, or of `schema`), or an instance of a dataclass or model. Returns at once.
 
         `time` is when it happened: with a time zone, or in ms since 1970; None: now. EventError names the field at fault; then nothing is
-        sent, and nothing counted. The first event of all waits for the brokers and the registry. What fails later is raised by the
-        delivery, or by `flush`, and is not counted.
+        sent, and nothing counted; so for ValueError and TypeError, of a topic, a key, a time or a schema that cannot be meant. The first
+        event of all waits for the brokers and the registry. What fails later is raised by the delivery, or by `flush`, and is not counted.
         """
         wanted = self.prepare(event, time, topic, key, schema)
         try:
@@ -133,6 +140,8 @@ class TrackerProducer:
     ) -> Outgoing:
         """An event with its header, ready to be offered; as `track`."""
         self._check_open()
+        if key is not None and not isinstance(key, (bytes, str)):
+            raise TypeError(f"key is bytes or text, not {key!r} ({type(key).__name__})")
         route = self._routes.find(event.__class__ if schema is None else schema, topic)
         body = route.schema.encode(event)
         time_ms = now_ms() if time is None else event_time_ms(time, f"{route.schema.topic}.{HEADER_FIELD}.time")

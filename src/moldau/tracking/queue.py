@@ -20,7 +20,7 @@ from moldau.client.delivery import Delivery
 from moldau.client.producer import Producer
 from moldau.client.settings import ConsumerOptions, bootstrap_text
 from moldau.tracking.categories import QUEUING
-from moldau.tracking.topics import TopicDefaults, ensure_topic
+from moldau.tracking.topics import TopicDefaults, check_topic, ensure_topic
 
 if TYPE_CHECKING:
     from moldau.tracking.queue_worker import Worker
@@ -40,8 +40,8 @@ OUR_HEADERS: Final = frozenset({ATTEMPT_HEADER, DUE_HEADER, ERROR_HEADER, ORIGIN
 class WorkQueue:
     """The queue `name` and its topics; one retry for each of `retry_delays_s`. `partitions` bounds how many work at a time.
 
-    The topics are made where they are missing, when the first message is put or the first worker begins. ValueError for delays that
-    cannot be meant; RequestFailedError, ConnectionLostError from what needs the brokers.
+    The topics are made where they are missing, when the first message is put or the first worker begins. ValueError for a name and delays
+    that cannot be meant; RequestFailedError, ConnectionLostError from what needs the brokers.
     """
 
     def __init__(
@@ -52,6 +52,7 @@ class WorkQueue:
         retry_delays_s: Sequence[float] = RETRY_DELAYS_S,
         partitions: int | None = QUEUING.topics.partitions,
     ) -> None:
+        check_topic(name)
         if any(delay < 0 for delay in retry_delays_s):
             raise ValueError(f"queue {name}: a delay is not negative: {list(retry_delays_s)}")
         self.bootstrap = bootstrap_text(bootstrap)

@@ -67,16 +67,17 @@ class Worker:
         self._resting: dict[TopicPartition, float] = {}
         self.done = self.retried = self.dead = 0
         """Messages so far."""
+        self._stopping = False
         self._messages = Consumer(queue.bootstrap, group_id=queue.group, **options)
         self._messages.subscribe([queue.name, *queue.retry_topics])
 
     def run(self, handle: Callable[[Task], object], stop: threading.Event | None = None) -> None:
-        """Let `handle` do one task after another, until `stop` is set; without one, for ever.
+        """Let `handle` do one task after another, until `stop()` is called or the event `stop` is set; then the one in hand is committed.
 
         An exception of `handle` (no KeyboardInterrupt and the like) sends the task to the next retry topic, or to the dead letters.
         SendError when it cannot be sent there: then the task is not finished, and comes again.
         """
-        while stop is None or not stop.is_set():
+        while not self._stopping and (stop is None or not stop.is_set()):
             task = self.take(SLICE_S)
             if task is not None:
                 try:
@@ -86,6 +87,10 @@ class Worker:
                 else:
                     self.done += 1
         self.finish()
+
+    def stop(self) -> None:
+        """Let `run` finish the task in hand, commit, and return. Any thread may say so, and a signal handler; it returns at once."""
+        self._stopping = True
 
     def take(self, timeout: float | None = None) -> Task | None:
         """The next task that is due; None if there is none within `timeout` seconds. The one before is finished."""

@@ -1,16 +1,24 @@
-"""Which schema and topic an event has, and the id under which the registry knows that schema: found once, then kept (mission F1)."""
+"""Which schema and topic an event has, and the id under which the registry knows that schema: found once, then kept (missions F1, F3).
+
+The topic is made as its category wants it before its first event, if it is not there.
+"""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from moldau.registry.wire import frame
+from moldau.tracking.categories import TRACKING, Category
 from moldau.tracking.registry_port import Registry
 from moldau.tracking.schemas.event_schema import EventSchema, event_schema
-from moldau.tracking.subjects import SubjectNaming, subject_of
+from moldau.tracking.subjects import SubjectNaming, check_naming, subject_of
+from moldau.tracking.topics import check_topic
 
 SchemaSource = EventSchema | Mapping[str, Any] | str | Path | type
+EnsureTopic = Callable[[str, Category], object]
+
+_MADE_BY: Final = "schema = event_schema(...), made once, then track(..., schema=schema)"
 
 
 class Route:
@@ -25,33 +33,46 @@ class Route:
 
 
 class Routes:
-    """What was declared, and what came up since. Any thread may ask."""
+    """What was declared, and what came up since. Any thread may ask. `ensure_topic` makes a topic of a category where it is missing."""
 
-    def __init__(self, registry: Registry, naming: SubjectNaming, *, auto_register: bool) -> None:
+    def __init__(self, registry: Registry, naming: SubjectNaming, *, auto_register: bool, ensure_topic: EnsureTopic | None = None) -> None:
+        check_naming(naming)
         self._registry = registry
         self._naming = naming
         self._auto_register = auto_register
+        self._ensure_topic = ensure_topic
+        self._categories: dict[str, Category] = {}
         self._lock = threading.Lock()
         self._known: dict[tuple[str | None, object], Route] = {}
         self._routes: dict[tuple[str, EventSchema], Route] = {}
 
-    def declare(self, schema: EventSchema, topic: str | None) -> None:
-        """Events of this schema go to `topic`, and dicts that go to `topic` are of this schema.
+    def declare(self, schema: EventSchema, topic: str | None, category: Category | None = None) -> None:
+        """Events of this schema go to `topic`, and dicts that go to `topic` are of this schema; the topic is one of `category`.
 
-        ValueError where another schema has been declared for the topic.
+        ValueError where another schema has been declared for the topic, or no topic can have this name.
         """
         with self._lock:
             route = self._route(topic or schema.topic, schema)
             known = self._known.setdefault((route.topic, dict), route)
             if known.schema.text != schema.text and self._naming == "topic":
                 raise ValueError(f"topic {route.topic} has events of {known.schema.name}; several kinds need another subject naming")
+            if category is not None:
+                self._categories[route.topic] = category
             self._known[None, schema] = route
             if schema.python_type is not None:
                 self._known[None, schema.python_type] = route
 
     def find(self, kind: object, topic: str | None) -> Route:
-        """The route of events of a type, or of a schema (dict: of the topic's). ValueError where nobody has said what schema they have."""
-        found = self._known.get((topic, kind))
+        """The route of events of a type, or of a schema (dict: of the topic's). ValueError where nobody has said what schema they have.
+
+        TypeError for what is neither type nor schema.
+        """
+        try:
+            found = self._known.get((topic, kind))
+        except TypeError:  # one of the two is no key
+            if topic is not None:
+                check_topic(topic)
+            raise _no_schema(kind) from None
         return found if found is not None else self._learn(kind, topic)
 
     def _learn(self, kind: object, topic: str | None) -> Route:
@@ -63,11 +84,13 @@ class Routes:
                 schema = declared.schema
             elif isinstance(kind, EventSchema):
                 schema = kind
-            elif not isinstance(kind, type) or issubclass(kind, Mapping):
+            elif not isinstance(kind, type):
+                raise _no_schema(kind)
+            elif issubclass(kind, Mapping):
                 raise ValueError(
                     "an event given as a dict needs its schema: declare one for the topic"
                     + (f" {topic}" if topic else ", and say the topic")
-                    + ", or give schema="
+                    + f", or give schema=: {_MADE_BY}"
                 )
             else:
                 schema = event_schema(kind)
@@ -75,10 +98,11 @@ class Routes:
             return found
 
     def _route(self, topic: str, schema: EventSchema) -> Route:
+        check_topic(topic)
         return self._routes.setdefault((topic, schema), Route(topic, schema))
 
     def prefix(self, route: Route) -> bytes:
-        """What values of this route begin with: the registry is asked the first time. What it raises names the subject."""
+        """What values of this route begin with: the registry is asked the first time, and its topic made. What is raised says which."""
         if route.prefix is None:
             subject = subject_of(self._naming, route.topic, route.schema.name)
             with self._lock:
@@ -87,5 +111,11 @@ class Routes:
                         schema_id = self._registry.register(subject, route.schema.text)
                     else:
                         schema_id = self._registry.lookup(subject, route.schema.text).id
+                    if self._ensure_topic is not None:
+                        self._ensure_topic(route.topic, self._categories.get(route.topic, TRACKING))
                     route.prefix = frame(schema_id, b"")
         return route.prefix
+
+
+def _no_schema(kind: object) -> TypeError:
+    return TypeError(f"schema= is what event_schema() has made, not {type(kind).__name__}: {_MADE_BY}")

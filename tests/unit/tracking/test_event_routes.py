@@ -3,12 +3,14 @@
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
 from moldau.registry.client_errors import RegistryError
 from moldau.tracking import event_schema
-from moldau.tracking.routes import Routes
+from moldau.tracking.categories import LOGS, TRACKING, Category
+from moldau.tracking.routes import EnsureTopic, Routes
 from moldau.tracking.subjects import SubjectNaming, subject_of
 from support.tracked_events import TEN_FIELDS, MemoryRegistry
 
@@ -20,8 +22,10 @@ class Click:
     page: str
 
 
-def routes(registry: MemoryRegistry, naming: SubjectNaming = "topic", *, auto_register: bool = True) -> Routes:
-    return Routes(registry, naming, auto_register=auto_register)
+def routes(
+    registry: MemoryRegistry, naming: SubjectNaming = "topic", *, auto_register: bool = True, ensure: EnsureTopic | None = None
+) -> Routes:
+    return Routes(registry, naming, auto_register=auto_register, ensure_topic=ensure)
 
 
 def test_subjects_by_confluents_strategies() -> None:
@@ -95,3 +99,53 @@ def test_without_registering_a_schema_has_to_be_there() -> None:
         known.prefix(known.find(dict, "views"))
     registry.register("views-value", VIEW.text)
     assert known.prefix(known.find(dict, "views")) == b"\0\0\0\0\1"
+
+
+@pytest.mark.parametrize(
+    "topic", ["_audit", "_schemas", "__consumer_offsets", "a b", "ä", "views\n", ".", "..", "", "x" * 250, 5, ["views"]]
+)
+def test_a_topic_that_events_cannot_have_is_refused_before_the_registry_hears_of_it(topic: Any) -> None:
+    """Whatever stands in the topics of the cluster and the audit is read by them."""
+    registry = MemoryRegistry()
+    known = routes(registry)
+    for use in (lambda: known.declare(VIEW, topic), lambda: known.find(VIEW, topic), lambda: known.find(Click, topic)):
+        if topic != "":  # which is the name of the record
+            with pytest.raises(ValueError, match="topic"):
+                use()
+    hidden = event_schema({**TEN_FIELDS, "name": "_Hidden"})
+    with pytest.raises(ValueError, match="topic _Hidden: names that begin with '_'"):
+        known.declare(hidden, None)
+    assert registry.asked == []
+
+
+@pytest.mark.parametrize("schema", [TEN_FIELDS, "schemas/page_view.avsc", 5])
+def test_a_schema_is_made_before_it_is_given(schema: Any) -> None:
+    """Making one takes far longer than an event does: it is not done for each."""
+    with pytest.raises(TypeError, match=r"schema= is what event_schema\(\) has made, not (dict|str|int): schema = event_schema"):
+        routes(MemoryRegistry()).find(schema, "views")
+
+
+def test_another_naming_of_subjects_is_refused_at_once() -> None:
+    naming: Any = "zzz"
+    with pytest.raises(ValueError, match="subject_naming is one of topic, record, topic-record, not 'zzz'"):
+        routes(MemoryRegistry(), naming)
+
+
+def test_a_topic_is_made_once_as_its_category_wants_it() -> None:
+    """When the registry has taken the schema; what could not be made is tried again with the next event."""
+    made: list[tuple[str, Category]] = []
+    registry = MemoryRegistry()
+
+    def ensure(topic: str, kind: Category) -> None:
+        made.append((topic, kind))
+        if len(made) == 1:
+            raise ConnectionError("nobody there")
+
+    known = routes(registry, ensure=ensure)
+    known.declare(VIEW, "views")
+    known.declare(event_schema(Click), "lines", LOGS)
+    with pytest.raises(ConnectionError):
+        known.prefix(known.find(dict, "views"))
+    for topic in ("views", "lines", "views"):
+        known.prefix(known.find(dict, topic))
+    assert made == [("views", TRACKING), ("views", TRACKING), ("lines", LOGS)]

@@ -1,5 +1,6 @@
 """Metrics are kept in memory and sent as what was added since the last time; what could not be sent counts for the next time."""
 
+import re
 import threading
 from typing import Any
 
@@ -19,7 +20,7 @@ class Tracker:
         self.sent = threading.Event()
         self.fails: Exception | None = None
 
-    def declare(self, source: Any, topic: str) -> EventSchema:
+    def declare(self, source: Any, topic: str, kind: str) -> EventSchema:
         return event_schema(source)
 
     def track(self, event: dict[str, Any], *, topic: str, schema: EventSchema) -> Any:
@@ -102,13 +103,12 @@ def test_what_could_not_be_sent_counts_for_the_next_time() -> None:
 
 
 def test_one_that_is_no_event_does_not_hold_up_the_others() -> None:
-    """A label that is no text is told every time, and all the others are sent."""
+    """A label that cannot be written is told every time, and all the others are sent."""
     tracker = Tracker()
     metrics = emitter(tracker)
-    wrong: Any = 200
-    metrics.counter("requests", status=wrong).add()
+    metrics.counter("requests", status="\ud800").add()
     metrics.counter("requests", status="404").add()
-    with pytest.raises(EventError, match=r"^Metric\.labels.*: needs text, not 200"):
+    with pytest.raises(EventError, match=r"^Metric.*surrogate"):
         metrics.emit()
     assert taken(tracker) == [("requests", "COUNTER", {"status": "404"}, 1.0, 1)]
     metrics.close()
@@ -133,3 +133,22 @@ def test_one_name_is_one_kind_of_metric() -> None:
     metrics.close()
     with pytest.raises(ValueError, match="interval_s is more than 0"):
         emitter(Tracker(), 0)
+
+
+def test_what_is_no_number_and_what_is_no_text_is_told_where_it_is_said() -> None:
+    """Not seconds later by the thread that sends; labels are not made text, for then 1 and "1" would be one metric."""
+    metrics = emitter(Tracker())
+    wrong: Any = "x"
+    number: Any = 200
+    for use, message in [
+        (lambda: metrics.counter("requests").add(wrong), "counter requests: amount is a number, not 'x' (str)"),
+        (lambda: metrics.counter("requests").add(True), "counter requests: amount is a number, not True (bool)"),
+        (lambda: metrics.gauge("threads").set(wrong), "gauge threads: value is a number, not 'x' (str)"),
+        (lambda: metrics.histogram("sizes").observe(wrong), "histogram sizes: value is a number, not 'x' (str)"),
+        (lambda: metrics.counter("queries", code=number), "metric queries: label code is text, not 200 (int)"),
+        (lambda: metrics.counter(number), "the name of a metric is text, not 200 (int)"),
+    ]:
+        do: Any = use
+        with pytest.raises(TypeError, match=re.escape(message)):
+            do()
+    metrics.close()

@@ -26,7 +26,7 @@ class Tracker:
         self.fails: Exception | None = None
         self.lost = False
 
-    def declare(self, source: Any, topic: str) -> EventSchema:
+    def declare(self, source: Any, topic: str, kind: str) -> EventSchema:
         return event_schema(source)
 
     def track(self, event: dict[str, Any], time: int, topic: str, schema: EventSchema) -> Any:

@@ -43,6 +43,12 @@ def test_the_topics_of_a_queue() -> None:
         WorkQueue("localhost:9092", "images", retry_delays_s=(-1,))
 
 
+@pytest.mark.parametrize("name", ["_audit", "two words", ""])
+def test_a_queue_has_a_name_that_a_topic_can_have(name: str) -> None:
+    with pytest.raises(ValueError, match="topic"):
+        WorkQueue("localhost:9092", name)
+
+
 def test_four_categories() -> None:
     assert [category(name).compression for name in ("queuing", "metrics", "logs", "tracking")] == ["none", "lz4", "zstd", "lz4"]
     with pytest.raises(ValueError, match="a category is one of queuing, metrics, logs, tracking, not 'other'"):
