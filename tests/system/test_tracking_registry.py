@@ -1,6 +1,8 @@
 """The same dialogue with the registry in memory that tests use and with the real one; and the refusals that only the real one knows."""
 
+import gc
 import json
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -88,6 +90,23 @@ def test_our_own_kinds_of_events_are_tracked(broker: Broker) -> None:
         assert TrackedSchemas(client)(event.schema_id), "the audit counts it as tracked"
         (header, *_) = json.loads(client.schema(event.schema_id).text)["fields"]
         assert "namespace" not in header["type"]
+
+
+def test_a_producer_closes_the_registry_that_it_has_opened(broker: Broker) -> None:
+    """Every connection: one that is garbage while it is open is a ResourceWarning. A client that it was given stays as it is."""
+    gc.collect()
+    topic = broker.create_topic(broker.unique_topic("views"))
+    for registry in (broker.registry_url, RegistryClient(broker.registry_url)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            with TrackerProducer(service="shop", bootstrap=broker.bootstrap_servers, registry=registry, schemas={topic: TEN_FIELDS}) as it:
+                it.track(page_view(), topic=topic)
+            del it
+            gc.collect()
+            if isinstance(registry, RegistryClient):
+                registry.close()
+        port = broker.registry_url.rpartition(":")[2]
+        assert [each for each in caught if f"raddr=('127.0.0.1', {port})" in str(each.message)] == []
 
 
 def test_a_schema_that_changes(broker: Broker) -> None:

@@ -211,7 +211,7 @@ class TrackerProducer:
         try:
             self._counts.end(timeout)
         finally:
-            self._close_registry()
+            self._routes.close(self._close_registry)
 
     def forget(self) -> None:
         """This is a forked process: the connections and the instance belong to the parent."""

@@ -41,6 +41,7 @@ class Routes:
         self._naming = naming
         self._auto_register = auto_register
         self._ensure_topic = ensure_topic
+        self._close_registry: Callable[[], None] | None = None
         self._categories: dict[str, Category] = {}
         self._lock = threading.Lock()
         self._known: dict[tuple[str | None, object], Route] = {}
@@ -107,14 +108,24 @@ class Routes:
             subject = subject_of(self._naming, route.topic, route.schema.name)
             with self._lock:
                 if route.prefix is None:
-                    if self._auto_register:
-                        schema_id = self._registry.register(subject, route.schema.text)
-                    else:
-                        schema_id = self._registry.lookup(subject, route.schema.text).id
+                    schema_id = self._ask(subject, route.schema.text)
                     if self._ensure_topic is not None:
                         self._ensure_topic(route.topic, self._categories.get(route.topic, TRACKING))
                     route.prefix = frame(schema_id, b"")
         return route.prefix
+
+    def _ask(self, subject: str, text: str) -> int:
+        try:
+            schema_id = self._registry.register(subject, text) if self._auto_register else self._registry.lookup(subject, text).id
+            return int(schema_id)
+        finally:
+            if self._close_registry is not None:  # closed meanwhile: the connection of this question was kept after that
+                self._close_registry()
+
+    def close(self, close_registry: Callable[[], None]) -> None:
+        """Close the registry; a thread that is just asking it does so once more behind itself, and nobody waits for it."""
+        self._close_registry = close_registry
+        close_registry()
 
 
 def _no_schema(kind: object) -> TypeError:

@@ -149,3 +149,19 @@ def test_a_topic_is_made_once_as_its_category_wants_it() -> None:
     for topic in ("views", "lines", "views"):
         known.prefix(known.find(dict, topic))
     assert made == [("views", TRACKING), ("views", TRACKING), ("lines", LOGS)]
+
+
+def test_a_registry_that_is_closed_while_it_is_asked_is_closed_behind_the_question() -> None:
+    """The connection of that question would stay open for ever: a thread of log lines is still at it when the producer ends."""
+    open_connections: set[str] = set()
+
+    class Connected(MemoryRegistry):
+        def register(self, subject: str, text: str) -> int:
+            known.close(open_connections.clear)
+            open_connections.add(subject)
+            return super().register(subject, text)
+
+    known = routes(Connected())
+    known.declare(VIEW, "views")
+    known.prefix(known.find(dict, "views"))
+    assert open_connections == set()
