@@ -1,6 +1,7 @@
 """``moldau load``: topics into tables, each event once."""
 
 import re
+import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -47,8 +48,8 @@ class Duration(Seconds):
     "--on-incompatible", type=click.Choice(["stop", "dead-letters"]), help="At events that the table cannot follow.  [default: stop]"
 )
 @click.option("--records-max", metavar="N", type=click.IntRange(1), help="Offsets in one commit, at most.  [default: 10,000,000]")
-@click.option("--once", "mode", flag_value="once", default="once", help="Load what there is now, and end. The default.")
-@click.option("--follow", "mode", flag_value="follow", help="Go on for ever, a second at the least between two rounds.")
+@click.option("--once", is_flag=True, help="Load what there is now, and end. The default.")
+@click.option("--follow", is_flag=True, help="Go on for ever, a second at the least between two rounds.")
 @click.option("--every", metavar="TIME", type=Duration(), help="Go on for ever, a round every 90s, 5m, 1h.")
 @click.option(
     "--fail-on-data-loss/--no-fail-on-data-loss", default=True, help="At records that are gone: stop (default), or load what is left."
@@ -74,6 +75,8 @@ def load_command(ctx: click.Context, /, file: Path | None, **given: Any) -> None
       moldau load --registry http://127.0.0.1:8081 --topics departures --to lake --name warehouse
       moldau load warehouse.toml --every 5m --compact
     """
+    if sum((given["once"], given["follow"], given["every"] is not None)) > 1:
+        raise click.UsageError("--once, --follow and --every exclude each other")
     try:
         jobs = _jobs(ctx, file, given)
         _run(jobs, given)
@@ -82,7 +85,7 @@ def load_command(ctx: click.Context, /, file: Path | None, **given: Any) -> None
 
 
 def _jobs(ctx: click.Context, file: Path | None, given: dict[str, Any]) -> "LoadJobs":
-    from moldau.lake.load_file import JobFileError, load_jobs, read_job_file
+    from moldau.lake.load_file import load_jobs, read_job_file
 
     names = ("registry", "topics", "pattern", "to", "name", "partition", "table_format", "tier", "on_incompatible", "records_max")
     options = {name: given[name] for name in names}
@@ -94,28 +97,31 @@ def _jobs(ctx: click.Context, file: Path | None, given: dict[str, Any]) -> "Load
         if file is not None:
             return read_job_file(file, {**options, "bootstrap": given["bootstrap"] if from_user else None})
         return load_jobs({name: value for name, value in {**options, "bootstrap": given["bootstrap"]}.items() if value is not None})
-    except JobFileError as error:
-        raise click.ClickException(str(error)) from error
     except ValueError as error:
         raise click.UsageError(str(error)) from error
 
 
 def _run(jobs: "LoadJobs", given: dict[str, Any]) -> None:
-    """Spark from beginning to end. Its directory stays if something went wrong: its log is there."""
-    from moldau.lake.session import SessionError, start_spark
+    """Spark from beginning to end. Its directory stays if it did not start: its log is there."""
+    from moldau.lake.load_check import check_jobs
+    from moldau.lake.load_errors import LoadError
+    from moldau.lake.session import SessionError, check_spark, start_spark
 
-    with tempfile.TemporaryDirectory(prefix="moldau-load-") as temporary:
-        directory = given["work_dir"] or Path(temporary)
-        try:
-            spark = start_spark(
-                f"moldau load {jobs.name}", str(directory), cores=given["cores"], memory=given["memory"], task_tries=TASK_TRIES
-            )
-        except SessionError as error:
-            raise click.ClickException(str(error)) from error
-        try:
-            failed = _rounds(spark, jobs, given)
-        finally:
-            spark.stop()
+    directory = given["work_dir"]
+    try:
+        check_spark(given["memory"])
+        check_jobs(jobs)
+        if directory is None:
+            directory = Path(tempfile.mkdtemp(prefix="moldau-load-"))
+        spark = start_spark(f"moldau load {jobs.name}", str(directory), cores=given["cores"], memory=given["memory"], task_tries=TASK_TRIES)
+    except (SessionError, LoadError) as error:
+        raise click.ClickException(str(error)) from error
+    try:
+        failed = _rounds(spark, jobs, given)
+    finally:
+        spark.stop()
+        if given["work_dir"] is None:
+            shutil.rmtree(directory, ignore_errors=True)
     if failed:
         raise SystemExit(1)
 
@@ -135,10 +141,14 @@ def _rounds(spark: Any, jobs: "LoadJobs", given: dict[str, Any]) -> bool:
     service = LoadService(
         spark, jobs, fail_on_data_loss=given["fail_on_data_loss"], compact=given["compact"], on_outcome=told, parallel=given["cores"]
     )
-    interval_s = given["every"] if given["every"] is not None else FOLLOW_S if given["mode"] == "follow" else None
+    interval_s = given["every"] if given["every"] is not None else FOLLOW_S if given["follow"] else None
     try:
         if interval_s is None:
-            return any(each.error is not None for each in service.run_once())
+            outcomes = service.run_once()
+            for each in outcomes:
+                if each.error is None and not each.changed:
+                    told(each)
+            return any(each.error is not None for each in outcomes)
         with _stopping_on_sigterm(service):
             service.run(interval_s)
     except (LoadError, TableError, FileError, DataLossError, OSError) as error:

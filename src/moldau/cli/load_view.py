@@ -18,6 +18,8 @@ def show_outcome(outcome: "Outcome", *, as_json: bool) -> None:
         click.echo(json.dumps(_described(outcome), ensure_ascii=False))
     elif any(each.ranges for each in outcome.loads):
         click.echo(f"{outcome.job.topic}: {_summary(outcome)}")
+    elif outcome.error is None and not outcome.changed:
+        click.echo(f"{outcome.job.topic}: nothing new")
     if not as_json and outcome.compacted is not None and outcome.compacted.version is not None:
         done = outcome.compacted
         click.echo(f"{outcome.job.topic}: compacted {counted(done.files_before, 'file')} into {done.files_after:,}, version {done.version}")

@@ -12,6 +12,10 @@ class LoadError(RuntimeError):
     """A load cannot go on; the message names the topic or the table."""
 
 
+class NoSchemaError(LoadError):
+    """There are records, and no schema to read them by; somebody may still register one."""
+
+
 class SchemaChangeError(LoadError):
     """Events have changed in a way that the table cannot follow; the message names subject, version and column."""
 

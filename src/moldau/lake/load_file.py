@@ -53,7 +53,7 @@ def load_jobs(values: Mapping[str, Any]) -> LoadJobs:
         raise ValueError(f"{unknown[0]!r} is not known; there are {', '.join(sorted(known))}")
     for name in ("name", "bootstrap", "to"):
         if not values.get(name):
-            raise ValueError(f"{name!r} is missing")
+            raise ValueError(f"{name!r} is missing: give --{name}, or a job file with {name} = ...")
     if "pattern" in values and "topics" in values:
         raise ValueError("'topics' and 'pattern' exclude each other")
     made = {_OTHER_NAMES.get(name, name): value for name, value in values.items() if name != "topic"}

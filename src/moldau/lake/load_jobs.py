@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from moldau.lake.load_errors import LoadError
 from moldau.lake.load_job import STOP, LoadJob
 
 DEAD_LETTERS_FOLDER = "dead-letters"
@@ -50,6 +49,8 @@ class LoadJobs:
                 re.compile(self.pattern)
             except re.error as error:
                 raise ValueError(f"load {self.name}: {self.pattern!r} is not a regular expression: {error}") from None
+            if self.registry is None:
+                raise ValueError(f"load {self.name}: a pattern needs a registry: of topics that are yet to come nobody can say the columns")
         if DEAD_LETTERS_FOLDER in self.topics:
             raise ValueError(f"load {self.name}: a topic {DEAD_LETTERS_FOLDER!r} has no place in {self.directory}: dead letters lie there")
         for topic, changes in self.settings.items():
@@ -78,12 +79,14 @@ class LoadJobs:
         return LoadJob(**values)
 
     def jobs(self, existing: Iterable[str]) -> list[LoadJob]:
-        """The jobs for the topics that there are. LoadError for one that is meant and is not there."""
+        """The jobs for the topics that there are, and for all that are named: whether one of them is gone the load itself judges."""
         there = set(existing)
         if self.pattern is not None:
             matching = re.compile(self.pattern)
             return [self.job(topic) for topic in sorted(there) if matching.fullmatch(topic) and topic != DEAD_LETTERS_FOLDER]
-        for topic in self.topics:
-            if topic not in there and not os.path.exists(os.path.join(self.directory, topic)):
-                raise LoadError(f"there is no topic {topic!r}")
         return [self.job(topic) for topic in self.topics]
+
+    def missing(self, existing: Iterable[str]) -> list[str]:
+        """Topics that are named and neither exist nor have a table from when they did."""
+        there = set(existing)
+        return [topic for topic in self.topics if topic not in there and not os.path.exists(os.path.join(self.directory, topic))]

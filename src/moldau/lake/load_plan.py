@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from moldau.lake.cluster_log import ClusterLog
-from moldau.lake.load_errors import LoadError, SchemaChangeError
+from moldau.lake.load_errors import LoadError, NoSchemaError, SchemaChangeError
 from moldau.lake.load_job import LoadJob
 from moldau.lake.load_schema import Decoding, decoding_of
 from moldau.lake.offsets import EARLIEST, LATEST, DataLossError, OffsetRange, plan_ranges
@@ -77,7 +77,7 @@ def plan_load(job: LoadJob, *, fail_on_data_loss: bool = True) -> Plan:
         _say_if_made_anew(job, tables, topic_id)
     decoding = decoding_of(job, None if there is None else there.schema)
     if decoding is None:
-        raise LoadError(f"topic {job.topic}: there are records, and subject {job.subject_name} has no schema in {job.registry}")
+        raise NoSchemaError(f"topic {job.topic}: there are records, and subject {job.subject_name} has no schema in {job.registry}")
     base, schema = _table_for(job, tables, decoding)
     wanted = [ids[TopicPartition(job.topic, r.partition)] for r in ranges]
     dead_letters = tables.open(job.dead_letters)

@@ -1,8 +1,9 @@
 """A load job of many topics, in rounds: once, every so often, or again and again (mission I2).
 
 A round brings the table of every topic up to the end that its topic has then. Topics are loaded side by side, each by loads of its own;
-what happens to one does not keep the others. A long-lived job is nothing but such rounds: there is no state between them that a crash
-could lose, since offsets always come from the tables.
+what happens to one does not keep the others, now or later: a topic that fails is told of once, and tried again in each round. A
+long-lived job is nothing but such rounds: there is no state between them that a crash could lose, since offsets always come from the
+tables.
 """
 
 import logging
@@ -16,7 +17,7 @@ from typing import Any
 from moldau.lake.cluster_log import ClusterLog
 from moldau.lake.data_files import FileError
 from moldau.lake.load import LoadResult, load
-from moldau.lake.load_errors import LoadError, TaskError
+from moldau.lake.load_errors import LoadError, NoSchemaError, TaskError
 from moldau.lake.load_job import LoadJob
 from moldau.lake.load_jobs import LoadJobs
 from moldau.lake.load_watermark import Watermarks
@@ -50,11 +51,17 @@ class Outcome:
         """Rows that came into the table."""
         return sum(each.rows for each in self.loads)
 
+    @property
+    def changed(self) -> bool:
+        """Whether the table has another version than before."""
+        return any(each.ranges for each in self.loads) or (self.compacted is not None and self.compacted.version is not None)
+
 
 class LoadService:
     """Loads the topics of a job. One thread calls `run_once` or `run`; `stop` may be called from any.
 
-    `on_outcome` is told of every topic of a round in which something happened.
+    `on_outcome` is told of every topic of a round in which something happened; of one that fails in the same way as the round before it
+    is not told again.
     """
 
     def __init__(
@@ -78,9 +85,11 @@ class LoadService:
         self._watermarks = watermarks or Watermarks(jobs.bootstrap)
         self._watermarks_at = 0.0
         self._stopped = threading.Event()
+        self._failing: dict[str, str] = {}
+        """What was told last of each topic that fails."""
 
     def run_once(self) -> list[Outcome]:
-        """One round. LoadError for a topic that is not there, WorldError for brokers that are away; other failures are in the outcomes."""
+        """One round. WorldError for brokers that are away; what is wrong with a topic is in its outcome."""
         outcomes = self._round(files_min=2)
         self._update_watermarks([each.job for each in outcomes])
         return outcomes
@@ -88,8 +97,10 @@ class LoadService:
     def run(self, interval_s: float) -> None:
         """Rounds until `stop`, one beginning `interval_s` after the other began, or at once if that took longer.
 
-        What may be gone the next time (a broker or a registry away, a task that died, a load that was faster) is logged and tried again.
-        Everything else ends the service once the round is over: FencedError, DataLossError, SchemaChangeError, ...
+        A topic that fails is tried again with the next round, whether its failure may pass (a broker or a registry away, a task that died,
+        a load that was faster, no schema yet) or not (records that are gone, a schema that the table cannot follow): the others go on.
+        Two things end the service once the round is over: FencedError, as another process has taken the job over; and that nothing is
+        left to be done, since all topics of the round fail for something that does not pass. Then the first one's error is raised.
         """
         while not self._stopped.is_set():
             begun = time.monotonic()
@@ -98,11 +109,9 @@ class LoadService:
             except MoldauError as error:
                 log.warning("load %s: %s; the next round tries again", self._jobs.name, error)
                 outcomes = []
-            for each in outcomes:
-                if each.error is not None:
-                    if not passing(each.error):
-                        raise each.error
-                    log.warning("load %s: %s; the next round tries again", self._jobs.name, each.error)
+            reason = ending(outcomes)
+            if reason is not None:
+                raise reason
             if any(each.rows for each in outcomes) or time.monotonic() - self._watermarks_at >= WATERMARK_INTERVAL_S:
                 self._update_watermarks([each.job for each in outcomes])
             self._stopped.wait(max(0.0, interval_s - (time.monotonic() - begun)))
@@ -132,13 +141,34 @@ class LoadService:
         except _EXPECTED as problem:
             error = problem
         outcome = Outcome(job, tuple(loads), error, compacted)
-        if error is not None or any(each.ranges for each in loads) or (compacted is not None and compacted.version is not None):
+        if self._is_new(outcome) or outcome.changed:
             self._on_outcome(outcome)
         return outcome
+
+    def _is_new(self, outcome: Outcome) -> bool:
+        """Whether the topic fails, and did not or not in this way when it was last tried; or does not fail any more."""
+        if outcome.error is None and not outcome.loads:
+            return False  # stopped before it was tried
+        now = None if outcome.error is None else str(outcome.error)
+        before = self._failing.pop(outcome.job.topic, None)
+        if now is not None:
+            self._failing[outcome.job.topic] = now
+        return now != before
 
     def _update_watermarks(self, jobs: Sequence[LoadJob]) -> None:
         self._watermarks.update(jobs)
         self._watermarks_at = time.monotonic()
+
+
+def ending(outcomes: Sequence[Outcome]) -> Exception | None:
+    """Why a running service ends after a round with these outcomes; None if it goes on."""
+    errors = [each.error for each in outcomes if each.error is not None]
+    for error in errors:
+        if isinstance(error, FencedError):
+            return error
+    if errors and len(errors) == len(outcomes) and not any(map(passing, errors)):
+        return errors[0]
+    return None
 
 
 def passing(error: Exception) -> bool:
@@ -150,4 +180,4 @@ def passing(error: Exception) -> bool:
             return error.code.retriable
         case WorldError():
             return error.retriable
-    return isinstance(error, (TaskError, LoadConflictError, MoldauError))
+    return isinstance(error, (TaskError, LoadConflictError, NoSchemaError, MoldauError))

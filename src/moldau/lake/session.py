@@ -1,15 +1,34 @@
 """A small Spark session on this machine: quiet, on the loopback interface, in UTC."""
 
+import importlib.util
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+MEMORY_MIN_MB = 512
+"""Spark refuses to start with less than some 450 MiB of heap."""
+_MEMORY = re.compile(r"([1-9][0-9]{0,8})([kmgt])b?", re.IGNORECASE)
+_MB = {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1024 * 1024}
+
 
 class SessionError(RuntimeError):
     """Spark cannot be started; the message says what is missing."""
+
+
+def check_spark(memory: str) -> None:
+    """What can be known before Spark is started: it is installed, there is a Java, and `memory` is some. SessionError."""
+    if importlib.util.find_spec("pyspark") is None:
+        raise SessionError("pyspark is not installed; Spark needs: pip install 'moldau[lake]'")
+    _check_java()
+    found = _MEMORY.fullmatch(memory.strip())
+    if found is None:
+        raise SessionError(f"{memory!r} is no amount of memory for Spark: a whole number with k, m or g, 512m or 2g")
+    if int(found[1]) * _MB[found[2].lower()] < MEMORY_MIN_MB:
+        raise SessionError(f"Spark needs at least {MEMORY_MIN_MB}m of memory, not {memory}")
 
 
 def start_spark(
@@ -19,12 +38,10 @@ def start_spark(
 
     The Python tasks run with this interpreter, so that they find what it finds. A task that fails is run up to `task_tries` times.
     """
-    try:
-        from pyspark.errors import PySparkException
-        from pyspark.sql import SparkSession
-    except ModuleNotFoundError as error:
-        raise SessionError(f"{error.name} is not installed; Spark needs: pip install 'moldau[lake]'") from error
-    _check_java()
+    check_spark(memory)
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
 
     os.makedirs(os.path.join(directory, "tmp"), exist_ok=True)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -36,8 +53,8 @@ def start_spark(
         with _errors_to(spark_log):
             spark = builder.getOrCreate()
             spark.sparkContext.setLogLevel("ERROR")
-    except PySparkException as error:
-        raise SessionError(f"Spark did not start: {_last_line(spark_log) or error}; more in {spark_log}") from error
+    except (PySparkException, Py4JError) as error:
+        raise SessionError(f"Spark did not start: {_first_error(spark_log) or error}; more in {spark_log}") from error
     return spark
 
 
@@ -50,10 +67,12 @@ def _check_java() -> None:
         raise SessionError("there is no Java: neither JAVA_HOME is set nor is java in the PATH; Spark needs a Java 17 or newer")
 
 
-def _last_line(path: str) -> str:
+def _first_error(path: str) -> str:
+    """The first line that is an error of Java's, which says why; the ones behind it say only that it ended. Else the last line."""
     with open(path, encoding="utf-8", errors="replace") as file:
         lines = [line.strip() for line in file if line.strip()]
-    return lines[-1] if lines else ""
+    errors = [line for line in lines if line.startswith(("Error", "Exception", "Caused by"))]
+    return errors[0] if errors else lines[-1] if lines else ""
 
 
 def _settings(directory: str, cores: int, memory: str) -> dict[str, str]:

@@ -47,3 +47,9 @@ def test_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
     assert (good["topic"], good["rows"], good["dead_letters"], good["version"]) == ("clicks", 5, 1, 7)
     assert (good["ranges"], good["error"]) == ([[0, 5, 9], [0, 5, 7]], None)
     assert (bad["version"], bad["error"]) == (None, "no")
+
+
+def test_a_topic_with_nothing_new_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    nothing = LoadResult(0, 0, 0, 0, 7, (), 0.01)
+    show_outcome(Outcome(JOB, (nothing,)), as_json=False)
+    assert capsys.readouterr().out == "clicks: nothing new\n"

@@ -1,0 +1,49 @@
+"""What can be known of a job without Spark, asked before Spark is started: that takes seconds, and these answers do not need it."""
+
+import os
+import tempfile
+
+from moldau.lake.cluster_log import ClusterLog
+from moldau.lake.load_errors import LoadError
+from moldau.lake.load_jobs import LoadJobs
+
+_TIMEOUT_S = 10.0
+
+
+def check_jobs(jobs: LoadJobs) -> None:
+    """The directory can be written, the brokers answer and have the topics that are named, the registry answers.
+
+    LoadError for a directory or topics; WorldError or PeerError for brokers, RegistryError or RegistryUnavailableError for a registry.
+    """
+    check_directory(jobs.directory)
+    wanted = None if jobs.pattern is not None else list(jobs.topics)
+    with ClusterLog(jobs.bootstrap, f"moldau-load-{jobs.name}", timeout_s=_TIMEOUT_S) as source:
+        there = source.partition_counts(wanted)
+    missing = jobs.missing(there)
+    if missing:
+        known = "there is no topic" if len(missing) == 1 else "there are no topics"
+        raise LoadError(f"{known} {', '.join(map(repr, missing))} at {jobs.bootstrap}")
+    for url in sorted({job.registry for job in jobs.jobs(there) if job.registry is not None}):
+        check_registry(url)
+
+
+def check_directory(path: str) -> None:
+    """Make the directory if it is missing, and a file in it for a moment. LoadError."""
+    try:
+        os.makedirs(path, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        raise LoadError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def check_registry(url: str) -> None:
+    """A registry answers there. LoadError for a URL that cannot be read; RegistryError, RegistryUnavailableError."""
+    from moldau.registry.client import RegistryClient
+
+    try:
+        client = RegistryClient(url, timeout_s=_TIMEOUT_S)
+    except ValueError as error:
+        raise LoadError(f"registry {url}: {error}") from error
+    with client:
+        client.compatibility()

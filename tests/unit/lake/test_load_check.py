@@ -1,0 +1,117 @@
+"""What can be known without Spark is said before it is started, each as one line (missions F3, I2)."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from moldau.cli.load import load_command
+from moldau.lake import load_check, session
+from moldau.lake.load_check import check_directory, check_jobs, check_registry
+from moldau.lake.load_errors import LoadError
+from moldau.lake.load_jobs import LoadJobs
+from moldau.lake.session import SessionError, check_spark
+from moldau.registry.client import RegistryUnavailableError
+from moldau.testing.broker import Broker
+
+
+@pytest.fixture
+def closed_port() -> int:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        return int(server.getsockname()[1])
+
+
+def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    check_directory(str(tmp_path / "new" / "lake"))
+    (tmp_path / "file").touch()
+    with pytest.raises(LoadError, match=r"file/lake: cannot be written: Not a directory"):
+        check_directory(str(tmp_path / "file" / "lake"))
+
+
+def test_a_registry_that_does_not_answer_is_named(closed_port: int) -> None:
+    with pytest.raises(RegistryUnavailableError, match=str(closed_port)):
+        check_registry(f"http://127.0.0.1:{closed_port}")
+    with pytest.raises(LoadError, match="registry ftp://r: 'ftp://r' is not a registry's URL"):
+        check_registry("ftp://r")
+
+
+def test_a_job_is_held_against_brokers_and_registry(tmp_path: Path) -> None:
+    with Broker(registry=True) as broker:
+        broker.create_topic("there", 1)
+
+        def job(**changes: Any) -> LoadJobs:
+            return LoadJobs("j", broker.bootstrap_servers, str(tmp_path), **{"registry": broker.registry_url, **changes})
+
+        check_jobs(job(topics=("there",)))
+        check_jobs(job(pattern="t.*"))
+        with pytest.raises(LoadError, match=r"there are no topics 'a', 'b' at 127\.0\.0\.1:"):
+            check_jobs(job(topics=("a", "there", "b")))
+        with pytest.raises(LoadError, match="there is no topic 'a'"):
+            check_jobs(job(topics=("a",)))
+
+
+@pytest.mark.parametrize("memory", ["1q", "", "m", "0g", "-1g", "1.5g", "1g 2g", "1024"])
+def test_an_amount_of_memory_that_is_none(memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "_check_java", lambda: None)
+    with pytest.raises(SessionError, match="is no amount of memory for Spark: a whole number with k, m or g, 512m or 2g"):
+        check_spark(memory)
+
+
+def test_an_amount_of_memory_that_is_too_little_for_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "_check_java", lambda: None)
+    for memory in ("512m", "1g", "2G", "1gb", "600000k"):
+        check_spark(memory)
+    with pytest.raises(SessionError, match="at least 512m of memory, not 64m"):
+        check_spark("64m")
+
+
+def test_the_first_error_of_java_says_why_spark_did_not_start(tmp_path: Path) -> None:
+    """The last line says only that the program ends. Here a script stands for Java; its log stays where the message says."""
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho WARNING: old >&2\necho Error: no room for a heap >&2\necho Error: A fatal exception >&2\nexit 1\n")
+    java.chmod(0o755)
+    program = "import sys; from moldau.lake.session import start_spark; start_spark('none', sys.argv[1])"
+    command = [sys.executable, "-c", program, str(tmp_path / "spark")]
+    done = subprocess.run(command, env={**os.environ, "JAVA_HOME": str(tmp_path)}, capture_output=True, text=True, check=False)
+    log = tmp_path / "spark" / "spark.log"
+    assert f"SessionError: Spark did not start: Error: no room for a heap; more in {log}\n" in done.stderr
+    assert "A fatal exception" in log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--once", "--follow"], "--once, --follow and --every exclude each other"),
+        (["--once", "--every", "5m"], "--once, --follow and --every exclude each other"),
+        (["--follow", "--every", "5m"], "--once, --follow and --every exclude each other"),
+        ([], "'name' is missing: give --name, or"),
+    ],
+)
+def test_options_that_exclude_each_other_or_are_missing(arguments: list[str], message: str) -> None:
+    done = CliRunner().invoke(load_command, ["--to", "x", "--topics", "t", "--registry", "http://r", *arguments])
+    assert (done.exit_code, message in done.output) == (2, True), done.output
+
+
+def test_a_job_file_at_fault_is_a_fault_of_the_command_line(tmp_path: Path) -> None:
+    file = tmp_path / "job.toml"
+    file.write_text('name = "x"\nto = "y"\nnonsense = 1\n')
+    done = CliRunner().invoke(load_command, [str(file)])
+    assert (done.exit_code, "job.toml: 'nonsense' is not known" in done.output) == (2, True), done.output
+
+
+def test_nothing_is_started_for_a_job_that_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def refused(_: LoadJobs) -> None:
+        raise LoadError("there is no topic 't'")
+
+    monkeypatch.setattr(session, "check_spark", lambda _: None)
+    monkeypatch.setattr(session, "start_spark", lambda *_, **__: pytest.fail("Spark was started"))
+    monkeypatch.setattr(load_check, "check_jobs", refused)
+    done = CliRunner().invoke(load_command, ["--to", str(tmp_path), "--name", "j", "--topics", "t", "--registry", "http://r"])
+    assert (done.exit_code, done.output) == (1, "Error: there is no topic 't'\n")

@@ -1,0 +1,109 @@
+"""What happens to one topic does not keep the others: it is told once, tried again, and ends nothing by itself (mission I2)."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from moldau.lake import load_service
+from moldau.lake.load import LoadResult
+from moldau.lake.load_errors import NoSchemaError
+from moldau.lake.load_job import LoadJob
+from moldau.lake.load_jobs import LoadJobs
+from moldau.lake.load_service import LoadService, Outcome, ending
+from moldau.lake.offsets import DataLossError, OffsetRange
+from moldau.lake.tables.committing import FencedError
+from moldau.model.errors import WorldError
+
+Answer = Callable[[], LoadResult]
+
+
+def loaded(rows: int = 0) -> LoadResult:
+    return LoadResult(rows, 0, 0, 0, 1, (OffsetRange("t", 0, 0, rows),) if rows else (), 0.0)
+
+
+class _Brokers:
+    def __init__(self, *_: object, **__: object) -> None:
+        pass
+
+    def __enter__(self) -> "_Brokers":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def partition_counts(self, topics: Sequence[str] | None) -> Mapping[str, int]:
+        return {"good": 1, "text": 1, "_audit": 1}
+
+
+class _NoWatermarks:
+    def update(self, jobs: object) -> Mapping[str, int]:
+        return {}
+
+
+@contextmanager
+def service(monkeypatch: pytest.MonkeyPatch, loads: Mapping[str, list[LoadResult | Exception]]) -> Iterator[tuple[LoadService, list[Any]]]:
+    """A service whose loads end as the lists say, a round each; it is stopped when the lists have come to their ends."""
+    told: list[Any] = []
+
+    def load(_: object, job: LoadJob, **__: object) -> LoadResult:
+        answer = loads[job.topic].pop(0)
+        if not any(loads.values()):
+            made.stop()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(load_service, "ClusterLog", _Brokers)
+    monkeypatch.setattr(load_service, "load", load)
+    jobs = LoadJobs("j", "b:1", "/none", pattern="[a-z]+", registry="http://r")
+    made = LoadService(None, jobs, on_outcome=lambda each: told.append(each), watermarks=_NoWatermarks(), parallel=1)  # type: ignore[arg-type]
+    yield made, told
+
+
+def words(told: list[Outcome]) -> list[tuple[str, int, str | None]]:
+    return [(each.job.topic, each.rows, None if each.error is None else str(each.error)) for each in told]
+
+
+def test_a_topic_without_a_schema_is_told_once_and_loaded_when_it_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = NoSchemaError("no schema")
+    loads: dict[str, list[Any]] = {
+        "good": [loaded(1), loaded(), loaded(), loaded(2), loaded()],
+        "text": [waiting, waiting, waiting, loaded(7), loaded()],
+    }
+    with service(monkeypatch, loads) as (made, told):
+        made.run(0.0)
+    assert words(told) == [("good", 1, None), ("text", 0, "no schema"), ("good", 2, None), ("text", 7, None)]
+
+
+def test_a_topic_that_lost_records_does_not_keep_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it says is told again when it becomes another thing, and when it is over."""
+    loads: dict[str, list[Any]] = {
+        "good": [loaded(1), loaded(), loaded(2), loaded(3)],
+        "text": [DataLossError("gone"), DataLossError("gone"), NoSchemaError("no schema"), loaded()],
+    }
+    with service(monkeypatch, loads) as (made, told):
+        made.run(0.0)
+    assert [each for each in words(told) if each[0] == "good"] == [("good", 1, None), ("good", 2, None), ("good", 3, None)]
+    assert [each[2] for each in words(told) if each[0] == "text"] == ["gone", "no schema", None]
+
+
+def test_nothing_left_to_do_ends_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost: dict[str, list[Any]] = {"good": [loaded(1), DataLossError("gone"), loaded()], "text": [DataLossError("lost")] * 3}
+    with service(monkeypatch, lost) as (made, _), pytest.raises(DataLossError, match="gone"):
+        made.run(0.0)
+
+
+def test_what_ends_a_service() -> None:
+    def round_of(*errors: Exception | None) -> list[Outcome]:
+        jobs = LoadJobs("j", "b:1", "/none", pattern=".*", registry="http://r")
+        return [Outcome(jobs.job(f"t{number}"), (), error) for number, error in enumerate(errors)]
+
+    fenced, lost, away = FencedError("taken over"), DataLossError("gone"), WorldError("no broker", retriable=True)
+    assert ending(round_of()) is None
+    assert ending(round_of(None, lost)) is None
+    assert ending(round_of(lost, away)) is None, "the other one may come back"
+    assert ending(round_of(NoSchemaError("yet"))) is None
+    assert ending(round_of(None, fenced)) is fenced, "the whole job is taken over, whichever topic shows it first"
+    assert ending(round_of(lost, OSError("disk"))) is lost
