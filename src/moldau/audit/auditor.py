@@ -102,7 +102,7 @@ class Auditor:
                 return
 
     def _work(self, *, once: bool) -> None:
-        publisher = Publisher(self._bootstrap, self.options.tier)
+        publisher = Publisher(self._bootstrap, self.options.tier, self.options.topics)
         try:
             with Cluster(self._bootstrap, client_id=f"moldau-audit-{self.options.tier}", sleep=self._pause) as cluster:
                 committed = publisher.take_over(cluster)
@@ -214,7 +214,7 @@ class _Round:
         counts, offsets = self._tally.counts(), dict(self._reading.positions)
         for attempt in range(_ABORTED_TRIES):
             try:
-                self._publisher.publish(counts, offsets, caught_up_ms)
+                self._publisher.publish(counts, offsets, caught_up_ms, self._reading.topic_ids)
                 break
             except TransactionAbortedError as error:
                 if attempt == _ABORTED_TRIES - 1:

@@ -5,15 +5,18 @@ auditor that had it, and what that one left open is aborted; so the group's offs
 """
 
 import logging
+import re
 import time
 from collections.abc import Mapping
 
+from moldau.audit.coverage import is_counted
 from moldau.audit.points import reached
 from moldau.audit.tiers import read_audit
 from moldau.client.cluster import Cluster
 from moldau.client.consumer import Consumer
 from moldau.client.failures import ClientError
 from moldau.client.groups import Groups
+from moldau.client.metadata import NO_TOPIC_ID
 from moldau.client.producer import Producer
 from moldau.model.errors import MoldauError
 from moldau.model.identity import TopicPartition
@@ -23,6 +26,8 @@ from moldau.tracking.counts import Count, CountKey
 log = logging.getLogger(__name__)
 
 TRANSACTION_TIMEOUT_MS = 60_000
+_TOLD_AGAIN_MS = 24 * 3_600_000
+"""A topic's id is said again so often: the audit topic must know it for as long as it has counts of it."""
 
 
 def group_of(tier: str) -> str:
@@ -37,9 +42,14 @@ class LostOffsetsError(MoldauError):
 class Publisher:
     """Publishes for one tier. ImportError without confluent-kafka. `take_over` comes first."""
 
-    def __init__(self, bootstrap: str, tier: str, *, transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS) -> None:
+    def __init__(
+        self, bootstrap: str, tier: str, topics: re.Pattern[str] | None = None, *, transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
+    ) -> None:
         self.tier = tier
+        self._topics = topics
         self._bootstrap = bootstrap
+        self._told: dict[str, tuple[bytes, int]] = {}
+        """The ids that were said, and when."""
         client_id = f"moldau-audit-{tier}"
         self._producer = Producer(
             bootstrap, client_id=client_id, transactional_id=client_id, transaction_timeout_ms=transaction_timeout_ms
@@ -49,38 +59,66 @@ class Publisher:
     def take_over(self, cluster: Cluster) -> dict[TopicPartition, int]:
         """Fence whoever was this tier's auditor; where it had got to. TransactionError, WorldError, LostOffsetsError.
 
-        Brokers forget the offsets of a group that nobody uses, after a week by default.
+        Brokers forget the offsets of a group that nobody uses, after a week by default, and those of topics that are deleted, at once. The
+        latter is no harm: there is nothing left to be counted again.
         """
         ensure_audit_topic(self._bootstrap)
         self._producer.init_transactions(TRANSACTION_TIMEOUT_MS / 1000)
         reached("id taken over")
         committed = Groups(cluster).committed(group_of(self.tier))
-        if not committed and read_audit(cluster).has_counts_of(self.tier):
-            group = group_of(self.tier)
+        twice = [] if committed else self._counted_already(cluster)
+        if twice:
+            group, names = group_of(self.tier), ", ".join(twice[:5]) + (", ..." if len(twice) > 5 else "")
             raise LostOffsetsError(
-                f"tier {self.tier} has counts in {AUDIT_TOPIC}, but group {group} has no offsets: what is counted already would be counted "
-                f"again; take another name for the tier, or set where it goes on by `moldau group reset {group}`"
+                f"tier {self.tier} has counts in {AUDIT_TOPIC}, but group {group} has no offsets: what is counted already of {names} would "
+                f"be counted again; take another name for the tier, or set where it goes on by `moldau group reset {group}`"
             )
         return {where: each.offset for where, each in committed.items()}
 
-    def publish(self, counts: Mapping[CountKey, Count], offsets: Mapping[TopicPartition, int], caught_up_ms: int | None) -> None:
-        """Counts, offsets, and if there is a time, the mark that everything before it is counted: all or nothing.
+    def _counted_already(self, cluster: Cluster) -> list[str]:
+        """The topics that this tier has counted and that are there still, unless they are known to be others of the same name."""
+        found, twice = read_audit(cluster), []
+        for topic in cluster.topics():
+            known = found.topic_ids.get((self.tier, topic.name))
+            another = known is not None and topic.id != NO_TOPIC_ID and known != topic.id.hex()
+            if not another and is_counted(topic.name, self._topics) and found.has_counts_of(self.tier, topic.name):
+                twice.append(topic.name)
+        return sorted(twice)
+
+    def publish(
+        self,
+        counts: Mapping[CountKey, Count],
+        offsets: Mapping[TopicPartition, int],
+        caught_up_ms: int | None,
+        topic_ids: Mapping[str, bytes],
+    ) -> None:
+        """Counts, offsets, if there is a time, the mark that everything before it is counted, and ids that are news: all or nothing.
 
         TransactionAbortedError: nothing of it; it may be published again. FencedError: another auditor has this tier. TransactionError:
         nobody knows; the next one to take over finds out.
         """
         now_ms = int(time.time() * 1000)
+        pattern = "" if self._topics is None else self._topics.pattern
+        news = {topic: topic_ids[topic] for topic in {where.topic for where in offsets} if self._is_news(topic, topic_ids, now_ms)}
         with self._producer.transaction() as transaction:
             reached("transaction begun")
             for key, count in counts.items():
                 self._send(AuditRecord.of_counts(self.tier, key, count, time_ms=now_ms))
             if caught_up_ms is not None:
-                everything = CountKey("", 0, "", "", "", self.tier)
+                everything = CountKey("", 0, "", pattern, "", self.tier)
                 self._send(AuditRecord("open", new_guid(), caught_up_ms, self.tier, everything))
+            for topic, topic_id in news.items():
+                self._send(AuditRecord("open", new_guid(), now_ms, self.tier, CountKey(topic, 0, "", pattern, "", topic_id.hex())))
             reached("counts sent")
             transaction.commit_offsets(self._member, offsets)
             reached("offsets added")
+        self._told |= {topic: (topic_id, now_ms) for topic, topic_id in news.items()}
         reached("committed")
+
+    def _is_news(self, topic: str, topic_ids: Mapping[str, bytes], now_ms: int) -> bool:
+        topic_id = topic_ids.get(topic, NO_TOPIC_ID)
+        told, told_ms = self._told.get(topic, (NO_TOPIC_ID, 0))
+        return topic_id != NO_TOPIC_ID and (topic_id != told or now_ms >= told_ms + _TOLD_AGAIN_MS)
 
     def _send(self, record: AuditRecord) -> None:
         self._producer.send(AUDIT_TOPIC, record.to_bytes(), key=record.record_key)

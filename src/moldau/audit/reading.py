@@ -5,17 +5,15 @@ import re
 import time
 from collections.abc import Mapping
 
+from moldau.audit.coverage import is_counted
 from moldau.client.cluster import Cluster
 from moldau.client.metadata import NO_TOPIC_ID
 from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED, Fetched, FetchLimits
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
-from moldau.tracking.audit_record import AUDIT_TOPIC
 
 log = logging.getLogger(__name__)
 
-_OWN = re.compile(r"_.*")
-"""Topics of brokers, registries and audits begin with an underscore."""
 _GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
 FETCH_WAIT_MS = 500
 _LIMITS = FetchLimits(
@@ -44,9 +42,12 @@ class Reading:
 
     def wants(self, topic: str) -> bool:
         """Whether a topic is counted."""
-        if topic == AUDIT_TOPIC:
-            return False
-        return not _OWN.match(topic) if self._pattern is None else bool(self._pattern.fullmatch(topic))
+        return is_counted(topic, self._pattern)
+
+    @property
+    def topic_ids(self) -> dict[str, bytes]:
+        """Of the topics that are read."""
+        return {where.topic: topic_id for where, topic_id in self._ids.items()}
 
     def discover(self) -> None:
         """Take in topics and partitions that are new, from where the group is or from their beginning; let go of those that are gone."""

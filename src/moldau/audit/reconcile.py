@@ -26,12 +26,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from moldau.audit.coverage import covers
 from moldau.audit.skew import HostKey, skewed_hosts
 from moldau.audit.tiers import NOTHING, TierCounts, Told
 from moldau.audit.verdicts import Report, SourceLine, Verdict, WindowPair
 from moldau.audit.watermark import watermarks
 from moldau.tracking.audit_record import PRODUCER_TIER
-from moldau.tracking.counts import WINDOW_MS, CountKey
+from moldau.tracking.counts import WINDOW_MS, Count, CountKey
 
 GRACE_MS = 120_000
 PRODUCER_TIMEOUT_MS = 300_000
@@ -45,13 +46,13 @@ class Rules:
 
     now_ms: int
     tiers: tuple[str, ...] = ()
-    """From the producers down; empty: as they were first heard of."""
+    """From the producers down; empty: producers, then auditors, then loads, each as they were first heard of."""
     grace_ms: int = GRACE_MS
     """How long a lower tier may take after the last change."""
     graces_ms: Mapping[str, int] = field(default_factory=dict)
     """The same by tier, where it is another."""
     only: Mapping[str, Callable[[str], bool]] = field(default_factory=dict)
-    """The topics that a tier counts, if not all."""
+    """The topics that a tier is meant to count, if it is another answer than that of `covers`."""
     producer_timeout_ms: int = PRODUCER_TIMEOUT_MS
     """So long after the last sign of life of an instance that did not close, the log's count stands for its own."""
     vouch_ms: int = 180_000
@@ -77,8 +78,13 @@ def reconcile(found: TierCounts, rules: Rules) -> Report:
     skewed = skewed_hosts(found, rules.skew_ms, rules.behind_ms)
     behind = {host for host, each in skewed.items() if each.ahead_ms < 0}
     pairs: list[WindowPair] = []
-    for topic, by_tier in sorted(_by_topic(found, tiers, rules.topics).items()):
-        counting = [tier for tier in tiers if tier not in rules.only or rules.only[tier](topic)]
+    uncovered: dict[str, list[str]] = {}
+    by_topic = _by_topic(found, tiers, rules.topics)
+    for topic, by_tier in sorted(by_topic.items()):
+        counting = [tier for tier in tiers if (rules.only[tier](topic) if tier in rules.only else covers(found, tier, topic))]
+        for tier in tiers:
+            if tier not in counting and tier not in rules.only:
+                uncovered.setdefault(tier, []).append(topic)
         for upper, lower in pairwise(counting):
             compared = _Compared(found, rules, upper, lower, behind)
             pairs += compared.windows(topic, by_tier.get(upper, {}), by_tier.get(lower, {}))
@@ -87,10 +93,20 @@ def reconcile(found: TierCounts, rules: Rules) -> Report:
         tiers=tuple(tiers),
         pairs=tuple(sorted(shown, key=lambda pair: (pair.topic, pair.window_start_ms, tiers.index(pair.lower_tier)))),
         watermarks=watermarks(pairs, tiers, rules.now_ms),
-        untracked={where: count for where, count in sorted(found.untracked.items()) if rules.topics is None or where[1] in rules.topics},
+        untracked=_untracked(found, tiers, rules.topics),
         skewed=tuple(each for host, each in sorted(skewed.items()) if rules.topics is None or host.topic in rules.topics),
         unreadable=tuple(found.unreadable),
+        uncovered={tier: tuple(topics) for tier, topics in uncovered.items()},
+        unheard=tuple(sorted(set(rules.topics or ()) - by_topic.keys())),
     )
+
+
+def _untracked(found: TierCounts, tiers: Collection[str], topics: Collection[str] | None) -> dict[tuple[str, str], Count]:
+    return {
+        (tier, topic): count
+        for (tier, topic), count in sorted(found.untracked.items())
+        if tier in tiers and (topics is None or topic in topics)
+    }
 
 
 ByKey = dict[CountKey, Told]
@@ -208,6 +224,6 @@ def moment(time_ms: int) -> str:
     from datetime import UTC, datetime, timedelta
 
     try:
-        return f"{datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=time_ms // 1000):%Y-%m-%dT%H:%M:%SZ}"
+        return f"{(datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=time_ms // 1000)).isoformat()[:19]}Z"
     except OverflowError:
         return f"@{time_ms}"

@@ -1,7 +1,8 @@
 """What the audit topic says: the counts of every tier, and which producer instances have opened and closed theirs.
 
 A tier other than the producers' is heard of in two ways: by its counts, and by *marks*, records of the kind ``open`` with which an auditor
-says that at this time everything in its logs was counted. A load publishes no marks; there its newest counts stand in.
+says that at this time everything in its logs was counted. A load publishes no marks; there its newest counts stand in. An ``open`` with a
+topic is no mark: with it an auditor says which topic of that name it counts, by the topic's id.
 """
 
 import logging
@@ -75,6 +76,8 @@ class TierCounts:
     """The newest record of each tier."""
     marked_ms: dict[str, int] = field(default_factory=dict)
     """The newest mark of each tier that publishes marks."""
+    topic_ids: dict[tuple[str, str], str] = field(default_factory=dict)
+    """By tier and topic: the id, in hex, of the topic of that name that an auditor counted last."""
     unreadable: list[Unreadable] = field(default_factory=list)
     positions: dict[TopicPartition, int] = field(default_factory=dict)
     """Where reading goes on."""
@@ -84,17 +87,29 @@ class TierCounts:
     _oldest_ms: dict[int, int | None] = field(default_factory=dict)
     """The same by partition; None until a record of it was read."""
     _first_ms: dict[str, int] = field(default_factory=dict)
+    _patterns: dict[str, tuple[int, str]] = field(default_factory=dict)
+    _topics: dict[str, set[str]] = field(default_factory=dict)
     _guids: set[bytes] = field(default_factory=set)
 
     @property
     def tiers(self) -> tuple[str, ...]:
-        """All tiers that have counted: producers first, also if they only opened; the others by their first record."""
-        found = sorted(self.counts.keys() - {PRODUCER_TIER}, key=lambda tier: (self._first_ms[tier], tier))
+        """All tiers that have counted: producers first, also if they only opened; then auditors, then loads, by their first counts."""
+        auditors = self.auditors
+        found = sorted(self.counts.keys() - {PRODUCER_TIER}, key=lambda tier: (tier not in auditors, self._first_ms[tier], tier))
         return (PRODUCER_TIER, *found) if PRODUCER_TIER in self.heard_ms else tuple(found)
 
-    def has_counts_of(self, tier: str) -> bool:
-        """Whether the tier has counted anything."""
-        return tier in self.counts or any(counted == tier for counted, _ in self.untracked)
+    @property
+    def auditors(self) -> set[str]:
+        """The tiers that say what they count, and up to when."""
+        return self.marked_ms.keys() | self._patterns.keys()
+
+    def pattern_of(self, tier: str) -> str:
+        """The topics that an auditor counts now, as it says itself; empty if it has no pattern."""
+        return self._patterns.get(tier, (0, ""))[1]
+
+    def has_counts_of(self, tier: str, topic: str) -> bool:
+        """Whether the tier has ever counted anything of the topic."""
+        return topic in self._topics.get(tier, ())
 
     def vouches_until(self, tier: str) -> int:
         """Up to when the tier is known to have counted everything, in ms; 0 if it was never heard of."""
@@ -108,13 +123,15 @@ class TierCounts:
         self._guids.add(guid)
         self.records += 1
         tier, key, time_ms = record.tier, record.key, record.time_ms
-        self.heard_ms[tier] = max(time_ms, self.heard_ms.get(tier, 0))
+        if record.kind == "counts" or not key.topic:
+            self.heard_ms[tier] = max(time_ms, self.heard_ms.get(tier, 0))
         if tier == PRODUCER_TIER:
             self._take_sign_of_life(record)
         elif record.kind == "open":
-            self.marked_ms[tier] = max(time_ms, self.marked_ms.get(tier, 0))
+            self._take_mark(record)
         if record.kind != "counts":
             return True
+        self._topics.setdefault(tier, set()).add(key.topic)
         if is_untracked(key):
             self.untracked[tier, key.topic] = self.untracked.get((tier, key.topic), NOTHING) + record.count
             return True
@@ -123,6 +140,15 @@ class TierCounts:
         told.count = told.count + record.count
         told.changed_ms = max(told.changed_ms, time_ms)
         return True
+
+    def _take_mark(self, record: AuditRecord) -> None:
+        tier, key, time_ms = record.tier, record.key, record.time_ms
+        if time_ms >= self._patterns.get(tier, (0, ""))[0]:
+            self._patterns[tier] = (time_ms, key.service)
+        if key.topic:
+            self.topic_ids[tier, key.topic] = key.instance
+        else:
+            self.marked_ms[tier] = max(time_ms, self.marked_ms.get(tier, 0))
 
     def _take_sign_of_life(self, record: AuditRecord) -> None:
         key = record.key

@@ -103,6 +103,10 @@ class Report:
     untracked: Mapping[tuple[str, str], Count] = field(default_factory=dict)
     skewed: tuple[SkewedHost, ...] = ()
     unreadable: tuple[Unreadable, ...] = ()
+    uncovered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By tier: topics that it is not known to be meant to count, so that they are not compared there."""
+    unheard: tuple[str, ...] = ()
+    """Topics that were asked for, and of which no tier has counts."""
 
     @property
     def alarming(self) -> bool:
@@ -111,5 +115,5 @@ class Report:
 
     @property
     def complete(self) -> bool:
-        """Whether every window is complete, and will stay so unless late events come."""
-        return all(pair.verdict is Verdict.COMPLETE and pair.settled for pair in self.pairs)
+        """Whether there are windows, all complete, and will stay so unless late events come; and something of each topic asked for."""
+        return bool(self.pairs) and not self.unheard and all(pair.verdict is Verdict.COMPLETE and pair.settled for pair in self.pairs)

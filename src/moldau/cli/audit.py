@@ -1,5 +1,6 @@
 """``moldau audit``: count a cluster as a tier, compare the tiers, and say what is missing or doubled (missions H2, H3)."""
 
+import logging
 import re
 import time
 from collections.abc import Callable
@@ -76,6 +77,8 @@ def run(
     except ImportError as error:
         raise click.ClickException(f"{error}: an auditor needs `pip install 'moldau[tracking]'`") from error
     set_up_logging(log_level, log_format)
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(_is_no_news)
     schemas = None
     if registry is not None:
         from moldau.audit.schemas import TrackedSchemas
@@ -99,10 +102,17 @@ def run(
         click.echo(f"{counted(told['published'], 'record')} counted in {counted(told['transactions'], 'transaction')}")
 
 
+def _is_no_news(record: logging.LogRecord) -> bool:
+    """Librdkafka says several times, in its own words, that another auditor has taken over; the command says it once."""
+    return record.name != "moldau.client" or "fenced" not in record.getMessage().lower()
+
+
 def _tiers(ctx: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
     names = tuple(name.strip() for name in value.split(",")) if value else ()
     if len(set(names)) != len(names) or len(names) == 1 or not all(names):
         raise click.BadParameter(f"{value!r}: two or more different tiers, by commas", ctx, parameter)
+    if "producer" in names[1:]:
+        raise click.BadParameter(f"{value!r} is upside down: tier producer comes first", ctx, parameter)
     return names
 
 
@@ -152,12 +162,15 @@ def comparing_options(function: F) -> F:
     for option in (
         click.option("--topic", "topics", type=TEXT, multiple=True, help="Only this topic; may be repeated."),
         click.option("--since", metavar="TIME", callback=_since, help="Only windows that end later: an ISO time, or @ and milliseconds."),
-        click.option("--tiers", metavar="A,B,...", callback=_tiers, help="From the producers down.  [default: as first heard of]"),
+        click.option("--tiers", metavar="A,B,...", callback=_tiers, help="From the producers down.  [default: producer, auditors, loads]"),
         click.option(
             "--grace", "graces", multiple=True, metavar="[TIER=]SECONDS", callback=_graces,
             help="How long a tier may take to count what is new; may be repeated.  [default: 120]",
         ),
-        click.option("--only", multiple=True, metavar="TIER=PATTERN", callback=_only, help="The topics that a tier counts, if not all."),
+        click.option(
+            "--only", multiple=True, metavar="TIER=PATTERN", callback=_only,
+            help="The topics that a tier is meant to count.  [default: what an auditor says; what a load has ever loaded]",
+        ),
         click.option(
             "--producer-timeout", type=SECONDS, default=300.0, show_default=True, metavar="SECONDS", envvar="MOLDAU_AUDIT_PRODUCER_TIMEOUT",
             help="After so long without a sign of life of a producer that did not close, the log stands for what it sent.",
@@ -216,6 +229,7 @@ def report(complete: bool, windows: bool, as_json: bool, bootstrap: str, timeout
     rules = _rules(**comparing)
     with open_cluster(bootstrap, timeout) as cluster:
         found = read_audit(cluster)
+    _check_tiers(found, rules())
     compared = reconcile(found, rules())
     _check_comparable(found, compared)
     if as_json:
@@ -230,6 +244,20 @@ def exit_code(report: "Report", *, complete: bool) -> int:
     if report.alarming:
         return LOSS
     return INCOMPLETE if complete and not report.complete else 0
+
+
+def _check_tiers(found: "TierCounts", rules: "Rules") -> None:
+    """Tiers that are named have been heard of, unless they are said to be on their way."""
+    if not found.records:
+        return
+    heard = {"producer", *found.heard_ms, *found.auditors}
+    expected = set(rules.tiers) & rules.only.keys()
+    for option, names in (("--tiers", rules.tiers), ("--grace", rules.graces_ms), ("--only", rules.only)):
+        unknown = sorted(set(names) - heard - expected - {""})
+        if unknown:
+            hint = f"one that is still to come needs to be in --tiers, and --only {unknown[0]}=PATTERN for the topics that it is to count"
+            there = ", ".join(sorted(heard))
+            raise click.ClickException(f"{option}: tier {unknown[0]} has never published anything, only {there} have; {hint}")
 
 
 def _check_comparable(found: "TierCounts", compared: "Report") -> None:

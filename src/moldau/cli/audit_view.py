@@ -1,7 +1,7 @@
 """What an audit found, as a table, as JSON, and refreshed at a terminal."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 FAULTS_MAX = 50
 """So many windows are listed; --json has all."""
+_NAMES_MAX = 10
 
 _SUMMARY = ("topic", "tiers", "windows", "above", "below", "checksum", "verdict", "complete up to")
 _NUMERIC = ("windows", "above", "below")
@@ -42,7 +43,7 @@ def print_report(report: "Report", *, every_window: bool = False) -> None:
         print_table(columns, (row for pair in shown[:FAULTS_MAX] for row in _window_rows(pair, every_window)), numeric=("above", "below"))
     if len(shown) > FAULTS_MAX:
         click.echo(f"... and {len(shown) - FAULTS_MAX:,} more windows; --json has them all")
-    for line in _remarks(report):
+    for line in _remarks(report).values():
         click.echo(line)
 
 
@@ -53,15 +54,42 @@ def _window_rows(pair: "WindowPair", every_window: bool) -> Iterator[tuple[str, 
         yield *head, line.verdict.value, *where, f"{line.upper.count:,}", f"{line.lower.count:,}", line.note
 
 
-def _remarks(report: "Report") -> Iterator[str]:
+def _remarks(report: "Report") -> dict[object, str]:
+    """What else there is to say, by what it is about."""
+    return dict(_all_remarks(report))
+
+
+def _all_remarks(report: "Report") -> Iterator[tuple[object, str]]:
+    for topic in report.unheard:
+        yield ("nothing", topic), f"nothing about topic {topic}: no tier has counts of it"
+    if not report.pairs and not report.unheard:
+        yield "nothing", "nothing to compare: no window of a topic that two of the tiers are meant to count"
+    for tier, topics in report.uncovered.items():
+        yield ("uncovered", tier), f"not counted by tier {tier}: {_names(topics)}"
     for host in report.skewed:
         hours = abs(host.ahead_ms) / 3_600_000
         off = f"{hours:,.1f} h {'ahead' if host.ahead_ms > 0 else 'behind'}"
-        yield f"clock skewed: host {host.host} ({host.datacenter}, {host.service}) is up to {off} in topic {host.topic}"
-    for (tier, topic), count in report.untracked.items():
-        yield f"untracked: {counted(count.count, 'record')} of {count.bytes:,} bytes in topic {topic}, by tier {tier}"
+        yield host, f"clock skewed: host {host.host} ({host.datacenter}, {host.service}) is up to {off} in topic {host.topic}"
+    yield from _untracked(report)
     for each in report.unreadable:
-        yield f"unreadable: partition _audit-{each.partition} at offset {each.offset}: {each.reason}"
+        yield each, f"unreadable: partition _audit-{each.partition} at offset {each.offset}: {each.reason}"
+
+
+def _untracked(report: "Report") -> Iterator[tuple[object, str]]:
+    """A line for each topic that is compared, and one for all others: queues, logs, and what else is no tracked event."""
+    topics: dict[str, list[str]] = {}
+    for (tier, topic), count in report.untracked.items():
+        topics.setdefault(topic, []).append(f"{counted(count.count, 'record')} of {counted(count.bytes, 'byte')} by tier {tier}")
+    compared = {pair.topic for pair in report.pairs} | set(report.unheard)
+    for topic in sorted(topics.keys() & compared):
+        yield ("untracked", topic), f"untracked in topic {topic}: {', '.join(topics[topic])}"
+    others = sorted(topics.keys() - compared)
+    if others:
+        yield "untracked", f"untracked, too: {_names(others)}; --json has the numbers"
+
+
+def _names(topics: Sequence[str]) -> str:
+    return ", ".join(topics[:_NAMES_MAX]) + (f" and {counted(len(topics) - _NAMES_MAX, 'topic')} more" if len(topics) > _NAMES_MAX else "")
 
 
 def as_document(report: "Report") -> dict[str, Any]:
@@ -89,6 +117,8 @@ def as_document(report: "Report") -> dict[str, Any]:
             {"topic": each.topic, "datacenter": each.datacenter, "service": each.service, "host": each.host, "ahead_ms": each.ahead_ms}
             for each in report.skewed
         ],
+        "not_counted": {tier: list(topics) for tier, topics in report.uncovered.items()},
+        "unknown_topics": list(report.unheard),
         "unreadable": [{"partition": each.partition, "offset": each.offset, "reason": each.reason} for each in report.unreadable],
     }
 
@@ -166,7 +196,7 @@ def _terminal_view() -> "Iterator[Callable[[Report], None]]":
             if faults:
                 columns = ("topic", "window", "verdict", "datacenter", "service", "host", "instance", "above", "below", "")
                 parts.append(drawn(columns, faults[:FAULTS_MAX]))
-            live.update(Group(*parts, *(Text(line) for line in _remarks(report))))
+            live.update(Group(*parts, *(Text(line) for line in _remarks(report).values())))
 
         yield show
 
@@ -184,13 +214,14 @@ class _Lines:
         """Print what has changed since the last report."""
         for row in _summary_rows(report):
             topic, tiers, windows, above, below, _, verdict, mark = row
-            text = f"{topic}: {tiers}: {verdict}; {above} > {below} events in {windows} windows, complete up to {mark}"
+            noun = "window" if windows == "1" else "windows"
+            text = f"{topic}: {tiers}: {verdict}; {above} > {below} events in {windows} {noun}, complete up to {mark}"
             self._print((topic, tiers), text)
         for pair in report.pairs:
             if pair.verdict.alarming or (pair.lower_tier, pair.topic, pair.window_start_ms) in self._shown:
                 self._print((pair.lower_tier, pair.topic, pair.window_start_ms), _fault(pair))
-        for line in _remarks(report):
-            self._print(line.partition(" of ")[0], line)
+        for about, line in _remarks(report).items():
+            self._print(about, line)
 
     def _print(self, key: object, text: str) -> None:
         if self._shown.get(key) != text:

@@ -56,7 +56,7 @@ def test_a_loss_is_a_line_with_the_host_and_exit_code_2(ledger: Ledger) -> None:
     fault = next(line for line in lines if "ewr-1" in line)
     assert fault.split()[:6] == ["departures", "2013-01-01T12:00:00Z", "producer", ">", "local", "loss"]
     assert fault.endswith("1,000    997  3 of 1,000 missing")
-    assert "untracked: 2 records of 44 bytes in topic departures, by tier local" in lines
+    assert "untracked in topic departures: 2 records of 44 bytes by tier local" in lines
     assert "unreadable: partition _audit-4 at offset 17: not JSON" in lines
 
 
@@ -96,7 +96,6 @@ def test_what_is_not_complete_has_its_own_exit_code_if_one_asks(ledger: Ledger) 
     patient = ("report", "--grace", "local=900000000")
     assert run(*patient).exit_code == 0
     assert run(*patient, "--complete").exit_code == 3
-    assert run("report", "--only", "local=other", "--complete").exit_code == 0
 
 
 def test_nothing_to_compare_is_an_error(ledger: Ledger) -> None:
@@ -105,7 +104,60 @@ def test_nothing_to_compare_is_an_error(ledger: Ledger) -> None:
     assert run("report", "--tiers", "producer,local").exit_code == 1
     ledger.opens(EWR).counts("producer", events(EWR, 5))
     assert run("report").output.startswith("Error: only tier producer has published counts")
-    assert run("report", "--tiers", "producer,local").exit_code == 2
+    assert run("report", "--tiers", "producer,local", "--only", "local=.*").exit_code == 2
+
+
+def test_what_was_asked_for_and_is_not_there_is_not_complete(ledger: Ledger) -> None:
+    """A misspelt topic, or none that two tiers count: the report says so, in JSON too, and with --complete it is exit code 3."""
+    two_windows(ledger)
+    done = run("report", "--topic", "typo", "--complete")
+    assert (done.exit_code, done.output.splitlines()[-1]) == (3, "nothing about topic typo: no tier has counts of it")
+    assert run("report", "--topic", "typo", "--topic", "departures", "--complete").exit_code == 3
+    told = json.loads(run("report", "--topic", "typo", "--json").output)
+    assert (told["complete"], told["verdict"], told["unknown_topics"]) == (False, "nothing to compare", ["typo"])
+    done = run("report", "--only", "local=other", "--complete")
+    assert (done.exit_code, done.output.splitlines()[-1][:18]) == (3, "nothing to compare")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("--tiers", "producer,typo"), "--tiers: tier typo has never published anything, only local, producer have"),
+        (("--grace", "nope=5"), "--grace: tier nope has never published anything"),
+        (("--only", "nope=.*"), "--only: tier nope has never published anything"),
+    ],
+)
+def test_a_tier_that_was_never_heard_of_is_refused(ledger: Ledger, arguments: tuple[str, ...], named: str) -> None:
+    """A misspelt name would be a tier that lost everything; one that is still to come is said to be."""
+    two_windows(ledger)
+    done = run("report", *arguments)
+    assert (done.exit_code, named in done.output) == (1, True)
+    done = run("report", "--tiers", "producer,local,lake", "--only", "lake=.*", "--grace", "lake=0")
+    assert (done.exit_code, "1,000 of 1,000 missing; tier lake has published nothing yet" in done.output) == (2, True)
+
+
+def test_a_topic_that_a_load_never_loaded_is_a_remark(ledger: Ledger) -> None:
+    """No alarm, but nobody can overlook it; and with a pattern of the load's it is a loss."""
+    two_windows(ledger)
+    ledger.marks("local").counts("lake", [*events(EWR, 1000), *events(EWR, 20, start_ms=START + 10 * MINUTE, first=5_000)])
+    ledger.topic, other = "other", Host("lga-1", "lga", instance=b"inst-lga")
+    ledger.opens(other).counts("producer", events(other, 1)).closes(other).counts("local", events(other, 1)).wait(60 * MINUTE)
+    done = run("report", "--complete")
+    assert (done.exit_code, done.output.splitlines()[-1]) == (0, "not counted by tier lake: other")
+    assert json.loads(run("report", "--json").output)["not_counted"] == {"lake": ["other"]}
+    done = run("report", "--only", "lake=.*")
+    assert (done.exit_code, "1 of 1 missing" in done.output) == (2, True)
+
+
+def test_untracked_records_do_not_bury_the_verdicts(ledger: Ledger) -> None:
+    """Nothing of tiers that were not asked for; a line for each topic that is compared, and one for all others."""
+    two_windows(ledger)
+    for tier, topic in (("local", "departures"), ("other", "departures"), ("local", "queue-1"), ("local", "queue-2")):
+        ledger.say("counts", tier, CountKey(topic, NOON, "", "", "", ""), Count(1, 1, 0, NOON, NOON))
+    assert run("report", "--tiers", "producer,local").output.splitlines()[2:] == [
+        "untracked in topic departures: 1 record of 1 byte by tier local",
+        "untracked, too: queue-1, queue-2; --json has the numbers",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -114,6 +166,7 @@ def test_nothing_to_compare_is_an_error(ledger: Ledger) -> None:
         ("report", "--tiers", "producer"),
         ("report", "--tiers", "a,a"),
         ("report", "--tiers", "a,"),
+        ("report", "--tiers", "local,producer"),
         ("report", "--grace", "soon"),
         ("report", "--grace", "local=-1"),
         ("report", "--grace", "local=nan"),

@@ -3,10 +3,11 @@
 import pytest
 
 from moldau.audit.events import count_each
-from moldau.audit.reconcile import Rules
+from moldau.audit.reconcile import Rules, moment
 from moldau.audit.verdicts import Verdict
 from moldau.model.identity import TopicPartition
 from moldau.tracking.audit_record import AUDIT_TOPIC, AuditRecord
+from moldau.tracking.counts import CountKey
 from support.audit_events import MINUTE, NOON, Host
 from support.audit_ledger import LATER, START, Ledger, events
 
@@ -99,6 +100,47 @@ def test_a_tier_that_never_published_has_no_counts_yet() -> None:
     (pair,) = ledger.wait(60 * MINUTE).report(tiers=tiers).pairs
     assert (pair.verdict, pair.sources[0].note) == (Verdict.LOSS, "100 of 100 missing; tier local has published nothing yet")
     assert ledger.report(tiers=tiers, only={"local": "other".__eq__}).pairs == ()
+
+
+def test_a_tier_is_judged_on_the_topics_that_it_is_meant_to_count() -> None:
+    """An auditor says by what pattern; a load by what it has ever loaded; what others know better goes before."""
+    ledger, values = sent(EWR)
+    auditor = CountKey("", 0, "", "arrivals", "", "local")
+    ledger.say("open", "local", auditor)
+    ledger.counts("lake", values).wait(60 * MINUTE)
+    report = ledger.report(tiers=("producer", "local", "lake"))
+    assert [(pair.upper_tier, pair.lower_tier, pair.verdict) for pair in report.pairs] == [("producer", "lake", Verdict.COMPLETE)]
+    assert report.uncovered == {"local": ("departures",)}
+    assert ledger.report(tiers=("producer", "local"), only={"local": "departures".__eq__}).alarming
+    ledger.say("open", "local", auditor._replace(service=""))
+    report = ledger.report(tiers=("producer", "local"))
+    assert (report.alarming, report.uncovered) == (True, {})
+    ledger.topic = "arrivals"
+    ledger.counts("producer", events(EWR, 1)).wait(60 * MINUTE)
+    assert ledger.report(tiers=("producer", "lake")).uncovered == {"lake": ("arrivals",)}
+
+
+def test_auditors_come_before_loads() -> None:
+    """An auditor that was begun after a load still counts what the load has loaded from; its own first counts do not say."""
+    ledger, values = sent(EWR)
+    ledger.counts("lake", values).wait(SECOND).counts("local", values).marks("local").wait(60 * MINUTE)
+    assert ledger.found.tiers == ("producer", "local", "lake")
+    assert ledger.report().complete
+
+
+def test_which_topic_an_auditor_counts_is_no_mark() -> None:
+    """It says the topic's id, the last one counts, and it vouches for nothing."""
+    ledger, _ = sent(EWR)
+    for topic_id in ("aa", "bb"):
+        ledger.say("open", "local", CountKey("departures", 0, "", "", "", topic_id))
+    assert ledger.found.topic_ids == {("local", "departures"): "bb"}
+    assert (ledger.found.vouches_until("local"), ledger.found.auditors) == (0, {"local"})
+
+
+def test_a_time_has_a_year_of_four_digits() -> None:
+    """Also in the first century; a time that no calendar has is a number."""
+    assert moment(-62_135_596_800_000) == "0001-01-01T00:00:00Z"
+    assert (moment(999), moment(10**18)) == ("1970-01-01T00:00:00Z", f"@{10**18}")
 
 
 def test_the_same_record_twice_counts_once() -> None:

@@ -81,7 +81,8 @@ class TierWatch:
             self._cluster.close()
         windows = [key.window_start_ms for counts in self._found.counts.values() for key in counts]
         now_ms = max(int(time.time() * 1000), max(windows, default=0) + WINDOW_MS)
-        rules = Rules(now_ms=now_ms, tiers=TIERS, grace_ms=0, producer_timeout_ms=0, topics={self._topic})
+        every = dict.fromkeys(TIERS, lambda _topic: True)
+        rules = Rules(now_ms=now_ms, tiers=TIERS, grace_ms=0, producer_timeout_ms=0, topics={self._topic}, only=every)
         totals = dict(self._moments[-1][1]) if self._moments else {}
         moments = (*self._moments, (time.monotonic() - self._begun, totals))
         return reconcile(self._found, rules), Timeline(moments, self._by_day())
