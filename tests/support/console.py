@@ -44,9 +44,10 @@ class Done:
 
 
 class Console:
-    """Commands against one broker."""
+    """Commands against one broker, each within `limit_s`."""
 
-    def __init__(self, bootstrap: str = "") -> None:
+    def __init__(self, bootstrap: str = "", *, limit_s: float = LIMIT_S) -> None:
+        self._limit_s = limit_s
         self.environment = {**os.environ, "PYTHONWARNINGS": "error"}
         if bootstrap:
             self.environment["MOLDAU_BOOTSTRAP"] = bootstrap
@@ -54,7 +55,9 @@ class Console:
     def __call__(self, *arguments: str, text: str | bytes = b"") -> Done:
         """Run a command to its end, whatever its exit code."""
         data = text.encode() if isinstance(text, str) else text
-        done = subprocess.run([MOLDAU, *arguments], input=data, capture_output=True, env=self.environment, timeout=LIMIT_S, check=False)
+        done = subprocess.run(
+            [MOLDAU, *arguments], input=data, capture_output=True, env=self.environment, timeout=self._limit_s, check=False
+        )
         found = Done(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"), done.stdout)
         assert "Traceback" not in found.err, found.err
         return found

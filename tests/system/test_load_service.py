@@ -21,6 +21,7 @@ from moldau.lake.load_watermark import Watermarks
 from moldau.lake.offsets import DataLossError
 from moldau.lake.table import IncompleteTableError, completion_watermark, open_table, wait_until_complete
 from moldau.model.identity import Offset, TopicPartition
+from moldau.registry.client import RegistryClient
 from moldau.testing.broker import Broker
 from support.console import Console
 from support.load_world import NOON_MS, LoadWorld
@@ -28,7 +29,7 @@ from support.spark import spark_session
 
 pytestmark = pytest.mark.system
 
-LIMIT_S = 120.0
+LIMIT_S = 240.0
 NOON = datetime.fromtimestamp(NOON_MS / 1000, UTC)
 
 
@@ -128,7 +129,7 @@ records_max = 4
 columns = {{ member = "long" }}
 partition = "day"
 """)
-    done = Console().ok("load", str(file), "--compact", "--memory", "512m")
+    done = Console(limit_s=LIMIT_S).ok("load", str(file), "--compact", "--memory", "512m")
     lines = {line.partition(":")[0]: line for line in done.lines if "row" in line}
     assert "27 rows, 3 dead letters, " in lines[world.topic]
     assert "5 rows, 1 dead letter, 2 files, version 2, in " in lines[clicks]
@@ -150,6 +151,26 @@ partition = "day"
 def test_arguments_that_cannot_be_meant(arguments: list[str], code: int, message: str) -> None:
     done = CliRunner().invoke(load_command, arguments)
     assert (done.exit_code, message in done.output) == (code, True), done.output
+
+
+def test_a_topic_that_has_no_schema_is_told_and_the_others_are_loaded(broker: Broker, tmp_path: Path) -> None:
+    """Once it has a schema it is loaded; "hello" is no event of that schema, so it is a dead letter."""
+    world = LoadWorld(broker, tmp_path)
+    world.publish(10)
+    text = broker.create_topic(f"{world.topic}-text", 1)
+    with Producer(broker.bootstrap_servers) as producer:
+        producer.send(text, "hello")
+    jobs = jobs_of(world, tmp_path, topics=(), pattern=f"{world.topic}.*")
+    told: list[Outcome] = []
+    service = LoadService(spark_session(), jobs, on_outcome=told.append)
+    service.run_once()
+    assert {each.job.topic: (each.rows, each.error is None) for each in told} == {world.topic: (9, True), text: (0, False)}
+    service.run_once()
+    assert len(told) == 2, "nothing is told twice"
+    with RegistryClient(str(broker.registry_url)) as registry:
+        registry.register(f"{text}-value", '{"type": "record", "name": "Text", "fields": [{"name": "a", "type": "int"}]}')
+    service.run_once()
+    assert [(each.job.topic, each.loads[0].dead_letters, each.error) for each in told[2:]] == [(text, 1, None)]
 
 
 def test_missing_java_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
