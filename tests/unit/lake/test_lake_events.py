@@ -115,5 +115,7 @@ def test_a_time_in_another_form_is_told_what_the_column_takes(value: bytes, reas
 
 
 def test_times_with_and_without_a_zone_are_read() -> None:
-    parsed = parse_events([b'{"at":"2013-07-01T12:00:00Z"}', b'{"at":"2013-07-01 14:00:00.000+02:00"}', b'{"at":"2013-07-01T12:00:00"}'], TIMES)
+    parsed = parse_events(
+        [b'{"at":"2013-07-01T12:00:00Z"}', b'{"at":"2013-07-01 14:00:00.000+02:00"}', b'{"at":"2013-07-01T12:00:00"}'], TIMES
+    )
     assert [each.isoformat() for each in parsed.table.column("at").to_pylist()] == ["2013-07-01T12:00:00+00:00"] * 3
