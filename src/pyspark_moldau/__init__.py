@@ -1,6 +1,6 @@
 """Makes the format ``moldau`` known to Spark, which imports every module named ``pyspark_*`` and takes its ``DefaultSource``."""
 
-from moldau.lake.source import MoldauDataSource
+from moldau.lake.reading.source import MoldauDataSource
 
 DefaultSource = MoldauDataSource
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from moldau.lake.data_files import DAY, TIME_FIELDS, DataFile, PartitionWriter
+from moldau.lake.loading.data_files import DAY, TIME_FIELDS, DataFile, PartitionWriter
 from moldau.lake.table import completion_watermark, remove_orphans, wait_until_complete
 from moldau.lake.tables import delta, manifest
 from moldau.lake.tables.committing import (

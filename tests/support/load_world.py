@@ -16,7 +16,7 @@ from moldau.audit.tiers import TierCounts, read_audit
 from moldau.audit.verdicts import Verdict
 from moldau.client import Producer
 from moldau.client.cluster import Cluster
-from moldau.lake.load_job import LoadJob
+from moldau.lake.loading.job import LoadJob
 from moldau.lake.tables.opening import open_table
 from moldau.registry.client import RegistryClient
 from moldau.testing.broker import Broker

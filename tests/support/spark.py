@@ -38,7 +38,9 @@ def spark_session() -> Any:
     directory = tempfile.mkdtemp(prefix="moldau-spark-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     jars = connector_jars()
-    settings = {"spark.jars": ",".join(map(str, sorted(jars.glob("*.jar"))))} if jars else {}
+    settings = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}  # its best compiler costs more than it brings in some minutes
+    if jars:
+        settings["spark.jars"] = ",".join(map(str, sorted(jars.glob("*.jar"))))
     return start_spark("tests", directory, settings=settings)
 
 

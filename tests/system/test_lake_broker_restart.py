@@ -5,9 +5,9 @@ import threading
 import pytest
 from confluent_kafka import Producer
 
-from moldau.lake.cluster_log import ClusterLog
-from moldau.lake.offsets import OffsetRange
-from moldau.lake.reading import RangeRead, ReadError, ReadRules
+from moldau.lake.reading.cluster_log import ClusterLog
+from moldau.lake.reading.offsets import OffsetRange
+from moldau.lake.reading.ranges import RangeRead, ReadError, ReadRules
 from moldau.testing.broker import Broker
 
 pytestmark = pytest.mark.system

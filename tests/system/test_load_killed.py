@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from moldau.lake.load import load
-from moldau.lake.load_errors import TaskError
-from moldau.lake.load_points import DIE_AT, DIE_ONCE, DRIVER_POINTS, TASK_POINTS, on_point
+from moldau.lake.loading.errors import TaskError
+from moldau.lake.loading.load import load
+from moldau.lake.loading.points import DIE_AT, DIE_ONCE, DRIVER_POINTS, TASK_POINTS, on_point
 from moldau.lake.tables.compaction import compact_table
 from moldau.testing.broker import Broker
 from support.load_world import Killed, LoadWorld, State

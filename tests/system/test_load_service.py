@@ -15,10 +15,10 @@ from moldau.cli.load import load_command
 from moldau.client import Producer
 from moldau.client.admin import Admin
 from moldau.client.cluster import Cluster
-from moldau.lake.load_jobs import LoadJobs
-from moldau.lake.load_service import LoadService, Outcome
-from moldau.lake.load_watermark import Watermarks
-from moldau.lake.offsets import DataLossError
+from moldau.lake.loading.jobs import LoadJobs
+from moldau.lake.loading.service import LoadService, Outcome
+from moldau.lake.loading.watermark import Watermarks
+from moldau.lake.reading.offsets import DataLossError
 from moldau.lake.table import IncompleteTableError, completion_watermark, open_table, wait_until_complete
 from moldau.model.identity import Offset, TopicPartition
 from moldau.registry.client import RegistryClient

@@ -14,11 +14,11 @@ from deltalake import DeltaTable
 from moldau.client import Producer
 from moldau.client.admin import Admin
 from moldau.client.cluster import Cluster
-from moldau.lake.group_lag import group_lag
-from moldau.lake.load import load
-from moldau.lake.load_errors import LoadError, SchemaChangeError, TaskError
-from moldau.lake.load_points import on_point
-from moldau.lake.offsets import DataLossError
+from moldau.lake.loading.errors import LoadError, SchemaChangeError, TaskError
+from moldau.lake.loading.group_lag import group_lag
+from moldau.lake.loading.load import load
+from moldau.lake.loading.points import on_point
+from moldau.lake.reading.offsets import DataLossError
 from moldau.lake.reports import REPORTS, raw_report, run_report, top_values
 from moldau.lake.table import read_table
 from moldau.lake.tables.opening import opened

@@ -13,12 +13,12 @@ from deltalake import DeltaTable
 from moldau.client import Consumer, Producer
 from moldau.client.cluster import Cluster
 from moldau.client.groups import Committed, Groups
-from moldau.lake.group_lag import group_lag
-from moldau.lake.load import load, write_files
-from moldau.lake.load_commit import commit_dead_letters, commit_events
-from moldau.lake.load_job import LoadJob
-from moldau.lake.load_plan import plan_load
-from moldau.lake.offsets import DataLossError
+from moldau.lake.loading.commit import commit_dead_letters, commit_events
+from moldau.lake.loading.group_lag import group_lag
+from moldau.lake.loading.job import LoadJob
+from moldau.lake.loading.load import load, write_files
+from moldau.lake.loading.plan import plan_load
+from moldau.lake.reading.offsets import DataLossError
 from moldau.lake.table import LoadConflictError, read_table
 from moldau.lake.tables.committing import Writer
 from moldau.model.identity import Offset, TopicPartition
@@ -243,7 +243,7 @@ def test_records_of_aborted_transactions_are_not_loaded_and_open_ones_are_waited
 
 def test_a_tail_that_the_log_lost_is_told(spark: Any, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """The table is ahead of the log: offsets will be used again, and the new records under them would never be loaded."""
-    from moldau.lake.cluster_log import ClusterLog
+    from moldau.lake.reading.cluster_log import ClusterLog
 
     lake.produce(40)
     load(spark, lake.job)

@@ -14,8 +14,8 @@ import click
 from moldau.cli.options import TEXT, Seconds, bootstrap_option
 
 if TYPE_CHECKING:
-    from moldau.lake.load_jobs import LoadJobs
-    from moldau.lake.load_service import LoadService, Outcome
+    from moldau.lake.loading.jobs import LoadJobs
+    from moldau.lake.loading.service import LoadService, Outcome
 
 FOLLOW_S = 1.0
 TASK_TRIES = 4
@@ -85,7 +85,7 @@ def load_command(ctx: click.Context, /, file: Path | None, **given: Any) -> None
 
 
 def _jobs(ctx: click.Context, file: Path | None, given: dict[str, Any]) -> "LoadJobs":
-    from moldau.lake.load_file import load_jobs, read_job_file
+    from moldau.lake.loading.job_file import load_jobs, read_job_file
 
     names = ("registry", "topics", "pattern", "to", "name", "partition", "table_format", "tier", "on_incompatible", "records_max")
     options = {name: given[name] for name in names}
@@ -103,8 +103,8 @@ def _jobs(ctx: click.Context, file: Path | None, given: dict[str, Any]) -> "Load
 
 def _run(jobs: "LoadJobs", given: dict[str, Any]) -> None:
     """Spark from beginning to end. Its directory stays if it did not start: its log is there."""
-    from moldau.lake.load_check import check_jobs
-    from moldau.lake.load_errors import LoadError
+    from moldau.lake.loading.checks import check_jobs
+    from moldau.lake.loading.errors import LoadError
     from moldau.lake.session import SessionError, check_spark, start_spark
 
     directory = given["work_dir"]
@@ -129,10 +129,10 @@ def _run(jobs: "LoadJobs", given: dict[str, Any]) -> None:
 def _rounds(spark: Any, jobs: "LoadJobs", given: dict[str, Any]) -> bool:
     """Whether a topic could not be loaded."""
     from moldau.cli.load_view import show_outcome
-    from moldau.lake.data_files import FileError
-    from moldau.lake.load_errors import LoadError
-    from moldau.lake.load_service import LoadService
-    from moldau.lake.offsets import DataLossError
+    from moldau.lake.loading.data_files import FileError
+    from moldau.lake.loading.errors import LoadError
+    from moldau.lake.loading.service import LoadService
+    from moldau.lake.reading.offsets import DataLossError
     from moldau.lake.tables.format import TableError
 
     def told(outcome: "Outcome") -> None:

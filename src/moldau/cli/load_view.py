@@ -9,7 +9,7 @@ import click
 from moldau.cli.output import counted
 
 if TYPE_CHECKING:
-    from moldau.lake.load_service import Outcome
+    from moldau.lake.loading.service import Outcome
 
 
 def show_outcome(outcome: "Outcome", *, as_json: bool) -> None:

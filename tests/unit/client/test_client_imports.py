@@ -14,7 +14,7 @@ import moldau.client
         "import moldau.client",
         "import moldau.client.groups, moldau.client.admin, moldau.client.cluster, moldau.client.visible",
         "from moldau.client import Message, MessageSet, TopicPartition, partition_of, SendError",
-        "import moldau.lake.source, moldau.cli.group, moldau.cli.group_view, moldau.cli.group_reset, moldau.cli.consume",
+        "import moldau.lake.reading.source, moldau.cli.group, moldau.cli.group_view, moldau.cli.group_reset, moldau.cli.consume",
     ],
 )
 def test_librdkafka_is_imported_when_it_is_needed(code: str) -> None:

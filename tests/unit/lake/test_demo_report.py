@@ -24,7 +24,7 @@ def audit(*pairs: WindowPair) -> AuditReport:
 COMPLETE = Report(
     input="events.jsonl",
     topic="events",
-    table="lake/events",
+    table="lake/loading/json_events",
     read=12,
     bad_lines=2,
     bad_shown=(),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moldau.lake.columns import Section, decode_sections
+from moldau.lake.reading.columns import Section, decode_sections
 from moldau.model.errors import CorruptBatchError
 from moldau.protocol.records.batch import CREATE_TIME, Record, encode_batch, iterate
 from moldau.protocol.records.header import HEADER_SIZE, read_header

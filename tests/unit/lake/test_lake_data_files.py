@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from moldau.lake import data_files
-from moldau.lake.data_files import FileError, PartitionWriter
-from moldau.lake.file_statistics import FileStatistics
+from moldau.lake.loading import data_files
+from moldau.lake.loading.data_files import FileError, PartitionWriter
+from moldau.lake.loading.file_statistics import FileStatistics
 
 DAY_MS = 86_400_000
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moldau.lake.events import parse_events
+from moldau.lake.loading.json_events import parse_events
 
 SCHEMA = pa.schema(
     [

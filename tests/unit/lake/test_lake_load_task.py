@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from moldau.lake.batches import ARROW_TYPES
-from moldau.lake.load_job import DEAD_LETTERS, EVENTS, LoadJob
-from moldau.lake.load_schema import Decoding
-from moldau.lake.load_task import add_times, write_batches
+from moldau.lake.loading.job import DEAD_LETTERS, EVENTS, LoadJob
+from moldau.lake.loading.schema import Decoding
+from moldau.lake.loading.task import add_times, write_batches
+from moldau.lake.reading.batches import ARROW_TYPES
 
 NAMES = ("key", "value", "partition", "offset", "timestamp", "headers")
 Row = tuple[bytes | None, bytes | None, int, int, int, list[dict[str, Any]] | None]

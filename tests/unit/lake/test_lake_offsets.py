@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moldau.lake.offsets import (
+from moldau.lake.reading.offsets import (
     EARLIEST,
     LATEST,
     DataLossError,

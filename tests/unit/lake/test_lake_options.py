@@ -3,8 +3,8 @@
 import pytest
 
 from moldau.client.partition_requests import READ_COMMITTED, READ_UNCOMMITTED
-from moldau.lake.offsets import EARLIEST, LATEST, Edge, Offsets, OptionError, Times
-from moldau.lake.options import Assignment, Pattern, ReadOptions, Topics, parse_options
+from moldau.lake.reading.offsets import EARLIEST, LATEST, Edge, Offsets, OptionError, Times
+from moldau.lake.reading.options import Assignment, Pattern, ReadOptions, Topics, parse_options
 from moldau.model.identity import TopicPartition
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moldau.client.partition_requests import AbortedTransaction, Fetched
-from moldau.lake.offsets import DataLossError, OffsetRange
-from moldau.lake.reading import RangeRead, ReadError, ReadRules
+from moldau.lake.reading.offsets import DataLossError, OffsetRange
+from moldau.lake.reading.ranges import RangeRead, ReadError, ReadRules
 from moldau.model.errors import ErrorCode, PeerError, WorldError
 from moldau.model.identity import Offset, TopicPartition
 from moldau.protocol.records.batch import Compression, Record, RecordBatchBuilder, encode_batch

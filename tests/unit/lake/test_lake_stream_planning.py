@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from moldau.lake.cluster_log import KnownTopic
-from moldau.lake.offsets import EARLIEST, LATEST, DataLossError, OffsetRange, OptionError
-from moldau.lake.options import Use, parse_options
-from moldau.lake.stream_offsets import StreamOffsets
-from moldau.lake.stream_planning import StreamPlanner
+from moldau.lake.reading.cluster_log import KnownTopic
+from moldau.lake.reading.offsets import EARLIEST, LATEST, DataLossError, OffsetRange, OptionError
+from moldau.lake.reading.options import Use, parse_options
+from moldau.lake.reading.stream_offsets import StreamOffsets
+from moldau.lake.reading.stream_planning import StreamPlanner
 from moldau.model.identity import TopicPartition
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)

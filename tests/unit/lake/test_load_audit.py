@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moldau.lake import load_audit
-from moldau.lake.data_files import DAY, TIME_FIELDS
-from moldau.lake.load_audit import publish_counts
-from moldau.lake.load_counts import COUNTS_KEY, Counts, added, counts_from_json, counts_to_json
-from moldau.lake.load_job import LoadJob
+from moldau.lake.loading import audit
+from moldau.lake.loading.audit import publish_counts
+from moldau.lake.loading.counts import COUNTS_KEY, Counts, added, counts_from_json, counts_to_json
+from moldau.lake.loading.data_files import DAY, TIME_FIELDS
+from moldau.lake.loading.job import LoadJob
 from moldau.lake.tables.committing import commit
 from moldau.lake.tables.format import Change
 from moldau.lake.tables.opening import FORMATS, format_named, open_or_create
@@ -52,7 +52,7 @@ class Table:
         self.job = LoadJob("job", "b:1", "t", path, f"{path}-dead", registry="http://r", tier="lake", table_format=kind)
         self.sent: list[AuditRecord] = []
         self.failure: Exception | None = None
-        monkeypatch.setattr(load_audit, "_publish", self._publish)
+        monkeypatch.setattr(audit, "_publish", self._publish)
 
     def _publish(self, job: LoadJob, records: list[AuditRecord]) -> None:
         if self.failure is not None:

@@ -11,10 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 from moldau.cli.load import load_command
-from moldau.lake import load_check, session
-from moldau.lake.load_check import check_directory, check_jobs, check_registry
-from moldau.lake.load_errors import LoadError
-from moldau.lake.load_jobs import LoadJobs
+from moldau.lake import session
+from moldau.lake.loading import checks
+from moldau.lake.loading.checks import check_directory, check_jobs, check_registry
+from moldau.lake.loading.errors import LoadError
+from moldau.lake.loading.jobs import LoadJobs
 from moldau.lake.session import SessionError, check_spark
 from moldau.registry.client import RegistryUnavailableError
 from moldau.testing.broker import Broker
@@ -112,6 +113,6 @@ def test_nothing_is_started_for_a_job_that_cannot_be_loaded(monkeypatch: pytest.
 
     monkeypatch.setattr(session, "check_spark", lambda _: None)
     monkeypatch.setattr(session, "start_spark", lambda *_, **__: pytest.fail("Spark was started"))
-    monkeypatch.setattr(load_check, "check_jobs", refused)
+    monkeypatch.setattr(checks, "check_jobs", refused)
     done = CliRunner().invoke(load_command, ["--to", str(tmp_path), "--name", "j", "--topics", "t", "--registry", "http://r"])
     assert (done.exit_code, done.output) == (1, "Error: there is no topic 't'\n")

@@ -6,12 +6,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from moldau.lake.load_errors import NoSchemaError, SchemaChangeError, TaskError, task_failure
-from moldau.lake.load_file import JobFileError, load_jobs, read_job_file
-from moldau.lake.load_job import LoadJob
-from moldau.lake.load_jobs import LoadJobs
-from moldau.lake.load_service import passing
-from moldau.lake.offsets import DataLossError
+from moldau.lake.loading.errors import NoSchemaError, SchemaChangeError, TaskError, task_failure
+from moldau.lake.loading.job import LoadJob
+from moldau.lake.loading.job_file import JobFileError, load_jobs, read_job_file
+from moldau.lake.loading.jobs import LoadJobs
+from moldau.lake.loading.service import passing
+from moldau.lake.reading.offsets import DataLossError
 from moldau.lake.tables.committing import FencedError, LoadConflictError
 from moldau.model.errors import ErrorCode, PeerError, WorldError
 
@@ -132,13 +132,13 @@ def test_the_error_of_a_task_is_found_in_what_spark_makes_of_it() -> None:
     page = """An exception was thrown from the Python worker. Please see the stack trace below.
 Traceback (most recent call last):
   File "x.py", line 1, in y
-moldau.lake.data_files.FileError: /lake/a.parquet: cannot be written: no space left on device
+moldau.lake.loading.data_files.FileError: /lake/a.parquet: cannot be written: no space left on device
 
 SQLSTATE: 38000
 JVM stacktrace: org.apache.spark.SparkException: Job aborted"""
     found = task_failure("t", RuntimeError(page))
     assert (type(found), str(found)) == (TaskError, "topic t: /lake/a.parquet: cannot be written: no space left on device")
-    lost = task_failure("t", RuntimeError("  moldau.lake.offsets.DataLossError: t-0: offset 3 of [3, 9): the log holds [5, 9)"))
+    lost = task_failure("t", RuntimeError("  moldau.lake.reading.offsets.DataLossError: t-0: offset 3 of [3, 9): the log holds [5, 9)"))
     assert (type(lost), str(lost)) == (DataLossError, "t-0: offset 3 of [3, 9): the log holds [5, 9)")
     assert "died in the middle of a task" in str(task_failure("t", RuntimeError("Python worker exited unexpectedly (crashed).")))
     assert str(task_failure("t", RuntimeError("\nOut of memory\n"))) == "topic t: Spark failed: Out of memory"

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from moldau.lake import load_service
-from moldau.lake.load import LoadResult
-from moldau.lake.load_errors import NoSchemaError
-from moldau.lake.load_job import LoadJob
-from moldau.lake.load_jobs import LoadJobs
-from moldau.lake.load_service import LoadService, Outcome, ending
-from moldau.lake.offsets import DataLossError, OffsetRange
+from moldau.lake.loading import service as service_module
+from moldau.lake.loading.errors import NoSchemaError
+from moldau.lake.loading.job import LoadJob
+from moldau.lake.loading.jobs import LoadJobs
+from moldau.lake.loading.load import LoadResult
+from moldau.lake.loading.service import LoadService, Outcome, ending
+from moldau.lake.reading.offsets import DataLossError, OffsetRange
 from moldau.lake.tables.committing import FencedError
 from moldau.model.errors import WorldError
 
@@ -55,8 +55,8 @@ def service(monkeypatch: pytest.MonkeyPatch, loads: Mapping[str, list[LoadResult
             raise answer
         return answer
 
-    monkeypatch.setattr(load_service, "ClusterLog", _Brokers)
-    monkeypatch.setattr(load_service, "load", load)
+    monkeypatch.setattr(service_module, "ClusterLog", _Brokers)
+    monkeypatch.setattr(service_module, "load", load)
     jobs = LoadJobs("j", "b:1", "/none", pattern="[a-z]+", registry="http://r")
     made = LoadService(None, jobs, on_outcome=lambda each: told.append(each), watermarks=_NoWatermarks(), parallel=1)  # type: ignore[arg-type]
     yield made, told

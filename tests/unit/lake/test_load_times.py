@@ -5,7 +5,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moldau.lake.load_times import event_times
+from moldau.lake.loading.times import event_times
 from moldau.tracking.header import TIME_MAX_MS, TIME_MIN_MS
 
 

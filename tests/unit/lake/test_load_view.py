@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from moldau.cli.load_view import show_outcome
-from moldau.lake.load import LoadResult
-from moldau.lake.load_errors import TaskError
-from moldau.lake.load_job import LoadJob
-from moldau.lake.load_service import Outcome
-from moldau.lake.offsets import OffsetRange
+from moldau.lake.loading.errors import TaskError
+from moldau.lake.loading.job import LoadJob
+from moldau.lake.loading.load import LoadResult
+from moldau.lake.loading.service import Outcome
+from moldau.lake.reading.offsets import OffsetRange
 from moldau.lake.tables.compaction import Compacted
 
 JOB = LoadJob("j", "b:1", "clicks", "/lake/clicks", "/lake/dead-letters/clicks", registry="http://r")

@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 from moldau.audit.verdicts import Report
 from moldau.lake.demo.host import REJECT_HEADER
 from moldau.lake.demo.tiers import LAKE_TIER
-from moldau.lake.load import load
-from moldau.lake.load_jobs import LoadJobs
+from moldau.lake.loading.jobs import LoadJobs
+from moldau.lake.loading.load import load
 from moldau.lake.tables.committing import Writer
 from moldau.lake.tables.compaction import compact_table
 from moldau.lake.tables.opening import format_of, open_table
@@ -40,7 +40,7 @@ class Loading:
         self._writer = Writer(NAME)
 
     def round(self) -> None:
-        """Load what there is now. The errors are those of `moldau.lake.load.load`."""
+        """Load what there is now. The errors are those of `moldau.lake.loading.load.load`."""
         self.rows += load(self._spark, self.job, writer=self._writer).rows
 
     def compact(self) -> None:

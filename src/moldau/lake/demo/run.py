@@ -79,7 +79,7 @@ class _Run:
         from moldau.lake.demo.publish import Publishing
         from moldau.lake.demo.questions import ask_all
         from moldau.lake.demo.tiers import TIERS, TierWatch
-        from moldau.lake.group_lag import group_lag
+        from moldau.lake.loading.group_lag import group_lag
         from moldau.lake.table import read_table
 
         options, source, progress, topic = self._options, self._options.input, self._progress, self._topic

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from moldau.lake.avro.columns import AvroColumns
-from moldau.lake.cluster_log import ClusterLog
-from moldau.lake.columns import RecordColumns
 from moldau.lake.demo.host import LINE_HEADER
 from moldau.lake.demo.inputs import LINE_FIELD
-from moldau.lake.offsets import OffsetRange
-from moldau.lake.reading import RangeRead, ReadRules
+from moldau.lake.reading.cluster_log import ClusterLog
+from moldau.lake.reading.columns import RecordColumns
+from moldau.lake.reading.offsets import OffsetRange
+from moldau.lake.reading.ranges import RangeRead, ReadRules
 from moldau.model.identity import TopicPartition
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from moldau.lake.data_files import DAY, HOUR, DataFile
-from moldau.lake.load_points import reached
+from moldau.lake.loading.data_files import DAY, HOUR, DataFile
+from moldau.lake.loading.points import reached
 from moldau.lake.tables.committing import LoadConflictError, commit
 from moldau.lake.tables.format import Change, Snapshot, TableError, TableFormat
 from moldau.lake.tables.opening import format_of

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from moldau.lake.data_files import DataFile
+from moldau.lake.loading.data_files import DataFile
 from moldau.lake.tables.format import Change, Commit, Snapshot, TableError, VersionTakenError
 from moldau.lake.tables.new_file import put_new
 from moldau.lake.tables.schema_json import from_json, to_json

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from moldau.lake.offsets import OptionError
+from moldau.lake.reading.offsets import OptionError
 from moldau.lake.writing.columns import Layout, layout
 from moldau.lake.writing.options import NO_BATCH_ID, WriteOptions, parse_write_options
 

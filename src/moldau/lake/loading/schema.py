@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from moldau.lake.load_errors import LoadError, SchemaChangeError
-from moldau.lake.load_job import TO_DEAD_LETTERS, LoadJob
+from moldau.lake.loading.errors import LoadError, SchemaChangeError
+from moldau.lake.loading.job import TO_DEAD_LETTERS, LoadJob
 from moldau.lake.tables.evolution import evolve
 from moldau.lake.tables.format import TableMismatchError
 from moldau.lake.tables.schema_json import storable_schema
@@ -62,7 +62,7 @@ def _stored(job: LoadJob, columns: Any) -> Any:
 def _avro(job: LoadJob, table_columns: Any) -> Decoding | None:
     from moldau.lake.avro.schemas import AvroSchemaError, AvroText, texts
     from moldau.lake.avro.types import arrow_schema
-    from moldau.lake.load_reader import expanded, merged, reader_text
+    from moldau.lake.loading.reader import expanded, merged, reader_text
     from moldau.registry.client import AVRO, RegistryClient, RegistryError
     from moldau.tracking.header import is_tracked_schema
 

@@ -12,14 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from moldau.lake import load_points
-from moldau.lake.data_files import DataFile, PartitionWriter, slots_of
-from moldau.lake.load_counts import added, counts_to_json
-from moldau.lake.load_decode import decoder
-from moldau.lake.load_job import COUNTS, DEAD_LETTER_COLUMNS, DEAD_LETTERS, EVENTS, RECORD_COLUMNS, LoadJob
-from moldau.lake.load_schema import Decoding
-from moldau.lake.load_times import event_times
-from moldau.lake.record_headers import header_column, marked_records
+from moldau.lake.loading import points
+from moldau.lake.loading.counts import added, counts_to_json
+from moldau.lake.loading.data_files import DataFile, PartitionWriter, slots_of
+from moldau.lake.loading.decode import decoder
+from moldau.lake.loading.job import COUNTS, DEAD_LETTER_COLUMNS, DEAD_LETTERS, EVENTS, RECORD_COLUMNS, LoadJob
+from moldau.lake.loading.record_headers import header_column, marked_records
+from moldau.lake.loading.schema import Decoding
+from moldau.lake.loading.times import event_times
 from moldau.lake.tables.fitting import fit
 
 if TYPE_CHECKING:
@@ -44,22 +44,22 @@ def write_batches(
     schema: Any,
     topic_id: str,
     held: Mapping[int, Collection[int]],
-    orders: load_points.Orders = load_points.NO_ORDERS,
+    orders: points.Orders = points.NO_ORDERS,
 ) -> Iterator[Any]:
-    """The second step: decode and write; rows of `moldau.lake.load_job.ACTIONS`.
+    """The second step: decode and write; rows of `moldau.lake.loading.job.ACTIONS`.
 
     `schema` is that of the table. A record that cannot be decoded is a dead letter. Those that the table of dead letters holds already
     (`held`: offsets by partition) are left alone: a load before this one committed them, and died.
     """
-    load_points.follow(orders)
-    load_points.reached("task: begun")
+    points.follow(orders)
+    points.reached("task: begun")
     decode = decoder(job, decoding)
     counter = _counter(job, decoding)
     columns = pa.schema([each for each in schema if each.name not in job.partition_columns and each.name != "event_hour"])
     events = PartitionWriter(job.table, job.name, job.partition)
     dead = PartitionWriter(job.dead_letters, job.name)
     for batch in batches:
-        load_points.reached("task: batch read")
+        points.reached("task: batch read")
         counter.add(batch.column("value"))
         batch = _without(batch, held)
         if batch.num_rows == 0:
@@ -71,7 +71,7 @@ def write_batches(
     yield from _actions(EVENTS, events.finish())
     yield from _actions(DEAD_LETTERS, dead.finish())
     yield counter.action()
-    load_points.reached("task: done")
+    points.reached("task: done")
 
 
 def _decoded(batch: Any, job: LoadJob, decode: Any) -> tuple[Any, Any, Mapping[int, str]]:

@@ -23,8 +23,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from moldau.lake.file_statistics import FileStatistics
-from moldau.lake.load_points import reached
+from moldau.lake.loading.file_statistics import FileStatistics
+from moldau.lake.loading.points import reached
 
 BUFFERED_BYTES_MAX = 256 << 20
 DAY, HOUR = "event_day", "event_hour"

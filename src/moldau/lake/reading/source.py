@@ -16,14 +16,14 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from moldau.lake.offsets import OffsetRange
-from moldau.lake.options import ReadOptions, Use, parse_options
+from moldau.lake.reading.offsets import OffsetRange
+from moldau.lake.reading.options import ReadOptions, Use, parse_options
 
 if TYPE_CHECKING:
-    from moldau.lake.cluster_log import ClusterLog
-    from moldau.lake.row_shape import RowShape
-    from moldau.lake.stream_offsets import StreamOffsets
-    from moldau.lake.stream_planning import StreamPlanner
+    from moldau.lake.reading.cluster_log import ClusterLog
+    from moldau.lake.reading.row_shape import RowShape
+    from moldau.lake.reading.stream_offsets import StreamOffsets
+    from moldau.lake.reading.stream_planning import StreamPlanner
     from moldau.lake.writing.sink import MoldauStreamWriter, MoldauWriter
 
 log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ class MoldauDataSource(DataSource):
         return stream_writer(self.options, schema)
 
     def _planned_shape(self, options: ReadOptions) -> "RowShape":
-        from moldau.lake.row_shape import plan_shape
+        from moldau.lake.reading.row_shape import plan_shape
 
         if self._shape is None:
             self._shape = plan_shape(options)
@@ -90,8 +90,8 @@ class MoldauReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Ranges with fixed offsets; run once for each query."""
-        from moldau.lake.cluster_log import ClusterLog
-        from moldau.lake.planning import plan
+        from moldau.lake.reading.cluster_log import ClusterLog
+        from moldau.lake.reading.planning import plan
 
         with ClusterLog(self.options.bootstrap, self.options.client_id, isolation_level=self.options.isolation_level) as source:
             ranges = plan(self.options, source)
@@ -104,7 +104,7 @@ class MoldauReader(DataSourceReader):
 
 
 def _read(options: ReadOptions, shape: "RowShape", partition: InputPartition) -> Iterator[Any]:
-    from moldau.lake.tasks import read_range
+    from moldau.lake.reading.tasks import read_range
 
     if isinstance(partition, RangesPartition):  # Spark makes one task of a plan without any
         for wanted, topic_id in partition.value:
@@ -132,7 +132,7 @@ class MoldauStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The end of the next batch; `start` if there is nothing to read yet. DataLossError."""
-        from moldau.lake.stream_offsets import StreamOffsets
+        from moldau.lake.reading.stream_offsets import StreamOffsets
 
         reached = StreamOffsets.from_json(start)
         limited = not isinstance(limit, ReadAllAvailable)
@@ -160,8 +160,8 @@ class MoldauStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The tasks of a batch. DataLossError."""
-        from moldau.lake.admission import share_tasks
-        from moldau.lake.stream_offsets import StreamOffsets
+        from moldau.lake.reading.admission import share_tasks
+        from moldau.lake.reading.stream_offsets import StreamOffsets
 
         upto = StreamOffsets.from_json(end)
         ranges = self._plans().ranges(StreamOffsets.from_json(start), upto)
@@ -174,7 +174,7 @@ class MoldauStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, Any]) -> None:
         """The sink has everything below `end`."""
-        from moldau.lake.stream_offsets import StreamOffsets
+        from moldau.lake.reading.stream_offsets import StreamOffsets
 
         self._tell_group(StreamOffsets.from_json(end))
 
@@ -185,8 +185,8 @@ class MoldauStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._source = None
 
     def _plans(self) -> "StreamPlanner":
-        from moldau.lake.cluster_log import ClusterLog
-        from moldau.lake.stream_planning import StreamPlanner
+        from moldau.lake.reading.cluster_log import ClusterLog
+        from moldau.lake.reading.stream_planning import StreamPlanner
 
         if self._planner is None:
             self._source = ClusterLog(self.options.bootstrap, self.options.client_id, isolation_level=self.options.isolation_level)

@@ -14,14 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from moldau.lake.cluster_log import ClusterLog
-from moldau.lake.data_files import FileError
-from moldau.lake.load import LoadResult, load
-from moldau.lake.load_errors import LoadError, NoSchemaError, TaskError
-from moldau.lake.load_job import LoadJob
-from moldau.lake.load_jobs import LoadJobs
-from moldau.lake.load_watermark import Watermarks
-from moldau.lake.offsets import DataLossError
+from moldau.lake.loading.data_files import FileError
+from moldau.lake.loading.errors import LoadError, NoSchemaError, TaskError
+from moldau.lake.loading.job import LoadJob
+from moldau.lake.loading.jobs import LoadJobs
+from moldau.lake.loading.load import LoadResult, load
+from moldau.lake.loading.watermark import Watermarks
+from moldau.lake.reading.cluster_log import ClusterLog
+from moldau.lake.reading.offsets import DataLossError
 from moldau.lake.tables.committing import FencedError, LoadConflictError, Writer
 from moldau.lake.tables.compaction import Compacted, compact_table
 from moldau.lake.tables.format import TableError

@@ -3,9 +3,9 @@
 import os
 import tempfile
 
-from moldau.lake.cluster_log import ClusterLog
-from moldau.lake.load_errors import LoadError
-from moldau.lake.load_jobs import LoadJobs
+from moldau.lake.loading.errors import LoadError
+from moldau.lake.loading.jobs import LoadJobs
+from moldau.lake.reading.cluster_log import ClusterLog
 
 _TIMEOUT_S = 10.0
 

@@ -7,11 +7,11 @@ there died; the other order would have to know what the table holds.
 from dataclasses import dataclass
 from typing import Any
 
-from moldau.lake.cluster_log import ClusterLog
-from moldau.lake.data_files import PARTITIONINGS, DataFile
-from moldau.lake.load_counts import COUNTS_KEY
-from moldau.lake.load_job import dead_letter_schema
-from moldau.lake.load_plan import Plan
+from moldau.lake.loading.counts import COUNTS_KEY
+from moldau.lake.loading.data_files import PARTITIONINGS, DataFile
+from moldau.lake.loading.job import dead_letter_schema
+from moldau.lake.loading.plan import Plan
+from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.lake.tables.committing import LoadConflictError, Writer, commit
 from moldau.lake.tables.format import Change
 from moldau.lake.tables.opening import open_or_create
@@ -24,7 +24,7 @@ class Written:
     events: tuple[DataFile, ...]
     dead_letters: tuple[DataFile, ...]
     counts: dict[str, Any]
-    """As `moldau.lake.load_counts` writes them."""
+    """As `moldau.lake.loading.counts` writes them."""
 
 
 def commit_dead_letters(planned: Plan, written: Written, writer: Writer) -> int | None:

@@ -16,8 +16,8 @@ import numpy as np
 
 from moldau.client.partition_requests import Fetched
 from moldau.client.visible import Visible
-from moldau.lake.columns import RecordColumns, Section, decode_sections
-from moldau.lake.offsets import DataLossError, OffsetRange
+from moldau.lake.reading.columns import RecordColumns, Section, decode_sections
+from moldau.lake.reading.offsets import DataLossError, OffsetRange
 from moldau.model.errors import CorruptBatchError, ErrorCode, MoldauError, PeerError, WorldError
 from moldau.model.identity import TopicPartition
 from moldau.protocol.records.compression import decompress

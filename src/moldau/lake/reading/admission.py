@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from moldau.lake.offsets import OffsetRange
+from moldau.lake.reading.offsets import OffsetRange
 from moldau.model.identity import TopicPartition
 
 Offsets = Mapping[TopicPartition, int]

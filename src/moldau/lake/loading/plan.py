@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from moldau.lake.cluster_log import ClusterLog
-from moldau.lake.load_errors import LoadError, NoSchemaError, SchemaChangeError
-from moldau.lake.load_job import LoadJob
-from moldau.lake.load_schema import Decoding, decoding_of
-from moldau.lake.offsets import EARLIEST, LATEST, DataLossError, OffsetRange, plan_ranges
-from moldau.lake.options import ISOLATION_LEVELS
+from moldau.lake.loading.errors import LoadError, NoSchemaError, SchemaChangeError
+from moldau.lake.loading.job import LoadJob
+from moldau.lake.loading.schema import Decoding, decoding_of
+from moldau.lake.reading.cluster_log import ClusterLog
+from moldau.lake.reading.offsets import EARLIEST, LATEST, DataLossError, OffsetRange, plan_ranges
+from moldau.lake.reading.options import ISOLATION_LEVELS
 from moldau.lake.tables.committing import LoadConflictError, Progress, application_id, progress
 from moldau.lake.tables.evolution import evolve
 from moldau.lake.tables.format import Snapshot, TableFormat, TableMismatchError
@@ -53,7 +53,7 @@ class Plan:
 
 
 def plan_load(job: LoadJob, *, fail_on_data_loss: bool = True) -> Plan:
-    """Makes the table if it is missing and there are rows for it. The errors are those of `moldau.lake.load.load`."""
+    """Makes the table if it is missing and there are rows for it. The errors are those of `moldau.lake.loading.load.load`."""
     tables = format_named(job.table_format)
     there = tables.open(job.table)
     with ClusterLog(job.bootstrap, f"moldau-load-{job.name}", isolation_level=ISOLATION_LEVELS[job.isolation_level]) as source:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from moldau.lake.load_job import LoadJob
-from moldau.lake.load_schema import Decoding
+from moldau.lake.loading.job import LoadJob
+from moldau.lake.loading.schema import Decoding
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ def decoder(job: LoadJob, decoding: Decoding) -> Decode:
 
 
 def _json(job: LoadJob) -> Decode:
-    from moldau.lake.events import parse_events
+    from moldau.lake.loading.json_events import parse_events
 
     def decode(values: Any) -> DecodedRows:
         parsed = parse_events(values.to_pylist(), job.columns, refuse_unknown=job.refuse_unknown)

@@ -8,10 +8,10 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from moldau.lake.batches import ARROW_TYPES, column_names, record_batches
-from moldau.lake.columns import RecordColumns
-from moldau.lake.offsets import OffsetRange, OptionError
-from moldau.lake.options import ReadOptions
+from moldau.lake.reading.batches import ARROW_TYPES, column_names, record_batches
+from moldau.lake.reading.columns import RecordColumns
+from moldau.lake.reading.offsets import OffsetRange, OptionError
+from moldau.lake.reading.options import ReadOptions
 
 
 class Maker(Protocol):
@@ -45,7 +45,7 @@ def plan_shape(options: ReadOptions) -> RowShape:
     """All columns of a read. With ``format=avro`` asks the registry: RegistryError, RegistryUnavailableError, AvroSchemaError."""
     if options.avro is None:
         return RecordShape(column_names(include_headers=options.include_headers))
-    from moldau.lake.event_shape import plan_event_shape
+    from moldau.lake.reading.event_shape import plan_event_shape
 
     return plan_event_shape(options, options.avro)
 

@@ -10,12 +10,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from moldau.lake.admission import Patience, admitted, waiting
-from moldau.lake.cluster_log import KnownTopic
-from moldau.lake.offsets import EARLIEST, LATEST, DataLossError, OffsetRange, resolve, split_ranges
-from moldau.lake.options import Assignment, Pattern, ReadOptions, Topics
-from moldau.lake.planning import Bounds, partitions_of
-from moldau.lake.stream_offsets import StreamOffsets
+from moldau.lake.reading.admission import Patience, admitted, waiting
+from moldau.lake.reading.cluster_log import KnownTopic
+from moldau.lake.reading.offsets import EARLIEST, LATEST, DataLossError, OffsetRange, resolve, split_ranges
+from moldau.lake.reading.options import Assignment, Pattern, ReadOptions, Topics
+from moldau.lake.reading.planning import Bounds, partitions_of
+from moldau.lake.reading.stream_offsets import StreamOffsets
 from moldau.model.identity import TopicPartition
 
 log = logging.getLogger(__name__)

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from moldau.lake.offsets import OptionError
-from moldau.lake.option_values import choice, one_of
+from moldau.lake.reading.offsets import OptionError
+from moldau.lake.reading.option_values import choice, one_of
 
 _FORMAT, _REGISTRY, _SUBJECT, _SCHEMA, _MODE = "format", "registry", "subject", "readerSchema", "mode"
 _DEAD_LETTERS, _KAFKA_COLUMNS = "deadLetterPath", "kafkaColumns"

@@ -1,9 +1,9 @@
 """A load: what a topic holds beyond what the table holds, into the table, once (mission I1).
 
 The order is everything. 1. Read from the table how far each partition has been loaded, and from the brokers how far it reaches: the
-range is fixed (`load_plan`). 2. Tasks read it through our data source, decode the events and write Parquet files; they report the
-files and the audit's counts, nothing else comes to the driver (`load_task`). 3. One commit of the dead-letter table. 4. One commit of the
-table: its files, the new offsets, the counts, new columns (`load_commit`). 5. The counts go to the audit (`load_audit`), and the table's
+range is fixed (`plan`). 2. Tasks read it through our data source, decode the events and write Parquet files; they report the
+files and the audit's counts, nothing else comes to the driver (`task`). 3. One commit of the dead-letter table. 4. One commit of the
+table: its files, the new offsets, the counts, new columns (`commit`). 5. The counts go to the audit (`audit`), and the table's
 offsets to the job's group, for people to see the lag.
 
 A load that dies before 4 has changed nothing that a reader of the table can see; the next one starts from the same offsets. If it died
@@ -19,15 +19,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from moldau.lake import load_points
-from moldau.lake.data_files import DataFile
-from moldau.lake.load_audit import publish_counts
-from moldau.lake.load_commit import Written, check_topic, commit_dead_letters, commit_events
-from moldau.lake.load_counts import added, counts_from_json, counts_to_json
-from moldau.lake.load_errors import task_failure
-from moldau.lake.load_job import ACTIONS, COUNTS, DEAD_LETTERS, EVENTS, LoadJob
-from moldau.lake.load_plan import Plan, plan_load
-from moldau.lake.offsets import OffsetRange, format_offsets
+from moldau.lake.loading import points
+from moldau.lake.loading.audit import publish_counts
+from moldau.lake.loading.commit import Written, check_topic, commit_dead_letters, commit_events
+from moldau.lake.loading.counts import added, counts_from_json, counts_to_json
+from moldau.lake.loading.data_files import DataFile
+from moldau.lake.loading.errors import task_failure
+from moldau.lake.loading.job import ACTIONS, COUNTS, DEAD_LETTERS, EVENTS, LoadJob
+from moldau.lake.loading.plan import Plan, plan_load
+from moldau.lake.reading.offsets import OffsetRange, format_offsets
 from moldau.lake.tables.committing import LoadConflictError, Writer
 from moldau.model.errors import MoldauError
 from moldau.model.identity import Offset, TopicPartition
@@ -65,20 +65,20 @@ def load(spark: Any, job: LoadJob, *, fail_on_data_loss: bool = True, writer: Wr
     begun = time.monotonic()
     who = writer or Writer(job.name)
     planned = plan_load(job, fail_on_data_loss=fail_on_data_loss)
-    load_points.reached("driver: planned")
+    points.reached("driver: planned")
     written = Written((), (), {})
     version = None if planned.base is None else planned.base.version
     if planned.ranges:
         written = write_files(spark, planned, fail_on_data_loss=fail_on_data_loss)
-        load_points.reached("driver: files written")
+        points.reached("driver: files written")
         commit_dead_letters(planned, written, who)
-        load_points.reached("driver: dead letters committed")
-        load_points.reached("driver: table about to be committed")
+        points.reached("driver: dead letters committed")
+        points.reached("driver: table about to be committed")
         version = commit_events(planned, written, who)
-        load_points.reached("driver: table committed")
+        points.reached("driver: table committed")
     audit_error = publish_counts(job, planned.tables)
     group_error = commit_group(planned)
-    load_points.reached("driver: group told")
+    points.reached("driver: group told")
     return LoadResult(
         rows=sum(file.rows for file in written.events),
         dead_letters=sum(file.rows for file in written.dead_letters),
@@ -116,7 +116,7 @@ def write_files(spark: Any, planned: Plan, *, fail_on_data_loss: bool = True) ->
 
 def _tasks(spark: Any, planned: Plan, *, fail_on_data_loss: bool) -> Any:
     """The Spark frame whose rows are what the tasks report."""
-    from moldau.lake.load_task import SLOT, TIME, add_times, write_batches
+    from moldau.lake.loading.task import SLOT, TIME, add_times, write_batches
 
     job, decoding = planned.job, planned.decoding
     assert decoding is not None
@@ -145,7 +145,7 @@ def _tasks(spark: Any, planned: Plan, *, fail_on_data_loss: bool) -> Any:
         schema=planned.schema,
         topic_id=planned.topic_id,
         held=planned.held or {},
-        orders=load_points.orders(),
+        orders=points.orders(),
     )
     timed = records.mapInArrow(times, f"{columns}, {TIME} bigint, {SLOT} bigint")
     writers = job.writers or spark.sparkContext.defaultParallelism

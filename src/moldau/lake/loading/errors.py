@@ -2,7 +2,7 @@
 
 import re
 
-from moldau.lake.offsets import DataLossError
+from moldau.lake.reading.offsets import DataLossError
 
 _PYTHON_ERROR = re.compile(r"^(?:[A-Za-z_]\w*\.)*([A-Za-z_]\w*(?:Error|Exception)): (.+)$")
 _CRASHED = "Python worker exited unexpectedly"

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from moldau.lake.columns import HEADERS_TYPE, RecordColumns
+from moldau.lake.reading.columns import HEADERS_TYPE, RecordColumns
 
 ROWS_MAX = 10_000
 BYTES_TARGET = 4 << 20

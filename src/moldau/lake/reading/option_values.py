@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from moldau.lake.offsets import OptionError
+from moldau.lake.reading.offsets import OptionError
 
 _MILLISECONDS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 

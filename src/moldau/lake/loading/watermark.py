@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from moldau.audit.reconcile import Rules, reconcile
 from moldau.audit.tiers import TierCounts, read_audit
 from moldau.client.cluster import Cluster
-from moldau.lake.load_job import LoadJob
+from moldau.lake.loading.job import LoadJob
 from moldau.lake.tables.format import TableError
 from moldau.lake.tables.opening import format_of
 from moldau.lake.tables.watermark import set_watermark

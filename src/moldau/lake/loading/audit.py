@@ -12,9 +12,9 @@ import time
 from collections.abc import Iterator
 from hashlib import blake2b
 
-from moldau.lake import load_points
-from moldau.lake.load_counts import COUNTS_KEY, counts_from_json
-from moldau.lake.load_job import LoadJob
+from moldau.lake.loading import points
+from moldau.lake.loading.counts import COUNTS_KEY, counts_from_json
+from moldau.lake.loading.job import LoadJob
 from moldau.lake.tables.format import Commit, TableFormat
 from moldau.model.errors import MoldauError
 from moldau.tracking.audit_record import AUDIT_TOPIC, AuditRecord, ensure_audit_topic
@@ -40,9 +40,9 @@ def publish_counts(job: LoadJob, tables: TableFormat) -> str | None:
     try:
         if records:
             _publish(job, records)
-            load_points.reached("driver: counts published")
+            points.reached("driver: counts published")
         _note(job, snapshot.id, snapshot.version)
-        load_points.reached("driver: publication noted")
+        points.reached("driver: publication noted")
     except (MoldauError, OSError) as error:
         log.warning("%s: the counts of versions above %d were not published: %s", job.table, done, error)
         return str(error)

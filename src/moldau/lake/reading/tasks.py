@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
-from moldau.lake.cluster_log import ClusterLog
-from moldau.lake.offsets import OffsetRange
-from moldau.lake.options import ReadOptions
-from moldau.lake.reading import RangeRead, ReadRules
-from moldau.lake.row_shape import RowShape
+from moldau.lake.reading.cluster_log import ClusterLog
+from moldau.lake.reading.offsets import OffsetRange
+from moldau.lake.reading.options import ReadOptions
+from moldau.lake.reading.ranges import RangeRead, ReadRules
+from moldau.lake.reading.row_shape import RowShape
 
 _logs: dict[tuple[str, str, float, int, str | None], ClusterLog] = {}
 """Connections of this process, which Spark uses for one task after the other: a small batch of a stream would mostly connect.

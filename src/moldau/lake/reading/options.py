@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from moldau.client.partition_requests import READ_COMMITTED, READ_UNCOMMITTED
-from moldau.lake.avro_options import AVRO_NAMES, AvroOptions, parse_avro
-from moldau.lake.offsets import EARLIEST, LATEST, Edge, Offsets, OptionError, Position, Times, parse_assignment, parse_numbers
-from moldau.lake.option_values import duration_ms, flag, number, one_of, spelt_right
+from moldau.lake.reading.avro_options import AVRO_NAMES, AvroOptions, parse_avro
+from moldau.lake.reading.offsets import EARLIEST, LATEST, Edge, Offsets, OptionError, Position, Times, parse_assignment, parse_numbers
+from moldau.lake.reading.option_values import duration_ms, flag, number, one_of, spelt_right
 from moldau.model.identity import TopicPartition
 
 BOOTSTRAP = "kafka.bootstrap.servers"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from moldau.lake.load_job import STOP, LoadJob
+from moldau.lake.loading.job import STOP, LoadJob
 
 DEAD_LETTERS_FOLDER = "dead-letters"
 DEFAULT_TIER = "lake"

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from moldau.lake.offsets import EARLIEST, LATEST, OffsetRange, OptionError, plan_ranges, resolve, split_ranges
-from moldau.lake.options import Assignment, Pattern, ReadOptions, Topics
+from moldau.lake.reading.offsets import EARLIEST, LATEST, OffsetRange, OptionError, plan_ranges, resolve, split_ranges
+from moldau.lake.reading.options import Assignment, Pattern, ReadOptions, Topics
 from moldau.model.identity import TopicPartition
 
 

@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import pyarrow.parquet
 
-from moldau.lake.batches import ARROW_TYPES, record_column
-from moldau.lake.columns import RecordColumns
-from moldau.lake.offsets import OffsetRange, OptionError
+from moldau.lake.reading.batches import ARROW_TYPES, record_column
+from moldau.lake.reading.columns import RecordColumns
+from moldau.lake.reading.offsets import OffsetRange, OptionError
 
 _RECORD = ("topic", "partition", "offset", "timestamp", "key", "value")
 SCHEMA = pa.schema([*((name, ARROW_TYPES[name]) for name in _RECORD), ("error", pa.string())])
