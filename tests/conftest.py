@@ -1,7 +1,7 @@
 """What holds for all tests: properties are judged by their outcome, not by how long a busy machine took over an example.
 
-And Ctrl-C means what it means at a terminal: a shell starts what it runs in the background with that signal ignored, and every process that a
-test starts would inherit it.
+And Ctrl-C means what it means at a terminal: a shell starts what it runs in the background with that signal ignored, and every process
+that a test starts would inherit it.
 """
 
 import signal
