@@ -14,7 +14,7 @@ from moldau.log import names
 from moldau.log.dump import dump
 from moldau.testing.broker import Broker
 from support.compaction import CONFIG, KEY, CompactionWorld
-from support.kafka_tools import DUMPS, Printed
+from support.kafka_tools import DUMPS, KafkaReads, Printed, reads_without_complaint
 from support.logs import NOW_MS
 from support.maven import kafka_libraries
 from support.paper import wait_until
@@ -75,21 +75,10 @@ def size_of_segments(folder: Path) -> int:
     return sizes
 
 
-KafkaReads = Callable[..., str]
-
-
 @pytest.fixture(params=DUMPS)
 def kafka_reads(request: pytest.FixtureRequest, kafka_dump: Callable[..., Printed]) -> KafkaReads:
     """What the tool of a version prints of files."""
-
-    def read(files: list[Path], *options: str) -> str:
-        done = kafka_dump(request.param, "--files", ",".join(map(str, files)), *options)
-        assert done.code == 0, done.text[-3000:]
-        text = LOGGING.sub("", done.text)
-        assert not [line for line in text.splitlines() if COMPLAINTS.search(line)]
-        return text
-
-    return read
+    return reads_without_complaint(kafka_dump, request.param, COMPLAINTS, LOGGING)
 
 
 def test_there_is_everything_to_read(folder: Path) -> None:

@@ -17,7 +17,7 @@ from moldau.log.partition_log import PartitionLog
 from moldau.log.verify import verify
 from moldau.protocol.records.batch import Record, encode_batch
 from moldau.protocol.records.control import ControlType, EndTxnMarker
-from support.kafka_tools import DUMPS, Printed
+from support.kafka_tools import DUMPS, KafkaReads, Printed, reads_without_complaint
 from support.logs import NOW_MS, append, create, flush, make_batch, manager_over
 
 pytestmark = pytest.mark.system
@@ -104,21 +104,10 @@ def files_of(data: Path, *suffixes: str) -> list[Path]:
     return sorted(path for path in data.glob("*-0/*") if path.suffix in suffixes)
 
 
-KafkaReads = Callable[..., str]
-
-
 @pytest.fixture(params=DUMPS)
 def kafka_reads(request: pytest.FixtureRequest, kafka_dump: Callable[..., Printed]) -> KafkaReads:
     """What the tool of a version prints of files."""
-
-    def read(files: list[Path], *options: str) -> str:
-        done = kafka_dump(request.param, "--files", ",".join(map(str, files)), *options)
-        assert done.code == 0, done.text[-3000:]
-        text = NOT_A_COMPLAINT.sub("", done.text)
-        assert not [line for line in text.splitlines() if COMPLAINTS.search(line)]
-        return text
-
-    return read
+    return reads_without_complaint(kafka_dump, request.param, COMPLAINTS, NOT_A_COMPLAINT)
 
 
 def our_rows(files: list[Path], *, records: bool = False) -> list[Row]:

@@ -1,6 +1,8 @@
 """Kafka's own console tools, all in one Java process: starting one for each call would be most of the time."""
 
+import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -32,6 +34,25 @@ class Printed(NamedTuple):
         lines = [row for row in self.rows if not row[0].startswith("SLF4J")]
         heading = next(row for row in lines if row[0] == first)
         return [dict(zip(heading, row, strict=False)) for row in lines[lines.index(heading) + 1 :] if len(row) >= len(heading) - 1]
+
+
+KafkaReads = Callable[..., str]
+"""What DumpLogSegments prints of files, with more options; it must not complain."""
+
+
+def reads_without_complaint(
+    dump: Callable[..., Printed], version: str, complaints: re.Pattern[str], passed_over: re.Pattern[str]
+) -> KafkaReads:
+    """The `dump` of a version, which must print nothing of `complaints` once `passed_over` is taken out; that is not in the text either."""
+
+    def read(files: list[Path], *options: str) -> str:
+        done = dump(version, "--files", ",".join(map(str, files)), *options)
+        assert done.code == 0, done.text[-3000:]
+        text = passed_over.sub("", done.text)
+        assert not [line for line in text.splitlines() if complaints.search(line)]
+        return text
+
+    return read
 
 
 class KafkaTools:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from moldau.lake.spans import gather
 from moldau.model.errors import CorruptBatchError
 from moldau.protocol.records.vectors import SLACK, Bytes8, Int64s, record_starts, spans, varints
 
@@ -101,22 +102,7 @@ def decode_sections(sections: Sequence[Section], wanted: Container[str]) -> Reco
 
 def _byte_arrays(data: Bytes8, position: Int64s, limits: Int64s, *, wanted: bool) -> tuple[Any, Int64s]:
     start, end, null = spans(data, position, limits)
-    return (_gather(data, start, end, null) if wanted else None), end
-
-
-def _gather(data: Bytes8, start: Int64s, end: Int64s, null: Any) -> Any:
-    """Copy spans of `data`, which ascend, into an Arrow array.
-
-    Seen through offsets start, end, start, end, ... the buffer is an array of spans and gaps in turn; Arrow takes every other one.
-    """
-    count = len(start)
-    if count == 0:
-        return pa.array([], pa.binary())
-    offsets = np.empty(2 * count, np.int32)
-    offsets[0::2] = start
-    offsets[1::2] = end
-    spans = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
-    return spans.take(pa.array(np.arange(0, 2 * count, 2), mask=null if null.any() else None))
+    return (gather(pa.py_buffer(data), start, end, null) if wanted else None), end
 
 
 def _headers(data: Bytes8, position: Int64s, counts: Int64s, limits: Int64s) -> tuple[Any, Int64s]:
@@ -141,8 +127,8 @@ def _headers(data: Bytes8, position: Int64s, counts: Int64s, limits: Int64s) -> 
             np.concatenate(part) for part in zip(*rounds, strict=True)
         )
         order = np.argsort(rows, kind="stable")
-        keys = _gather(data, key_start[order], key_end[order], key_null[order])
-        values = _gather(data, value_start[order], value_end[order], value_null[order])
+        keys = gather(pa.py_buffer(data), key_start[order], key_end[order], key_null[order])
+        values = gather(pa.py_buffer(data), value_start[order], value_end[order], value_null[order])
     else:
         keys, values = pa.array([], pa.binary()), pa.array([], pa.binary())
     try:
