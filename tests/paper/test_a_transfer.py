@@ -12,6 +12,7 @@ import pytest
 from moldau.adapters import outgoing
 from moldau.adapters.posix_files import PosixFile
 from moldau.broker.handlers.fetch import handle_fetch
+from moldau.client.cluster import Cluster
 from moldau.client.connection import BrokerConnection
 from moldau.client.partition_requests import EARLIEST, LATEST
 from moldau.protocol.fast.fetch import decode_fetch
@@ -52,14 +53,16 @@ def test_a07_a_consumer_prefetches_hundreds_of_kilobytes_while_the_application_w
     """The consumer has a buffer of data ready by asynchronous pull requests, typically of hundreds of kilobytes each. P 3.1."""
     pulls: list[tuple[int, int]] = []
     reached_the_end = threading.Event()
+    with Cluster(broker.bootstrap_servers) as cluster:
+        names = {topic.encode(), cluster.topic(topic).id}
 
-    def noted(broker: Any, frame: memoryview, position: int, version: int, correlation_id: int) -> Any:
-        for _, partitions in decode_fetch(frame, position, version).topics:
-            for each in partitions:
+    def noted(asked: Any, frame: memoryview, position: int, version: int, correlation_id: int) -> Any:
+        for name, partitions in decode_fetch(frame, position, version).topics:
+            for each in partitions if bytes(name) in names else ():
                 pulls.append((each.fetch_offset, each.max_bytes))
                 if each.fetch_offset == 400:
                     reached_the_end.set()
-        return handle_fetch(broker, frame, position, version, correlation_id)
+        return handle_fetch(asked, frame, position, version, correlation_id)
 
     for _ in range(4):
         send(broker, topic, [b"x" * 5_000] * 100)
@@ -128,7 +131,8 @@ def test_a09_what_is_sent_goes_from_the_file_to_the_socket_without_passing_throu
 ) -> None:
     """The broker sends bytes from a segment file to the socket by `sendfile`, which saves copies and system calls. P 3.1.
 
-    Of what a consumer gets, all bytes of the segment come by `sendfile`, and the process reads next to nothing of the file.
+    Of what a consumer gets, the bytes of the segment come by `sendfile`, and the process reads next to nothing of the file: the last few
+    kilobytes at most, where the socket took all but them.
     """
     messages = message_set([b"x" * 1000] * 100)
     for _ in range(10):
@@ -152,8 +156,10 @@ def test_a09_what_is_sent_goes_from_the_file_to_the_socket_without_passing_throu
     monkeypatch.setattr(PosixFile, "pread", counted_pread)
     brought = pull(broker, topic, 0, 10 << 20)
     assert values_in(brought) == [b"x" * 1000] * 1000
-    assert sum(sent) == len(brought) > 1_000_000
-    assert sum(read) < 1000
+    assert len(brought) > 1_000_000
+    rest = len(brought) - sum(sent)
+    assert 0 <= rest <= outgoing.PREAD_MAX
+    assert rest <= sum(read) < rest + 1000
 
 
 def test_a12_a_consumer_may_rewind(broker: Broker, topic: str) -> None:
