@@ -7,7 +7,7 @@ import pytest
 
 from moldau.lake.loading.job_file import read_job_file
 
-EXAMPLES = Path(__file__).parents[3] / "examples"
+EXAMPLES = Path(__file__).parents[4] / "examples"
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("load-*.toml")), ids=lambda path: path.stem)
