@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from measure import Results, cpu_seconds, load_average, spread
+from moldau.client.cluster import Cluster
 from moldau.client.settings import ConsumerOptions
 from moldau.model.identity import TopicPartition
 from moldau.tracking.consumer import TrackedConsumer
@@ -68,10 +69,12 @@ def read(system: System, registry: MemoryRegistry, topic: str, count: int) -> di
     """All of it, decoded."""
     options = ConsumerOptions(settings={"fetch.wait.max.ms": 20})
     with TrackedConsumer(system.bootstrap, registry, **options) as consumer:
-        consumer.messages.assign({TopicPartition(topic, 0): 0})
+        with Cluster(system.bootstrap) as cluster:
+            consumer.messages.assign({TopicPartition(topic, each.partition): 0 for each in cluster.topic(topic).partitions})
         begun, cpu, broker = time.perf_counter(), time.process_time(), cpu_seconds(system.pid)
-        for _ in range(count):
-            next(consumer)
+        for number in range(count):
+            if consumer.poll(30.0) is None:
+                raise TimeoutError(f"{topic}: no event within 30 s after {number} of {count}")
         return timed(system, count, begun, cpu, broker)
 
 
