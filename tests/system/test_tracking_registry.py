@@ -13,12 +13,13 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerialize
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from moldau.audit.schemas import TrackedSchemas
+from moldau.client import Producer
 from moldau.client.settings import ConsumerOptions
 from moldau.model.identity import TopicPartition
 from moldau.registry.client import RegistryClient
 from moldau.registry.client_errors import IncompatibleSchemaError, RegistryError, RegistryUnavailableError, UnknownSchemaError
 from moldau.testing.broker import Broker
-from moldau.tracking import TrackedConsumer, TrackerProducer, event_schema
+from moldau.tracking import EventDecodeError, TrackedConsumer, TrackerProducer, event_schema
 from moldau.tracking.decoding import Decoder, WriterSchemas
 from moldau.tracking.header import is_tracked_schema
 from moldau.tracking.metrics import MetricsEmitter
@@ -159,8 +160,39 @@ def test_a_registry_that_is_away_stops_the_reader_and_loses_nothing(broker: Brok
         for _ in range(2):
             with pytest.raises(RegistryUnavailableError):
                 consumer.poll(LIMIT_S)
+        assert consumer.messages.positions() == {TopicPartition(topic, 0): 0}, "a commit now would stop before it"
         away.there = True
         assert [next(consumer).value for _ in range(3)] == [page_view(number) for number in range(3)]
+        consumer.messages.seek(TopicPartition(topic, 0), 0)
+        consumer._general._writers._parsed.clear()
+        away.there = False
+        with pytest.raises(RegistryUnavailableError):
+            consumer.poll(LIMIT_S)
+        away.there = True
+        consumer.messages.seek(TopicPartition(topic, 0), 2)
+        assert next(consumer).value == page_view(2), "where the seek went, and not what could not be decoded before"
+
+
+def test_a_record_that_its_handler_could_not_take_comes_again(broker: Broker) -> None:
+    """The handler writes what cannot be decoded somewhere; while it cannot, nothing is passed over."""
+    topic = broker.create_topic(broker.unique_topic("views"))
+    with Producer(broker.bootstrap_servers) as producer:
+        producer.send(topic, b"no event")
+    taken: list[int] = []
+
+    def put_aside(error: EventDecodeError, _: object) -> None:
+        taken.append(error.offset)
+        if len(taken) == 1:
+            raise ConnectionError("no room for it")
+
+    with TrackedConsumer(broker.bootstrap_servers, MemoryRegistry(), on_error=put_aside, **QUICK) as consumer:
+        consumer.messages.assign([TopicPartition(topic, 0)])
+        with pytest.raises(ConnectionError):
+            consumer.poll(LIMIT_S)
+        assert (consumer.undecodable, consumer.messages.positions()) == (0, {TopicPartition(topic, 0): 0})
+        while not consumer.undecodable:
+            assert consumer.poll(0.1) is None
+        assert taken == [0, 0]
 
 
 def test_confluents_deserialiser_reads_tracked_events_and_ours_what_its_serialiser_writes(broker: Broker) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Self, Unpack
 from moldau.client.consumer import Consumer
 from moldau.client.message import ConsumedMessage
 from moldau.client.settings import ConsumerOptions
+from moldau.model.identity import TopicPartition
 from moldau.tracking.decoding import Decoder, UndecodableError, WriterSchemas
 from moldau.tracking.errors import EventDecodeError
 from moldau.tracking.header import EventHeader
@@ -50,7 +51,8 @@ class TrackedConsumer:
 
     `reader` is what events are wanted as: a schema, a file, a dataclass or a pydantic model; `readers` says it by topic; without either
     they are dicts as they were written. `on_error` is handed what cannot be decoded, and reading goes on behind it; without it,
-    EventDecodeError is raised, and asking again goes on behind the record.
+    EventDecodeError is raised, and asking again goes on behind the record. Whatever else is raised on the way to an event, by the registry
+    that is away or by `on_error` itself, leaves the consumer where it was: that record is not handed out, and comes again.
     """
 
     def __init__(
@@ -70,7 +72,6 @@ class TrackedConsumer:
         self._general = Decoder(writers, None if reader is None else event_schema(reader))
         self._decoders = {topic: Decoder(writers, event_schema(source)) for topic, source in (readers or {}).items()}
         self._on_error = on_error
-        self._again: ConsumedMessage | None = None
         self.undecodable = 0
         """Records so far that were no events."""
         self.messages = Consumer(bootstrap, group_id=group_id, topics=topics, **options)
@@ -78,30 +79,40 @@ class TrackedConsumer:
     def poll(self, timeout: float | None = None) -> Event | None:
         """The next event; None if there is none within `timeout` seconds. The one before is finished. EventDecodeError, ConsumeError.
 
-        Where the registry cannot be asked, that is raised, and the same record is decoded the next time.
+        Where the registry cannot be asked, that is raised, and the same record comes the next time, unless a seek goes elsewhere.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            message = self._again or self.messages.poll(None if deadline is None else max(0.0, deadline - time.monotonic()))
+            message = self.messages.poll(None if deadline is None else max(0.0, deadline - time.monotonic()))
             if message is None:
                 return None
-            self._again = message
-            event = self._event(message)
-            self._again = None
+            try:
+                event = self._event(message)
+            except EventDecodeError:
+                raise
+            except BaseException:
+                self._put_back(message)
+                raise
             if event is not None:
                 return event
+
+    def _put_back(self, message: ConsumedMessage) -> None:
+        """It was not handed out: a commit stops before it, and it is read again, by whoever has its partition then."""
+        where = TopicPartition(message.topic, message.partition)
+        if where in self.messages.assignment():
+            self.messages.seek(where, message.offset)
 
     def _event(self, message: ConsumedMessage) -> Event | None:
         decoder = self._decoders.get(message.topic, self._general)
         try:
             schema_id, header, value = decoder.decode(message.value)
         except UndecodableError as error:
-            self._again = None
-            self.undecodable += 1
             failure = EventDecodeError(message.topic, message.partition, message.offset, error.schema_id, str(error))
             if self._on_error is None:
+                self.undecodable += 1
                 raise failure from error
             self._on_error(failure, message)
+            self.undecodable += 1
             return None
         return Event(
             header,
@@ -129,8 +140,6 @@ class TrackedConsumer:
         if behind is None:
             self.messages.commit()
         else:
-            from moldau.model.identity import TopicPartition
-
             self.messages.commit({TopicPartition(behind.topic, behind.partition): behind.offset + 1})
 
     def close(self) -> None:

@@ -59,13 +59,18 @@ class Decoder:
             if left:
                 raise UndecodableError(schema_id, f"{left} bytes are left over")
             del found[HEADER_FIELD]
-            return schema_id, header, found if self._build is None else self._build(found)
         except SchemaResolutionError as error:
             reason = str(error).partition("'__fastavro_parsed__'")[0][:REASON_MAX]
             raise UndecodableError(schema_id, f"the reader's schema cannot read what was written: {reason}") from error
         except (EOFError, ValueError, TypeError, LookupError, OverflowError, ArithmeticError) as error:
             if isinstance(error, EOFError) or _runs_out(body, writer):
                 raise UndecodableError(schema_id, "the value ends in the middle of the event") from error
+            raise UndecodableError(schema_id, f"{type(error).__name__}: {error}") from error
+        if self._build is None:
+            return schema_id, header, found
+        try:
+            return schema_id, header, self._build(found)
+        except Exception as error:  # of the reader's own type, whatever it does: a record that it refuses is passed over, not met for ever
             raise UndecodableError(schema_id, f"{type(error).__name__}: {error}") from error
 
     def _wanted(self, schema_id: int, writer: Any) -> Any:

@@ -50,6 +50,22 @@ def test_an_event_as_its_reader_wants_it() -> None:
     assert decoder(registry, event_schema(PageView)).decode(value)[2] == PageView("/product/3", 100_003.0, "CZ", "light")
 
 
+def test_what_the_readers_own_type_refuses_is_no_event_for_it() -> None:
+    """Whatever it raises: otherwise its reader would meet the same record for ever."""
+
+    @dataclass
+    class Picky:
+        page: str
+
+        def __post_init__(self) -> None:
+            raise AttributeError(self.page)
+
+    registry = MemoryRegistry()
+    with pytest.raises(UndecodableError, match="AttributeError: /product/3") as caught:
+        decoder(registry, event_schema(Picky)).decode(written(registry))
+    assert caught.value.schema_id == 1
+
+
 def written(registry: MemoryRegistry) -> bytes:
     schema = event_schema(TEN_FIELDS)
     return value_of(registry.register("s", schema.text), schema, page_view(3))
