@@ -118,7 +118,8 @@ class Instance:
     @property
     def finished(self) -> bool:
         """Whether all have ended, and nothing is left to take."""
-        return self.all_ended and not self._counts
+        with self._lock:  # an event that is just being delivered has ended before it is counted
+            return self.all_ended and not self._counts
 
 
 class CountedDelivery(Delivery):

@@ -5,6 +5,7 @@ if they have not. An instance opens before its first event, and closes when all 
 """
 
 import atexit
+import itertools
 import logging
 import threading
 import time
@@ -23,7 +24,9 @@ log = logging.getLogger("moldau.tracking")
 
 FAREWELL_S: Final = 10.0
 STRAGGLERS_S: Final = 2.0
-
+TRIES: Final = 2
+"""So often counts are sent at the end that do not arrive."""
+PAUSE_S: Final = 0.05
 
 _exiting = threading.Event()
 
@@ -119,19 +122,37 @@ class CountPublisher:
             _wait_for_stragglers(ending)
             self._publish_all(deadline)
             self._close_instances(ending, deadline)
+        except (ClientError, TimeoutError) as error:
+            if failure is not None:
+                error.add_note(f"and before that an event failed: {failure}")
+            raise
         finally:
             self._producer.close(_left(deadline))
         if failure is not None:
             raise failure
 
     def _publish_all(self, deadline: float | None) -> None:
-        while True:
+        """Until all of it has arrived; without a deadline `TRIES` times, each of which the producer itself has tried for its own limit.
+
+        What then has not arrived is raised, with how many events that concerns: their instance stays open, and the log stands for it.
+        """
+        for number in itertools.count(1):
             self.publish()
-            failures = [error for _, delivery in self._unconfirmed if delivery and (error := delivery.exception(_left(deadline)))]
-            if not failures:
+            failed: list[tuple[AuditRecord, SendError]] = []
+            for record, delivery in self._unconfirmed:
+                error = None if delivery is None else delivery.exception(_left(deadline))
+                if error is not None:
+                    failed.append((record, error))
+            if not failed:
                 return
-            if deadline is None or time.monotonic() >= deadline:
-                raise failures[0]
+            if number >= TRIES if deadline is None else time.monotonic() >= deadline:
+                told = failed[0][1]
+                events = sum(record.count.count for record, _ in failed)
+                told.add_note(
+                    f"so the counts of {events} events of service {self._origin.service} on {self._origin.host} are not published"
+                )
+                raise told
+            time.sleep(PAUSE_S)
 
     def _close_instances(self, instances: list[Instance], deadline: float | None) -> None:
         for instance in instances:

@@ -127,14 +127,31 @@ def test_an_event_that_failed_is_told_after_the_counts_are_published() -> None:
 
 
 def test_a_producer_that_cannot_publish_its_counts_does_not_close_them() -> None:
+    """It tries once more; then whoever closes hears of it, and how many events that concerns, and of what failed before."""
+    sent, instance = Sent(), Instance()
+    counts = publisher(sent)
+    counts.open(instance)
+    deliver(instance, "page-views", 1_000, 100, 7)
+    sent.fails, sent.broken = [True, True], timed_out()
+    with pytest.raises(SendError) as caught:
+        counts.end()
+    assert sent.events == ["open", "flush", "counts", "counts", "closed"]
+    assert len({record.guid for record in sent.records if record.kind == "counts"}) == 1
+    assert caught.value is not sent.broken
+    assert caught.value.__notes__ == [
+        "so the counts of 1 events of service shop on web-1 are not published",
+        f"and before that an event failed: {sent.broken}",
+    ]
+
+
+def test_counts_that_do_not_arrive_at_first_are_sent_again_at_the_end() -> None:
     sent, instance = Sent(), Instance()
     counts = publisher(sent)
     counts.open(instance)
     deliver(instance, "page-views", 1_000, 100, 7)
     sent.fails = [True]
-    with pytest.raises(SendError):
-        counts.end()
-    assert sent.events == ["open", "flush", "counts", "closed"]
+    counts.end()
+    assert sent.events == ["open", "flush", "counts", "counts", "close", "closed"]
 
 
 def test_a_producer_without_events_publishes_nothing() -> None:

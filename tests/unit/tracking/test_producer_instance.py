@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from moldau.client.failures import SendError
-from moldau.tracking.counts import Count
+from moldau.tracking.counts import Count, RunningCount
 from moldau.tracking.header import guid_hash
 from moldau.tracking.instance import CountedDelivery, Instance
 
@@ -161,3 +161,23 @@ def test_threads_count_together() -> None:
     prefix = bytes.fromhex(instance.name)
     checksum = sum(guid_hash(prefix + number.to_bytes(8, "big")) for number in range(8_000)) % (1 << 64)
     assert counted == Count(8_000, 8_000, checksum, 0, 0)
+
+
+def test_an_event_that_is_just_being_counted_keeps_its_instance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has ended and is not in the counts yet: an instance let go of then would take its last count along, and nobody would know."""
+    instance, seen = Instance(), []
+    assert instance.next_guid() is not None
+    instance.retire()
+
+    def begun() -> RunningCount:
+        asking.start()
+        asking.join(0.05)
+        return RunningCount()
+
+    asking = threading.Thread(target=lambda: seen.append(instance.finished))
+    monkeypatch.setattr("moldau.tracking.instance.RunningCount", begun)
+    instance.delivered("a", 0, 10, 1)
+    asking.join()
+    assert seen == [False]
+    assert instance.take() == [("a", 0, Count(1, 10, 1, 0, 0))]
+    assert instance.finished
