@@ -45,18 +45,29 @@ class Routes:
         self._categories: dict[str, Category] = {}
         self._lock = threading.Lock()
         self._known: dict[tuple[str | None, object], Route] = {}
+        self._several: dict[str, list[str]] = {}
+        """Topics with several kinds of events: their names. A dict does not say which of them it is."""
         self._routes: dict[tuple[str, EventSchema], Route] = {}
 
     def declare(self, schema: EventSchema, topic: str | None, category: Category | None = None) -> None:
         """Events of this schema go to `topic`, and dicts that go to `topic` are of this schema; the topic is one of `category`.
 
-        ValueError where another schema has been declared for the topic, or no topic can have this name.
+        ValueError where another schema has been declared for the topic, or no topic can have this name. With a naming of subjects that
+        allows several, dicts for that topic have to say from then on of which they are.
         """
         with self._lock:
             route = self._route(topic or schema.topic, schema)
-            known = self._known.setdefault((route.topic, dict), route)
+            known = self._known.get((route.topic, dict), route)
             if known.schema.text != schema.text and self._naming == "topic":
                 raise ValueError(f"topic {route.topic} has events of {known.schema.name}; several kinds need another subject naming")
+            if route.topic in self._several or known.schema.text != schema.text:
+                kinds = self._several.setdefault(route.topic, [known.schema.name])
+                if schema.name not in kinds:
+                    kinds.append(schema.name)
+                for kind in [kind for kind in self._known if kind[0] == route.topic and _is_dict(kind[1])]:
+                    del self._known[kind]
+            else:
+                self._known[route.topic, dict] = known
             if category is not None:
                 self._categories[route.topic] = category
             self._known[None, schema] = route
@@ -79,15 +90,20 @@ class Routes:
     def _learn(self, kind: object, topic: str | None) -> Route:
         with self._lock:
             declared = self._known.get((None, kind))
-            if isinstance(kind, type) and issubclass(kind, Mapping) and (topic, dict) in self._known:
+            if _is_dict(kind) and (topic, dict) in self._known:
                 return self._known[topic, dict]
+            if _is_dict(kind) and topic in self._several:
+                raise ValueError(
+                    f"topic {topic} has events of {' and '.join(self._several[topic])}: an event given as a dict needs schema=, "
+                    "what declare() has given for its kind"
+                )
             if declared is not None:
                 schema = declared.schema
             elif isinstance(kind, EventSchema):
                 schema = kind
             elif not isinstance(kind, type):
                 raise _no_schema(kind)
-            elif issubclass(kind, Mapping):
+            elif _is_dict(kind):
                 raise ValueError(
                     "an event given as a dict needs its schema: declare one for the topic"
                     + (f" {topic}" if topic else ", and say the topic")
@@ -126,6 +142,10 @@ class Routes:
         """Close the registry; a thread that is just asking it does so once more behind itself, and nobody waits for it."""
         self._close_registry = close_registry
         close_registry()
+
+
+def _is_dict(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Mapping)
 
 
 def _no_schema(kind: object) -> TypeError:

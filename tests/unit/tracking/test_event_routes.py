@@ -84,11 +84,25 @@ def test_a_topic_has_one_kind_of_event_unless_subjects_tell_them_apart() -> None
     known.declare(event_schema(TEN_FIELDS), "views")
     with pytest.raises(ValueError, match=r"topic views has events of shop\.PageView; several kinds need another subject naming"):
         known.declare(event_schema(Click), "views")
-    several = routes(MemoryRegistry(), "record")
+
+
+def test_a_dict_for_a_topic_with_several_kinds_says_which_it_is() -> None:
+    """It would be held against one of them by chance. Who says it, by a type or by the schema, is understood as before."""
+    several, click = routes(MemoryRegistry(), "record"), event_schema(Click)
     several.declare(VIEW, "views")
-    several.declare(event_schema(Click), "views")
-    assert several.find(Click, None).topic == "views"
+    several.declare(VIEW, "views")
     assert several.find(dict, "views").schema is VIEW
+    assert several.find(OrderedDict, "views").schema is VIEW
+    several.declare(click, "views")
+    for kind in (dict, OrderedDict):
+        with pytest.raises(ValueError, match=r"topic views has events of shop\.PageView and Click: an event given as a dict needs schema="):
+            several.find(kind, "views")
+    several.declare(VIEW, "views")
+    with pytest.raises(ValueError, match="topic views has events of"):
+        several.find(dict, "views")
+    assert several.find(VIEW, "views").schema is VIEW
+    assert several.find(click, "views").schema is click
+    assert (several.find(Click, None).topic, several.find(Click, "views").schema) == ("views", click)
 
 
 def test_without_registering_a_schema_has_to_be_there() -> None:
