@@ -9,13 +9,11 @@ from typing import Any
 
 from moldau.registry.errors import invalid_compatibility, invalid_mode, invalid_rule_set, unprocessable
 from moldau.registry.fingerprint import RULES
-from moldau.registry.records import AVRO, CONFIG_FIELDS
+from moldau.registry.records import AVRO, CONFIG_FIELDS, NUMBER_MAX
 from moldau.registry.reference import Reference
 from moldau.registry.schemas.compatibility import CompatibilityLevel
 
-MODES = ("READWRITE", "READONLY", "IMPORT")
-NUMBER_MAX = 2**31 - 1
-_FLAGS = ("normalize", "validateFields", "validateNewSchemas", "validateRules")
+MODES = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT")
 _RULE_SETS = ("defaultRuleSet", "overrideRuleSet")
 _METADATA = ("defaultMetadata", "overrideMetadata")
 
@@ -99,7 +97,7 @@ def read_config(body: Any) -> dict[str, Any]:
     for name, value in found.items():
         if value is None:
             continue
-        if name in _FLAGS:
+        if CONFIG_FIELDS[name] is bool:
             if not isinstance(value, bool):
                 raise unprocessable(f"{name} is not true or false")
         elif name in _METADATA:
@@ -114,8 +112,8 @@ def read_config(body: Any) -> dict[str, Any]:
 
 
 def read_mode(body: Any) -> str | None:
-    """The mode that is asked for; None takes it back. RestError 42204."""
-    mode = _object(body, "the body").get("mode")
+    """The mode that is asked for; null takes it back, and nothing at all is no mode. RestError 42204."""
+    mode = _object(body, "the body").get("mode", "")
     if mode is None:
         return None
     if not isinstance(mode, str) or mode.upper() not in MODES:

@@ -30,9 +30,8 @@ LATEST = -1
 def delete_version(state: "State", subject: str, number: int, *, permanent: bool) -> Decision:
     """Delete one version; the answer is its number. RestError 40401, 40402, 40406, 40407, 42205, 42206."""
     versions = state.versions(subject)
-    if number == LATEST:
-        living = [each for each in versions if permanent or not each.deleted]
-        number = living[-1].version if living else LATEST
+    if number == LATEST:  # the latest that is not deleted, for good or not
+        number = next((each.version for each in reversed(versions) if not each.deleted), LATEST)
     schema = state.version(subject, number)
     if schema is None:
         raise errors.version_not_found(number) if versions else errors.subject_not_found(subject)

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 from moldau.registry import errors
 from moldau.registry.fingerprint import parse_guid
+from moldau.registry.merging import populated
 from moldau.registry.records import SchemaKey, SchemaVersion
 from moldau.registry.registering import judge
-from moldau.registry.resolving import parse_new, parse_stored, pin_references
+from moldau.registry.resolving import is_same, parse_new, parse_stored, pin_references
 from moldau.registry.scopes import config_in_scope
 from moldau.registry.subjects import DEFAULT_CONTEXT, context_of, parse_subject, scope_of
 from moldau.registry.views import schema_view, version_view
@@ -40,16 +41,17 @@ def version_numbers(state: "State", subject: str, *, deleted: bool, deleted_only
 
 
 def version(state: "State", subject: str, number: int, *, deleted: bool) -> SchemaVersion:
-    """One version of a subject, or the latest (-1). RestError 40401, 40402."""
-    found = [each for each in state.versions(subject) if deleted or not each.deleted]
-    if not found:
-        raise errors.subject_not_found(subject)
-    if number == LATEST:
-        return found[-1]
-    for each in found:
-        if each.version == number:
-            return each
-    raise errors.version_not_found(number)
+    """One version of a subject, or the latest (-1), which is never a deleted one. RestError 40401, 40402.
+
+    What a subject of the default context does not have is looked for under its name in the other contexts.
+    """
+    for name in _of_this_name(state, subject):
+        for each in reversed(state.versions(name)):
+            if not each.deleted if number == LATEST else each.version == number and (deleted or not each.deleted):
+                return each
+    if any(deleted or not each.deleted for each in state.versions(subject)):
+        raise errors.version_not_found(number)
+    raise errors.subject_not_found(subject)
 
 
 def latest_with_metadata(state: "State", subject: str, wanted: dict[str, str], *, deleted: bool) -> SchemaVersion:
@@ -66,49 +68,66 @@ def latest_with_metadata(state: "State", subject: str, wanted: dict[str, str], *
 def find(state: "State", subject: str, body: "SchemaBody", *, normalize: bool, deleted: bool) -> SchemaVersion:
     """The version of a subject that is this schema. RestError 40401, 40403, 42201.
 
-    Without metadata and rules in the question, the text and the references decide.
+    As it came, else with what the latest version has beside it; else, without metadata and rules in the question, the text and the
+    references decide. What a subject of the default context does not have is looked for under its name in the other contexts.
     """
+    for name in _of_this_name(state, subject):
+        try:
+            found = _find(state, name, body, normalize=normalize, deleted=deleted)
+        except errors.RestError:  # another context may not have what this schema refers to
+            if name == subject:
+                raise
+            continue
+        if found is not None:
+            return found
+    if any(deleted or not each.deleted for each in state.versions(subject)):
+        raise errors.schema_not_found()
+    raise errors.subject_not_found(subject)
+
+
+def _find(state: "State", subject: str, body: "SchemaBody", *, normalize: bool, deleted: bool) -> SchemaVersion | None:
     every = state.versions(subject)
-    found = [each for each in every if deleted or not each.deleted]
-    if not found:
-        raise errors.subject_not_found(subject)
-    if not body.text.strip():
-        raise errors.schema_not_found()
+    found = [each for each in reversed(every) if deleted or not each.deleted]
+    if not found or not body.text.strip():
+        return None
     body = pin_references(state, subject, body)
-    normalize = normalize or bool(config_in_scope(state, subject).get("normalize"))
-    text = parse_new(state, subject, body, normalize=normalize, stored=True).canonical
-    bare = body.metadata is None and body.rule_set is None
-    best = None
-    for each in reversed(found):
-        if (each.text, each.type, each.references) == (text, body.type, body.references):
-            if (each.metadata, each.rule_set) == (body.metadata, body.rule_set):
+    config = config_in_scope(state, subject)
+    text = parse_new(state, subject, body, normalize=normalize or bool(config.get("normalize")), stored=True).canonical
+    latest = next((each for each in reversed(every) if not each.deleted), None)
+    for wanted in (body, populated(body, latest, config)):
+        asked = SchemaVersion(subject, 0, 0, text, body.type, body.references, wanted.metadata, wanted.rule_set)
+        for each in found:
+            if is_same(state, each, asked):
                 return each
-            best = best or each
-    if best is None or not bare:
-        raise errors.schema_not_found()
-    return best
+    if body.metadata is None and body.rule_set is None:
+        for each in found:
+            if (each.text, each.type, each.references) == (text, body.type, body.references):
+                return each
+    return None
 
 
 def by_id(state: "State", schema_id: int, subject: str | None) -> SchemaVersion:
-    """A version with this id: that of the subject if it has one, else any of its context, else of another context's subject of this name.
+    """A version with this id: that of the subject if it has one, else of another context's subject of this name, else any of its context.
 
     RestError 40403.
     """
-    where = parse_subject(subject or "")
-    holders = state.holders(where.context, schema_id)
-    if not holders and where.name and where.context == DEFAULT_CONTEXT:
-        for context in state.all_contexts():
-            holders = state.holders(context, schema_id)
-            if f"{scope_of(context)}{where.name}" in holders:
-                subject = f"{scope_of(context)}{where.name}"
-                break
-        else:
-            holders = {}
-    for holder in [subject] if subject in holders else list(holders):
-        found = state.version(holder, holders[holder]) if holder is not None else None
+    for name in _of_this_name(state, subject or ""):
+        number = state.holders(context_of(name), schema_id).get(name)
+        found = None if number is None else state.version(name, number)
         if found is not None:
             return found
-    raise errors.schema_not_found(schema_id)
+    found = state.schema(context_of(subject or ""), schema_id)
+    if found is None:
+        raise errors.schema_not_found(schema_id)
+    return found
+
+
+def _of_this_name(state: "State", subject: str) -> list[str]:
+    """The subject, and behind one of the default context those of its name in all the others."""
+    where = parse_subject(subject)
+    if where.context != DEFAULT_CONTEXT or not where.name:
+        return [subject]
+    return [subject, *(f"{scope_of(context)}{where.name}" for context in state.all_contexts() if context != DEFAULT_CONTEXT)]
 
 
 def holders_of(state: "State", schema_id: int, subject: str | None, *, deleted: bool) -> list[SchemaVersion]:
@@ -151,7 +170,7 @@ def schemas(state: "State", prefix: str, *, deleted: bool, latest_only: bool) ->
 def referenced_by(state: "State", subject: str, number: int, *, deleted: bool) -> list[int]:
     """Ids of the schemas that refer to a version. RestError 40401, 40402."""
     target = version(state, subject, number, deleted=True)
-    return list(dict.fromkeys(each.id for each in state.referrers(SchemaKey(subject, target.version), deleted=deleted)))
+    return list(dict.fromkeys(each.id for each in state.referrers(SchemaKey(target.subject, target.version), deleted=deleted)))
 
 
 def compatibility(state: "State", subject: str, number: int | None, body: "SchemaBody", *, normalize: bool) -> list[str]:
@@ -162,9 +181,9 @@ def compatibility(state: "State", subject: str, number: int | None, body: "Schem
     config = config_in_scope(state, subject)
     earlier = [each for each in state.versions(subject) if not each.deleted]
     if number is not None and number != LATEST:
+        earlier = [each for each in earlier if each.version == number]
         if not earlier:
             raise errors.version_not_found(number)
-        earlier = [version(state, subject, number, deleted=False)]
     elif number == LATEST:
         earlier = earlier[-1:]
     if not body.text.strip():

@@ -11,15 +11,20 @@ from typing import Any, NamedTuple
 
 from moldau.registry.fingerprint import fingerprint
 from moldau.registry.reference import Reference
+from moldau.registry.schemas.compatibility import CompatibilityLevel
 
 AVRO = "AVRO"
 NO_MAGIC, SCHEMA_MAGIC = 0, 1
+NUMBER_MAX = 2**31 - 1
+"""The highest id and version: messages carry ids as int32."""
 
-CONFIG_FIELDS = (
-    "alias", "aliasForDeks", "normalize", "validateFields", "validateNewSchemas", "validateRules", "compatibilityLevel",
-    "compatibilityPolicy", "compatibilityGroup", "defaultMetadata", "overrideMetadata", "defaultRuleSet", "overrideRuleSet",
-)  # fmt: skip
+CONFIG_FIELDS: Mapping[str, type] = {
+    "alias": str, "aliasForDeks": str, "normalize": bool, "validateFields": bool, "validateNewSchemas": bool, "validateRules": bool,
+    "compatibilityLevel": str, "compatibilityPolicy": str, "compatibilityGroup": str, "defaultMetadata": dict, "overrideMetadata": dict,
+    "defaultRuleSet": dict, "overrideRuleSet": dict,
+}  # fmt: skip
 """What a configuration may say, in the order in which it is stored."""
+_LEVELS = frozenset(level.value for level in CompatibilityLevel)
 
 
 class RecordError(ValueError):
@@ -129,7 +134,7 @@ def decode_key(data: bytes | None) -> Key:
         case "SCHEMA":
             if fields.get("magic") not in (0, 1):
                 raise RecordError(f"the magic of its key is {fields.get('magic')!r}, 0 and 1 are known")
-            return SchemaKey(_text(fields, "subject"), _number(fields, "version"))
+            return SchemaKey(_text(fields, "subject"), _number(fields, "version", least=1))
         case "CONFIG":
             return ConfigKey(subject)
         case "MODE":
@@ -163,21 +168,26 @@ def decode_schema(key: SchemaKey, data: bytes, timestamp_ms: int | None = None) 
     fields = _object(data, "value")
     references = fields.get("references") or []
     try:
-        found = tuple(Reference(_text(each, "name"), _text(each, "subject"), _number(each, "version")) for each in references)
+        found = tuple(Reference(_text(each, "name"), _text(each, "subject"), _number(each, "version", least=-1)) for each in references)
     except (TypeError, AttributeError) as error:
         raise RecordError("the references of its value are not objects") from error
-    return SchemaVersion(
+    schema = SchemaVersion(
         key.subject,
         key.version,
-        _number(fields, "id"),
+        _number(fields, "id", least=0),
         _text(fields, "schema"),
-        fields.get("schemaType") or AVRO,
+        _text(fields, "schemaType") if fields.get("schemaType") else AVRO,
         found,
         _optional_object(fields, "metadata"),
         _optional_object(fields, "ruleSet"),
         bool(fields.get("deleted")),
         timestamp_ms,
     )
+    try:
+        _ = schema.fingerprint
+    except (TypeError, ValueError, AttributeError) as error:
+        raise RecordError(f"its metadata, rules or text cannot be understood: {error}") from error
+    return schema
 
 
 def encode_config(subject: str | None, config: Mapping[str, Any]) -> bytes:
@@ -187,9 +197,15 @@ def encode_config(subject: str | None, config: Mapping[str, Any]) -> bytes:
 
 
 def decode_config(data: bytes) -> dict[str, Any]:
-    """The configuration that a record tells."""
+    """The configuration that a record tells. RecordError for a value that cannot be read."""
     fields = _object(data, "value")
-    return {name: fields[name] for name in CONFIG_FIELDS if fields.get(name) is not None}
+    found = {name: fields[name] for name in CONFIG_FIELDS if fields.get(name) is not None}
+    for name, value in found.items():
+        if not isinstance(value, CONFIG_FIELDS[name]):
+            raise RecordError(f"its {name} is {value!r}, a value of another type is needed")
+    if found.get("compatibilityLevel", "NONE") not in _LEVELS:
+        raise RecordError(f"its compatibilityLevel is {found['compatibilityLevel']!r}, which is none")
+    return found
 
 
 def encode_mode(subject: str | None, mode: str) -> bytes:
@@ -209,7 +225,7 @@ def encode_delete_subject(subject: str, version: int) -> bytes:
 
 def decode_delete_subject(data: bytes) -> int:
     """Up to which version a subject is deleted."""
-    return _number(_object(data, "value"), "version")
+    return _number(_object(data, "value"), "version", least=0)
 
 
 def encode_clear_subject(subject: str | None) -> bytes:
@@ -257,8 +273,8 @@ def _text(fields: Mapping[str, Any], name: str) -> str:
     return found
 
 
-def _number(fields: Mapping[str, Any], name: str) -> int:
+def _number(fields: Mapping[str, Any], name: str, *, least: int) -> int:
     found = fields.get(name)
-    if not isinstance(found, int) or isinstance(found, bool):
-        raise RecordError(f"its {name} is {found!r}, a number is needed")
+    if not isinstance(found, int) or isinstance(found, bool) or not least <= found <= NUMBER_MAX:
+        raise RecordError(f"its {name} is {found!r}, a number from {least} to {NUMBER_MAX} is needed")
     return found

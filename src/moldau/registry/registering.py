@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from moldau.registry.decision import Decision, Write
-from moldau.registry.errors import incompatible, invalid_schema, invalid_subject, not_permitted
-from moldau.registry.records import ContextKey, SchemaKey, SchemaVersion, encode_context, encode_key, encode_schema
-from moldau.registry.resolving import parse_new, parse_stored, pin_references
+from moldau.registry.errors import incompatible, invalid_schema, invalid_subject, not_permitted, store_failed
+from moldau.registry.merging import has_beside, populated
+from moldau.registry.records import NUMBER_MAX, ContextKey, SchemaKey, SchemaVersion, encode_context, encode_key, encode_schema
+from moldau.registry.resolving import is_same, parse_new, parse_stored, pin_references
 from moldau.registry.schemas.compatibility import CompatibilityLevel, EarlierVersion, incompatibilities
 from moldau.registry.scopes import IMPORT, check_register_mode, config_in_scope, mode_in_scope
 from moldau.registry.subjects import DEFAULT_CONTEXT, context_of, is_valid, scope_of
@@ -24,11 +25,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A schema that was read and may be registered: `new` lacks its version and perhaps its id; `same` is the id that it has already."""
+    """A schema that was read and may be registered: `new` lacks its version and perhaps its id; `same` is the id that it has already.
+
+    `bare` is the schema with the metadata and rules that it came with; None if it does not count, since it always gets others beside it.
+    """
 
     body: "SchemaBody"
     schema: "ParsedSchema"
     new: SchemaVersion
+    bare: SchemaVersion | None
     same: int | None
     versions: list[SchemaVersion]
     importing: bool
@@ -38,13 +43,22 @@ class Candidate:
         """The subject's versions that are not deleted, rising."""
         return [each for each in self.versions if not each.deleted]
 
-    def known(self) -> dict[str, Any] | None:
-        """The answer, if the subject has the schema already."""
-        if self.body.version is None and self.body.id in (None, self.same):
+    def known(self, state: "State") -> dict[str, Any] | None:
+        """The answer, if the subject has the schema already; under the id that is asked for, and in the version if one is.
+
+        First as it came, then with what the latest version has beside it: a program that registers an old schema at each start gets the
+        old version, whatever metadata a later one brought.
+        """
+        if self.body.version is not None and self.body.id is None:
+            return None
+        for wanted in (self.bare, self.new):
             for each in reversed(self.living):
-                if each.fingerprint == self.new.fingerprint:
+                if wanted is not None and self._is_asked_for(each) and is_same(state, each, wanted):
                     return registered_view(each, self.body.text)
         return None
+
+    def _is_asked_for(self, version: SchemaVersion) -> bool:
+        return self.body.id in (None, version.id) and self.body.version in (None, version.version)
 
 
 def candidate(state: "State", subject: str, body: "SchemaBody", *, normalize: bool = False) -> Candidate:
@@ -53,17 +67,20 @@ def candidate(state: "State", subject: str, body: "SchemaBody", *, normalize: bo
         raise invalid_subject(subject)
     importing = mode_in_scope(state, subject) == IMPORT
     versions = state.versions(subject)
+    config = config_in_scope(state, subject)
+    given = body
     if not importing:
-        body = _with_previous(body, [each for each in versions if not each.deleted])
+        body = populated(body, next((each for each in reversed(versions) if not each.deleted), None), config)
     if not body.text.strip():
         raise invalid_schema("Empty schema")
     body = pin_references(state, subject, body)
-    normalize = not importing and (normalize or bool(config_in_scope(state, subject).get("normalize")))
+    normalize = not importing and (normalize or bool(config.get("normalize")))
     schema = parse_new(state, subject, body, normalize=normalize, stored=importing)
     new = SchemaVersion(
         subject, body.version or 0, body.id or 0, schema.canonical, body.type, body.references, body.metadata, body.rule_set
     )
-    return Candidate(body, schema, new, state.id_of(context_of(subject), new.fingerprint), versions, importing)
+    bare = replace(new, metadata=given.metadata, rule_set=given.rule_set) if given.text.strip() and not has_beside(config) else None
+    return Candidate(body, schema, new, bare, state.id_of(context_of(subject), new.fingerprint), versions, importing)
 
 
 def register(state: "State", subject: str, body: "SchemaBody", *, normalize: bool = False, force: bool = False) -> Decision:
@@ -72,7 +89,7 @@ def register(state: "State", subject: str, body: "SchemaBody", *, normalize: boo
     What is registered already is told in every mode. With `force` compatibility is not looked at.
     """
     found = candidate(state, subject, body, normalize=normalize)
-    answer = found.known()
+    answer = found.known(state)
     if answer is not None:
         return Decision(answer)
     check_register_mode(state, subject, importing=body.id is not None)
@@ -96,27 +113,18 @@ def judge(state: "State", config: dict[str, Any], schema: "ParsedSchema", body: 
         mine = _property(body.metadata, group)
         earlier = [each for each in earlier if _property(each.metadata, group) == mine]
     holders = [EarlierVersion(each.version, lambda each=each: parse_stored(state, each)) for each in earlier]  # type: ignore[misc]
-    return incompatibilities(CompatibilityLevel(config["compatibilityLevel"]), schema, holders)
-
-
-def _with_previous(body: "SchemaBody", living: list[SchemaVersion]) -> "SchemaBody":
-    """Metadata and rules that are not given stay as they are in the latest version; so does the text, if only those are given."""
-    if not living:
-        return body
-    latest = living[-1]
-    if not body.text.strip() and (body.metadata is not None or body.rule_set is not None):
-        body = replace(body, text=latest.text, type=latest.type, references=latest.references)
-    return replace(
-        body,
-        metadata=latest.metadata if body.metadata is None else body.metadata,
-        rule_set=latest.rule_set if body.rule_set is None else body.rule_set,
-    )
+    level = config["compatibilityLevel"]
+    found = incompatibilities(CompatibilityLevel(level), schema, holders)
+    if found:
+        fields = str(bool(config.get("validateFields"))).lower()
+        found.append(f"{{validateFields: '{fields}', compatibility: '{level}'}}")
+    return found
 
 
 def _version(body: "SchemaBody", versions: list[SchemaVersion], importing: bool) -> int:
     following = versions[-1].version + 1 if versions else 1
     if body.version is None:
-        return following
+        return _within_bounds(following, "version")
     if body.version != following and not importing:
         raise invalid_schema("Version is not one more than previous version")
     return body.version
@@ -126,11 +134,18 @@ def _id(state: "State", body: "SchemaBody", new: SchemaVersion, same: int | None
     """The id that is asked for, or that the schema has already in this context, or the next one."""
     context = context_of(new.subject)
     if body.id is None:
-        return same if same is not None else state.id_max(context) + 1
+        return same if same is not None else _within_bounds(state.id_max(context) + 1, "id")
     holder = state.schema(context, body.id)
     if holder is not None and holder.fingerprint != new.fingerprint:
         raise not_permitted(f"Overwrite new schema with id {body.id} in context {scope_of(context)} is not permitted.")
     return body.id
+
+
+def _within_bounds(number: int, what: str) -> int:
+    """RestError 50001: somebody imported the last one there is."""
+    if number > NUMBER_MAX:
+        raise store_failed(f"Every {what} up to {NUMBER_MAX} is taken: the last one was imported")
+    return number
 
 
 def _written(state: "State", new: SchemaVersion, versions: list[SchemaVersion], sent: str) -> Decision:

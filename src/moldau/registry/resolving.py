@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from moldau.registry.errors import invalid_schema
-from moldau.registry.schemas.language import InvalidSchemaError, ParsedSchema, ResolvedReference
+from moldau.registry.errors import RestError, invalid_schema
+from moldau.registry.schemas.language import AVRO, InvalidSchemaError, ParsedSchema, ResolvedReference
 from moldau.registry.schemas.languages import UnknownLanguageError, parsed
 from moldau.registry.subjects import in_context_of
 
@@ -50,12 +50,31 @@ def pin_references(state: "State", subject: str, body: "SchemaBody") -> "SchemaB
     pinned = []
     for reference in body.references:
         if reference.version == _LATEST:
-            versions = [each for each in state.versions(in_context_of(subject, reference.subject)) if not each.deleted]
-            if not versions:
+            latest = _latest(state, in_context_of(subject, reference.subject))
+            if latest is None:
                 raise _nowhere(reference)
-            reference = reference._replace(version=versions[-1].version)
+            reference = reference._replace(version=latest.version)
         pinned.append(reference)
     return replace(body, references=tuple(pinned))
+
+
+def is_same(state: "State", stored: "SchemaVersion", wanted: "SchemaVersion") -> bool:
+    """Whether a registered version is this schema: in text, references and all that is beside them.
+
+    An Avro schema may also come with the types in it that the registered one has from references: that is how programs hold it.
+    """
+    if stored.type != wanted.type:
+        return False
+    if stored.fingerprint == wanted.fingerprint:
+        return True
+    if stored.type != AVRO or not stored.references or wanted.references:
+        return False
+    if replace(stored, text="", references=()).fingerprint != replace(wanted, text="").fingerprint:
+        return False
+    try:
+        return parse_stored(state, stored).formatted("resolved") == wanted.text
+    except RestError:
+        return False
 
 
 def _resolved(state: "State", subject: str, references: Iterable["Reference"]) -> tuple[ResolvedReference, ...]:
@@ -68,7 +87,7 @@ def _resolved(state: "State", subject: str, references: Iterable["Reference"]) -
         key = (target, reference.version)
         if reference.name in found or key in open_:
             return
-        schema = state.version(target, reference.version)
+        schema = _latest(state, target) if reference.version == _LATEST else state.version(target, reference.version)
         if schema is None:
             raise _nowhere(reference)
         open_.add(key)
@@ -79,6 +98,10 @@ def _resolved(state: "State", subject: str, references: Iterable["Reference"]) -
     for each in references:
         visit(subject, each)
     return tuple(found.values())
+
+
+def _latest(state: "State", subject: str) -> "SchemaVersion | None":
+    return next((each for each in reversed(state.versions(subject)) if not each.deleted), None)
 
 
 def _nowhere(reference: "Reference") -> Exception:

@@ -104,7 +104,7 @@ def _register(state: "State", request: "Request") -> Decision:
 
 def _registered(state: "State", request: "Request") -> Any:
     body = read_schema(request.json())
-    return registering.candidate(state, request.subject(state), body, normalize=request.flag("normalize")).known()
+    return registering.candidate(state, request.subject(state), body, normalize=request.flag("normalize")).known(state)
 
 
 def _delete_version(state: "State", request: "Request") -> Decision:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 DEFAULT_LEVEL = "BACKWARD"
 READWRITE, READONLY, IMPORT = "READWRITE", "READONLY", "IMPORT"
+READONLY_OVERRIDE = "READONLY_OVERRIDE"
+"""What Confluent's registries wrote before ``:.__GLOBAL:`` could be READONLY; here it is READONLY."""
 
 
 def config_in_scope(state: "State", subject: str | None) -> dict[str, Any]:
@@ -50,7 +52,7 @@ def mode_set_at(state: "State", scope: str | None) -> str:
 
 def refuse_read_only(state: "State", subject: str | None) -> None:
     """RestError 42205 where nothing may be changed."""
-    if mode_in_scope(state, subject) == READONLY:
+    if mode_in_scope(state, subject) in (READONLY, READONLY_OVERRIDE):
         raise not_permitted(f"Subject {subject} in context {_shown_context(subject)} is in read-only mode")
 
 

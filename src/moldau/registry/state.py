@@ -133,7 +133,8 @@ class State:
         self._remove(key)
         self._subjects.setdefault(schema.subject, {})[schema.version] = schema
         holders = self._by_id.setdefault(context, {}).setdefault(schema.id, {})
-        if schema.subject not in holders or not schema.deleted or holders[schema.subject] < schema.version:
+        other = self._subjects[schema.subject].get(holders.get(schema.subject, 0))
+        if other is None or not schema.deleted or (other.deleted and other.version < schema.version):
             holders[schema.subject] = schema.version
         self._ids.setdefault(context, {})[schema.fingerprint] = schema.id
         self._id_max[context] = max(self._id_max.get(context, 0), schema.id)
@@ -149,9 +150,9 @@ class State:
             del self._subjects[key.subject]
         holders = self._by_id[context_of(key.subject)]
         if holders[schema.id].get(key.subject) == key.version:
-            others = [each.version for each in versions.values() if each.id == schema.id]
+            others = [each for each in versions.values() if each.id == schema.id]
             if others:
-                holders[schema.id][key.subject] = max(others)
+                holders[schema.id][key.subject] = max(others, key=lambda each: (not each.deleted, each.version)).version
             else:
                 del holders[schema.id][key.subject]
         if not holders[schema.id]:

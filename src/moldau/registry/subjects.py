@@ -61,7 +61,7 @@ def is_valid(text: str, *, for_settings: bool = False) -> bool:
     if any(ord(letter) < 0x20 or 0x7F <= ord(letter) < 0xA0 for letter in text):
         return False
     subject = parse_subject(text)
-    if subject.name in _RESERVED_NAMES:
+    if subject.name in _RESERVED_NAMES or subject.name.isspace():
         return False
     if for_settings:
         return True
