@@ -1,16 +1,17 @@
 """How many tracked events a second of one core the audit counts: without numpy, with it, out of Arrow columns, and an auditor at work.
 
-    python benchmarks/auditor.py [--events 200000] [--runs 5] [--out FILE]
+    python benchmarks/auditor.py [--scale 1.0] [--runs 5] [--out FILE]
 
-* *walk*: batches of 500 events as a fetch brings them, checksum and decompression included; without numpy and with it, by codec.
-* *walk, mixed*: batches of 20 events, each batch of one of 200 hosts, event times spread over a day: the worst that is usual.
-* *columns*: a pyarrow array of values, as a task of a load has it; and headers that are decoded already.
-* *auditor*: `Auditor.run(once=True)` against `moldau serve` in a process of its own: fetching, counting, publishing.
+* *batches of 500* events as a fetch brings them, checksum and decompression included, by codec.
+* *batches of 20*, each of one of 200 hosts, event times spread over a day: the worst that is usual.
+* *Arrow values*: a pyarrow array of values, as a task of a load has it; and headers that are decoded already.
+* *the whole auditor*: `Auditor.run(once=True)` against `moldau serve` in a process of its own: fetching, counting, publishing.
 
-Events of 10 fields, about 190 bytes. CPU time of this process, median of the runs; JSON lines.
+200,000 (times --scale) events of 10 fields, about 190 bytes. CPU time of this process, median of the runs; JSON lines.
 """
 
 import argparse
+import itertools
 import statistics
 import struct
 import sys
@@ -36,7 +37,9 @@ from moldau.tracking.header import read_header
 from support.audit_events import NOON, Host, batch, fetched
 from support.server import ServerProcess
 
+CODECS = (Compression.NONE, Compression.LZ4, Compression.ZSTD, Compression.SNAPPY, Compression.GZIP)
 BODY = b"/product/1234 CZ Mozilla/5.0 (X11; Linux x86_64) https://example.org/search PHONE 52345 " * 2
+EVENTS = 200_000
 FETCH = 16
 """Batches in one fetch."""
 DAY_MS = 86_400_000
@@ -60,14 +63,16 @@ def fetches(batches: list[list[bytes]], codec: Compression) -> list[tuple[int, F
     return found
 
 
-def measured(work: Callable[[], int], runs: int) -> dict[str, float]:
-    """Events per second of CPU time, after one run to warm up."""
+def measured(work: Callable[[], int], count: int, runs: int) -> dict[str, float]:
+    """Events per second of CPU time, after one run to warm up; each counts all events."""
     rates = []
     for number in range(runs + 1):
         begun = time.process_time()
-        count = work()
+        counted = work()
+        took = time.process_time() - begun
+        assert counted == count, f"{counted} of {count} events were counted"
         if number:
-            rates.append(count / (time.process_time() - begun))
+            rates.append(count / took)
     return {name: round(rate) for name, rate in spread(rates).items()}
 
 
@@ -79,8 +84,8 @@ def walk(told: list[tuple[int, Fetched]], *, fast: bool) -> int:
     return tally.records
 
 
-def at_work(values: list[bytes], runs: int) -> dict[str, float]:
-    """A whole auditor, of a new tier each time."""
+def at_work(values: list[bytes], runs: int) -> Iterator[tuple[bool, dict[str, float]]]:
+    """A whole auditor, of a new tier each time; whether with numpy, and its rates."""
     from confluent_kafka import Producer
 
     with tempfile.TemporaryDirectory() as directory, ServerProcess(Path(directory)) as server:
@@ -92,41 +97,41 @@ def at_work(values: list[bytes], runs: int) -> dict[str, float]:
             if number % 10_000 == 0:
                 producer.poll(0)
         assert producer.flush(120) == 0
-        tiers = iter(range(runs + 1))
+        tiers = itertools.count()
 
-        def run() -> int:
-            auditor = Auditor(server.bootstrap, AuditorOptions(f"tier-{next(tiers)}"))
+        def run(fast: bool) -> int:
+            auditor = Auditor(server.bootstrap, AuditorOptions(f"tier-{next(tiers)}", fast=fast))
             auditor.run(once=True)
             return auditor.statistics()["published"]
 
-        return measured(run, runs)
+        for fast in (False, True):
+            yield fast, measured(lambda fast=fast: run(fast), len(values), runs)  # type: ignore[misc]
 
 
 def main() -> None:
     """Measure all of it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--events", type=int, default=200_000)
+    parser.add_argument("--scale", type=float, default=1.0, help="multiplies the number of events")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    results = Results(given.out)
-    usual, mixed = list(events(given.events)), list(events(given.events, hosts=200, run=20, apart_ms=450))
+    results, count = Results(given.out), int(EVENTS * given.scale)
+    usual, mixed = list(events(count)), list(events(count, hosts=200, run=20, apart_ms=450))
     values = [value for part in usual for value in part]
     size = round(statistics.mean(map(len, values)))
 
-    def add(what: str, rates: dict[str, float]) -> None:
-        results.write(benchmark="auditor", test=what, events=given.events, value_bytes=size, load=load_average(), events_per_s=rates)
+    def add(what: str, fast: bool, rates: dict[str, float]) -> None:
+        way, load = "numpy" if fast else "pure Python", load_average()
+        results.write(
+            system="moldau", test="audit", what=what, way=way, summary=True, events=count, value_bytes=size, load=load, events_per_s=rates
+        )
 
-    for codec in (Compression.NONE, Compression.LZ4, Compression.ZSTD, Compression.SNAPPY, Compression.GZIP):
-        told = fetches(usual, codec)
+    shapes = [(f"batches of 500, {codec.name.lower()}", fetches(usual, codec)) for codec in CODECS]
+    for what, told in (*shapes, ("batches of 20, 200 hosts, a day", fetches(mixed, Compression.NONE))):
         for fast in (False, True):
-            way = "with numpy" if fast else "pure Python"
-            add(f"walk, {codec.name.lower()}, {way}", measured(lambda told=told, fast=fast: walk(told, fast=fast), given.runs))  # type: ignore[misc]
-    told = fetches(mixed, Compression.NONE)
-    for fast in (False, True):
-        add(f"walk, mixed, {'with numpy' if fast else 'pure Python'}", measured(lambda fast=fast: walk(told, fast=fast), given.runs))  # type: ignore[misc]
+            add(what, fast, measured(lambda told=told, fast=fast: walk(told, fast=fast), count, given.runs))  # type: ignore[misc]
     column = pa.array(values)
-    add("columns, values", measured(lambda: sum(c.count for c in count_values("events", column).counts.values()), given.runs))
+    add("Arrow values", True, measured(lambda: sum(c.count for c in count_values("events", column).counts.values()), count, given.runs))
     headers = [header for value in values if (header := read_header(value)) is not None]
     texts = {name: pa.array([getattr(h, name) for h in headers]) for name in ("service", "host", "datacenter")}
     times = pa.array([h.time_ms for h in headers], pa.timestamp("ms", tz="UTC"))
@@ -135,8 +140,9 @@ def main() -> None:
     def decoded() -> int:
         return sum(c.count for c in count_columns("events", time=times, guid=guids, value_bytes=sizes, **texts).counts.values())
 
-    add("columns, decoded headers", measured(decoded, given.runs))
-    add("auditor", at_work(values, given.runs))
+    add("decoded headers in Arrow", True, measured(decoded, count, given.runs))
+    for fast, rates in at_work(values, given.runs):
+        add("the whole auditor", fast, rates)
 
 
 if __name__ == "__main__":

@@ -1,119 +1,46 @@
-"""Turns JSON lines of the benchmarks into a Markdown table: Moldau, Apache Kafka, their ratio, and whether the target is met.
+"""Turns JSON lines of the benchmarks into Markdown tables: our figure, the rival's, their ratio, and whether the target is met.
 
-python benchmarks/ratios.py FILE...
+    python benchmarks/ratios.py FILE...
+
+Three tables: the broker beside Apache Kafka, Spark's source and sink beside Spark's own Kafka connector, and what has no rival.
 """
 
 import json
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-Summary = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A figure of both systems. `bound` is the target of the ratio; a lower one is better when `least` is false."""
-
-    cell: str
-    ours: float
-    theirs: float
-    bound: float | None
-    least: bool
-
-    @property
-    def ratio(self) -> float:
-        """Ours by theirs."""
-        return self.ours / self.theirs if self.theirs else float("inf")
-
-    @property
-    def verdict(self) -> str:
-        """Whether the ratio meets its target."""
-        if self.bound is None:
-            return ""
-        met = self.ratio >= self.bound if self.least else self.ratio <= self.bound
-        return "met" if met else "falls short"
-
-    def markdown(self) -> str:
-        """One row of the table."""
-        target = "" if self.bound is None else f"{'≥' if self.least else '≤'} {self.bound:.3g} ×"
-        return f"| {self.cell} | {self.ours:,.4g} | {self.theirs:,.4g} | {self.ratio:.3g} × | {target} | {self.verdict} |"
+from alone_rows import alone_rows
+from broker_rows import broker_rows
+from row import Row, Summary
+from spark_rows import spark_rows
 
 
-PRODUCE_TARGETS = {  # (batch, acks): least ratio of rates, greatest ratio of processor time
-    ("large", "1"): (1.5, 0.4),
-    ("50", "0"): (2.5, 0.3),
-    ("50", "1"): (2.5, 0.3),
-    ("1", "1"): (3.0, 0.2),
-    ("1", "0"): (5.0, 0.2),
-}
+def summaries(paths: Iterable[Path]) -> list[Summary]:
+    """The lines that sum up runs."""
+    lines = (json.loads(text) for path in paths for text in path.read_text().splitlines() if text.startswith("{"))
+    return [line for line in lines if line.get("summary")]
 
 
-def rows(ours: Summary, theirs: Summary) -> Iterator[Row]:
-    """The rows of one test."""
-    match ours["test"]:
-        case "produce":
-            cell = f"produce, batch {ours['batch']}, acks {ours['acks']}"
-            rate, cpu = PRODUCE_TARGETS.get((ours["batch"], ours["acks"]), (None, None))
-            yield Row(f"{cell}: messages/s", ours["rate"]["median"], theirs["rate"]["median"], rate, True)
-            yield Row(
-                f"{cell}: broker CPU s per million", ours["cpu_s_per_million"]["median"], theirs["cpu_s_per_million"]["median"], cpu, False
-            )
-            if ours["acks"] == "1":
-                yield Row(f"{cell}: bytes per message beyond 200", ours["overhead_bytes"], theirs["overhead_bytes"], 1.02, False)
-        case "consume":
-            cell = f"consume, log of batch {ours['batch']}, fetch {ours['fetch']}"
-            yield Row(f"{cell}: messages/s", ours["rate"]["median"], theirs["rate"]["median"], 1.0, True)
-            yield Row(
-                f"{cell}: broker CPU s per million", ours["cpu_s_per_million"]["median"], theirs["cpu_s_per_million"]["median"], 0.7, False
-            )
-        case "latency":
-            cell = f"end to end at {ours['rate']:,}/s, acks {ours['acks']}"
-            goal = ours["rate"] == 1000 and ours["acks"] == "1"
-            yield Row(f"{cell}: p50 µs", ours["p50_us"]["median"], theirs["p50_us"]["median"], 0.8 if goal else None, False)
-            yield Row(f"{cell}: p99 µs", ours["p99_us"]["median"], theirs["p99_us"]["median"], 1.0 if goal else None, False)
-        case "start":
-            yield Row("start to first acknowledgement, s", ours["first_ack_s"]["median"], theirs["first_ack_s"]["median"], 1 / 6, False)
-            yield Row("memory idle, MB", ours["idle_rss_mb"]["median"], theirs["idle_rss_mb"]["median"], 1 / 8, False)
-        case "transactions":
-            cell = "transactions of 100 records"
-            yield Row(f"{cell}: messages/s", ours["rate"]["median"], theirs["rate"]["median"], 1.0, True)
-            yield Row(
-                f"{cell}: broker CPU s per million", ours["cpu_s_per_million"]["median"], theirs["cpu_s_per_million"]["median"], None, False
-            )
-        case "first record":
-            bound = 0.5 if theirs["system"] == "kafka as shipped" else 1.0
-            cell = f"subscribe to first record of a new group, s ({theirs['system']})"
-            yield Row(cell, ours["seconds"]["median"], theirs["seconds"]["median"], bound, False)
-        case "rebalance":
-            yield Row("rebalance of 20 members, ms", ours["ms"]["median"], theirs["ms"]["median"], 1.0, False)
-        case "memory after":
-            yield Row("memory after the tests, MB", ours["rss_mb"], theirs["rss_mb"], 1 / 8, False)
+def table(columns: tuple[str, ...], rows: Iterable[Row]) -> str:
+    """A table, or nothing if there are no rows."""
+    found = [row.markdown() for row in rows]
+    return "\n".join([f"| {' | '.join(columns)} | |", "|---" * (len(columns) + 1) + "|", *found, ""]) if found else ""
 
 
-def pairs(lines: list[Summary]) -> Iterator[tuple[Summary, Summary]]:
-    """Summaries of the same cell, ours and theirs."""
-    names = ("test", "batch", "acks", "fetch", "rate")
-    rivals: dict[tuple[object, ...], list[Summary]] = {}
-    for line in lines:
-        if line["system"] != "moldau":
-            rivals.setdefault(tuple(line.get(name) if not isinstance(line.get(name), dict) else None for name in names), []).append(line)
-    for line in lines:
-        if line["system"] == "moldau":
-            key = tuple(line.get(name) if not isinstance(line.get(name), dict) else None for name in names)
-            yield from ((line, rival) for rival in rivals.get(key, []))
+def tables(lines: list[Summary]) -> str:
+    """All three."""
+    found = (
+        table(("cell (200-byte messages, one client, one partition)", "Moldau", "Kafka", "ratio", "target"), broker_rows(lines)),
+        table(("Spark, two tasks, two partitions", "Moldau", "connector", "ratio", "target"), spark_rows(lines)),
+        table(("without a rival", "Moldau", "target"), alone_rows(lines)),
+    )
+    return "\n".join(filter(None, found))
 
 
 def main() -> None:
-    """Print the table."""
-    lines = [json.loads(text) for path in sys.argv[1:] for text in Path(path).read_text().splitlines() if text.startswith("{")]
-    summaries = [line for line in lines if line.get("summary")]
-    print("| cell (200-byte messages, one client, one partition) | Moldau | Kafka | ratio | target | |\n|---|---|---|---|---|---|")
-    for ours, theirs in pairs(summaries):
-        for row in rows(ours, theirs):
-            print(row.markdown())
+    """Print the tables."""
+    print(tables(summaries(map(Path, sys.argv[1:]))), end="")
 
 
 if __name__ == "__main__":

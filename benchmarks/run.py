@@ -1,44 +1,69 @@
-"""All benchmarks, one after another: `make bench`. JSON lines go to out/bench.jsonl, the table of ratios to the screen.
+"""All benchmarks, one after another: `make bench`. JSON lines go to out/bench.jsonl, the tables of ratios to the screen.
 
-    python benchmarks/run.py [--scale 1.0] [--runs 3]
+    python benchmarks/run.py [--scale 1.0] [--runs 3] [--only registry,tracking,...]
 
-Takes about a quarter of an hour at full scale. Every part is a command of its own beside this file.
+Takes less than half an hour at full scale. Every section is a command of its own beside this file. With --only the lines go to a file
+named after the sections, so that those of a whole run stay.
 """
 
 import argparse
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-OUT = HERE.parent / "out" / "bench.jsonl"
+OUT = HERE.parent / "out"
+RUNS, SCALE, FILE = ["--runs", "{runs}"], ["--scale", "{scale}"], ["--out", "{out}"]
+SECTIONS: dict[str, list[str]] = {
+    "codec": ["codec/run.py"],
+    "startup": ["startup.py"],
+    "start_many_partitions": ["start_many_partitions.py"],
+    "first_ack": ["first_ack.py", *RUNS, *FILE],
+    "throughput": ["throughput.py", *SCALE, *RUNS, *FILE],
+    "latency": ["latency.py", *SCALE, *RUNS, *FILE],
+    "transactions": ["transactions.py", *SCALE, *RUNS, *FILE],
+    "groups": ["groups.py", *RUNS, *FILE],
+    "heartbeats": ["heartbeats.py", *RUNS, *FILE],
+    "compaction": ["compaction.py", *SCALE, *RUNS, *FILE],
+    "registry": ["registry.py", *RUNS, *FILE],
+    "tracking": ["tracking.py", *SCALE, *RUNS, *FILE],
+    "auditor": ["auditor.py", *SCALE, *RUNS, *FILE],
+    "spark_read": ["spark_read.py", *RUNS, *FILE],
+    "spark_write": ["spark_write.py", *SCALE, *RUNS, *FILE],
+}
+
+
+def sections(text: str) -> list[str]:
+    """Names of sections, parted by commas."""
+    names = text.split(",")
+    if wrong := sorted(set(names) - set(SECTIONS)):
+        raise argparse.ArgumentTypeError(f"no such section: {', '.join(wrong)}; there are {', '.join(SECTIONS)}")
+    return names
 
 
 def main() -> None:
-    """Run the parts; stop at the first that fails."""
+    """Run the sections, print the tables of those that ran to their end; exit code 1 if one did not."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--only", type=sections, default=[], metavar="SECTION,...", help=", ".join(SECTIONS))
     given = parser.parse_args()
-    OUT.parent.mkdir(exist_ok=True)
-    OUT.unlink(missing_ok=True)
-    shared = ["--runs", str(given.runs), "--out", str(OUT)]
-    sized = ["--scale", str(given.scale), *shared]
-    for part in (
-        ["codec/run.py"],
-        ["startup.py"],
-        ["start_many_partitions.py"],
-        ["first_ack.py", *shared],
-        ["throughput.py", *sized],
-        ["latency.py", *sized],
-        ["transactions.py", *sized],
-        ["groups.py", *shared],
-        ["heartbeats.py", *shared],
-        ["compaction.py", *sized],
-    ):
-        print(f"# {part[0]}", flush=True)
-        subprocess.run([sys.executable, str(HERE / part[0]), *part[1:]], check=True)
-    subprocess.run([sys.executable, str(HERE / "ratios.py"), str(OUT)], check=True)
+    out = OUT / f"{'-'.join(['bench', *given.only])}.jsonl"
+    OUT.mkdir(exist_ok=True)
+    out.unlink(missing_ok=True)
+    failed = []
+    for name in given.only or SECTIONS:
+        print(f"# {name}", flush=True)
+        program, *arguments = [each.format(runs=given.runs, scale=given.scale, out=out) for each in SECTIONS[name]]
+        begun = time.monotonic()
+        if subprocess.run([sys.executable, str(HERE / program), *arguments], check=False).returncode:
+            failed.append(name)
+        print(f"# {name}: {time.monotonic() - begun:.0f} s", flush=True)
+    if out.exists():
+        subprocess.run([sys.executable, str(HERE / "ratios.py"), str(out)], check=True)
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

@@ -1,34 +1,36 @@
 """Rows written to a topic by Spark: our sink beside Spark's own Kafka connector, in one session, to the same broker.
 
-    python benchmarks/spark_write.py [--records 1000000] [--runs 3] [--only plain,keyed,lz4,stream,micro] [--out FILE]
+    python benchmarks/spark_write.py [--scale 1.0] [--runs 3] [--only plain,keyed,lz4,stream,micro] [--out FILE]
 
-Two tasks, two partitions, values of 200 bytes, acks=all and idempotent on both sides, `moldau serve` in a process of its own, Spark on two
-cores. Each test is run once to warm up; then the sinks take turns. JSON lines: sink, test, seconds of each run, median rate in rows per
-second. `transactional` is our sink with transactional=true.
+A million rows (times --scale), two tasks, two partitions, values of 200 bytes, acks=all and idempotent on both sides, `moldau serve` in a
+process of its own, Spark on two cores. The sinks take turns, another one first in each round; two rounds warm up. JSON lines: sink, test,
+seconds, rates in rows per second. `moldau transactional` is our sink with transactional=true.
 
 plain: values. keyed: with keys of 300 kinds. lz4: plain, compressed. stream: all there is of a topic of 200-byte values in batches of a
-quarter, AvailableNow. micro: batches of 20 rows, milliseconds each. The connector's jars come from Maven Central, as for the tests;
-without Maven only our own sink is measured.
+quarter, AvailableNow, read by our source for all sinks. micro: batches of 20 rows, the median of each run. The connector's jars come from
+Maven Central, as for the tests; without Maven only our own sink is measured.
 """
 
 import argparse
-import json
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
+from measure import Results, load_average, spread
 from spark_read import MICRO_BATCHES, MICRO_RECORDS, fill, plain_values
+from spark_rows import CONNECTOR
+from spark_turns import bench_session, in_turn
 from support.server import ServerProcess
-from support.spark import connector_jars, spark_session
+from support.spark import connector_jars
 
-PARTITIONS = 2
-SINKS = ("moldau", "transactional", "kafka")
+ROWS, PARTITIONS = 1_000_000, 2
+TRANSACTIONAL = "moldau transactional"
+SINKS = ("moldau", TRANSACTIONAL, CONNECTOR)
 TESTS = ("plain", "keyed", "lz4", "stream", "micro")
 
 
@@ -39,13 +41,17 @@ class Bench:
         self.spark, self.bootstrap, self.sink, self.space, self.rows = spark, bootstrap, sink, space, rows
         self.round = 0
 
+    def topic(self) -> str:
+        """That of this run."""
+        return f"{self.sink}-{self.round}".replace(" ", "-")
+
     def new_topic(self) -> str:
         """An empty one for each run."""
         from moldau.client.admin import Admin
         from moldau.client.cluster import Cluster
 
         self.round += 1
-        name = f"{self.sink}-{self.round}"
+        name = self.topic()
         with Cluster(self.bootstrap) as cluster:
             Admin(cluster).create_topic(name, PARTITIONS)
         return name
@@ -56,14 +62,14 @@ class Bench:
         from moldau.client.cluster import Cluster
 
         with Cluster(self.bootstrap) as cluster:
-            Admin(cluster).delete_topic(f"{self.sink}-{self.round}")
+            Admin(cluster).delete_topic(self.topic())
 
     def given(self, writer: Any, topic: str, **options: str) -> Any:
         """A writer of a batch or a stream with its options."""
         options = {"kafka.bootstrap.servers": self.bootstrap, "topic": topic, "kafka.acks": "all", **options}
-        if self.sink == "transactional":
+        if self.sink == TRANSACTIONAL:
             options["transactional"] = "true"
-        return writer.format("kafka" if self.sink == "kafka" else "moldau").options(**options)
+        return writer.format("kafka" if self.sink == CONNECTOR else "moldau").options(**options)
 
     def batch(self, *columns: str, **options: str) -> float:
         """Seconds."""
@@ -128,42 +134,36 @@ VALUE = "concat(lpad(string(id), 12, '0'), repeat('x', 188)) AS value"
 def main() -> None:
     """Measure, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--scale", type=float, default=1.0, help="multiplies the number of rows")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--only", default=",".join(TESTS))
-    parser.add_argument("--out")
+    parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    wanted = given.only.split(",")
+    results, wanted, rows = Results(given.out), given.only.split(","), int(ROWS * given.scale)
     with tempfile.TemporaryDirectory(prefix="moldau-bench-") as name, ServerProcess(Path(name, "data")) as server:
         if "stream" in wanted:
-            fill(server.bootstrap, "plain", plain_values(), given.records)
+            fill(server.bootstrap, "plain", plain_values(), rows)
         if "micro" in wanted:
             fill(server.bootstrap, "micro", plain_values(), MICRO_BATCHES * MICRO_RECORDS)
-        spark = spark_session()
+        spark = bench_session()
         sinks = SINKS if connector_jars() else SINKS[:-1]
-        benches = [Bench(spark, server.bootstrap, sink, Path(name), given.records) for sink in sinks]
+        benches = [Bench(spark, server.bootstrap, sink, Path(name), rows) for sink in sinks]
         for test in TESTS:
-            for line in measure(test, benches, given.runs) if test in wanted else ():
-                print(line, flush=True)
-                if given.out:
-                    with Path(given.out).open("a") as file:
-                        file.write(line + "\n")
+            if test in wanted:
+                measure(test, benches, given.runs, results)
         spark.stop()
 
 
-def measure(test: str, benches: list[Bench], runs: int) -> Iterator[str]:
-    """A JSON line for each sink."""
-    seconds: dict[str, list[float]] = {bench.sink: [] for bench in benches}
-    for run in range(runs + 1):
-        for bench in benches:
-            elapsed = round(getattr(bench, test)(), 3)
-            if run:
-                seconds[bench.sink].append(elapsed)
-    for bench in benches:
-        each = seconds[bench.sink]
-        middle = statistics.median(each)
-        result = {"ms": round(1000 * middle, 1)} if test == "micro" else {"rate": round(bench.rows / middle)}
-        yield json.dumps({"test": f"spark write {test}", "sink": bench.sink, "seconds": each, **result})
+def measure(test: str, benches: list[Bench], runs: int, results: Results) -> None:
+    """A line for each sink."""
+    load = load_average()
+    for bench, seconds in zip(benches, in_turn(benches, lambda bench: float(getattr(bench, test)()), runs), strict=True):
+        if test == "micro":
+            figures: dict[str, Any] = {"ms": spread([round(1000 * each, 1) for each in seconds])}
+        else:
+            figures = {"rows": bench.rows, "seconds": spread([round(each, 3) for each in seconds])}
+            figures["rate"] = spread([round(bench.rows / each) for each in seconds])
+        results.write(system=bench.sink, test=f"spark write {test}", summary=True, runs=runs, load=load, **figures)
 
 
 if __name__ == "__main__":

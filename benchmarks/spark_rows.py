@@ -1,0 +1,46 @@
+"""The rows of Spark's source and sink beside Spark's own Kafka connector, out of the lines of spark_read.py and spark_write.py."""
+
+from collections.abc import Iterator
+
+from row import Row, Summary, median
+
+CONNECTOR = "spark connector"
+"""The rival's name in the lines of both."""
+SOURCE_TESTS: dict[str, tuple[str, float | None]] = {  # what it is, least ratio of rates (I1)
+    "spark read count": ("source, batch, count", 1.0),
+    "spark read sum": ("source, batch, sum of lengths", None),
+    "spark read parquet": ("source, batch to Parquet", 0.9),
+    "spark read available-now": ("source, AvailableNow to Parquet", 0.9),
+    "spark read stream": ("source, AvailableNow to Parquet in four batches", None),
+    "spark read avro": ("source, Avro by columns beside from_avro", 1.0),
+    "spark read avro-list": ("source, Avro by fastavro beside from_avro", 0.5),
+}
+SINK_TESTS = {
+    "spark write plain": "sink, values",
+    "spark write keyed": "sink, with keys",
+    "spark write lz4": "sink, values, lz4",
+    "spark write stream": "sink, stream of four batches, our source",
+}
+SINK_SYSTEMS = {"moldau": "at least once", "moldau transactional": "transactional"}
+
+
+def spark_rows(lines: list[Summary]) -> Iterator[Row]:
+    """Rows of the tests that ran with both, in the order of the lines."""
+    rivals = {line["test"]: line for line in lines if line["system"] == CONNECTOR}
+    for ours in lines:
+        theirs = rivals.get(ours["test"])
+        if theirs is not None and ours is not theirs:
+            yield _row(ours, theirs)
+
+
+def _row(ours: Summary, theirs: Summary) -> Row:
+    test, way = ours["test"], SINK_SYSTEMS[ours["system"]]
+    if test == "spark read micro":
+        return Row("source, micro-batch of 20 records: ms", median(ours["ms"]), median(theirs["ms"]), 1.0, False)
+    if test == "spark write micro":
+        return Row(f"sink, micro-batch of 20 rows, {way}: ms", median(ours["ms"]), median(theirs["ms"]), None, False)
+    if test in SOURCE_TESTS:
+        cell, bound = SOURCE_TESTS[test]
+    else:
+        cell, bound = f"{SINK_TESTS[test]}, {way}", None
+    return Row(f"{cell}: rows/s", median(ours["rate"]), median(theirs["rate"]), bound, True)
