@@ -1,6 +1,7 @@
 """One contract for all formats of tables: rows, offsets, columns and properties become visible together or not at all (mission I1)."""
 
 import json
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,14 @@ from moldau.lake.tables.committing import (
     Writer,
     application_id,
     commit,
+    discard,
     progress,
     set_properties,
 )
 from moldau.lake.tables.compaction import compact_table
 from moldau.lake.tables.evolution import evolve
 from moldau.lake.tables.format import Change, Snapshot, TableError, TableFormat, VersionTakenError
+from moldau.lake.tables.new_file import make_folder
 from moldau.lake.tables.opening import FORMATS, format_named, format_of, open_or_create, open_table, opened
 from moldau.lake.tables.watermark import IncompleteTableError, set_watermark
 from moldau.lake.tables.widening import widen
@@ -51,6 +54,10 @@ class Table:
     def load(self, *numbers: int, offset: int, day: int = 0, writer: Writer | None = None) -> int:
         change = Change("LOAD", self.file(*numbers, day=day), offsets={IDS[0]: offset}, metadata={"moldau.job": "job"})
         return commit(self.tables, self.path, change, before=self.before(), writer=writer)
+
+    def parquet(self) -> set[str]:
+        """All data files that lie there."""
+        return {str(each.relative_to(self.path)) for each in Path(self.path).rglob("*.parquet")}
 
     def before(self) -> list[Progress]:
         return progress(self.now(), IDS)
@@ -232,8 +239,32 @@ def test_a_wider_column_has_its_old_rows_written_anew(table: Table) -> None:
     assert (table.rows(), table.rows("small"), table.offsets()) == ([1, 2, 3], [1, 2, 3], [3, None])
     for file in table.now().files():
         assert pq.read_schema(Path(table.path, file.path)).field("small").type == pa.int64()
+    there = table.parquet()
     with pytest.raises(LoadConflictError):
         widen(table.tables, table.path, base, wider)
+    assert table.parquet() == there, "the files that it wrote in vain are gone"
+
+
+def test_files_of_a_refused_commit_are_removed_unless_a_version_names_them(table: Table) -> None:
+    """A network file system may answer a link that it made with "is there already": then the version is there, and so stay its files."""
+    table.load(1, offset=1)
+    (kept,) = table.now().files()
+    (left,) = table.file(2)
+    discard(table.tables, table.path, [kept, left])
+    assert (table.rows(), table.parquet()) == ([1], {kept.path})
+
+
+def test_a_link_that_was_made_and_denied_is_a_version(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer of a network file system was lost, and its second try finds the name taken: by itself."""
+    real = os.link
+
+    def twice(*names: str) -> None:
+        real(*names)
+        real(*names)
+
+    monkeypatch.setattr("moldau.lake.tables.new_file.os.link", twice)
+    assert table.load(1, offset=1) == 1
+    assert (table.rows(), table.offsets()) == ([1], [1, None])
 
 
 def test_small_files_of_closed_days_become_one_and_offsets_stay(table: Table) -> None:
@@ -268,7 +299,7 @@ def test_a_load_and_a_compaction_at_once_do_not_disturb_each_other(table: Table,
     assert (table.rows(), table.offsets(), len(table.now().files())) == ([0, 1, 2, 3], [4, None], 2)
 
 
-def test_the_second_of_two_compactions_at_once_gives_up(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_second_of_two_compactions_at_once_gives_up_and_leaves_nothing(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(3):
         table.load(number, offset=number + 1)
     kind = type(table.tables)
@@ -284,6 +315,7 @@ def test_the_second_of_two_compactions_at_once_gives_up(table: Table, monkeypatc
     monkeypatch.setattr(kind, "put", meet)
     assert compact_table(table.path).files_before == 0
     assert (table.rows(), len(table.now().files())) == ([0, 1, 2], 1)
+    assert len(table.parquet()) == 4, "three old ones, for readers of older versions, and the one of the first"
 
 
 def test_orphans_are_removed_and_nothing_else(table: Table) -> None:
@@ -352,6 +384,56 @@ def test_a_manifest_keeps_the_newest_versions(tmp_path: Path, monkeypatch: pytes
     assert (table.rows(), table.offsets()) == ([1, 2, 3, 4, 5], [5, None])
     with pytest.raises(TableError, match="there is no version 1; the oldest is 3"):
         table.tables.open(table.path, 1)
+
+
+def test_a_writer_that_slept_while_versions_were_deleted_has_not_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its version's name is free again, and nobody would ever read what it makes there."""
+    monkeypatch.setattr(manifest, "VERSIONS_KEPT", 3)
+    table = Table(format_named("parquet"), str(tmp_path / "table"))
+    table.load(1, offset=1)
+    asleep = table.now()
+    for offset in range(2, 7):
+        table.load(offset, offset=offset)
+    with pytest.raises(VersionTakenError):
+        table.tables.put(table.path, asleep, Change("LOAD", table.file(9), offsets={IDS[0]: 2}, metadata={"moldau.job": "job"}))
+    assert [each.version for each in table.tables.commits(table.path, -1)] == [4, 5, 6], "the counts of what is not there stay unsaid"
+    assert (table.rows(), table.offsets()) == ([1, 2, 3, 4, 5, 6], [6, None])
+
+
+def test_two_writers_delete_old_versions_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each deletes what the other one has deleted already: the commit is made all the same."""
+    monkeypatch.setattr(manifest, "VERSIONS_KEPT", 1)
+    table = Table(format_named("parquet"), str(tmp_path / "table"))
+    real = os.unlink
+
+    def late(path: str) -> None:
+        real(path)
+        if path.endswith(".json"):
+            real(path)
+
+    monkeypatch.setattr("moldau.lake.tables.manifest.os.unlink", late)
+    assert [table.load(1, offset=1), table.load(2, offset=2)] == [1, 2]
+    assert table.rows() == [1, 2]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"version": 1}'])
+def test_a_damaged_manifest_is_named(tmp_path: Path, content: str) -> None:
+    table = Table(format_named("parquet"), str(tmp_path / "table"))
+    file = Path(table.path, "_manifests", "00000000000000000001.json")
+    file.write_text(content)
+    with pytest.raises(TableError, match=rf"{file}: no manifest: "):
+        table.now()
+
+
+def test_the_folders_of_a_new_table_are_brought_to_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that a power failure takes back is loaded again from the beginning, and its counts would be there twice."""
+    synced: list[str] = []
+    monkeypatch.setattr("moldau.lake.tables.new_file.sync", synced.append)
+    (tmp_path / "there").mkdir()
+    make_folder(str(tmp_path / "there" / "a" / "b" / "_log"))
+    assert synced == [str(tmp_path / "there" / "a" / "b"), str(tmp_path / "there" / "a"), str(tmp_path / "there")]
+    make_folder(str(tmp_path / "there" / "a" / "b" / "_log"))
+    assert len(synced) == 3
 
 
 def test_statistics_are_kept_with_the_file(table: Table) -> None:

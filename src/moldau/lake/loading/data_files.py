@@ -3,7 +3,8 @@
 A task keeps the rows of a table partition together until it ends, so that it leaves one file for each; when it holds more than
 `BUFFERED_BYTES_MAX` it writes its fullest partition as a row group and keeps that file open. Files get names that nobody else has. They are
 synced, names included, before the task reports them: after a power failure a table never knows a file that the disk does not. They are
-synced together, from several threads, because a file system then settles many in one go. Until a commit names a file it is nobody's.
+synced together, from several threads, because a file system then settles many in one go. Until a commit names a file it is nobody's, and
+whoever knows that none will removes it.
 """
 
 import contextlib
@@ -12,7 +13,7 @@ import math
 import os
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -62,15 +63,17 @@ def slots_of(times_ms: Any, by: str) -> Any:
 
 
 class PartitionWriter:
-    """Collects rows by table partition and writes them under `directory`; `prefix` starts the names of the files."""
+    """Collects rows by table partition and writes them under `directory`; `prefix` starts the names of the files, then `load`: some hex
+    digits by which `remove_files_of` finds all files of a load."""
 
-    def __init__(self, directory: str, prefix: str, by: str = "day") -> None:
+    def __init__(self, directory: str, prefix: str, by: str = "day", load: str = "") -> None:
         self._directory = directory
-        self._prefix = prefix
+        self._start = _start(prefix, load)
         self._by = by
         self._tables: dict[int, list[Any]] = {}
         self._bytes: dict[int, int] = {}
         self._open: dict[int, OneFile] = {}
+        self._made: list[OneFile] = []
 
     def add(self, table: Any, times_ms: Any) -> None:
         """Take rows, and the time of each. FileError."""
@@ -94,19 +97,27 @@ class PartitionWriter:
 
     def finish(self) -> list[DataFile]:
         """Write what is left; all files of this writer, on disk. FileError."""
-        for slot in sorted(self._tables):
-            self._write(slot)
-        files = [self._open[slot].close() for slot in sorted(self._open)]
+        files = []
+        for slot in sorted(self._tables.keys() | self._open.keys()):
+            if slot in self._tables:
+                self._write(slot)
+            files.append(self._open.pop(slot).close())
         if files:
             reached("task: files written")
             sync_files(self._directory, [file.path for file in files])
         return files
 
+    def discard(self) -> None:
+        """Remove all files that were made: no commit will name them. What the disk does not let go stays."""
+        for file in self._made:
+            file.discard()
+
     def _write(self, slot: int) -> None:
         table = pa.concat_tables(self._tables.pop(slot)).combine_chunks()
         del self._bytes[slot]
         if slot not in self._open:
-            self._open[slot] = OneFile(self._directory, self._prefix, partition_of(slot, self._by), table.schema)
+            self._open[slot] = OneFile(self._directory, self._start, partition_of(slot, self._by), table.schema)
+            self._made.append(self._open[slot])
         self._open[slot].write(table)
 
 
@@ -118,19 +129,24 @@ def partition_of(slot: int, by: str) -> dict[str, str | None]:
 
 
 class OneFile:
-    """One Parquet file that is being written, under a name that nobody has. Every method: FileError."""
+    """One Parquet file that is being written, under a name that nobody has and that begins with `start`. Every method: FileError."""
 
-    def __init__(self, directory: str, prefix: str, partition: Mapping[str, str | None], schema: Any) -> None:
+    def __init__(self, directory: str, start: str, partition: Mapping[str, str | None], schema: Any) -> None:
         folder = "/".join(f"{name}={value}" for name, value in partition.items())
-        self._path = f"{folder}/{_UNFIT_FOR_NAMES.sub('-', prefix)}-{uuid.uuid4().hex}.parquet"
+        self._path = f"{folder}/{start}{uuid.uuid4().hex}.parquet"
         self._full = os.path.join(directory, self._path)
         self._partition = partition
         self._statistics = FileStatistics()
+        self._writer: Any = None
         try:
             os.makedirs(os.path.dirname(self._full), exist_ok=True)
             self._file = open(self._full, "xb")  # noqa: SIM115  # closed by `close`
+        except OSError as error:
+            raise self._failure(error) from error
+        try:
             self._writer = pq.ParquetWriter(self._file, schema, compression="zstd")
         except OSError as error:
+            self.discard()
             raise self._failure(error) from error
 
     def write(self, table: Any) -> None:
@@ -148,13 +164,45 @@ class OneFile:
             size = self._file.tell()
             self._file.close()
         except OSError as error:
-            with contextlib.suppress(OSError):
-                self._file.close()
+            self.discard()
             raise self._failure(error) from error
         return DataFile(self._path, self._partition, size, self._statistics.rows, json.dumps(self._statistics.result()))
 
+    def discard(self) -> None:
+        """Remove the file, whether it is ended or not. An error leaves it: it is nobody's."""
+        if self._writer is not None:
+            with contextlib.suppress(OSError):
+                self._writer.close()
+            self._writer.is_open = False  # it would try once more when it is forgotten
+        with contextlib.suppress(OSError):
+            self._file.close()
+        _remove(self._full)
+
     def _failure(self, error: OSError) -> FileError:
         return FileError(f"{self._full}: cannot be written: {(error.strerror or str(error)).lower()}")
+
+
+def remove_files(directory: str, paths: Iterable[str]) -> None:
+    """Remove files below `directory` that no commit names. An error leaves one: it is nobody's."""
+    for path in paths:
+        _remove(os.path.join(directory, path))
+
+
+def remove_files_of(directory: str, prefix: str, load: str) -> None:
+    """Remove the files that tasks of a load have left below `directory`, if no commit names one of them and none will."""
+    start = _start(prefix, load)
+    for folder, folders, names in os.walk(directory):
+        folders[:] = [each for each in folders if not each.startswith("_")]
+        remove_files(folder, [name for name in names if name.startswith(start)])
+
+
+def _start(prefix: str, load: str) -> str:
+    return f"{_UNFIT_FOR_NAMES.sub('-', prefix)}-{load}"
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)
 
 
 def sync_files(directory: str, paths: list[str]) -> None:

@@ -1,6 +1,5 @@
 """Delta's statistics of a data file: counts, and least and greatest values where a reader may skip the file by them."""
 
-import math
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -8,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _STRING_MAX = 32
+_LAST = datetime.max.replace(tzinfo=UTC) - timedelta(milliseconds=1)
 
 
 class FileStatistics:
@@ -53,11 +53,15 @@ class _Column:
         self._nulls += column.null_count
         if not _has_bounds(column.type):
             return
-        found = pc.min_max(column).as_py()
-        low, high = found["min"], found["max"]
+        found = pc.min_max(column)
+        try:
+            low, high = found["min"].as_py(), found["max"].as_py()
+        except (OverflowError, ValueError):  # a time that is in no year up to 9999
+            self._unbounded = True
+            return
         if low is None:
             return
-        if isinstance(low, float) and not (math.isfinite(low) and math.isfinite(high)):
+        if pa.types.is_floating(column.type) and not pc.all(pc.is_finite(column)).as_py():  # NaN is above all, and `min_max` leaves it out
             self._unbounded = True
         elif self._bounds is None:
             self._bounds = (low, high)
@@ -103,7 +107,7 @@ def _least(value: Any) -> Any:
 def _greatest(value: Any) -> Any:
     """As `_least`, but never below the value: times are raised to the next millisecond, long strings give no bound."""
     if isinstance(value, datetime) and value.microsecond % 1000:
-        return _least(value + timedelta(milliseconds=1))
+        return _least(value + timedelta(milliseconds=1)) if value <= _LAST else None
     if isinstance(value, str) and len(value) > _STRING_MAX:
         return None
     return _least(value)

@@ -2,6 +2,9 @@
 
 All rows of a table partition have to reach one task, so the partition is known before the shuffle. The header's time is a zigzag varint
 right behind the schema id: read for all values of a batch at once, by numpy, without looking at the rest.
+
+A header's time is in the years 1 to 9999. A record's timestamp is whatever its producer says: one that is in no such year counts as the
+first or the last moment that there is, so that its row has a day.
 """
 
 from collections.abc import Collection
@@ -18,6 +21,7 @@ _VARINT_BYTES_MAX = 10
 
 def event_times(values: Any, timestamps_ms: Any, tracked: Collection[int]) -> Any:
     """The time of each value in ms since 1970 (int64): of the header where the schema id is in `tracked` and the time is one."""
+    timestamps_ms = np.clip(timestamps_ms, TIME_MIN_MS, TIME_MAX_MS)
     if not tracked or not len(values):
         return timestamps_ms
     starts, ends, data = _bounds(values)
@@ -29,9 +33,8 @@ def event_times(values: Any, timestamps_ms: Any, tracked: Collection[int]) -> An
     numbers = numbers[chosen]
     times, known = _varints(data, starts[numbers] + _TIME_AT, ends[numbers])
     known &= (times >= TIME_MIN_MS) & (times <= TIME_MAX_MS)
-    found = timestamps_ms.copy()
-    found[numbers[known]] = times[known]
-    return found
+    timestamps_ms[numbers[known]] = times[known]
+    return timestamps_ms
 
 
 def _bounds(values: Any) -> tuple[Any, Any, Any]:

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from moldau.lake.loading.data_files import DAY, HOUR, DataFile
+from moldau.lake.loading.data_files import DAY, HOUR, DataFile, FileError
 from moldau.lake.loading.points import reached
-from moldau.lake.tables.committing import LoadConflictError, commit
+from moldau.lake.tables.committing import LoadConflictError, commit, discard
 from moldau.lake.tables.format import Change, Snapshot, TableError, TableFormat
 from moldau.lake.tables.opening import format_of
 from moldau.lake.tables.rewriting import rewrite
@@ -60,10 +60,15 @@ def compact_table(path: str, *, now: datetime | None = None, files_min: int = 2,
 
 
 def _commit(tables: TableFormat, path: str, snapshot: Snapshot, groups: Sequence[Sequence[DataFile]]) -> int:
-    new = [rewrite(path, group, snapshot.schema, "compacted") for group in groups]
-    reached("compaction: files written")
-    old = [file for group in groups for file in group]
-    version = commit(tables, path, Change("OPTIMIZE", new, old, rows_change=False), base=snapshot)
+    new: list[DataFile] = []
+    try:
+        new.extend(rewrite(path, group, snapshot.schema, "compacted") for group in groups)
+        reached("compaction: files written")
+        old = [file for group in groups for file in group]
+        version = commit(tables, path, Change("OPTIMIZE", new, old, rows_change=False), base=snapshot)
+    except (TableError, FileError, OSError):
+        discard(tables, path, new)
+        raise
     reached("compaction: committed")
     return version
 

@@ -22,7 +22,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from moldau import __version__
 from moldau.lake.loading.data_files import DataFile
 from moldau.lake.tables.format import Change, Commit, Snapshot, TableError, VersionTakenError
-from moldau.lake.tables.new_file import put_new
+from moldau.lake.tables.new_file import make_folder, put_new
 from moldau.lake.tables.schema_json import from_json, to_json
 
 log = logging.getLogger(__name__)
@@ -123,7 +123,7 @@ class DeltaFormat:
 
     def create(self, path: str, schema: Any, partition_columns: Sequence[str], description: str) -> None:
         """Make version 0."""
-        os.makedirs(os.path.join(path, LOG), exist_ok=True)
+        make_folder(os.path.join(path, LOG))
         metadata = {
             "id": str(uuid.uuid4()),
             "description": description,

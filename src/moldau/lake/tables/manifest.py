@@ -2,24 +2,27 @@
 
 ``_manifests/NNNNNNNNNNNNNNNNNNNN.json`` is one version of the table, whole: columns, partition columns, properties, offsets, files, and the
 words of the version. The newest one is the table. Each holds all files, so a table of many thousands of files is better kept as Delta;
-versions that are older than the newest `VERSIONS_KEPT` are deleted.
+versions that are older than the newest `VERSIONS_KEPT` are deleted, the oldest first. So the versions are the newest and those below it
+without a gap: a file below a gap was made by a writer that slept while its number was used and deleted, and is none.
 """
 
+import contextlib
 import json
 import os
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, cast
 
 from moldau.lake.loading.data_files import DataFile
 from moldau.lake.tables.format import Change, Commit, Snapshot, TableError, VersionTakenError
-from moldau.lake.tables.new_file import put_new
+from moldau.lake.tables.new_file import make_folder, put_new
 from moldau.lake.tables.schema_json import from_json, to_json
 
 FOLDER = "_manifests"
 VERSIONS_KEPT = 200
+_NAMES = ("version", "id", "schema", "partitionColumns", "properties", "offsets", "files", "commit")
 
 
 class ManifestSnapshot:
@@ -56,15 +59,14 @@ class ManifestFormat:
                 return None
             wanted = numbers[-1] if version is None else version
             try:
-                with open(self._file(path, wanted), encoding="utf-8") as file:
-                    return ManifestSnapshot(json.load(file))
+                return ManifestSnapshot(self._content(path, wanted))
             except FileNotFoundError:
                 if version is not None:
                     raise TableError(f"{path}: there is no version {version}; the oldest is {numbers[0]}") from None
 
     def create(self, path: str, schema: Any, partition_columns: Sequence[str], description: str) -> None:
         """Make version 0."""
-        os.makedirs(os.path.join(path, FOLDER), exist_ok=True)
+        make_folder(os.path.join(path, FOLDER))
         self._write(path, {
             "version": 0, "id": str(uuid.uuid4()), "description": description, "schema": to_json(schema),
             "partitionColumns": list(partition_columns), "properties": {}, "offsets": {}, "files": [],
@@ -85,29 +87,53 @@ class ManifestFormat:
             "files": [each for each in old["files"] if each["path"] not in gone] + [asdict(file) for file in change.adds],
             "commit": {"operation": change.operation, "timestamp": int(time.time() * 1000), **change.metadata},
         }
+        version = base.version + 1
         self._write(path, new)
-        for number in self._versions(path):
-            if number > base.version + 1 - VERSIONS_KEPT:
+        there = self._versions(path)
+        if version not in there:
+            self._delete(path, version)
+            raise VersionTakenError(f"{path}: version {version} was made and deleted already")
+        for number in there:
+            if number > version - VERSIONS_KEPT:
                 break
-            os.unlink(self._file(path, number))
-        return base.version + 1
+            self._delete(path, number)
+        return version
 
     def commits(self, path: str, after: int) -> Iterator[Commit]:
         """The words of each version that is still there."""
         for number in self._versions(path):
             if number > after:
                 try:
-                    with open(self._file(path, number), encoding="utf-8") as file:
-                        yield Commit(number, json.load(file)["commit"])
+                    content = self._content(path, number)
                 except FileNotFoundError:
                     continue
+                yield Commit(number, content["commit"])
 
     def _versions(self, path: str) -> list[int]:
         try:
             names = os.listdir(os.path.join(path, FOLDER))
         except FileNotFoundError:
             return []
-        return sorted(int(name[:20]) for name in names if name[20:] == ".json" and name[:20].isdecimal())
+        numbers = sorted((int(name[:20]) for name in names if name[20:] == ".json" and name[:20].isdecimal()), reverse=True)
+        return [number for place, number in enumerate(numbers) if number == numbers[0] - place][::-1]
+
+    def _content(self, path: str, version: int) -> dict[str, Any]:
+        """What the file of a version says. FileNotFoundError; TableError for a damaged one."""
+        name = self._file(path, version)
+        with open(name, encoding="utf-8") as file:
+            try:
+                content = json.load(file)
+            except ValueError as error:
+                raise TableError(f"{name}: no manifest: {error}") from None
+        missing = [each for each in _NAMES if not isinstance(content, dict) or each not in content]
+        if missing:
+            raise TableError(f"{name}: no manifest: {missing[0]} is missing")
+        return cast("dict[str, Any]", content)
+
+    def _delete(self, path: str, version: int) -> None:
+        """Delete the file of a version that nobody needs; another writer may have done it, and an error leaves it to the next one."""
+        with contextlib.suppress(OSError):
+            os.unlink(self._file(path, version))
 
     def _file(self, path: str, version: int) -> str:
         return os.path.join(path, FOLDER, f"{version:020d}.json")

@@ -19,7 +19,7 @@ def put_new(path: str, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.link(temporary, path)
+        _link(temporary, path)
     except FileExistsError:
         raise
     except OSError as error:
@@ -28,6 +28,27 @@ def put_new(path: str, content: bytes) -> None:
         if os.path.exists(temporary):
             os.unlink(temporary)
     sync(folder)
+
+
+def _link(temporary: str, path: str) -> None:
+    """`os.link`; on a network file system an answer may be lost, and the repetition then finds the name taken by ourselves."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        if not os.path.samefile(temporary, path):
+            raise
+
+
+def make_folder(path: str) -> None:
+    """Make a folder and those above it that are missing, and bring their names to disk. OSError."""
+    missing = []
+    while not os.path.isdir(path):
+        missing.append(path)
+        path = os.path.dirname(os.path.abspath(path))
+    for folder in reversed(missing):
+        os.makedirs(folder, exist_ok=True)
+    for folder in missing:
+        sync(os.path.dirname(os.path.abspath(folder)))
 
 
 def sync(path: str) -> None:

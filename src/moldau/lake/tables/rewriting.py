@@ -18,11 +18,15 @@ def rewrite(directory: str, files: Sequence[DataFile], schema: Any, prefix: str)
     assert files
     partition = dict(files[0].partition)
     columns = pa.schema([each for each in schema if each.name not in partition])
-    new = OneFile(directory, prefix, partition, columns)
-    for batch in _batches(directory, files):
-        new.write(fit(batch, columns))
-    written = new.close()
-    sync_files(directory, [written.path])
+    new = OneFile(directory, f"{prefix}-", partition, columns)
+    try:
+        for batch in _batches(directory, files):
+            new.write(fit(batch, columns))
+        written = new.close()
+        sync_files(directory, [written.path])
+    except BaseException:
+        new.discard()
+        raise
     return written
 
 

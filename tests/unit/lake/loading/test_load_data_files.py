@@ -1,6 +1,8 @@
 """A writer leaves one file for each UTC day or hour, with bounds that are never tighter than its rows."""
 
 import json
+import os
+import resource
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -74,6 +76,44 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         writer.finish()
 
 
+def test_a_load_of_many_hours_does_not_hold_a_file_open_for_each(tmp_path: Path) -> None:
+    """Hours that were never open together are written one after the other: a year of hours is more than a process may open."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    writer = PartitionWriter(str(tmp_path), "job", "hour")
+    writer.add(pa.table({"n": range(60)}), np.arange(60) * (DAY_MS // 24))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 40, hard))
+    try:
+        assert len(writer.finish()) == 60
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_files_of_a_writer_that_failed_do_not_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a full disk each try again would leave its files, and the disk would stay full."""
+    monkeypatch.setattr(data_files, "BUFFERED_BYTES_MAX", 1)
+    writer = PartitionWriter(str(tmp_path), "job")
+    writer.add(pa.table({"n": [1]}), np.array([0]))
+    (tmp_path / "event_day=1970-01-02").write_text("a file where a folder has to be")
+    with pytest.raises(FileError):
+        writer.add(pa.table({"n": [1, 2]}), np.array([0, DAY_MS]))
+    assert len(list(tmp_path.glob("*/*.parquet"))) == 1
+    writer.discard()
+    assert list(tmp_path.glob("*/*.parquet")) == []
+    writer.discard()
+
+
+def test_a_file_that_cannot_be_begun_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("moldau.lake.loading.data_files.pq.ParquetWriter", full)
+    writer = PartitionWriter(str(tmp_path), "job")
+    writer.add(pa.table({"n": [1]}), np.array([0]))
+    with pytest.raises(FileError, match="no space left on device"):
+        writer.finish()
+    assert list(tmp_path.glob("*/*.parquet")) == []
+
+
 def statistics(*tables: pa.Table) -> dict[str, Any]:
     found = FileStatistics()
     for table in tables:
@@ -104,3 +144,12 @@ def test_statistics_bound_what_is_there() -> None:
     assert found["nullCount"] == {"i": 1, "f": 1, "nan": 0, "s": 1, "long": 0, "t": 1, "bool": 1, "nothing": 3, "nested": {"x": 1}}
     tight = statistics(pa.table({"long": ["a", "x" * 40]}))
     assert "long" not in tight["maxValues"], "a cut maximum would be too small"
+
+
+def test_a_value_that_is_no_number_or_no_date_gives_no_bound() -> None:
+    """A reader of Delta passes over a file by its bounds; NaN is above all numbers there. And no value ends the load."""
+    centuries = pa.array([2**62, 0], pa.timestamp("us", tz="UTC"))
+    found = statistics(pa.table({"f": [1.0, float("nan")], "t": centuries, "last": pa.array([253_402_300_799_999_999, 0], centuries.type)}))
+    assert (found["minValues"], found["maxValues"]) == ({}, {})
+    assert found["nullCount"] == {"f": 0, "t": 0, "last": 0}
+    assert statistics(pa.table({"f": [1.0, float("nan")]}), pa.table({"f": [2.0]}))["maxValues"] == {}

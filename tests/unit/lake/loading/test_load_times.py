@@ -5,6 +5,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moldau.lake.loading.data_files import partition_of, slots_of
 from moldau.lake.loading.times import event_times
 from moldau.tracking.header import TIME_MAX_MS, TIME_MIN_MS
 
@@ -41,3 +42,12 @@ def test_whatever_is_no_tracked_event_has_the_time_of_its_record() -> None:
 
 def test_large_schema_ids_are_told_apart() -> None:
     assert times(framed(0x7FFFFF07, 5), framed(0x7FFFFF08, 5), tracked=(0x7FFFFF07,)) == [5, -2]
+
+
+def test_a_record_from_no_year_that_there_is_has_the_nearest_day() -> None:
+    """Microseconds where milliseconds belong are the year 45000: a producer's mistake, and no reason for a load to stand still."""
+    array = pa.array([b"", b""], pa.binary())
+    assert list(event_times(array, np.array([1_372_680_000_000_000, -(2**62)]), ())) == [TIME_MAX_MS, TIME_MIN_MS]
+    assert list(event_times(array, np.array([1_372_680_000_000_000, 5]), (7,))) == [TIME_MAX_MS, 5]
+    assert partition_of(int(slots_of(TIME_MAX_MS, "hour")), "hour") == {"event_day": "9999-12-31", "event_hour": "23"}
+    assert partition_of(int(slots_of(TIME_MIN_MS, "hour")), "hour") == {"event_day": "0001-01-01", "event_hour": "0"}
