@@ -146,7 +146,10 @@ def test_compatibility_is_told_with_reasons(rest: Rest) -> None:
         ("GET", "/subjects/known/versions/0", None, 422, 42202),
         ("GET", "/subjects/known/versions/first", None, 422, 42202),
         ("GET", "/subjects/known/versions/2147483648", None, 422, 42202),
+        ("GET", f"/subjects/known/versions/{'9' * 5000}", None, 422, 42202),
+        ("GET", f"/schemas/ids/{'9' * 5000}", None, 404, 404),
         ("GET", "/subjects?offset=x", None, 422, 422),
+        ("GET", f"/subjects?limit={'9' * 5000}", None, 422, 422),
         ("POST", "/subjects/nobody", {"schema": FLIGHT}, 404, 40401),
         ("POST", "/subjects/known", {"schema": FLIGHT_2}, 404, 40403),
         ("POST", "/subjects/known/versions", {"schema": '{"type": "recor"}'}, 422, 42201),
@@ -154,11 +157,23 @@ def test_compatibility_is_told_with_reasons(rest: Rest) -> None:
         ("POST", "/subjects/known/versions", {"schema": 7}, 422, 422),
         ("POST", "/subjects/known/versions", [], 422, 422),
         ("POST", "/subjects/__GLOBAL/versions", {"schema": FLIGHT}, 422, 42208),
+        ("POST", "/subjects/__EMPTY/versions", {"schema": FLIGHT}, 422, 42208),
+        ("POST", "/subjects//versions", {"schema": FLIGHT}, 422, 42208),
+        ("POST", "/subjects/%20%20/versions", {"schema": FLIGHT}, 422, 42208),
+        ("POST", "/subjects/a%0Ab/versions", {"schema": FLIGHT}, 422, 42208),
+        ("POST", "/subjects/%3A.fleet%3A/versions", {"schema": FLIGHT}, 422, 42208),
+        ("POST", "/subjects/%3A.__GLOBAL%3Aa/versions", {"schema": FLIGHT}, 422, 42208),
+        ("POST", "/contexts/a%3Ab/subjects/c/versions", {"schema": FLIGHT}, 422, 42208),
+        ("GET", "/subjects//versions", None, 404, 40401),
+        ("PUT", "/config/%20", {"compatibility": "FULL"}, 422, 42208),
+        ("PUT", "/mode/a%00", {"mode": "READONLY"}, 422, 42208),
         ("DELETE", "/subjects/nobody", None, 404, 40401),
         ("DELETE", "/subjects/known?permanent=true", None, 404, 40405),
         ("DELETE", "/subjects/known/versions/1?permanent=true", None, 404, 40407),
         ("PUT", "/config", {"compatibility": "SIDEWAYS"}, 422, 42203),
         ("PUT", "/mode", {"mode": "SLEEP"}, 422, 42204),
+        ("PUT", "/mode", {}, 422, 42204),
+        ("OPTIONS", "/nothing", None, 404, 404),
         ("GET", "/nothing", None, 404, 404),
         ("PATCH", "/subjects", None, 405, 405),
         ("POST", "/schemas/types", {}, 405, 405),
@@ -172,11 +187,44 @@ def test_whatever_is_wrong_has_its_error(rest: Rest, method: str, path: str, bod
     assert told.kind == V1
 
 
+def test_a_path_says_which_methods_it_has(rest: Rest) -> None:
+    """HEAD where there is GET, as proxies and probes ask; OPTIONS, and each refusal, name what there is."""
+    rest.ok("POST", "/subjects/headed/versions", {"schema": FLIGHT})
+    head = rest("HEAD", "/subjects/headed/versions/1")
+    assert (head.status, head.body, head.kind) == (200, None, V1)
+    assert rest("HEAD", "/subjects/nobody/versions/1").status == 404
+    assert rest("HEAD", "/v1/metadata/id").status == 200
+    options = rest("OPTIONS", "/config/headed")
+    assert (options.status, options.body, options.allow) == (200, None, "HEAD,GET,PUT,DELETE,OPTIONS")
+    refused = rest("PUT", "/subjects/headed", {})
+    assert (refused.status, refused.code, refused.allow) == (405, 405, "POST,DELETE,OPTIONS")
+    assert rest("HEAD", "/subjects/headed").status == 405
+
+
+def test_a_context_that_is_empty_again_goes_without_an_answer(rest: Rest) -> None:
+    rest.ok("POST", "/contexts/.gone/subjects/a/versions", {"schema": FLIGHT})
+    rest.ok("DELETE", "/contexts/.gone/subjects/a")
+    rest.ok("DELETE", "/contexts/.gone/subjects/a?permanent=true")
+    deleted = rest("DELETE", "/contexts/.gone")
+    assert (deleted.status, deleted.body) == (204, None)
+    assert ".gone" not in rest.ok("GET", "/contexts")
+
+
+def test_a_format_that_is_not_known_gives_the_text_as_it_is_stored(rest: Rest) -> None:
+    """Confluent's registry does so on purpose: clients of later versions ask for formats of theirs."""
+    rest.ok("POST", "/subjects/formed/versions", {"schema": FLIGHT})
+    plain = rest.ok("GET", "/subjects/formed/versions/1")
+    for form in ("zzz", "default", "RESOLVED"):
+        assert rest.ok("GET", f"/subjects/formed/versions/1?format={form}") == plain
+
+
 def test_bodies_that_are_no_bodies_are_refused_and_the_registry_goes_on(rest: Rest, url: str) -> None:
     path = "/subjects/body/versions"
     assert rest("POST", path, raw=b"{").code == 400
     assert rest("POST", path, raw=b"").code == 422
     assert rest("POST", path, raw=b"\xff\xfe").code == 400
+    assert rest("POST", path, raw=b'{"schema": NaN}').code == 400
+    assert rest("POST", path, raw=b'{"schema": "{}", "references": [{"name": "\\ud800", "subject": "s", "version": 1}]}').code == 400
     assert rest("POST", path, raw=b"[" * 50_000).code == 400
     assert rest("POST", path, raw=b"{}", headers={"Content-Type": "text/plain"}).code == 415
     assert rest("POST", path, raw=b" " * (5 << 20)).code == 413

@@ -31,6 +31,7 @@ class Told:
     status: int
     body: Any
     kind: str
+    allow: str = ""
 
     @property
     def code(self) -> int:
@@ -60,7 +61,7 @@ class Rest:
             value = json.loads(found) if found else None
         except ValueError:
             value = found.decode()
-        return Told(response.status, value, response.headers.get("Content-Type", ""))
+        return Told(response.status, value, response.headers.get("Content-Type", ""), response.headers.get("Allow", ""))
 
     def ok(self, method: str, path: str, body: Any = None) -> Any:
         """The answer to a request that has to succeed."""

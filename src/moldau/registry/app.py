@@ -15,7 +15,7 @@ from urllib.parse import parse_qs
 
 from moldau.registry.errors import RestError
 from moldau.registry.request import Request
-from moldau.registry.router import find_route
+from moldau.registry.router import NotAllowedError, allowed_methods, find_route
 from moldau.registry.routes import Kind, PlainText, Route
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BODY_BYTES_MAX = 4 << 20
+METADATA_ID = "/v1/metadata/id"
+OK, NO_CONTENT = 200, 204
 WORKERS = 4
 WRITERS = 16
 TYPES = ("application/vnd.schemaregistry.v1+json", "application/vnd.schemaregistry+json", "application/json")
@@ -36,10 +38,11 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class Answer(NamedTuple):
-    """Status and body, already bytes, of an answer."""
+    """Status and body, already bytes, of an answer; and the methods that its path has, if they are told."""
 
     status: int
     content: bytes
+    allow: str = ""
 
 
 class App:
@@ -62,6 +65,8 @@ class App:
             answer = await self._answer(scope, headers, receive)
         except RestError as error:
             answer = _error(error.status, error.code, error.message)
+            if isinstance(error, NotAllowedError):
+                answer = answer._replace(allow=error.allow)
         except Exception:
             log.exception("registry request failed: method=%s path=%s", scope["method"], scope["path"])
             answer = _error(500, 500, "Internal Server Error")
@@ -69,10 +74,7 @@ class App:
             {
                 "type": "http.response.start",
                 "status": answer.status,
-                "headers": [
-                    (b"content-type", _content_type(headers.get("accept", "")).encode()),
-                    (b"content-length", b"%d" % len(answer.content)),
-                ],
+                "headers": _headers(answer, headers.get("accept", "")),
             }
         )
         await send({"type": "http.response.body", "body": answer.content})
@@ -84,7 +86,9 @@ class App:
 
     async def _answer(self, scope: Scope, headers: dict[str, str], receive: Receive) -> Answer:
         path, query = scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1")
-        if path == "/v1/metadata/id":
+        if scope["method"] == "OPTIONS":
+            return Answer(200, b"", allowed_methods(path))
+        if path == METADATA_ID and scope["method"] in ("GET", "HEAD"):
             return _json({"id": "", "scope": {"path": [], "clusters": self._identity}})
         route, names, context = find_route(scope["method"], path)
         content = await self._body(headers, receive) if scope["method"] in ("POST", "PUT") else b""
@@ -144,6 +148,13 @@ def encode_json(value: Any) -> bytes:
 
 def _error(status: int, code: int, message: str) -> Answer:
     return Answer(status, encode_json({"error_code": code, "message": message}))
+
+
+def _headers(answer: Answer, accept: str) -> list[tuple[bytes, bytes]]:
+    allow = [(b"allow", answer.allow.encode())] if answer.allow else []
+    if answer.status == NO_CONTENT:
+        return allow
+    return [(b"content-type", _content_type(accept).encode()), (b"content-length", b"%d" % len(answer.content)), *allow]
 
 
 def _content_type(accept: str) -> str:

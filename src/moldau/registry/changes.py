@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from moldau.model.errors import ErrorCode, MoldauError, PeerError
-from moldau.registry.app import encode_json
+from moldau.registry.app import NO_CONTENT, OK, encode_json
 from moldau.registry.errors import RestError, forwarding_failed, schema_too_large, store_failed, timed_out, unknown_leader
 from moldau.registry.follower import BehindError
 from moldau.registry.forwarding import Forwarded, ForwardError, forward
@@ -68,11 +68,12 @@ class Changes:
                 continue
             try:
                 if self._election.mine:
-                    return 200, encode_json(self._here(decide, request, left_s))
-                answer = forward(writer, request, min(left_s, _FORWARD_TIMEOUT_S))
-                if not _writes_no_longer(answer):
+                    answer = self._here(decide, request, left_s)
+                    return NO_CONTENT if answer is None else OK, encode_json(answer)
+                theirs = forward(writer, request, min(left_s, _FORWARD_TIMEOUT_S))
+                if not _writes_no_longer(theirs):
                     self._follower.catch_up(left_s)
-                    return answer.status, answer.content
+                    return theirs.status, theirs.content
                 trouble = unknown_leader()
             except FencedError as error:
                 trouble = store_failed(str(error))

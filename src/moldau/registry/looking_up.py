@@ -195,7 +195,7 @@ def compatibility(state: "State", subject: str, number: int | None, body: "Schem
 
 def formatted(state: "State", schema: SchemaVersion, form: str) -> str | None:
     """The text in another form; None where the stored one will do. RestError 42201 if it cannot be had."""
-    return parse_stored(state, schema).formatted(form) if form else None
+    return parse_stored(state, schema).formatted(form.lower()) if form.strip() else None
 
 
 def id_view(state: "State", schema: SchemaVersion, form: str, *, named: bool, highest: bool) -> dict[str, Any]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LATEST = -1
+_DIGITS_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class Request:
         alias = state.configs.get(found, {}).get("alias")
         if not alias:
             return found
-        return str(alias) if alias.startswith(":.") else f"{scope_of(parse_subject(found).context)}{alias}"
+        return normalize(alias) if alias.startswith(":.") else f"{scope_of(parse_subject(found).context)}{alias}"
 
     def scope(self) -> str | None:
         """Where a configuration or mode is to be set: a subject, a whole context, or None for the default context."""
@@ -59,7 +60,7 @@ class Request:
         text = self.names["version"]
         if text in ("latest", "-1"):
             return LATEST
-        if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= NUMBER_MAX:
+        if not _is_number(text) or int(text) < 1:
             raise invalid_version(text)
         return int(text)
 
@@ -67,7 +68,7 @@ class Request:
     def id(self) -> int:
         """The schema id in the path. RestError 404 for what can be none."""
         text = self.names["id"]
-        if not text.isascii() or not text.isdigit() or int(text) > NUMBER_MAX:
+        if not _is_number(text):
             raise RestError(404, 404, "HTTP 404 Not Found")
         return int(text)
 
@@ -85,17 +86,29 @@ class Request:
         return list(itertools.islice(found, offset, None if limit < 0 else offset + limit))
 
     def json(self) -> Any:
-        """The body. RestError 400 if it is not JSON."""
+        """The body. RestError 400 if it is not JSON in UTF-8; NaN and halves of surrogate pairs are none: no other registry reads them."""
         if not self.content.strip():
             raise unprocessable("a body is needed")
         try:
-            return json.loads(self.content)
+            text = self.content.decode("utf-8-sig")
+            found = json.loads(text, parse_constant=_refuse_constant)
+            if "\\ud" in text or "\\uD" in text:
+                json.dumps(found, ensure_ascii=False).encode()
         except (ValueError, RecursionError) as error:
             raise RestError(400, 400, f"The body is not JSON: {error}") from error
+        return found
 
     def _number(self, name: str, default: int) -> int:
         text = self.text(name, str(default))
-        digits = text.removeprefix("-")
-        if not digits.isascii() or not digits.isdigit():
+        if not _is_number(text.removeprefix("-")):
             raise unprocessable(f"{name} is not a number")
         return max(int(text), LATEST if default < 0 else 0)
+
+
+def _is_number(text: str) -> bool:
+    """Whether this is a number that fits into an int32, without a sign."""
+    return text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX and int(text) <= NUMBER_MAX
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number")

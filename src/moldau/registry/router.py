@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from moldau.registry.errors import RestError
+from moldau.registry.errors import RestError, invalid_subject
 from moldau.registry.routes import ROUTES, Route
 from moldau.registry.subjects import DEFAULT_CONTEXT
 
@@ -30,22 +30,48 @@ def _table() -> dict[int, list[tuple[list[str], Mapping[str, Route]]]]:
 _BY_LENGTH = _table()
 
 
+class NotAllowedError(RestError):
+    """405; `allow` are the methods that the path has."""
+
+    def __init__(self, allow: str) -> None:
+        super().__init__(405, 405, "HTTP 405 Method Not Allowed")
+        self.allow = allow
+
+
 def find_route(method: str, path: str) -> Found:
-    """The route of a path as it came. RestError 404 or 405."""
-    parts = [part for part in path.split("/") if part]
+    """The route of a path as it came; what answers GET answers HEAD. RestError 404, 42208, NotAllowedError."""
+    methods, names, context = _find(path)
+    route = methods.get("GET" if method == "HEAD" else method)
+    if route is None:
+        raise NotAllowedError(_allowed(methods))
+    return Found(route, names, context)
+
+
+def allowed_methods(path: str) -> str:
+    """The methods of a path, as the header ``Allow`` has them. RestError 404."""
+    return _allowed(_find(path)[0])
+
+
+def _find(path: str) -> tuple[Mapping[str, Route], dict[str, str], str]:
+    trimmed = path.lstrip("/").removesuffix("/")
+    parts = trimmed.split("/") if trimmed else []
     context = DEFAULT_CONTEXT
     if len(parts) > 2 and parts[0] == _CONTEXTS:
         context = unquote(parts[1]).strip(":")
         context = context if context.startswith(".") else f".{context}"
+        if ":" in context:
+            raise invalid_subject(context)
         parts = parts[2:]
     for pattern, methods in _BY_LENGTH.get(len(parts), ()):
         names = _match(pattern, parts)
         if names is not None:
-            route = methods.get(method)
-            if route is None:
-                raise RestError(405, 405, "HTTP 405 Method Not Allowed")
-            return Found(route, names, context)
+            return methods, names, context
     raise RestError(404, 404, "HTTP 404 Not Found")
+
+
+def _allowed(methods: Mapping[str, Route]) -> str:
+    head = ["HEAD"] if "GET" in methods else []
+    return ",".join([*head, *methods, "OPTIONS"])
 
 
 def _match(pattern: list[str], parts: list[str]) -> dict[str, str] | None:

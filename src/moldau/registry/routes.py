@@ -214,7 +214,7 @@ def _write(act: Callable[["State", "Request"], Any]) -> Route:
 
 
 ROUTES: dict[str, Mapping[str, Route]] = {
-    "": {"GET": _read(lambda _state, _request: {})},
+    "": {"GET": _read(lambda _state, _request: {}), "POST": _read(lambda _state, _request: {})},
     "subjects": {"GET": _read(_subjects)},
     "subjects/{subject}": {"POST": _work(_find), "DELETE": _write(_delete_subject)},
     "subjects/{subject}/metadata": {"GET": _read(_latest_with_metadata)},
