@@ -2,13 +2,43 @@
 
 And Ctrl-C means what it means at a terminal: a shell starts what it runs in the background with that signal ignored, and every process
 that a test starts would inherit it.
+
+And no thread of ours outlives the run: what a test has left at work behind it would meet the functions that later tests replace and count.
 """
 
 import signal
+import threading
+import time
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.load_profile("any machine")
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+THREADS_END_S = 10.0
+_first_seen: dict[threading.Thread, str] = {}
+"""Our threads, and the test during which each was seen first."""
+
+
+def _ours() -> list[threading.Thread]:
+    return [each for each in threading.enumerate() if each.name.startswith("moldau")]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    for thread in _ours():
+        _first_seen.setdefault(thread, item.nodeid)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """All fixtures are closed by now; what was told to end may need a moment."""
+    end = time.monotonic() + THREADS_END_S
+    for thread in _ours():
+        thread.join(max(end - time.monotonic(), 0))
+    for thread in _ours():
+        print(f"\nthread {thread.name!r} outlived its test; it came up in {_first_seen.get(thread, 'no test')}")
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED

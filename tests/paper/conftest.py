@@ -1,4 +1,7 @@
-"""One broker for all claims that need no settings of their own, and a topic for each."""
+"""One broker for all claims that need no settings of their own, and a topic for each.
+
+It ends with the last claim: others replace functions of the system's, and count who calls them.
+"""
 
 from collections.abc import Iterator
 
@@ -9,7 +12,7 @@ from moldau.testing.broker import Broker
 from support.paper import connect
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def broker() -> Iterator[Broker]:
     with Broker() as running:
         yield running
