@@ -115,10 +115,12 @@ class Groups:
 
         return self._coordinators.ask(group, ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest([group]), read)
 
-    def committed(self, group: str, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, Committed]:
+    def committed(
+        self, group: str, partitions: Iterable[TopicPartition] | None = None, *, stable: bool = False
+    ) -> dict[TopicPartition, Committed]:
         """What the group committed in these partitions, None: in all; those without a commit are left out. Nothing for an unknown group.
 
-        Offsets that an open transaction is about to commit do not count yet.
+        Offsets that an open transaction is about to commit do not count yet; with `stable` its end is waited for (KIP-447).
         """
         from moldau.protocol.messages import offset_fetch as messages
 
@@ -143,7 +145,7 @@ class Groups:
                         committed[where] = Committed(Offset(each.committed_offset), each.committed_leader_epoch, each.metadata or "")
             return committed
 
-        request = messages.OffsetFetchRequest(groups=[wanted])
+        request = messages.OffsetFetchRequest(groups=[wanted], require_stable=stable)
         try:
             return self._coordinators.ask(group, ApiKey.OFFSET_FETCH, request, read, version=_BY_NAME)
         except RequestFailedError as error:

@@ -20,11 +20,13 @@ def foreign(partitions: Iterable[TopicPartition]) -> "list[ForeignPartition]":
     return [ForeignPartition(topic, partition) for topic, partition in partitions]
 
 
-def foreign_offsets(offsets: Mapping[TopicPartition, int]) -> "list[ForeignPartition]":
-    """Offsets for librdkafka; also times, where it asks for those."""
+def foreign_offsets(offsets: Mapping[TopicPartition, int], notes: Mapping[TopicPartition, str] | None = None) -> "list[ForeignPartition]":
+    """Offsets for librdkafka, with the text that is to be kept with some of them; also times, where it asks for those."""
     from confluent_kafka import TopicPartition as ForeignPartition
 
-    return [ForeignPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
+    if notes is None:
+        return [ForeignPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
+    return [ForeignPartition(*where, offset, metadata=notes.get(where)) for where, offset in offsets.items()]
 
 
 def ours(partitions: "Iterable[ForeignPartition]") -> list[TopicPartition]:

@@ -264,6 +264,10 @@ class Producer:
             self._farewell.detach()
             self._reports.stop()
 
+    def abandon(self) -> None:
+        """Nobody waits for what is on its way, the end of the process neither; brokers abort an open transaction when its time is over."""
+        self._farewell.detach()
+
     def __len__(self) -> int:
         """Messages still on their way."""
         return len(self._inner)

@@ -61,8 +61,15 @@ class Transaction:
         """Seconds since it was begun."""
         return time.monotonic() - self._begun_at
 
-    def commit_offsets(self, consumer: TransactionalConsumer, offsets: Mapping[TopicPartition, int] | None = None) -> None:
+    def commit_offsets(
+        self,
+        consumer: TransactionalConsumer,
+        offsets: Mapping[TopicPartition, int] | None = None,
+        notes: Mapping[TopicPartition, str] | None = None,
+    ) -> None:
         """Commit with the transaction where the consumer's group reads next: behind what was handed out, or at `offsets`.
+
+        `notes` are texts to be kept with the offsets, as their metadata.
 
         TransactionAbortedError (the group has gone on without this member, or has given a partition to another one whose messages may
         be part of the transaction; with `offsets` that is for the caller to know), FencedError.
@@ -76,7 +83,7 @@ class Transaction:
         wanted = consumer.positions() if offsets is None else offsets
         self._committed[id(consumer)] = wanted
         if wanted:
-            member, positions = consumer.group_metadata(), foreign_offsets(wanted)
+            member, positions = consumer.group_metadata(), foreign_offsets(wanted, notes)
             self._do(lambda: self._inner.send_offsets_to_transaction(positions, member, SLICE_S))
 
     def _check_kept(self, consumer: TransactionalConsumer) -> None:
