@@ -10,51 +10,28 @@ and counted again from the offsets of the last transaction.
 """
 
 import logging
-import re
+import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from concurrent.futures import Future, wait
 
 from moldau.audit.events import SchemaCheck
 from moldau.audit.points import reached
 from moldau.audit.publishing import Publisher
 from moldau.audit.reading import Reading
-from moldau.audit.tally import Tally
+from moldau.audit.round import AuditorOptions, Round
 from moldau.audit.walker import Walker
 from moldau.client.cluster import Cluster
-from moldau.client.failures import FencedError, TransactionAbortedError, TransactionError
+from moldau.client.failures import FencedError, TransactionError
 from moldau.model.errors import PeerError, WorldError
-from moldau.model.identity import TopicPartition
+
+__all__ = ["Auditor", "AuditorOptions"]
 
 log = logging.getLogger(__name__)
 
 _PATIENCE_S = 5.0
 """Between two attempts to go on after a failure."""
-_NOTHING_S = 0.2
-"""Between two looks at a cluster without topics."""
-_CORRUPT_TRIES = 3
-_KEEP_AWAY_S = 60.0
-"""So long a partition whose next batch is damaged is left alone."""
-_ABORTED_TRIES = 5
-
-
-@dataclass(frozen=True, slots=True)
-class AuditorOptions:
-    """How an auditor works. Seconds."""
-
-    tier: str
-    topics: re.Pattern[str] | None = None
-    """Matches whole names; None: all topics that do not begin with an underscore."""
-    interval_s: float = 10.0
-    """Counts are published so often."""
-    keys_max: int = 10_000
-    """And when there are so many of them."""
-    discover_s: float = 5.0
-    """New topics and partitions are looked for so often."""
-    mark_s: float = 30.0
-    """So often it says that all is counted, while nothing comes."""
-    fast: bool | None = None
-    """Whether to count with numpy; None: if it is there."""
+_STEP_S = 0.1
+"""The one who waits for an auditor looks so often whether it is to stop."""
 
 
 class _StopError(Exception):
@@ -62,13 +39,17 @@ class _StopError(Exception):
 
 
 class Auditor:
-    """Counts the cluster that `bootstrap` belongs to. `run` in one thread; `stop` from any, or from a signal handler."""
+    """Counts the cluster that `bootstrap` belongs to. `run` once; `stop` from any thread, or from a signal handler.
+
+    The work is done in a thread of its own, so that whoever is told to end does not wait for brokers that are away.
+    """
 
     def __init__(self, bootstrap: str, options: AuditorOptions, *, is_tracked: SchemaCheck | None = None) -> None:
         self.options = options
         self._bootstrap = bootstrap
         self._is_tracked = is_tracked
         self._stopping = False
+        self._publisher: Publisher | None = None
         self._told = {"records": 0, "published": 0, "transactions": 0, "partitions": 0, "restarts": 0}
 
     def stop(self) -> None:
@@ -84,7 +65,46 @@ class Auditor:
 
         FencedError: another auditor of this tier has taken over. With `once` also WorldError, PeerError, TransactionError, which otherwise
         are logged, and the work begun anew.
+
+        Told to stop it ends within `stop_s` seconds. If brokers do not answer by then, what is not published is counted by the next one.
         """
+        ended: Future[None] = Future()
+
+        def work() -> None:
+            try:
+                self._run(once=once)
+            except BaseException as error:
+                ended.set_exception(error)
+            else:
+                ended.set_result(None)
+
+        threading.Thread(target=work, name=f"moldau audit {self.options.tier}", daemon=True).start()
+        try:
+            self._wait_for(ended)
+        except BaseException:
+            if not ended.done():  # Ctrl-C, where nobody has made a stop of it
+                self._stopping = True
+                self._wait_for(ended)
+            raise
+        if ended.done():
+            ended.result()
+
+    def _wait_for(self, ended: "Future[None]") -> None:
+        """Until it has ended, or was told to `stop_s` ago."""
+        deadline: float | None = None
+        while not wait([ended], _STEP_S).done:
+            if self._stopping:
+                deadline = deadline or time.monotonic() + self.options.stop_s
+                if time.monotonic() >= deadline:
+                    self._give_up()
+                    return
+
+    def _give_up(self) -> None:
+        log.warning("audit ended without the brokers: tier=%s; what was not published is counted by the next auditor", self.options.tier)
+        if self._publisher is not None:
+            self._publisher.abandon()
+
+    def _run(self, *, once: bool) -> None:
         while True:
             try:
                 self._work(once=once)
@@ -102,12 +122,13 @@ class Auditor:
                 return
 
     def _work(self, *, once: bool) -> None:
-        publisher = Publisher(self._bootstrap, self.options.tier, self.options.topics)
+        publisher = self._publisher = Publisher(self._bootstrap, self.options.tier, self.options.topics)
         try:
             with Cluster(self._bootstrap, client_id=f"moldau-audit-{self.options.tier}", sleep=self._pause) as cluster:
-                committed = publisher.take_over(cluster)
+                places = publisher.take_over(cluster)
                 reached("offsets read")
-                _Round(self, cluster, publisher, Reading(cluster, self.options.topics, committed)).go_on(once=once)
+                reading, walker = Reading(cluster, self.options.topics, places), Walker(self._is_tracked, fast=self.options.fast)
+                Round(self.options, self, publisher, reading, walker).go_on(once=once)
         except _StopError:
             log.info("audit stopped while brokers were away: tier=%s", self.options.tier)
         finally:
@@ -118,14 +139,14 @@ class Auditor:
         """Whether it was asked to end."""
         return self._stopping
 
+    def tell_partitions(self, count: int) -> None:
+        """So many are read now."""
+        self._told["partitions"] = count
+
     def tell(self, **more: int) -> None:
         """Add to the statistics."""
         for name, number in more.items():
             self._told[name] += number
-
-    def walker(self) -> Walker:
-        """Counts as the options say."""
-        return Walker(self._is_tracked, fast=self.options.fast)
 
     def _pause(self, seconds: float) -> None:
         """Wait before another try, unless we are to end."""
@@ -137,113 +158,3 @@ class Auditor:
         until = time.monotonic() + seconds
         while not self._stopping and time.monotonic() < until:
             time.sleep(0.1)
-
-
-class _Round:
-    """From taking the tier over to the end, or to a failure that throws away what is not published."""
-
-    def __init__(self, auditor: Auditor, cluster: Cluster, publisher: Publisher, reading: Reading) -> None:
-        self._auditor = auditor
-        self._options = auditor.options
-        self._cluster = cluster
-        self._publisher = publisher
-        self._reading = reading
-        self._walker = auditor.walker()
-        self._tally = Tally()
-        self._published: dict[TopicPartition, int] = {}
-        self._caught_up_ms: int | None = None
-        self._damaged: dict[TopicPartition, tuple[int, float]] = {}
-
-    def go_on(self, *, once: bool) -> None:
-        """Count and publish, to the end of the logs as they are now, or until the auditor is to stop."""
-        begun_ms = _now_ms()
-        self._reading.discover()
-        self._published = dict(self._reading.positions)
-        ends = self._reading.latest() if once else {}
-        discover, publish = _Every(self._options.discover_s), _Every(self._options.interval_s)
-        mark = _Every(self._options.mark_s, due=True)
-        while not self._auditor.stopping:
-            if once and all(self._reading.positions.get(where, end) >= end for where, end in ends.items()):
-                self._caught_up_ms = begun_ms
-                break
-            if not once and discover.due():
-                self._reading.discover()
-            self._count(wait=not once)
-            if len(self._tally) >= self._options.keys_max or publish.due():
-                marking = self._caught_up_ms is not None and (self._changed or mark.due())
-                self._publish(self._caught_up_ms if marking else None)
-        self._publish(self._caught_up_ms)
-        reached("before the end")
-
-    @property
-    def _changed(self) -> bool:
-        return self._published != self._reading.positions
-
-    def _count(self, *, wait: bool) -> None:
-        if wait and not self._reading.positions:
-            time.sleep(_NOTHING_S)
-        asked_ms = _now_ms()
-        before = self._tally.records
-        for where, fetched in self._reading.fetch(wait=wait).items():
-            if len(fetched.records) and self._damaged.get(where, (0, 0.0))[1] <= time.monotonic():
-                try:
-                    self._reading.positions[where] = self._walker.walk(where.topic, fetched, self._reading.positions[where], self._tally)
-                except PeerError as error:
-                    self._note_damage(where, error, may_wait=wait)
-                else:
-                    self._damaged.pop(where, None)
-        self._auditor.tell(records=self._tally.records - before)
-        self._caught_up_ms = self._reading.caught_up_at(asked_ms)
-        reached("fetch counted")
-
-    def _note_damage(self, where: TopicPartition, error: PeerError, *, may_wait: bool) -> None:
-        """Once may be the way from the broker; more often is the log: then the others go on, and this one is looked at again later."""
-        times = self._damaged.get(where, (0, 0.0))[0] + 1
-        again = time.monotonic() + (_KEEP_AWAY_S if times >= _CORRUPT_TRIES else 0.0)
-        self._damaged[where] = (times, again)
-        if times < _CORRUPT_TRIES:
-            return
-        position = self._reading.positions[where]
-        if not may_wait:
-            raise PeerError(error.code, f"{where} at offset {position}: {error.message}") from error
-        log.error("damaged batch, the partition is not counted on: partition=%s position=%d reason=%s", where, position, error)
-
-    def _publish(self, caught_up_ms: int | None) -> None:
-        if not self._changed and caught_up_ms is None:
-            return
-        counts, offsets = self._tally.counts(), dict(self._reading.positions)
-        for attempt in range(_ABORTED_TRIES):
-            try:
-                self._publisher.publish(counts, offsets, caught_up_ms, self._reading.topic_ids)
-                break
-            except TransactionAbortedError as error:
-                if attempt == _ABORTED_TRIES - 1:
-                    raise
-                log.warning("counts not taken, trying again: tier=%s reason=%s", self._options.tier, error)
-                self._reading.discover()
-                offsets = {where: offset for where, offset in offsets.items() if where in self._reading.positions}
-        self._auditor.tell(published=self._tally.records, transactions=1)
-        log.info("counts published: tier=%s keys=%d records=%d", self._options.tier, len(counts), self._tally.records)
-        self._tally.clear()
-        self._published = dict(self._reading.positions)
-
-
-class _Every:
-    """Says every so many seconds that it is time."""
-
-    def __init__(self, seconds: float, *, due: bool = False, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._seconds = seconds
-        self._monotonic = monotonic
-        self._next = monotonic() + (0.0 if due else seconds)
-
-    def due(self) -> bool:
-        """Whether it is; then the next time begins."""
-        now = self._monotonic()
-        if now < self._next:
-            return False
-        self._next = now + self._seconds
-        return True
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

@@ -7,9 +7,10 @@ auditor that had it, and what that one left open is aborted; so the group's offs
 import logging
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from moldau.audit.coverage import is_counted
+from moldau.audit.places import Place, missing, notes
 from moldau.audit.points import reached
 from moldau.audit.tiers import read_audit
 from moldau.client.cluster import Cluster
@@ -20,7 +21,7 @@ from moldau.client.metadata import NO_TOPIC_ID
 from moldau.client.producer import Producer
 from moldau.model.errors import MoldauError
 from moldau.model.identity import TopicPartition
-from moldau.tracking.audit_record import AUDIT_TOPIC, AuditRecord, ensure_audit_topic, new_guid
+from moldau.tracking.audit_record import AUDIT_TOPIC, AuditRecord, Gap, ensure_audit_topic, new_guid
 from moldau.tracking.counts import Count, CountKey
 
 log = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ def group_of(tier: str) -> str:
 
 
 class LostOffsetsError(MoldauError):
-    """The tier has counts, but its group has no offsets any more: to count from the beginning would count twice."""
+    """The tier has counts of partitions of which its group has no offsets any more: to count from the beginning would count twice."""
 
 
 class Publisher:
@@ -56,33 +57,42 @@ class Publisher:
         )  # fmt: skip
         self._member = Consumer(bootstrap, client_id=client_id, group_id=group_of(tier), auto_commit=False)
 
-    def take_over(self, cluster: Cluster) -> dict[TopicPartition, int]:
+    def take_over(self, cluster: Cluster) -> dict[TopicPartition, Place]:
         """Fence whoever was this tier's auditor; where it had got to. TransactionError, WorldError, LostOffsetsError.
 
-        Brokers forget the offsets of a group that nobody uses, after a week by default, and those of topics that are deleted, at once. The
-        latter is no harm: there is nothing left to be counted again.
+        Brokers forget the offsets of a group that nobody uses, after a week by default, all or some of them; and those of topics that are
+        deleted, at once. The latter is no harm: there is nothing left to be counted again.
         """
         ensure_audit_topic(self._bootstrap)
         self._producer.init_transactions(TRANSACTION_TIMEOUT_MS / 1000)
         reached("id taken over")
-        committed = Groups(cluster).committed(group_of(self.tier))
-        twice = [] if committed else self._counted_already(cluster)
+        committed = Groups(cluster).committed(group_of(self.tier), stable=True)
+        places = {where: Place.of(each) for where, each in committed.items()}
+        twice = self._counted_already(cluster, places)
         if twice:
             group, names = group_of(self.tier), ", ".join(twice[:5]) + (", ..." if len(twice) > 5 else "")
             raise LostOffsetsError(
-                f"tier {self.tier} has counts in {AUDIT_TOPIC}, but group {group} has no offsets: what is counted already of {names} would "
-                f"be counted again; take another name for the tier, or set where it goes on by `moldau group reset {group}`"
+                f"tier {self.tier} has counts in {AUDIT_TOPIC}, but group {group} has no offsets of {names}: what is counted already of it "
+                f"would be counted again; take another name for the tier, or set where it goes on by `moldau group reset {group}`"
             )
-        return {where: each.offset for where, each in committed.items()}
+        return places
 
-    def _counted_already(self, cluster: Cluster) -> list[str]:
-        """The topics that this tier has counted and that are there still, unless they are known to be others of the same name."""
-        found, twice = read_audit(cluster), []
+    def _counted_already(self, cluster: Cluster, places: Mapping[TopicPartition, Place]) -> list[str]:
+        """Topics and partitions that this tier has counted and that are there still, and of which it is not known up to where.
+
+        Of a topic without any offset the audit topic tells whether it was counted, unless it is known to be another of the same name.
+        """
+        twice, found = [], None
         for topic in cluster.topics():
-            known = found.topic_ids.get((self.tier, topic.name))
-            another = known is not None and topic.id != NO_TOPIC_ID and known != topic.id.hex()
-            if not another and is_counted(topic.name, self._topics) and found.has_counts_of(self.tier, topic.name):
-                twice.append(topic.name)
+            lost = missing(places, topic) if is_counted(topic.name, self._topics) else []
+            if len(lost) < len(topic.partitions):
+                twice += [str(where) for where in lost]
+            elif lost:
+                found = found or read_audit(cluster)
+                known = found.topic_ids.get((self.tier, topic.name))
+                another = known is not None and topic.id != NO_TOPIC_ID and known != topic.id.hex()
+                if not another and found.has_counts_of(self.tier, topic.name):
+                    twice.append(topic.name)
         return sorted(twice)
 
     def publish(
@@ -91,8 +101,9 @@ class Publisher:
         offsets: Mapping[TopicPartition, int],
         caught_up_ms: int | None,
         topic_ids: Mapping[str, bytes],
+        gaps: Sequence[tuple[str, Gap]] = (),
     ) -> None:
-        """Counts, offsets, if there is a time, the mark that everything before it is counted, and ids that are news: all or nothing.
+        """Counts, offsets, if there is a time, the mark that everything before it is counted, gaps, ids that are news: all or nothing.
 
         TransactionAbortedError: nothing of it; it may be published again. FencedError: another auditor has this tier. TransactionError:
         nobody knows; the next one to take over finds out.
@@ -109,8 +120,10 @@ class Publisher:
                 self._send(AuditRecord("open", new_guid(), caught_up_ms, self.tier, everything))
             for topic, topic_id in news.items():
                 self._send(AuditRecord("open", new_guid(), now_ms, self.tier, CountKey(topic, 0, "", pattern, "", topic_id.hex())))
+            for topic, gap in gaps:
+                self._send(AuditRecord("gap", new_guid(), now_ms, self.tier, CountKey(topic, 0, "", "", "", self.tier), gap=gap))
             reached("counts sent")
-            transaction.commit_offsets(self._member, offsets)
+            transaction.commit_offsets(self._member, offsets, notes(offsets, topic_ids))
             reached("offsets added")
         self._told |= {topic: (topic_id, now_ms) for topic, topic_id in news.items()}
         reached("committed")
@@ -122,6 +135,10 @@ class Publisher:
 
     def _send(self, record: AuditRecord) -> None:
         self._producer.send(AUDIT_TOPIC, record.to_bytes(), key=record.record_key)
+
+    def abandon(self) -> None:
+        """The process ends while brokers are away: nothing waits for them any more."""
+        self._producer.abandon()
 
     def close(self) -> None:
         """Let go of the connections. Nothing is lost: what was not committed is counted again."""

@@ -3,39 +3,53 @@
 import logging
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import Final
 
 from moldau.audit.coverage import is_counted
+from moldau.audit.places import Place
 from moldau.client.cluster import Cluster
+from moldau.client.errors import failure
 from moldau.client.metadata import NO_TOPIC_ID
 from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED, Fetched, FetchLimits
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
+from moldau.tracking.audit_record import Gap
 
 log = logging.getLogger(__name__)
 
-_GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
-FETCH_WAIT_MS = 500
-_LIMITS = FetchLimits(
+_GONE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
+FETCH_WAIT_MS: Final = 500
+LATE_S: Final = 2.0
+"""So long after it was made may a topic be unknown to the broker that is asked."""
+_LIMITS: Final = FetchLimits(
     max_wait_ms=FETCH_WAIT_MS, max_bytes=32 << 20, partition_max_bytes=4 << 20, isolation_level=READ_COMMITTED
 )  # fmt: skip
-_AT_ONCE = FetchLimits(max_wait_ms=0, max_bytes=32 << 20, partition_max_bytes=4 << 20, isolation_level=READ_COMMITTED)
+_AT_ONCE: Final = FetchLimits(max_wait_ms=0, max_bytes=32 << 20, partition_max_bytes=4 << 20, isolation_level=READ_COMMITTED)
 
 
 class Reading:
-    """Positions in all partitions of the topics that `pattern` matches whole; None: all, but for those that begin with an underscore."""
+    """Positions in all partitions of the topics that `pattern` matches whole; None: all, but for those that begin with an underscore.
 
-    def __init__(self, cluster: Cluster, pattern: re.Pattern[str] | None, committed: Mapping[TopicPartition, int]) -> None:
+    `places` is where the last auditor of the tier was.
+    """
+
+    def __init__(self, cluster: Cluster, pattern: re.Pattern[str] | None, places: Mapping[TopicPartition, Place]) -> None:
         self.positions: dict[TopicPartition, int] = {}
         self.ends: dict[TopicPartition, int] = {}
         """Where readers of committed records are at the end, as far as the last fetch told."""
+        self.unreadable: dict[str, ErrorCode] = {}
+        """Topics and partitions that are there and cannot be read now, and why: a leader that is missing, mostly."""
+        self.gaps: list[tuple[str, Gap]] = []
+        """By topic: what could not be counted, and what was counted and is gone, since somebody took it from here."""
         self._cluster = cluster
         self._pattern = pattern
-        self._committed = dict(committed)
+        self._places = dict(places)
         self._ids: dict[TopicPartition, bytes] = {}
         """The topic's id when a partition was taken in."""
         self._left: dict[TopicPartition, tuple[bytes, int]] = {}
         """Of partitions that are gone: the topic's id, and where we were. A broker may only not know of them for a moment."""
+        self._leaderless: set[TopicPartition] = set()
         self._known_ms: int | None = None
         """When all partitions that there were were known."""
         self._turn = 0
@@ -46,41 +60,91 @@ class Reading:
 
     @property
     def topic_ids(self) -> dict[str, bytes]:
-        """Of the topics that are read."""
-        return {where.topic: topic_id for where, topic_id in self._ids.items()}
+        """Of the topics that are read, and of those that are gone."""
+        return {where.topic: topic_id for where, (topic_id, _) in self._left.items()} | {
+            where.topic: topic_id for where, topic_id in self._ids.items()
+        }
 
     def discover(self) -> None:
-        """Take in topics and partitions that are new, from where the group is or from their beginning; let go of those that are gone."""
+        """Take in topics and partitions that are new, from where the tier is or from their beginning; let go of those that are gone."""
         asked_ms = int(time.time() * 1000)
-        there: dict[TopicPartition, bytes] = {}
-        for topic in self._cluster.topics():
-            if not topic.error and self.wants(topic.name):
-                there.update((TopicPartition(topic.name, each.partition), topic.id) for each in topic.partitions)
-        for where in self.positions.keys() - there.keys():
-            self._forget(where)
-        new = sorted(there.keys() - self.positions.keys())
-        known: dict[TopicPartition, int] = {}
-        for where in new:
-            topic_id, position = self._left.pop(where, (NO_TOPIC_ID, 0))
-            if where in self._committed:
-                known[where] = self._committed.pop(where)
-            elif topic_id == there[where] != NO_TOPIC_ID:
-                log.warning("partition back: partition=%s position=%d", where, position)
-                known[where] = position
+        there = self._look_around()
+        for where in list(self.positions):
+            if where not in there:
+                self._forget(where)
+            elif NO_TOPIC_ID not in (there[where], self._ids[where]) and there[where] != self._ids[where]:
+                self._cluster.forget_topic(where.topic)
+                self._forget(where)
+        new = sorted(there.keys() - self.positions.keys() - self._leaderless)
+        known = {where: position for where in new if (position := self._known_position(where, there[where])) is not None}
         beginnings = self._cluster.list_offsets(dict.fromkeys((each for each in new if each not in known), EARLIEST))
         for where in new:
             self.positions[where] = known[where] if where in known else beginnings[where].offset
             self._ids[where] = there[where]
-        self._known_ms = asked_ms
+            self._left.pop(where, None)
+            self._places.pop(where, None)
+        self._known_ms = None if self.unreadable else asked_ms
         if new:
             topics = sorted({where.topic for where in new})
             log.info("topics found: count=%d partitions=%d names=%s", len(topics), len(new), ",".join(topics[:20]))
 
-    def fetch(self, *, wait: bool) -> dict[TopicPartition, Fetched]:
+    def _look_around(self) -> dict[TopicPartition, bytes]:
+        """All partitions that are to be counted, with their topics' ids; notes those that cannot be read."""
+        there: dict[TopicPartition, bytes] = {}
+        unreadable: dict[str, ErrorCode] = {}
+        self._leaderless.clear()
+        for topic in self._cluster.topics():
+            if not self.wants(topic.name):
+                continue
+            if topic.error:
+                unreadable[f"topic {topic.name}"] = topic.error
+                continue
+            for each in topic.partitions:
+                where = TopicPartition(topic.name, each.partition)
+                there[where] = topic.id
+                if each.leader < 0:
+                    self._leaderless.add(where)
+                    unreadable[f"partition {where}"] = each.error or ErrorCode.LEADER_NOT_AVAILABLE
+        for name in unreadable.keys() - self.unreadable.keys():
+            log.warning("not readable for now: %s: %s", name, unreadable[name].name)
+        self.unreadable = unreadable
+        return there
+
+    def _known_position(self, where: TopicPartition, topic_id: bytes) -> int | None:
+        """Where we were, or the auditor before us; None for a partition that nobody has counted yet."""
+        left_id, position = self._left.get(where, (NO_TOPIC_ID, 0))
+        if left_id == topic_id != NO_TOPIC_ID:
+            log.warning("partition back: partition=%s position=%d", where, position)
+            return position
+        place = self._places.get(where)
+        if place is None:
+            return None
+        if not place.is_of(topic_id):
+            log.warning("topic made anew, counted from its beginning: partition=%s offset=%d was of the former one", where, place.offset)
+            return None
+        return place.offset
+
+    def wait_until_readable(self) -> None:
+        """For who reads once: all topics that are there can be read, and if they are named, there are some, or there are none.
+
+        RequestFailedError for one that cannot be read within the cluster's time.
+        """
+        retry, deadline = self._cluster.retry(), time.monotonic() + LATE_S
+        while True:
+            self.discover()
+            for name, code in self.unreadable.items():
+                retry.pause(failure(code, name))
+                break
+            else:
+                if self.positions or self._pattern is None or time.monotonic() >= deadline:
+                    return
+                retry.pause(failure(ErrorCode.LEADER_NOT_AVAILABLE, "topics"))
+
+    def fetch(self, *, wait: bool, without: Collection[TopicPartition] = ()) -> dict[TopicPartition, Fetched]:
         """What there is behind the positions, of each partition in turn. A partition that is gone or was cut is seen to, and told of."""
-        if not self.positions:
+        order = sorted(self.positions.keys() - self._leaderless - set(without))
+        if not order:
             return {}
-        order = sorted(self.positions)
         self._turn = (self._turn + 1) % len(order)
         wanted = {where: self.positions[where] for where in [*order[self._turn :], *order[: self._turn]]}
         try:
@@ -105,6 +169,30 @@ class Reading:
             return None
         return min(asked_ms, self._known_ms) if all(self.positions[where] >= end for where, end in self.ends.items()) else None
 
+    def gone(self, among: Collection[TopicPartition]) -> set[TopicPartition]:
+        """Those that were deleted for certain, and not only unknown to a broker for a moment: by their topics' names and ids."""
+        gone: set[TopicPartition] = set()
+        for topic in {where.topic for where in among}:
+            theirs = {where for where in among if where.topic == topic}
+            topic_id = self.topic_ids.get(topic, NO_TOPIC_ID)
+            deadline = time.monotonic() + LATE_S
+            retry = self._cluster.retry()
+            while True:
+                found = self._cluster.metadata([topic]).topics.get(topic)
+                if found is not None and not found.error:
+                    same = topic_id == found.id or NO_TOPIC_ID in (topic_id, found.id)
+                    gone |= {where for where in theirs if not same or where.partition >= len(found.partitions)}
+                    break
+                if (found is None or found.error in _GONE) and time.monotonic() >= deadline:
+                    gone |= theirs
+                    break
+                retry.pause(failure(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {topic}"))
+        return gone
+
+    def left(self) -> dict[TopicPartition, int]:
+        """Where we were in partitions that are gone, or are not known for a moment."""
+        return {where: position for where, (_, position) in self._left.items()}
+
     def _see_to(self, error: PeerError) -> None:
         subject = getattr(error, "subject", None)
         if error.code in _GONE:
@@ -117,13 +205,27 @@ class Reading:
                 self._forget(where)
             self._known_ms = None
         elif error.code is ErrorCode.OFFSET_OUT_OF_RANGE and isinstance(subject, TopicPartition):
-            first = self._cluster.list_offsets({subject: EARLIEST})[subject].offset
-            last = self._cluster.list_offsets({subject: LATEST})[subject].offset
-            position = self.positions[subject]
-            log.error("records gone before they were counted: partition=%s position=%d log=[%d, %d)", subject, position, first, last)
-            self.positions[subject] = first
+            self._go_on_within(subject, error)
+        elif error.code.retriable and isinstance(subject, TopicPartition) and subject in self.positions:
+            log.warning("not readable for now: partition %s: %s", subject, error)
+            self._leaderless.add(subject)
+            self.unreadable[f"partition {subject}"] = error.code
+            self._known_ms = None
         else:
             raise error
+
+    def _go_on_within(self, where: TopicPartition, error: PeerError) -> None:
+        """The log begins behind our position, or ends before it: nothing is counted again, and what is missing is told."""
+        position = self.positions[where]
+        first = self._cluster.list_offsets({where: EARLIEST})[where].offset
+        last = self._cluster.list_offsets({where: LATEST})[where].offset
+        if first <= position <= last:
+            raise error
+        gap = Gap(where.partition, position, first, "gone") if position < first else Gap(where.partition, last, position, "cut")
+        what = "records gone before they were counted" if gap.cause == "gone" else "records counted that the log has lost"
+        log.error("%s: partition=%s position=%d log=[%d, %d)", what, where, position, first, last)
+        self.gaps.append((where.topic, gap))
+        self.positions[where] = gap.end_offset if gap.cause == "gone" else gap.start_offset
 
     def _forget(self, where: TopicPartition) -> None:
         position = self.positions.pop(where)

@@ -2,7 +2,7 @@
 
 Left out: markers of transactions, aborted transactions (for a reader of committed records), and records before the offset that was asked
 for. Two ways give the same counts: with numpy, where it is installed, all records of a fetch at once; otherwise one by one. A batch whose
-bytes do not add up raises CorruptBatchError, and nothing of the fetch is counted.
+bytes do not add up raises CorruptBatchError, and nothing of it is counted.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from moldau.audit.events import Reader, SchemaCheck, count_records, count_value
 from moldau.audit.tally import Tally
 from moldau.client.partition_requests import Fetched
 from moldau.client.visible import Visible
-from moldau.model.errors import CorruptBatchError
+from moldau.model.errors import CorruptBatchError, PeerError
 from moldau.protocol.records.batch import batches, iterate
 from moldau.protocol.records.compression import decompress
 from moldau.protocol.records.header import HEADER_SIZE, BatchHeader, verify_crc
@@ -43,20 +43,26 @@ class Walker:
         """A fetch of no more records is counted one by one."""
 
     def walk(self, topic: str, fetched: Fetched, offset: int, into: Tally) -> int:
-        """Count the records from `offset` on; the offset to go on from. PeerError and its CorruptBatchError for bytes that are damaged."""
+        """Count the records from `offset` on; the offset to go on from. PeerError and its CorruptBatchError for bytes that are damaged.
+
+        What comes before a damaged batch is counted; the error is raised when that batch is the next one.
+        """
         sections: list[_Section] = []
         strays: list[tuple[bytes | None, int]] = []
         position = offset
-        for header, batch in _shown(fetched, offset):
-            position = header.last_offset + 1
-            if batch is None or not header.record_count:
-                continue
-            if header.base_offset < offset:
-                records = iterate(batch, max_decompressed_bytes=DECOMPRESSED_BYTES_MAX)
-                strays += [(record.value, header.max_timestamp) for record in records if record.offset >= offset]
-                continue
-            records_bytes = decompress(batch[HEADER_SIZE:], header.compression, DECOMPRESSED_BYTES_MAX)
-            sections.append(_Section(records_bytes, header.record_count, header.max_timestamp))
+        try:
+            for header, batch in _shown(fetched, offset):
+                if batch is not None and header.record_count:
+                    if header.base_offset < offset:
+                        records = iterate(batch, max_decompressed_bytes=DECOMPRESSED_BYTES_MAX)
+                        strays += [(record.value, header.max_timestamp) for record in records if record.offset >= offset]
+                    else:
+                        records_bytes = decompress(batch[HEADER_SIZE:], header.compression, DECOMPRESSED_BYTES_MAX)
+                        sections.append(_Section(records_bytes, header.record_count, header.max_timestamp))
+                position = header.last_offset + 1
+        except PeerError:
+            if position == offset:
+                raise
         counted = Tally()
         for value, timestamp_ms in strays:
             count_value(self._reader, topic, value, timestamp_ms, counted)

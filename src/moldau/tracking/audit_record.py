@@ -9,7 +9,7 @@ is there, only add.
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, Self, get_args
 from uuid import uuid4
 
@@ -23,13 +23,28 @@ AUDIT_RETENTION_MS: Final = 30 * 24 * 3_600_000
 
 VERSION: Final = 1
 
-Kind = Literal["counts", "open", "close"]
+Kind = Literal["counts", "open", "close", "gap"]
 _KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+GapCause = Literal["gone", "cut"]
+_CAUSES: Final[tuple[GapCause, ...]] = get_args(GapCause)
 _HEX = re.compile("[0-9a-f]{16}")
 
 
 class AuditRecordError(MoldauError):
     """Bytes in the audit topic that are no audit record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Offsets of a partition, `end_offset` not among them, that an auditor and the log do not agree about.
+
+    ``gone``: they were taken from the log before they were counted. ``cut``: they were counted, and then the log lost its end.
+    """
+
+    partition: int
+    start_offset: int
+    end_offset: int
+    cause: GapCause
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +54,7 @@ class AuditRecord:
     `guid` is the record's own, 32 hex digits; `time_ms` is when it was made. In ``open`` and ``close`` the topic is empty and the window
     is 0 to 0: they speak of the whole instance, and the count of a ``close`` is all that the instance has counted, of all topics. In the
     ``open`` of an auditor the instance is the tier and the service the pattern of its topics; or with a topic, the instance is its id.
+    A ``gap`` says what an auditor could not count, or has counted in vain.
     """
 
     kind: Kind
@@ -47,6 +63,7 @@ class AuditRecord:
     tier: str
     key: CountKey
     count: Count = NOTHING
+    gap: Gap | None = None
 
     @property
     def window_end_ms(self) -> int:
@@ -66,7 +83,7 @@ class AuditRecord:
     def to_bytes(self) -> bytes:
         """The record's value."""
         key, count = self.key, self.count
-        written = {
+        written: dict[str, Any] = {
             "version": VERSION,
             "kind": self.kind,
             "guid": self.guid,
@@ -85,6 +102,8 @@ class AuditRecord:
             "min_time_ms": count.min_time_ms,
             "max_time_ms": count.max_time_ms,
         }
+        if self.gap is not None:
+            written["gap"] = asdict(self.gap)
         return json.dumps(written, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
 
     @classmethod
@@ -114,7 +133,8 @@ class AuditRecord:
         count = Count(
             _size(found, "count"), _size(found, "bytes"), _checksum(found), _time(found, "min_time_ms"), _time(found, "max_time_ms")
         )
-        return cls(kind, _text(found, "guid"), _number(found, "time_ms"), _text(found, "tier"), key, count)
+        gap = _gap(found) if kind == "gap" else None
+        return cls(kind, _text(found, "guid"), _number(found, "time_ms"), _text(found, "tier"), key, count, gap)
 
 
 def new_guid() -> str:
@@ -160,6 +180,16 @@ def _size(found: Mapping[str, Any], name: str) -> int:
 
 def _time(found: Mapping[str, Any], name: str) -> int | None:
     return None if found.get(name) is None else _number(found, name)
+
+
+def _gap(found: Mapping[str, Any]) -> Gap:
+    told = found.get("gap")
+    if not isinstance(told, Mapping):
+        raise AuditRecordError(f"gap is an object, not {told!r}")
+    for cause in _CAUSES:
+        if told.get("cause") == cause:
+            return Gap(_size(told, "partition"), _size(told, "start_offset"), _size(told, "end_offset"), cause)
+    raise AuditRecordError(f"the cause of a gap is one of {', '.join(_CAUSES)}, not {told.get('cause')!r}")
 
 
 def _checksum(found: Mapping[str, Any]) -> int:

@@ -1,51 +1,26 @@
 """Where an auditor goes on in partitions that go, come back, or are made anew under the same name."""
 
+import re
 import time
 from typing import Any
 
 import pytest
 
+from moldau.audit import reading as rules
+from moldau.audit.places import Place, missing, notes
 from moldau.audit.reading import Reading
-from moldau.client.errors import failure
+from moldau.client.errors import RequestFailedError
+from moldau.client.groups import Committed
 from moldau.client.metadata import NO_TOPIC_ID, PartitionMetadata, TopicMetadata
-from moldau.client.partition_requests import Fetched, ListedOffset
 from moldau.model.errors import ErrorCode
-from moldau.model.identity import BrokerId, Offset, TimestampMs, TopicPartition
-
-T0 = TopicPartition("t", 0)
-ME = BrokerId(1)
-FIRST = 3
+from moldau.model.identity import Offset, TopicPartition
+from moldau.tracking.audit_record import Gap
+from support.audit_cluster import FIRST, LAST, ME, NOBODY, T0, Cluster
 
 
-class Cluster:
-    """One topic, or none; every partition begins at offset 3."""
-
-    def __init__(self, topic_id: bytes) -> None:
-        self.topic_id: bytes | None = topic_id
-        self.error = ErrorCode.NONE
-        self.is_known = False
-
-    def topics(self) -> list[TopicMetadata]:
-        if self.topic_id is None:
-            return []
-        partition = PartitionMetadata(0, ME, 0, (ME,), (ME,), (), ErrorCode.NONE)
-        return [TopicMetadata("t", self.topic_id, False, (partition,), self.error)]
-
-    def list_offsets(self, wanted: dict[TopicPartition, int], **_: Any) -> dict[TopicPartition, ListedOffset]:
-        return {where: ListedOffset(Offset(FIRST), TimestampMs(-1), 0) for where in wanted}
-
-    def fetch_many(self, positions: dict[TopicPartition, int], _: Any) -> dict[TopicPartition, Fetched]:
-        if self.is_known:
-            return {where: Fetched(memoryview(b""), Offset(50), Offset(50), Offset(FIRST)) for where in positions}
-        raise failure(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, T0)
-
-    def forget_topic(self, name: str) -> None:
-        assert name == "t"
-
-
-def reading(cluster: Cluster, committed: dict[TopicPartition, int] | None = None) -> Reading:
+def reading(cluster: Cluster, places: dict[TopicPartition, Place] | None = None) -> Reading:
     made: Any = cluster
-    found = Reading(made, None, committed or {})
+    found = Reading(made, None, places or {})
     found.discover()
     return found
 
@@ -73,7 +48,7 @@ def test_a_topic_that_brokers_do_not_know_for_a_moment_is_not_counted_again(how:
 
 def test_a_topic_that_is_made_anew_is_counted_from_its_beginning() -> None:
     cluster = Cluster(b"1" * 16)
-    found = reading(cluster, {T0: 40})
+    found = reading(cluster, {T0: Place(40)})
     assert found.positions == {T0: 40}
     cluster.topic_id = None
     found.discover()
@@ -85,7 +60,7 @@ def test_a_topic_that_is_made_anew_is_counted_from_its_beginning() -> None:
 def test_without_ids_nobody_can_know() -> None:
     """Brokers older than topic ids: as if it were made anew."""
     cluster = Cluster(NO_TOPIC_ID)
-    found = reading(cluster, {T0: 40})
+    found = reading(cluster, {T0: Place(40)})
     cluster.topic_id = None
     found.discover()
     cluster.topic_id = NO_TOPIC_ID
@@ -115,3 +90,103 @@ def test_everything_is_counted_only_up_to_when_partitions_were_looked_for() -> N
     found.fetch(wait=False)
     assert found.positions == {T0: 50}
     assert found.caught_up_at(after_ms + 60_000) is not None
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is waited for."""
+    monkeypatch.setattr(rules, "LATE_S", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("position", "gap", "goes_on"),
+    [(1, Gap(0, 1, FIRST, "gone"), FIRST), (70, Gap(0, LAST, 70, "cut"), LAST)],
+    ids=["the log begins behind it", "the log ends before it"],
+)
+def test_what_the_log_has_lost_is_told_and_nothing_is_counted_again(position: int, gap: Gap, goes_on: int) -> None:
+    """Retention took records before they were counted; or a leader that did not have all of them was elected after a crash."""
+    cluster = Cluster(b"1" * 16)
+    cluster.fetch_error = ErrorCode.OFFSET_OUT_OF_RANGE
+    found = reading(cluster, {T0: Place(position, b"1" * 16)})
+    assert found.fetch(wait=False) == {}
+    assert (found.positions, found.gaps) == ({T0: goes_on}, [("t", gap)])
+    with pytest.raises(RequestFailedError):
+        found.fetch(wait=False)
+    assert found.gaps == [("t", gap)]
+
+
+def test_an_offset_of_another_topic_of_that_name_is_no_place_to_go_on() -> None:
+    """It was deleted and made anew while no auditor was there, or just before the offset of the former one was committed."""
+    assert reading(Cluster(b"1" * 16), {T0: Place(40, b"1" * 16)}).positions == {T0: 40}
+    assert reading(Cluster(b"2" * 16), {T0: Place(40, b"1" * 16)}).positions == {T0: FIRST}
+    assert reading(Cluster(b"2" * 16), {T0: Place(40)}).positions == {T0: 40}, "set by hand"
+    cluster = Cluster(b"1" * 16)
+    found = reading(cluster, {T0: Place(40, b"1" * 16)})
+    cluster.topic_id = b"2" * 16
+    found.discover()
+    assert found.positions == {T0: FIRST}, "and that nobody had seen it go makes no difference"
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_partition_that_is_gone_is_told_from_one_that_is_not_known_for_a_moment() -> None:
+    cluster = Cluster(b"1" * 16)
+    found = reading(cluster)
+    found.positions[T0] = 50
+    found.fetch(wait=False)
+    assert (found.positions, found.left()) == ({}, {T0: 50})
+    assert found.gone([T0]) == set()
+    cluster.topic_id = b"2" * 16
+    assert found.gone([T0]) == {T0}
+    cluster.topic_id = None
+    assert found.gone([T0]) == {T0}
+    cluster.topic_id, cluster.error = b"1" * 16, ErrorCode.LEADER_NOT_AVAILABLE
+    with pytest.raises(RequestFailedError):
+        found.gone([T0])
+
+
+def test_a_partition_without_a_leader_keeps_nobody_else_waiting() -> None:
+    """It is not asked, and while it is there nobody says that everything is counted; who reads once fails, by its name."""
+    cluster = Cluster(b"1" * 16)
+    cluster.is_known = True
+    found = reading(cluster)
+    found.positions[T0] = 50
+    cluster.leader = NOBODY
+    found.discover()
+    assert (found.positions, found.fetch(wait=False), found.unreadable) == ({T0: 50}, {}, {"partition t-0": ErrorCode.LEADER_NOT_AVAILABLE})
+    assert found.caught_up_at(0) is None
+    with pytest.raises(RequestFailedError, match="partition t-0"):
+        found.wait_until_readable()
+    assert reading(cluster).positions == {}
+    cluster.leader = ME
+    found.wait_until_readable()
+    assert found.fetch(wait=False)
+    cluster.error = ErrorCode.LEADER_NOT_AVAILABLE
+    with pytest.raises(RequestFailedError, match="topic t"):
+        found.wait_until_readable()
+
+
+def test_a_topic_that_brokers_hear_of_late_is_waited_for_by_who_reads_once() -> None:
+    cluster = Cluster(b"1" * 16)
+    cluster.late, cluster.patience_s = 4, 5.0
+    made: Any = cluster
+    found = Reading(made, re.compile("t"), {})
+    found.wait_until_readable()
+    assert found.positions == {T0: FIRST}
+
+
+def test_offsets_say_which_of_them_should_be_there() -> None:
+    """A partition that is new has none, one whose offset was forgotten had one: the notes of the others tell."""
+    topic_id = bytes(range(16))
+    offsets = [TopicPartition("t", number) for number in (0, 1, 2, 4)]
+    made = notes(offsets, {"t": topic_id})
+    assert made == dict.fromkeys(offsets, f"{topic_id.hex()}/3")
+    places = {where: Place.of(Committed(Offset(7), 0, note + "\0")) for where, note in made.items()}
+    assert places[T0] == Place(7, topic_id, 3)
+    partitions = tuple(PartitionMetadata(number, ME, 0, (ME,), (ME,), (), ErrorCode.NONE) for number in range(6))
+    topic = TopicMetadata("t", topic_id, False, partitions, ErrorCode.NONE)
+    assert missing(places, topic) == []
+    del places[TopicPartition("t", 1)]
+    assert missing(places, topic) == [TopicPartition("t", 1)]
+    assert len(missing(places, TopicMetadata("t", b"2" * 16, False, partitions, ErrorCode.NONE))) == 6
+    assert missing({T0: Place.of(Committed(Offset(7)))}, topic) == []
+    assert len(missing({}, topic)) == 6

@@ -62,14 +62,16 @@ def test_a_batch_that_is_cut_off_waits_for_the_next_fetch(fast: bool) -> None:
 
 
 @BOTH
-def test_damage_counts_nothing_of_the_fetch(fast: bool) -> None:
-    """One flipped bit is a CorruptBatchError that names the offset; the good batch before it is counted with the next try."""
+def test_what_comes_before_damage_is_counted(fast: bool) -> None:
+    """One flipped bit is a CorruptBatchError that names the offset, once that batch is the next one; nothing of it is counted."""
     bad = bytearray(batch([EWR.event(1, NOON)] * 3, base_offset=5))
     bad[-1] ^= 1
     walker, tally = Walker(fast=fast), Tally()
+    assert walker.walk("t", fetched(batch([EWR.event(0, NOON)] * 5), bytes(bad)), 0, tally) == 5
+    assert tally.records == 5
     with pytest.raises(CorruptBatchError, match="batch at offset 5 does not match its checksum"):
-        walker.walk("t", fetched(batch([EWR.event(0, NOON)] * 5), bytes(bad)), 0, tally)
-    assert len(tally) == 0
+        walker.walk("t", fetched(bytes(bad), batch([EWR.event(0, NOON)], base_offset=8)), 5, tally)
+    assert tally.records == 5
 
 
 @BOTH

@@ -1,0 +1,56 @@
+"""Where an auditor goes on, as it stands with its group's offsets, and which of them are missing (mission H2). Pure.
+
+With each offset stands a note: the id of the topic that it is of, and how many of the topic's partitions, from the first on, had offsets
+beside it: ``f81d4fae7dec11d0a76500a0c91e6bf6/3``. So an offset is never taken for one of another topic that was made under the same name,
+and a partition whose offset brokers have forgotten is told from one that is new.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from moldau.client.groups import Committed
+from moldau.client.metadata import NO_TOPIC_ID, TopicMetadata
+from moldau.model.identity import TopicPartition
+
+_NOTE = re.compile(r"([0-9a-f]{32})/([0-9]{1,9})\0?")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The offset that comes next in a partition, and of which topic; `partitions` is 0 where that is not known."""
+
+    offset: int
+    topic_id: bytes = NO_TOPIC_ID
+    partitions: int = 0
+
+    @classmethod
+    def of(cls, committed: Committed) -> Self:
+        """As it was committed; whoever sets offsets by hand leaves no note."""
+        found = _NOTE.fullmatch(committed.metadata)
+        return cls(committed.offset) if found is None else cls(committed.offset, bytes.fromhex(found[1]), int(found[2]))
+
+    def is_of(self, topic_id: bytes) -> bool:
+        """Whether it is of the topic with this id, as far as anybody can know."""
+        return NO_TOPIC_ID in (self.topic_id, topic_id) or self.topic_id == topic_id
+
+
+def notes(offsets: Iterable[TopicPartition], topic_ids: Mapping[str, bytes]) -> dict[TopicPartition, str]:
+    """What is committed beside these offsets."""
+    offsets = set(offsets)
+    counts: dict[str, int] = {}
+    for topic in {where.topic for where in offsets}:
+        count = 0
+        while TopicPartition(topic, count) in offsets:
+            count += 1
+        counts[topic] = count
+    return {where: f"{topic_ids[where.topic].hex()}/{counts[where.topic]}" for where in offsets if where.topic in topic_ids}
+
+
+def missing(places: Mapping[TopicPartition, Place], topic: TopicMetadata) -> list[TopicPartition]:
+    """Partitions of a topic without an offset, though there was one once; all of them where nothing is known of the topic."""
+    partitions = [TopicPartition(topic.name, each.partition) for each in topic.partitions]
+    known = {where: places[where] for where in partitions if where in places and places[where].is_of(topic.id)}
+    count = max((each.partitions for each in known.values()), default=len(partitions))
+    return [where for where in partitions if where not in known and where.partition < count]
