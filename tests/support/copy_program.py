@@ -33,7 +33,7 @@ class Copier:
         self.producer = confluent_kafka.Producer({**settings, "transactional.id": transactional_id, "linger.ms": 0})
         insist(lambda: self.producer.init_transactions(30))
         consuming = {"group.id": group, "enable.auto.commit": False, "auto.offset.reset": "earliest", "isolation.level": "read_committed"}
-        consuming |= {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500, "fetch.wait.max.ms": 50}
+        consuming |= {"session.timeout.ms": 3000, "heartbeat.interval.ms": 500, "fetch.wait.max.ms": 50}
         self.consumer = confluent_kafka.Consumer({**settings, **consuming})
         self.consumer.subscribe([source], on_revoke=self.forget, on_lost=self.forget)
         self.found: list[Any] = []

@@ -37,7 +37,8 @@ FIRST_PART = RECORDS * 9 // 10 // PARTITIONS
 BYTES_LEAST = 25
 """Less than a copy takes in the log."""
 FROM, TO, GROUP = "originals", "copies", "copiers"
-SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"}
+SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000", "group.min.session.timeout.ms": "1000"}
+"""Members that were killed or stopped are missed after three seconds, not six."""
 PROGRESS_LIMIT_S = 60.0
 JAVA_SOURCE = Path(__file__).parent.parent / "conformance" / "java" / "Copy.java"
 

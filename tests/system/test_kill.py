@@ -34,7 +34,8 @@ class Writer(threading.Thread):
     def __init__(self, bootstrap: str) -> None:
         super().__init__(daemon=True)
         settings = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "acks": "all", "linger.ms": 1, "log_level": 2}
-        settings |= {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 10, "message.timeout.ms": 120_000}
+        settings |= {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 10, "retry.backoff.max.ms": 50}
+        settings |= {"metadata.recovery.strategy": "none", "message.timeout.ms": 120_000}  # it thinks a second of a broker that was away
         self.producer = confluent_kafka.Producer(settings)
         self.acknowledged: list[int] = []
         self.failed: list[str] = []

@@ -37,7 +37,7 @@ public class Copy {
         settings.put("enable.auto.commit", "false");
         settings.put("auto.offset.reset", "earliest");
         settings.put("isolation.level", "read_committed");
-        settings.put("session.timeout.ms", "6000");
+        settings.put("session.timeout.ms", "3000");
         settings.put("heartbeat.interval.ms", "500");
         settings.put("fetch.max.wait.ms", "50");
         settings.put("max.poll.records", "100");
