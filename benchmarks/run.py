@@ -14,6 +14,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 OUT = HERE.parent / "out"
+SPARK_RECORDS = 1_000_000
 RUNS, SCALE, FILE = ["--runs", "{runs}"], ["--scale", "{scale}"], ["--out", "{out}"]
 SECTIONS: dict[str, list[str]] = {
     "codec": ["codec/run.py"],
@@ -29,7 +30,7 @@ SECTIONS: dict[str, list[str]] = {
     "registry": ["registry.py", *RUNS, *FILE],
     "tracking": ["tracking.py", *SCALE, *RUNS, *FILE],
     "auditor": ["auditor.py", *SCALE, *RUNS, *FILE],
-    "spark_read": ["spark_read.py", *RUNS, *FILE],
+    "spark_read": ["spark_read.py", "--records", "{records}", *RUNS, *FILE],
     "spark_write": ["spark_write.py", *SCALE, *RUNS, *FILE],
 }
 
@@ -52,10 +53,11 @@ def main() -> None:
     out = OUT / f"{'-'.join(['bench', *given.only])}.jsonl"
     OUT.mkdir(exist_ok=True)
     out.unlink(missing_ok=True)
+    values = {"runs": given.runs, "scale": given.scale, "records": int(SPARK_RECORDS * given.scale), "out": out}
     failed = []
     for name in given.only or SECTIONS:
         print(f"# {name}", flush=True)
-        program, *arguments = [each.format(runs=given.runs, scale=given.scale, out=out) for each in SECTIONS[name]]
+        program, *arguments = [each.format(**values) for each in SECTIONS[name]]
         begun = time.monotonic()
         if subprocess.run([sys.executable, str(HERE / program), *arguments], check=False).returncode:
             failed.append(name)
