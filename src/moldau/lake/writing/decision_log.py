@@ -34,14 +34,21 @@ class DecisionLog:
     """The decisions of one query in `topic`. WorldError, PeerError."""
 
     def __init__(
-        self, cluster: Cluster, producing: Producing, topic: str, query: str, *, sleep: Callable[[float], object] = time.sleep
+        self,
+        cluster: Cluster,
+        producing: Producing,
+        topic: str,
+        query: str,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self._cluster = cluster
         self._producing = producing
         self._transactions = Transactions(cluster)
         self._where = TopicPartition(topic, 0)
         self._key = query.encode()
-        self._sleep = sleep
+        self._monotonic, self._sleep = monotonic, sleep
         self._sequence = 0
 
     def ensure(self) -> None:
@@ -97,18 +104,16 @@ class DecisionLog:
         """First offset, and the present end, once all that lies before it is decided: a later decision of ours may lie behind what is
         still open of another query."""
         end = self._cluster.list_offsets({self._where: LATEST})[self._where].offset
-        deadline = time.monotonic() + _STABLE_WAIT_S
+        deadline = self._monotonic() + _STABLE_WAIT_S
         while self._cluster.list_offsets({self._where: LATEST}, isolation_level=READ_COMMITTED)[self._where].offset < end:
-            if time.monotonic() > deadline:
-                raise WorldError(f"partition {self._where}: a transaction before offset {end} is not ended", retriable=True)
-            self._sleep(_PAUSE_S)
+            self._pause(deadline, f"a transaction before offset {end} is not ended")
         return self._cluster.list_offsets({self._where: EARLIEST})[self._where].offset, end
 
     def _last_value(self, begin: int, end: int) -> bytes | None:
         """The last value under our key from `begin` to before `end`; empty for a tombstone, None without any."""
         found: bytes | None = None
         limits = FetchLimits(isolation_level=READ_COMMITTED, partition_max_bytes=_VALUE_BYTES_MAX, max_bytes=_VALUE_BYTES_MAX)
-        offset = begin
+        offset, deadline = begin, self._monotonic() + _STABLE_WAIT_S
         while offset < end:
             fetched = self._cluster.fetch(self._where.topic, self._where.partition, offset, limits)
             visible, after = Visible(fetched.aborted), offset
@@ -119,7 +124,15 @@ class DecisionLog:
                 for record in iterate(batch, max_decompressed_bytes=_VALUE_BYTES_MAX):
                     if record.key == self._key and begin <= record.offset < end:
                         found = record.value or b""
-            if after == offset:  # compaction left nothing up to the end
+            if after > offset:
+                offset = after
+            elif fetched.last_stable_offset >= end:  # compaction left nothing up to the end
                 break
-            offset = after
+            else:  # a new leader does not know yet that all of it is committed; a decision that it hides now must not be missed
+                self._pause(deadline, f"its leader shows nothing from offset {offset} to {end}")
         return found
+
+    def _pause(self, deadline: float, problem: str) -> None:
+        if self._monotonic() > deadline:
+            raise WorldError(f"partition {self._where}: {problem}", retriable=True)
+        self._sleep(_PAUSE_S)
