@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from hashlib import blake2b
 
 from moldau.lake.loading import points
-from moldau.lake.loading.counts import COUNTS_KEY, counts_from_json
+from moldau.lake.loading.counts import COUNTS_KEY, counts_from_json, untracked_from_json
+from moldau.lake.loading.errors import LoadError
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.tables.format import Commit, TableFormat
 from moldau.model.errors import MoldauError
@@ -25,6 +26,25 @@ log = logging.getLogger(__name__)
 FOLDER = "_moldau"
 """Beside the data files; its name begins with an underscore so that readers of the folder leave it alone."""
 _DELIVERY_TIMEOUT_MS = 30_000
+
+
+def keep_counts(job: LoadJob, tables: TableFormat) -> None:
+    """Before a load makes another version: see to it that no counts are lost with the words of old ones. LoadError if they may be.
+
+    That can only be where a table keeps the words of few versions, and the audit could not be told of half of them.
+    """
+    snapshot = tables.open(job.table)
+    if job.tier is None or snapshot is None or tables.words_kept is None:
+        return
+    if snapshot.version - max(0, _noted(job, snapshot.id)) < tables.words_kept // 2:
+        return
+    error = publish_counts(job, tables)
+    if error is not None:
+        done = _noted(job, snapshot.id)
+        raise LoadError(
+            f"{job.table}: the audit could not be told the counts of versions above {done}, and the table keeps those of "
+            f"{tables.words_kept} versions only: nothing is loaded until it can ({error})"
+        )
 
 
 def publish_counts(job: LoadJob, tables: TableFormat) -> str | None:
@@ -56,7 +76,8 @@ def records_of(job: LoadJob, table_id: str, version: Commit) -> Iterator[AuditRe
         return
     assert job.tier is not None
     time_ms = int(words.get("timestamp", 0))
-    for key, count in counts_from_json(job.topic, words[COUNTS_KEY]).items():
+    counted = words[COUNTS_KEY]
+    for key, count in {**counts_from_json(job.topic, counted), **untracked_from_json(job.topic, counted, time_ms)}.items():
         yield AuditRecord.of_counts(job.tier, key, count, time_ms=time_ms, guid=_guid(job.tier, table_id, version.version, key))
 
 
@@ -77,7 +98,7 @@ def _publish(job: LoadJob, records: list[AuditRecord]) -> None:
 
 
 def _file(job: LoadJob) -> str:
-    name = blake2b(job.name.encode(), digest_size=8).hexdigest()
+    name = blake2b(json.dumps([job.name, job.topic]).encode(), digest_size=8).hexdigest()
     return os.path.join(job.table, FOLDER, f"published-{name}.json")
 
 
@@ -86,7 +107,8 @@ def _noted(job: LoadJob, table_id: str) -> int:
     try:
         with open(_file(job), encoding="utf-8") as file:
             note = json.load(file)
-        return int(note["version"]) if (note["table"], note["tier"], note["job"]) == (table_id, job.tier, job.name) else -1
+        known = (note["table"], note["tier"], note["job"], note["topic"])
+        return int(note["version"]) if known == (table_id, job.tier, job.name, job.topic) else -1
     except (OSError, ValueError, KeyError, TypeError):
         return -1
 
@@ -96,5 +118,5 @@ def _note(job: LoadJob, table_id: str, version: int) -> None:
     os.makedirs(os.path.dirname(path), exist_ok=True)
     new = f"{path}.{os.getpid()}.new"
     with open(new, "w", encoding="utf-8") as file:
-        json.dump({"table": table_id, "job": job.name, "tier": job.tier, "version": version}, file)
+        json.dump({"table": table_id, "job": job.name, "topic": job.topic, "tier": job.tier, "version": version}, file)
     os.replace(new, path)

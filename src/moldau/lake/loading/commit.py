@@ -1,7 +1,8 @@
 """Steps 3 and 4 of a load: its two commits, the dead letters first.
 
 A record is in one of the two tables because a record that the dead letters hold is left out by the next load, wherever the one that put it
-there died; the other order would have to know what the table holds.
+there died; the other order would have to know what the table holds. The table is looked at before the dead letters are committed, so that
+a load that slept while another one took its records, and may have read them by schemas that this one did not know, puts none of them aside.
 """
 
 from dataclasses import dataclass
@@ -11,10 +12,12 @@ from moldau.lake.loading.counts import COUNTS_KEY
 from moldau.lake.loading.data_files import PARTITIONINGS, DataFile
 from moldau.lake.loading.job import dead_letter_schema
 from moldau.lake.loading.plan import Plan
+from moldau.lake.loading.points import reached
 from moldau.lake.reading.cluster_log import ClusterLog
-from moldau.lake.tables.committing import LoadConflictError, Writer, commit
-from moldau.lake.tables.format import Change
+from moldau.lake.tables.committing import LoadConflictError, Writer, check, commit, discard
+from moldau.lake.tables.format import Change, TableError
 from moldau.lake.tables.opening import open_or_create
+from moldau.model.errors import MoldauError
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,23 @@ class Written:
     """As `moldau.lake.loading.counts` writes them."""
 
 
+def commit_both(planned: Plan, written: Written, writer: Writer) -> int:
+    """Steps 3 and 4; the version of the table. Files of a commit that was refused are removed."""
+    left = [(planned.job.dead_letters, written.dead_letters), (planned.job.table, written.events)]
+    try:
+        commit_dead_letters(planned, written, writer)
+        del left[0]
+        reached("driver: dead letters committed")
+        reached("driver: table about to be committed")
+        version = commit_events(planned, written, writer)
+    except (TableError, MoldauError):
+        for path, files in left:
+            discard(planned.tables, path, files)
+        raise
+    reached("driver: table committed")
+    return version
+
+
 def commit_dead_letters(planned: Plan, written: Written, writer: Writer) -> int | None:
     """Step 3; the version of the dead-letter table, or None if there was nothing to commit."""
     if not written.dead_letters:
@@ -36,6 +56,8 @@ def commit_dead_letters(planned: Plan, written: Written, writer: Writer) -> int 
     description = f"records of topic {job.topic} that could not be decoded"
     open_or_create(planned.tables, job.dead_letters, dead_letter_schema(), PARTITIONINGS["day"], description)
     check_topic(planned)
+    assert planned.base is not None
+    check(planned.tables, job.table, planned.base, planned.before, writer)
     ahead = {known.application_id: known.offset or 0 for known in planned.dead_before}
     offsets = {name: max(offset, ahead[name]) for name, offset in planned.after.items()}
     change = Change("LOAD", written.dead_letters, offsets=offsets, metadata=_words(planned))

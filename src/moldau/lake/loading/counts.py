@@ -7,7 +7,8 @@ letters, for it did reach the lake. Records without such a header are counted as
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from moldau.tracking.counts import Count, CountKey
+from moldau.audit.tally import UNTRACKED
+from moldau.tracking.counts import Count, CountKey, window_start
 
 COUNTS_KEY = "moldau.counts"
 """Key of the counts in the words of a version."""
@@ -24,14 +25,16 @@ def added(parts: Iterable[Mapping[CountKey, Count]]) -> Counts:
     return total
 
 
-def counts_to_json(counts: Mapping[CountKey, Count], untracked: int) -> dict[str, Any]:
-    """Counts of one topic as columns; sources (datacenter, service, host, instance) stand once and are named by number."""
+def counts_to_json(counts: Mapping[CountKey, Count], untracked: int, untracked_bytes: int) -> dict[str, Any]:
+    """Counts of one topic as columns; sources (datacenter, service, host, instance) stand once and are named by number. Of records without
+    a tracked header their number and the bytes of their values."""
     sources: dict[tuple[str, str, str, str], int] = {}
     keys = sorted(counts, key=lambda key: (key.window_start_ms, key.datacenter, key.service, key.host, key.instance))
     numbers = [sources.setdefault((key.datacenter, key.service, key.host, key.instance), len(sources)) for key in keys]
     values = [counts[key] for key in keys]
     return {
         "untracked": untracked,
+        "untrackedBytes": untracked_bytes,
         "sources": [list(source) for source in sources],
         "source": numbers,
         "window": [key.window_start_ms for key in keys],
@@ -50,3 +53,12 @@ def counts_from_json(topic: str, value: Mapping[str, Any]) -> Counts:
         CountKey(topic, window, *value["sources"][source]): Count(count, octets, checksum, first, last)
         for source, window, count, octets, checksum, first, last in zip(*columns, strict=True)
     }
+
+
+def untracked_from_json(topic: str, value: Mapping[str, Any], time_ms: int) -> Counts:
+    """The untracked records, as an auditor counts them; in the window of `time_ms`, when the version was made."""
+    records = value["untracked"]
+    if not records:
+        return {}
+    count = Count(records, value.get("untrackedBytes", 0), 0, time_ms, time_ms)
+    return {CountKey(topic, window_start(time_ms), *UNTRACKED): count}

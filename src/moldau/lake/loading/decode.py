@@ -4,8 +4,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.schema import Decoding
+from moldau.lake.loading.times import schema_ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +42,27 @@ def _json(job: LoadJob) -> Decode:
 
 
 def _avro(job: LoadJob, decoding: Decoding) -> Decode:
-    import pyarrow as pa
-
     from moldau.lake.avro.columns import AvroColumns
 
     assert job.registry is not None
     columns = AvroColumns(job.registry, reader_schema=decoding.reader)
 
     def decode(values: Any) -> DecodedRows:
+        refused = _refused(values, decoding.refused)
+        if refused:
+            mask = np.zeros(len(values), np.bool_)
+            mask[list(refused)] = True
+            values = pc.if_else(pa.array(mask), pa.scalar(None, values.type), values)
         decoded = columns.decode(values)
-        return DecodedRows(pa.Table.from_batches([decoded.batch]), decoded.rows.tolist(), decoded.rejected)
+        return DecodedRows(pa.Table.from_batches([decoded.batch]), decoded.rows.tolist(), {**decoded.rejected, **refused})
 
     return decode
+
+
+def _refused(values: Any, reasons: Mapping[int, str]) -> dict[int, str]:
+    """The values whose schema is not to be followed, and why."""
+    if not reasons:
+        return {}
+    ids = schema_ids(values)
+    numbers = np.flatnonzero(np.isin(ids, np.fromiter(reasons, np.int64))).tolist()
+    return {number: f"schema id {ids[number]}: {reasons[int(ids[number])]}" for number in numbers}

@@ -1,5 +1,6 @@
 """What a load moves where: the job that its driver and its tasks share."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,7 +23,8 @@ DEAD_LETTER_COLUMNS = [
     *RECORD_COLUMNS,
 ]
 ACTIONS = "target string, path string, partition string, size bigint, rows bigint, statistics string"
-"""What a task reports of each file; `target` is EVENTS or DEAD_LETTERS. Counts are reported in the same form, as COUNTS."""
+"""What a task reports of each file; `target` is EVENTS or DEAD_LETTERS. Counts are reported in the same form, as COUNTS, with number
+and bytes of the untracked records as rows and size."""
 EVENTS, DEAD_LETTERS, COUNTS = "events", "dead letters", "counts"
 STOP, TO_DEAD_LETTERS = "stop", "dead-letters"
 
@@ -86,6 +88,10 @@ class LoadJob:
             self.on_incompatible in (STOP, TO_DEAD_LETTERS),
             f"incompatible events stop the load or are dead letters, not {self.on_incompatible!r}",
         )
+        must(
+            not _one_in_the_other(self.table, self.dead_letters),
+            f"the table and the dead letters are two tables, and neither lies in the other: {self.table}, {self.dead_letters}",
+        )
         must((self.columns is None) != (self.registry is None), "give columns for JSON events or a registry for Avro events")
         must(self.records_max is None or self.records_max > 0, f"a load takes at least one record, not {self.records_max}")
         if self.columns is not None:
@@ -117,6 +123,11 @@ class LoadJob:
         """Columns of the table for events with these columns."""
         kept = [pa.field(f"_{name}", kind) for name, kind in self.headers.items()]
         return pa.schema([*columns, *(pa.field(name, kind) for name, kind in RECORD_COLUMNS), *kept, *TIME_FIELDS])
+
+
+def _one_in_the_other(one: str, other: str) -> bool:
+    paths = [os.path.abspath(one), os.path.abspath(other)]
+    return os.path.commonpath(paths) in paths
 
 
 def dead_letter_schema() -> Any:

@@ -14,16 +14,17 @@ whether or not there is anything to load: nothing is ever read from the audit or
 import json
 import logging
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from moldau.lake.loading import points
-from moldau.lake.loading.audit import publish_counts
-from moldau.lake.loading.commit import Written, check_topic, commit_dead_letters, commit_events
+from moldau.lake.loading.audit import keep_counts, publish_counts
+from moldau.lake.loading.commit import Written, check_topic, commit_both
 from moldau.lake.loading.counts import added, counts_from_json, counts_to_json
-from moldau.lake.loading.data_files import DataFile
+from moldau.lake.loading.data_files import DataFile, remove_files_of
 from moldau.lake.loading.errors import task_failure
 from moldau.lake.loading.job import ACTIONS, COUNTS, DEAD_LETTERS, EVENTS, LoadJob
 from moldau.lake.loading.plan import Plan, plan_load
@@ -69,13 +70,10 @@ def load(spark: Any, job: LoadJob, *, fail_on_data_loss: bool = True, writer: Wr
     written = Written((), (), {})
     version = None if planned.base is None else planned.base.version
     if planned.ranges:
+        keep_counts(job, planned.tables)
         written = write_files(spark, planned, fail_on_data_loss=fail_on_data_loss)
         points.reached("driver: files written")
-        commit_dead_letters(planned, written, who)
-        points.reached("driver: dead letters committed")
-        points.reached("driver: table about to be committed")
-        version = commit_events(planned, written, who)
-        points.reached("driver: table committed")
+        version = commit_both(planned, written, who)
     audit_error = publish_counts(job, planned.tables)
     group_error = commit_group(planned)
     points.reached("driver: group told")
@@ -94,27 +92,31 @@ def load(spark: Any, job: LoadJob, *, fail_on_data_loss: bool = True, writer: Wr
 
 
 def write_files(spark: Any, planned: Plan, *, fail_on_data_loss: bool = True) -> Written:
-    """Step 2: Spark tasks write the files; their names come back. DataLossError, TaskError."""
+    """Step 2: Spark tasks write the files; their names come back. DataLossError, TaskError: then what tasks have written is removed."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
+    job, load_id = planned.job, uuid.uuid4().hex[:8]
     try:
-        rows = _tasks(spark, planned, fail_on_data_loss=fail_on_data_loss).collect()
+        rows = _tasks(spark, planned, load_id, fail_on_data_loss=fail_on_data_loss).collect()
     except (PySparkException, Py4JError) as error:
-        raise task_failure(planned.job.topic, error) from error
+        for directory in (job.table, job.dead_letters):
+            remove_files_of(directory, job.name, load_id)
+        raise task_failure(job.topic, error) from error
     files: dict[str, list[DataFile]] = {EVENTS: [], DEAD_LETTERS: []}
-    counted, untracked = [], 0
+    counted, untracked, untracked_bytes = [], 0, 0
     for row in rows:
         if row.target == COUNTS:
             untracked += row.rows
+            untracked_bytes += row.size
             counts = json.loads(row.statistics)
-            counted.append(counts_from_json(planned.job.topic, counts) if counts else {})
+            counted.append(counts_from_json(job.topic, counts) if counts else {})
         else:
             files[row.target].append(DataFile(row.path, json.loads(row.partition), row.size, row.rows, row.statistics))
-    return Written(tuple(files[EVENTS]), tuple(files[DEAD_LETTERS]), counts_to_json(added(counted), untracked))
+    return Written(tuple(files[EVENTS]), tuple(files[DEAD_LETTERS]), counts_to_json(added(counted), untracked, untracked_bytes))
 
 
-def _tasks(spark: Any, planned: Plan, *, fail_on_data_loss: bool) -> Any:
+def _tasks(spark: Any, planned: Plan, load_id: str, *, fail_on_data_loss: bool) -> Any:
     """The Spark frame whose rows are what the tasks report."""
     from moldau.lake.loading.task import SLOT, TIME, add_times, write_batches
 
@@ -145,6 +147,7 @@ def _tasks(spark: Any, planned: Plan, *, fail_on_data_loss: bool) -> Any:
         schema=planned.schema,
         topic_id=planned.topic_id,
         held=planned.held or {},
+        load_id=load_id,
         orders=points.orders(),
     )
     timed = records.mapInArrow(times, f"{columns}, {TIME} bigint, {SLOT} bigint")

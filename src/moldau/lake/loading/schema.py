@@ -5,7 +5,8 @@ that an event of the load was written with is known by then.
 """
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -33,6 +34,8 @@ class Decoding:
     """Ids of the schemas whose events begin with the common header."""
     versions: tuple[int, ...] = ()
     """The versions of the subject that went into the reader's schema."""
+    refused: Mapping[int, str] = field(default_factory=dict)
+    """Ids of the schemas whose events the table cannot follow, and why. Avro might read them all the same, and lose something."""
 
 
 def decoding_of(job: LoadJob, table_columns: Any) -> Decoding | None:
@@ -69,7 +72,8 @@ def _avro(job: LoadJob, table_columns: Any) -> Decoding | None:
     whole: Any = None
     known = table_columns
     tracked: set[int] = set()
-    taken: list[int] = []
+    refused: dict[int, str] = {}
+    taken: dict[int, int] = {}
     assert job.registry is not None
     with RegistryClient(job.registry) as registry:
         try:
@@ -90,6 +94,8 @@ def _avro(job: LoadJob, table_columns: Any) -> Decoding | None:
                 alone = _stored(job, arrow_schema(reader_text(schema)))
             except AvroSchemaError as error:
                 raise LoadError(f"{where}: {error}") from error
+            if is_tracked_schema(schema):
+                tracked.add(found.id)
             try:
                 # What the version says by itself has to fit, and so has the table: `merged` would hide a type that was replaced.
                 known = evolve(job.table, evolve(job.table, known or pa.schema([]), alone).schema, columns).schema
@@ -97,12 +103,12 @@ def _avro(job: LoadJob, table_columns: Any) -> Decoding | None:
                 if job.on_incompatible != TO_DEAD_LETTERS:
                     raise SchemaChangeError(f"{where}: {error}") from error
                 log.warning("%s: %s; events with it are dead letters", where, error)
+                refused[found.id] = f"{where}: {error}"
                 continue
             whole = both
-            taken.append(number)
-            if is_tracked_schema(schema):
-                tracked.add(found.id)
+            taken[found.id] = number
     if whole is None:
         raise SchemaChangeError(f"subject {job.subject_name}: the table {job.table} can follow none of its versions")
     reader = reader_text(whole)
-    return Decoding(_stored(job, arrow_schema(reader)), reader, frozenset(tracked), tuple(taken))
+    refused = {schema_id: reason for schema_id, reason in refused.items() if schema_id not in taken}
+    return Decoding(_stored(job, arrow_schema(reader)), reader, frozenset(tracked), tuple(taken.values()), refused)

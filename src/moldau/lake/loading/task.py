@@ -44,32 +44,40 @@ def write_batches(
     schema: Any,
     topic_id: str,
     held: Mapping[int, Collection[int]],
+    load_id: str,
     orders: points.Orders = points.NO_ORDERS,
 ) -> Iterator[Any]:
     """The second step: decode and write; rows of `moldau.lake.loading.job.ACTIONS`.
 
     `schema` is that of the table. A record that cannot be decoded is a dead letter. Those that the table of dead letters holds already
-    (`held`: offsets by partition) are left alone: a load before this one committed them, and died.
+    (`held`: offsets by partition) are left alone: a load before this one committed them, and died. The names of the files have `load_id`
+    in them; a task that fails leaves none.
     """
     points.follow(orders)
     points.reached("task: begun")
     decode = decoder(job, decoding)
     counter = _counter(job, decoding)
     columns = pa.schema([each for each in schema if each.name not in job.partition_columns and each.name != "event_hour"])
-    events = PartitionWriter(job.table, job.name, job.partition)
-    dead = PartitionWriter(job.dead_letters, job.name)
-    for batch in batches:
-        points.reached("task: batch read")
-        counter.add(batch.column("value"))
-        batch = _without(batch, held)
-        if batch.num_rows == 0:
-            continue
-        table, times, rejected = _decoded(batch, job, decode)
-        events.add(fit(table, columns), times)
-        if rejected:
-            dead.add(*_dead_letters(batch, rejected, job, topic_id))
-    yield from _actions(EVENTS, events.finish())
-    yield from _actions(DEAD_LETTERS, dead.finish())
+    events = PartitionWriter(job.table, job.name, job.partition, load_id)
+    dead = PartitionWriter(job.dead_letters, job.name, "day", load_id)
+    try:
+        for batch in batches:
+            points.reached("task: batch read")
+            counter.add(batch.column("value"))
+            batch = _without(batch, held)
+            if batch.num_rows == 0:
+                continue
+            table, times, rejected = _decoded(batch, job, decode)
+            events.add(fit(table, columns), times)
+            if rejected:
+                dead.add(*_dead_letters(batch, rejected, job, topic_id))
+        written = {EVENTS: events.finish(), DEAD_LETTERS: dead.finish()}
+    except Exception:
+        events.discard()
+        dead.discard()
+        raise
+    for target, files in written.items():
+        yield from _actions(target, files)
     yield counter.action()
     points.reached("task: done")
 
@@ -152,13 +160,14 @@ class _Uncounted:
     """Of a job whose events carry no header: JSON, or Avro without one in any version."""
 
     def __init__(self) -> None:
-        self._records = 0
+        self._records = self._bytes = 0
 
     def add(self, values: Any) -> None:
         self._records += len(values)
+        self._bytes += pc.sum(pc.binary_length(values)).as_py() or 0
 
     def action(self) -> Any:
-        return _action(COUNTS, "", "{}", 0, self._records, "{}")
+        return _action(COUNTS, "", "{}", self._bytes, self._records, "{}")
 
 
 class _Counter:
@@ -167,7 +176,7 @@ class _Counter:
     def __init__(self, topic: str) -> None:
         self._topic = topic
         self._counts: list[Mapping[CountKey, Count]] = []
-        self._untracked = 0
+        self._untracked = self._untracked_bytes = 0
 
     def add(self, values: Any) -> None:
         from moldau.audit.columns import count_values
@@ -175,9 +184,11 @@ class _Counter:
         counted = count_values(self._topic, values)
         self._counts.append(counted.counts)
         self._untracked += counted.untracked
+        self._untracked_bytes += counted.untracked_bytes
 
     def action(self) -> Any:
-        return _action(COUNTS, "", "{}", 0, self._untracked, json.dumps(counts_to_json(added(self._counts), self._untracked)))
+        counts = counts_to_json(added(self._counts), self._untracked, self._untracked_bytes)
+        return _action(COUNTS, "", "{}", self._untracked_bytes, self._untracked, json.dumps(counts))
 
 
 def _counter(job: LoadJob, decoding: Decoding) -> _Counter | _Uncounted:

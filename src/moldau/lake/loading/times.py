@@ -24,17 +24,26 @@ def event_times(values: Any, timestamps_ms: Any, tracked: Collection[int]) -> An
     timestamps_ms = np.clip(timestamps_ms, TIME_MIN_MS, TIME_MAX_MS)
     if not tracked or not len(values):
         return timestamps_ms
-    starts, ends, data = _bounds(values)
-    long_enough = ends - starts > _TIME_AT
-    numbers = np.flatnonzero(long_enough)
-    at = starts[numbers]
-    ids = data[at + 1].astype(np.int64) << 24 | data[at + 2].astype(np.int64) << 16 | data[at + 3].astype(np.int64) << 8 | data[at + 4]
-    chosen = (data[at] == 0) & np.isin(ids, np.fromiter(tracked, np.int64))
-    numbers = numbers[chosen]
+    bounds = starts, ends, data = _bounds(values)
+    numbers = np.flatnonzero(np.isin(_schema_ids(*bounds), np.fromiter(tracked, np.int64)))
     times, known = _varints(data, starts[numbers] + _TIME_AT, ends[numbers])
     known &= (times >= TIME_MIN_MS) & (times <= TIME_MAX_MS)
     timestamps_ms[numbers[known]] = times[known]
     return timestamps_ms
+
+
+def schema_ids(values: Any) -> Any:
+    """The schema id that each value begins with (int64), -1 where it begins with none."""
+    return _schema_ids(*_bounds(values)) if len(values) else np.zeros(0, np.int64)
+
+
+def _schema_ids(starts: Any, ends: Any, data: Any) -> Any:
+    numbers = np.flatnonzero(ends - starts >= _TIME_AT)
+    at = starts[numbers]
+    ids = data[at + 1].astype(np.int64) << 24 | data[at + 2].astype(np.int64) << 16 | data[at + 3].astype(np.int64) << 8 | data[at + 4]
+    found = np.full(len(starts), -1, np.int64)
+    found[numbers] = np.where(data[at] == 0, ids, -1)
+    return found
 
 
 def _bounds(values: Any) -> tuple[Any, Any, Any]:

@@ -101,9 +101,7 @@ def commit(
     or a disk that is full: nothing was changed.
     """
     for _ in range(COMMIT_TRIES):
-        snapshot = tables.open(path)
-        if snapshot is None:
-            raise TableError(f"{path}: the table is gone")
+        snapshot = _existing(tables, path)
         if only_on_base and base is not None and snapshot.version != base.version:
             raise LoadConflictError(f"{path}: somebody has made version {snapshot.version} since version {base.version}")
         _check_table(path, snapshot, base, change)
@@ -123,6 +121,14 @@ def commit(
     raise LoadConflictError(f"{path}: others were faster {COMMIT_TRIES} times in a row")
 
 
+def check(tables: TableFormat, path: str, base: Snapshot, before: Sequence[Progress], writer: Writer) -> None:
+    """Raise what `commit` would raise now for a load from `base`; nothing is made. LoadConflictError, FencedError, TableError."""
+    snapshot = _existing(tables, path)
+    _check_table(path, snapshot, base, Change("CHECK"))
+    writer.claim(tables, path, snapshot)
+    _check_offsets(tables, path, snapshot, before, {}, writer)
+
+
 def discard(tables: TableFormat, path: str, files: Iterable[DataFile]) -> None:
     """Remove data files whose commit was refused. Those that the newest version names stay, whatever its writer was told."""
     try:
@@ -136,9 +142,7 @@ def discard(tables: TableFormat, path: str, files: Iterable[DataFile]) -> None:
 def set_properties(tables: TableFormat, path: str, properties: Mapping[str, str]) -> int | None:
     """Set some properties and keep the others; the version, or None if they were so already."""
     for _ in range(COMMIT_TRIES):
-        snapshot = tables.open(path)
-        if snapshot is None:
-            raise TableError(f"{path}: the table is gone")
+        snapshot = _existing(tables, path)
         wanted = {**snapshot.properties, **properties}
         if wanted == dict(snapshot.properties):
             return None
@@ -147,6 +151,13 @@ def set_properties(tables: TableFormat, path: str, properties: Mapping[str, str]
         except VersionTakenError:
             continue
     raise LoadConflictError(f"{path}: others were faster {COMMIT_TRIES} times in a row")
+
+
+def _existing(tables: TableFormat, path: str) -> Snapshot:
+    snapshot = tables.open(path)
+    if snapshot is None:
+        raise TableError(f"{path}: the table is gone")
+    return snapshot
 
 
 def _check_table(path: str, snapshot: Snapshot, base: Snapshot | None, change: Change) -> None:

@@ -107,6 +107,7 @@ class DeltaFormat:
     """Delta tables on a file system of this machine."""
 
     name = "delta"
+    words_kept = None
 
     def open(self, path: str, version: int | None = None) -> Snapshot | None:
         """A snapshot. TableError for a version that is not there, or a table that deltalake cannot read."""

@@ -89,6 +89,10 @@ class TableFormat(Protocol):
     def name(self) -> str:
         """``delta`` or ``parquet``."""
 
+    @property
+    def words_kept(self) -> int | None:
+        """The words of so many versions are kept, no more; None: they are kept for weeks."""
+
     def open(self, path: str, version: int | None = None) -> Snapshot | None:
         """The newest version, or this one; None if there is no table. TableError if there is no such version."""
 

@@ -51,6 +51,11 @@ class ManifestFormat:
 
     name = "parquet"
 
+    @property
+    def words_kept(self) -> int:
+        """They are in the versions."""
+        return VERSIONS_KEPT
+
     def open(self, path: str, version: int | None = None) -> Snapshot | None:
         """A snapshot. TableError for a version that is not there any more."""
         while True:

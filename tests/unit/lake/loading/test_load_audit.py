@@ -1,6 +1,7 @@
 """Counts ride in the versions of a table, and come out of it as the same audit records however often they are asked for."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moldau.audit.tiers import TierCounts
 from moldau.lake.loading import audit
-from moldau.lake.loading.audit import publish_counts
-from moldau.lake.loading.counts import COUNTS_KEY, Counts, added, counts_from_json, counts_to_json
+from moldau.lake.loading.audit import keep_counts, publish_counts
+from moldau.lake.loading.counts import COUNTS_KEY, Counts, added, counts_from_json, counts_to_json, untracked_from_json
 from moldau.lake.loading.data_files import DAY, TIME_FIELDS
+from moldau.lake.loading.errors import LoadError
 from moldau.lake.loading.job import LoadJob
+from moldau.lake.tables import manifest
 from moldau.lake.tables.committing import commit
 from moldau.lake.tables.format import Change
 from moldau.lake.tables.opening import FORMATS, format_named, open_or_create
@@ -31,9 +35,12 @@ counts = st.dictionaries(keys, values, max_size=6)
 
 @given(counts, st.integers(0, 5))
 def test_counts_come_back_from_the_words_of_a_version(given_: Counts, untracked: int) -> None:
-    words = json.loads(json.dumps(counts_to_json(given_, untracked)))
+    words = json.loads(json.dumps(counts_to_json(given_, untracked, 7 * untracked)))
     assert counts_from_json("t", words) == given_
     assert words["untracked"] == untracked
+    key = CountKey("t", 1_200_000, "", "", "", "")
+    told = {key: Count(untracked, 7 * untracked, 0, 1_200_001, 1_200_001)} if untracked else {}
+    assert untracked_from_json("t", words, 1_200_001) == told
 
 
 @given(counts, counts)
@@ -59,9 +66,9 @@ class Table:
             raise self.failure
         self.sent += records
 
-    def load(self, count: int, **words: Any) -> int:
+    def load(self, count: int, words: dict[str, Any] | None = None, *, untracked: int = 0) -> int:
         found = {CountKey("t", 0, "dc", "s", "h", "00ff"): Count(count, 1, 1, 1, 1)}
-        metadata = {"moldau.job": "job", "moldau.topic": "t", COUNTS_KEY: counts_to_json(found, 0), **words}
+        metadata = {"moldau.job": "job", "moldau.topic": "t", COUNTS_KEY: counts_to_json(found, untracked, 9 * untracked), **(words or {})}
         return commit(self.tables, self.path, Change("LOAD", metadata=metadata))
 
     def take(self) -> list[int]:
@@ -115,8 +122,66 @@ def test_what_could_not_be_published_is_published_by_the_next_load(table: Table)
 
 
 def test_versions_of_others_are_theirs(table: Table) -> None:
-    table.load(1, **{"moldau.job": "another"})
-    table.load(2, **{"moldau.topic": "u"})
+    table.load(1, {"moldau.job": "another"})
+    table.load(2, {"moldau.topic": "u"})
     commit(table.tables, table.path, Change("OPTIMIZE"))
     publish_counts(table.job, table.tables)
     assert table.take() == []
+
+
+def test_what_is_no_tracked_event_is_told_as_the_auditor_tells_it(table: Table) -> None:
+    """Broken events arrive too: the report has them for each tier, beside a topic that is complete."""
+    table.load(1, untracked=3)
+    table.load(2)
+    publish_counts(table.job, table.tables)
+    again = [record.guid for record in table.sent]
+    found = TierCounts()
+    for record in table.sent:
+        found.take(AuditRecord.from_bytes(record.to_bytes()))
+    untracked = found.untracked["lake", "t"]
+    assert (untracked.count, untracked.bytes) == (3, 27)
+    assert sum(told.count.count for told in found.counts["lake"].values()) == 3
+    (note,) = Path(table.path, "_moldau").iterdir()
+    note.unlink()
+    table.sent.clear()
+    publish_counts(table.job, table.tables)
+    assert [record.guid for record in table.sent] == again
+
+
+def test_two_topics_of_a_job_in_one_table_are_noted_apart(table: Table) -> None:
+    """The one that is published first sees the other's version; it must not note it as done."""
+    other = replace(table.job, topic="u")
+    table.load(1)
+    table.load(2, {"moldau.topic": "u"})
+    publish_counts(table.job, table.tables)
+    publish_counts(other, table.tables)
+    assert table.take() == [1, 2]
+
+
+def test_no_load_pushes_counts_out_of_the_table_that_the_audit_does_not_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A manifest keeps the words of some versions only; without their counts the audit would tell of a loss that is none."""
+    monkeypatch.setattr(manifest, "VERSIONS_KEPT", 4)
+    table = Table("parquet", str(tmp_path / "table"), monkeypatch)
+    table.failure = WorldError("no broker", retriable=True)
+    table.load(1)
+    keep_counts(table.job, table.tables)
+    table.load(2)
+    with pytest.raises(
+        LoadError, match=r"told the counts of versions above -1, and the table keeps those of 4 versions only: .*\(no broker\)"
+    ):
+        keep_counts(table.job, table.tables)
+    keep_counts(replace(table.job, tier=None), table.tables)
+    table.failure = None
+    keep_counts(table.job, table.tables)
+    assert table.take() == [1, 2]
+    table.load(3)
+    keep_counts(table.job, table.tables)
+    assert table.take() == [], "there is time"
+
+
+def test_a_table_that_keeps_its_words_for_weeks_does_not_wait_for_the_audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table("delta", str(tmp_path / "table"), monkeypatch)
+    table.failure = WorldError("no broker", retriable=True)
+    for _ in range(5):
+        table.load(1)
+    keep_counts(table.job, table.tables)

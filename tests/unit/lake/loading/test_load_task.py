@@ -7,6 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from moldau.lake.loading import data_files
+from moldau.lake.loading.data_files import FileError
 from moldau.lake.loading.job import DEAD_LETTERS, EVENTS, LoadJob
 from moldau.lake.loading.schema import Decoding
 from moldau.lake.loading.task import add_times, write_batches
@@ -40,7 +42,9 @@ def run(task: LoadJob, rows: list[Row], held: dict[int, set[int]] | None = None)
     roots = {EVENTS: task.table, DEAD_LETTERS: task.dead_letters}
     decoding = Decoding(task.columns)
     timed = add_times(iter([batch]), by=task.partition, tracked=())
-    actions = write_batches(timed, job=task, decoding=decoding, schema=task.table_schema(task.columns), topic_id="00ff", held=held or {})
+    actions = write_batches(
+        timed, job=task, decoding=decoding, schema=task.table_schema(task.columns), topic_id="00ff", held=held or {}, load_id="1234abcd"
+    )
     for action in actions:
         for row in action.to_pylist():
             if row["target"] not in roots:
@@ -99,3 +103,22 @@ def test_dead_letters_that_were_committed_are_left_out(tmp_path: Path) -> None:
 def test_events_may_not_use_the_names_of_the_table_itself(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match=f"events have a field '{name}'"):
         LoadJob("j", "b", "t", "x", "y", pa.schema([(name, pa.int64())]), headers={"line": pa.int64()})
+
+
+def test_a_task_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is run again, four times, and by the next load: on a full disk its files would keep the disk full."""
+    monkeypatch.setattr(data_files, "BUFFERED_BYTES_MAX", 1)
+    real, calls = data_files.OneFile.write, []
+
+    def full(self: Any, table: Any) -> None:
+        calls.append(table)
+        if len(calls) == 3:
+            raise FileError("no space")
+        real(self, table)
+
+    monkeypatch.setattr(data_files.OneFile, "write", full)
+    rows: list[Row] = [(None, b"bad", 0, 0, 0, None), (None, b'{"a":1}', 0, 1, 0, None), (None, b'{"a":2}', 0, 2, 86_400_000_000, None)]
+    with pytest.raises(FileError, match="no space"):
+        run(job(tmp_path), rows)
+    assert len(calls) == 3
+    assert list(tmp_path.rglob("*.parquet")) == []

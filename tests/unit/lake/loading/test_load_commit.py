@@ -1,0 +1,137 @@
+"""Two loads of one job at the same records: whatever each has read, a record ends in one table, and what was refused leaves no file."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from moldau.lake.loading import commit as committing_a_load
+from moldau.lake.loading.commit import Written, commit_both
+from moldau.lake.loading.counts import counts_to_json
+from moldau.lake.loading.data_files import DataFile, PartitionWriter, remove_files_of
+from moldau.lake.loading.job import DEAD_LETTER_COLUMNS, LoadJob
+from moldau.lake.loading.plan import Plan
+from moldau.lake.reading.offsets import OffsetRange
+from moldau.lake.tables.committing import FencedError, LoadConflictError, Writer, application_id, progress
+from moldau.lake.tables.opening import FORMATS, format_named, open_or_create, open_table, opened
+
+ID = application_id("job", "00ff", 0)
+
+
+class Lake:
+    """A table and its dead letters; loads that have written their files and not committed them."""
+
+    def __init__(self, kind: str, directory: Path) -> None:
+        columns = pa.schema([("n", pa.int64())])
+        self.job = LoadJob("job", "b:1", "t", str(directory / "table"), str(directory / "dead"), columns=columns, table_format=kind)
+        self.tables = format_named(kind)
+        self.schema = self.job.table_schema(columns)
+        open_or_create(self.tables, self.job.table, self.schema, self.job.partition_columns, "")
+
+    def planned(self, end: int) -> Plan:
+        """A load of the records up to `end`, from what the tables say now."""
+        base = opened(self.job.table)
+        before, dead = progress(base, [ID]), progress(open_table(self.job.dead_letters), [ID])
+        ranges = (OffsetRange("t", 0, before[0].offset or 0, end),)
+        return Plan(self.job, self.tables, "00ff", ranges, {}, base, None, self.schema, tuple(before), tuple(dead), {ID: end})
+
+    def written(self, events: list[int], dead: list[int]) -> Written:
+        """Files of what a load made of its records."""
+        counts = counts_to_json({}, 0, 0)
+        return Written(self._files(self.job.table, {"n": events}), self._files(self.job.dead_letters, {"_offset": dead}), counts)
+
+    def _files(self, path: str, rows: dict[str, list[int]]) -> tuple[DataFile, ...]:
+        (numbers,) = rows.values()
+        known = DEAD_LETTER_COLUMNS if "_offset" in rows else [("n", pa.int64())]
+        table = pa.table({name: pa.array(rows.get(name, [None] * len(numbers)), kind) for name, kind in known})
+        writer = PartitionWriter(path, "job")
+        writer.add(table, np.zeros(len(numbers), np.int64))
+        return tuple(writer.finish())
+
+    def found(self) -> tuple[list[int], list[int]]:
+        """Events and offsets of dead letters that readers see."""
+        return self._rows(self.job.table, "n"), self._rows(self.job.dead_letters, "_offset")
+
+    def _rows(self, path: str, column: str) -> list[int]:
+        snapshot = open_table(path)
+        files = [] if snapshot is None else snapshot.files()
+        return sorted(row for each in files for row in pq.read_table(Path(path, each.path), partitioning=None)[column].to_pylist())
+
+    def lying_there(self) -> int:
+        """Data files, whether a version names them or not."""
+        return sum(len(list(Path(path).rglob("*.parquet"))) for path in (self.job.table, self.job.dead_letters))
+
+
+@pytest.fixture(params=FORMATS)
+def lake(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    monkeypatch.setattr(committing_a_load, "check_topic", lambda planned: None)
+    return Lake(request.param, tmp_path)
+
+
+def test_a_load_that_slept_puts_no_record_aside_that_another_one_has_taken(lake: Lake) -> None:
+    """It knew too few schemas: record 1 is an event by now. Without the look at the table it would be in both."""
+    asleep, its_files = lake.planned(2), lake.written([0], [1])
+    commit_both(lake.planned(2), lake.written([0, 1], []), Writer("job"))
+    with pytest.raises(LoadConflictError, match="another load has moved moldau:job:00ff:0 from offset None"):
+        commit_both(asleep, its_files, Writer("job"))
+    assert lake.found() == ([0, 1], [])
+    assert lake.lying_there() == 1
+
+
+def test_the_older_process_is_fenced_before_its_dead_letters(lake: Lake) -> None:
+    old = Writer("job")
+    commit_both(lake.planned(1), lake.written([0], []), old)
+    commit_both(lake.planned(2), lake.written([1], []), Writer("job"))
+    with pytest.raises(FencedError):
+        commit_both(lake.planned(3), lake.written([], [2]), old)
+    assert lake.found() == ([0, 1], [])
+
+
+def test_of_two_commits_the_second_alone_is_taken_back(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The dead letters are there for good: the next load leaves them out. The files of the events are written anew by it."""
+    planned, files = lake.planned(2), lake.written([0], [1])
+    looks: list[int] = []
+
+    def topic_is_made_anew(_: Plan) -> None:
+        looks.append(1)
+        if len(looks) == 2:
+            raise LoadConflictError("another topic")
+
+    monkeypatch.setattr(committing_a_load, "check_topic", topic_is_made_anew)
+    with pytest.raises(LoadConflictError, match="another topic"):
+        commit_both(planned, files, Writer("job"))
+    assert lake.found() == ([], [1])
+    assert lake.lying_there() == 1
+
+
+def test_a_load_without_dead_letters_makes_one_version(lake: Lake) -> None:
+    assert commit_both(lake.planned(1), lake.written([0], []), Writer("job")) == 1
+    assert open_table(lake.job.dead_letters) is None
+
+
+def test_files_of_a_failed_load_are_found_by_its_id(tmp_path: Path) -> None:
+    """Tasks that had done their part report to nobody when another one fails."""
+    for load in ("aaaaaaaa", "bbbbbbbb"):
+        for by in ("day", "hour"):
+            writer = PartitionWriter(str(tmp_path / by), "a job", by, load)
+            writer.add(pa.table({"n": [1, 2]}), np.array([0, 86_400_000]))
+            writer.finish()
+    for by in ("day", "hour"):
+        remove_files_of(str(tmp_path / by), "a job", "aaaaaaaa")
+        left = [each.name for each in (tmp_path / by).rglob("*.parquet")]
+        assert len(left) == 2
+        assert all(name.startswith("a-job-bbbbbbbb") for name in left)
+    remove_files_of(str(tmp_path / "nowhere"), "a job", "aaaaaaaa")
+
+
+@pytest.mark.parametrize("dead_letters", ["lake/t", "lake/t/", "./lake/t", "lake/t/dead", "lake", "."])
+def test_dead_letters_have_a_place_of_their_own(dead_letters: str) -> None:
+    """In one table the dead letters' commit would move the offsets of the events, which were never loaded then."""
+    good: dict[str, Any] = {"columns": pa.schema([("n", pa.int64())])}
+    job = LoadJob("job", "b:1", "t", "lake/t", "lake/t-dead", **good)
+    with pytest.raises(ValueError, match="load job: the table and the dead letters are two tables, and neither lies in the other"):
+        replace(job, dead_letters=dead_letters)
