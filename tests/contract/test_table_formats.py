@@ -328,6 +328,21 @@ def test_orphans_are_removed_and_nothing_else(table: Table) -> None:
     assert table.rows() == [1]
 
 
+def test_what_a_compaction_has_just_replaced_is_left_to_readers_however_old_it_is(table: Table) -> None:
+    """A query that began a moment ago reads the files of the version before; they were written weeks ago."""
+    for number in range(2):
+        table.load(number, offset=number + 1)
+    old = {file.path for file in table.now().files()}
+    for name in old:
+        os.utime(Path(table.path, name), (0, 0))
+    compact_table(table.path)
+    (orphan,) = table.file(9)
+    os.utime(Path(table.path, orphan.path), (0, 0))
+    assert remove_orphans(table.path) == [orphan.path]
+    assert table.parquet() == old | {file.path for file in table.now().files()}
+    assert set(remove_orphans(table.path, older_than_h=0)) == old
+
+
 def test_readers_wait_until_a_table_is_complete(table: Table) -> None:
     """The wait asks again and again, and ends as soon as the property says so."""
     noon = datetime(2013, 7, 1, 12, tzinfo=UTC)

@@ -1,5 +1,6 @@
 """The tables for those who read them: snapshots as Spark DataFrames, how far they are complete, and their upkeep."""
 
+import contextlib
 import os
 import time
 from typing import Any
@@ -40,8 +41,11 @@ def read_table(spark: Any, path: str, version: int | None = None) -> Any:
 
 
 def remove_orphans(path: str, older_than_h: int = 168, *, dry_run: bool = False) -> list[str]:
-    """Delete data files that no snapshot names and that are older than `older_than_h` hours: what loads left that died, and what
-    compactions have replaced. Their paths. A reader of an older version may still want the latter: do not choose the hours too few."""
+    """Delete data files that no version of the last `older_than_h` hours names and that are as old: what loads left that were killed, and
+    what compactions have replaced. Their paths. A reader of an older version may still want the latter: do not choose the hours too few.
+
+    In the folder of a Delta table nothing else may lie: deltalake deletes whatever the table does not name, but for names with ``_`` first.
+    """
     tables = format_of(path)
     if tables is not None and tables.name == "delta":
         from deltalake import DeltaTable
@@ -49,7 +53,7 @@ def remove_orphans(path: str, older_than_h: int = 168, *, dry_run: bool = False)
         from moldau.lake.tables.delta import uri_of
 
         return DeltaTable(uri_of(path)).vacuum(older_than_h, dry_run=dry_run, enforce_retention_duration=older_than_h >= 168, full=True)
-    known = {file.path for file in opened(path).files()}
+    known = _named_since(path, time.time() - older_than_h * 3600)
     found = []
     for folder, folders, names in os.walk(path):
         folders[:] = [each for each in folders if not each.startswith("_")]
@@ -61,6 +65,20 @@ def remove_orphans(path: str, older_than_h: int = 168, *, dry_run: bool = False)
         for file in found:
             os.unlink(os.path.join(path, file))
     return sorted(found)
+
+
+def _named_since(path: str, since_s: float) -> set[str]:
+    """The files that a version names which was the newest at that time or later, as far as the manifests are still there."""
+    newest = opened(path)
+    known = {file.path for file in newest.files()}
+    tables = format_of(path)
+    assert tables is not None
+    for version in tables.commits(path, 0):
+        replaced = version.version - 1
+        if version.metadata.get("timestamp", 0) >= since_s * 1000:
+            with contextlib.suppress(TableError):  # it was deleted meanwhile
+                known |= {file.path for file in opened(path, replaced).files()}
+    return known
 
 
 def _age_s(path: str, file: str) -> float:
