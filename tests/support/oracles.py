@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from importlib import import_module
-from typing import Any, Protocol
+from types import NoneType
+from typing import Any, Protocol, get_args
 from uuid import UUID
 
 from kio.index import UnknownAPIKey, UnknownEntity, load_request_schema, load_response_schema
@@ -170,7 +171,7 @@ class Kio:
             case "timedelta_i32" | "timedelta_i64":
                 return value * MILLISECOND
             case "datetime_i64":
-                return None if value == -1 else EPOCH + value * MILLISECOND
+                return None if value == -1 and NoneType in get_args(their_field.type) else EPOCH + value * MILLISECOND
             case _:
                 return value
 
