@@ -98,7 +98,7 @@ def _has_bounds(kind: Any) -> bool:
 def _least(value: Any) -> Any:
     """A value as Delta's JSON has it."""
     if isinstance(value, datetime):
-        return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{value.microsecond // 1000:03d}Z"
+        return f"{value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
     if isinstance(value, str) and len(value) > _STRING_MAX:
         return value[:_STRING_MAX]
     return value

@@ -152,4 +152,6 @@ def test_a_value_that_is_no_number_or_no_date_gives_no_bound() -> None:
     found = statistics(pa.table({"f": [1.0, float("nan")], "t": centuries, "last": pa.array([253_402_300_799_999_999, 0], centuries.type)}))
     assert (found["minValues"], found["maxValues"]) == ({}, {})
     assert found["nullCount"] == {"f": 0, "t": 0, "last": 0}
+    early = statistics(pa.table({"t": pa.array([-62_135_596_800_000_000], centuries.type)}))
+    assert early["minValues"] == {"t": "0001-01-01T00:00:00.000Z"}, "a year has four digits"
     assert statistics(pa.table({"f": [1.0, float("nan")]}), pa.table({"f": [2.0]}))["maxValues"] == {}
