@@ -98,11 +98,17 @@ class LoadJob:
             self.check_columns(self.columns)
 
     def check_columns(self, columns: Any) -> None:
-        """ValueError if a field of the events has the name of a column of the table itself."""
-        reserved = {DAY, HOUR, *(name for name, _ in RECORD_COLUMNS), *(f"_{name}" for name in self.headers)}
-        clashing = sorted(reserved & set(columns.names))
-        if clashing:
-            raise ValueError(f"load {self.name}: events have a field {clashing[0]!r}, which is the name of a column of the table itself")
+        """ValueError if a field of the events has the name of a column of the table itself or of another field; for Spark capital letters
+        make no difference."""
+        reserved = {DAY, HOUR, *(name for name, _ in RECORD_COLUMNS), *(f"_{name}".lower() for name in self.headers)}
+        seen: dict[str, str] = {}
+        for name in columns.names:
+            folded = name.lower()
+            if folded in reserved:
+                raise ValueError(f"load {self.name}: events have a field {name!r}, which is the name of a column of the table itself")
+            if folded in seen:
+                raise ValueError(f"load {self.name}: events have fields {seen[folded]!r} and {name!r}: no table has both")
+            seen[folded] = name
 
     @property
     def needs_headers(self) -> bool:

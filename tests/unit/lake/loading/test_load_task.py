@@ -99,10 +99,16 @@ def test_dead_letters_that_were_committed_are_left_out(tmp_path: Path) -> None:
     assert [(row["_partition"], row["_offset"]) for row in found[EVENTS]] == [(0, 1)]
 
 
-@pytest.mark.parametrize("name", ["event_day", "event_hour", "_offset", "_line"])
+@pytest.mark.parametrize("name", ["event_day", "event_hour", "_offset", "_line", "Event_Day", "_LINE"])
 def test_events_may_not_use_the_names_of_the_table_itself(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match=f"events have a field '{name}'"):
         LoadJob("j", "b", "t", "x", "y", pa.schema([(name, pa.int64())]), headers={"line": pa.int64()})
+
+
+def test_events_may_not_have_fields_that_are_one_column_for_spark() -> None:
+    """Of a table with both Spark could read neither."""
+    with pytest.raises(ValueError, match="load j: events have fields 'a' and 'A': no table has both"):
+        LoadJob("j", "b", "t", "x", "y", pa.schema([("a", pa.int64()), ("A", pa.int64())]))
 
 
 def test_a_task_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
