@@ -49,18 +49,31 @@ def registry(
 
     set_up_logging(log_level, log_format)
     asked = threading.Event()
+    starting = True
+
+    def end(_number: int, _frame: object) -> None:
+        asked.set()
+        if starting:  # it may wait long for a broker that does not answer
+            raise _EndedEarly
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: asked.set())
+        signal.signal(number, end)
     server = RegistryServer(bootstrap, listen, advertise=advertise, topic=topic, group=group, session_timeout_s=session_timeout)
     try:
         url = server.start()
-    except OSError as error:
-        raise click.ClickException(error.strerror or str(error)) from error
-    try:
+        starting = False
         print(f"listening on {url}", flush=True)
         asked.wait()
+    except _EndedEarly:
+        starting = False
+    except OSError as error:
+        raise click.ClickException(error.strerror or str(error)) from error
     finally:
         server.stop()
+
+
+class _EndedEarly(BaseException):
+    """A signal came before the registry was there."""
 
 
 class RegistryBeside:

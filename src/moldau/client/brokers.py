@@ -4,14 +4,14 @@ What is tried again, within `timeout_s` and with growing pauses: connections tha
 (a leader that moved, a topic just created). The very first contact is not: with no broker there at all the answer comes at once.
 """
 
-import time
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from moldau.client.address import Address, parse_addresses
 from moldau.client.connection import BrokerConnection
-from moldau.client.errors import UnreachableError, failure
+from moldau.client.errors import InterruptedByStopError, UnreachableError, failure
 from moldau.client.metadata import ClusterMetadata, from_response
 from moldau.client.partition_requests import Answers
 from moldau.client.retry import Retry, may_pass
@@ -29,12 +29,13 @@ class Brokers:
     """Asks whoever is concerned: anybody, one broker, the controller, the leaders of partitions. One thread uses it at a time."""
 
     def __init__(
-        self, bootstrap: str, *, client_id: str = "moldau", timeout_s: float = 30.0, sleep: Callable[[float], object] = time.sleep
+        self, bootstrap: str, *, client_id: str = "moldau", timeout_s: float = 30.0, sleep: Callable[[float], object] | None = None
     ) -> None:
         self.timeout_s = timeout_s
         self._bootstrap = parse_addresses(bootstrap)
         self._client_id = client_id
-        self._sleep = sleep
+        self._interrupted = threading.Event()
+        self._sleep = sleep or self._interrupted.wait
         self._connections: dict[Address, BrokerConnection] = {}
         self._leaders = Leaders()
         self._contacted = False
@@ -197,11 +198,19 @@ class Brokers:
     def _connection(self, address: Address) -> BrokerConnection:
         if address not in self._connections:
             self._connections[address] = BrokerConnection(*address, client_id=self._client_id, timeout_s=self.timeout_s)
+        if self._interrupted.is_set():
+            raise InterruptedByStopError(address)
         return self._connections[address]
 
     def retry(self) -> Retry:
         """How long one operation may be tried again, beginning now."""
         return Retry(self.timeout_s, sleep=self._sleep)
+
+    def interrupt(self) -> None:
+        """End what another thread asks for here, with a WorldError at once, and whatever is asked later. Any thread may call it."""
+        self._interrupted.set()
+        for connection in list(self._connections.values()):
+            connection.interrupt()
 
     def close(self) -> None:
         """Close all connections; the next request connects again."""

@@ -8,6 +8,7 @@ Whatever goes wrong between the first byte of a request and the last of its resp
 that would follow belong to nobody.
 """
 
+import contextlib
 import socket
 import time
 from collections import deque
@@ -69,6 +70,7 @@ class BrokerConnection:
         self._versions: dict[int, VersionRange] = {}
         self._correlation_id = 0
         self._pending: deque[Pending] = deque()
+        self._interrupted = False
 
     def request(self, api_key: ApiKey, message: Any, *, version: int | VersionRange | None = None, timeout_s: float | None = None) -> Any:
         """Send one request and wait for its response: the response class of that API.
@@ -146,8 +148,22 @@ class BrokerConnection:
             self._socket = socket.create_connection((self.address.host, self.address.port), wait_s)
         except OSError as error:
             raise UnreachableError(self.address, _reason(error)) from error
+        if self._interrupted:
+            self.close()
+            raise ConnectionLostError(self.address, "interrupted")
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._negotiate(deadline)
+
+    def interrupt(self) -> None:
+        """End what another thread waits for here, with ConnectionLostError, and every later connection. Any thread may call it.
+
+        An attempt to connect that is under way goes on until its own time is over.
+        """
+        self._interrupted = True
+        connected = self._socket
+        if connected is not None:
+            with contextlib.suppress(OSError):
+                connected.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close; the next request connects again."""

@@ -21,6 +21,14 @@ class ConnectionLostError(WorldError):
         self.address = address
 
 
+class InterruptedByStopError(WorldError):
+    """Another thread ended what was under way here: nothing more is asked."""
+
+    def __init__(self, address: Address) -> None:
+        super().__init__(f"{address}: not asked, the client was interrupted", retriable=False)
+        self.address = address
+
+
 class RequestFailedError(PeerError):
     """The broker answered with an error; `subject` is what it is about: a topic, a partition, a broker."""
 

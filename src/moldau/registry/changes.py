@@ -53,6 +53,11 @@ class Changes:
         self._election = election
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Begin nothing more, and do not wait for an election any more."""
+        self._stopping = True
 
     def carry_out(self, decide: Decide, request: "Request") -> tuple[int, bytes]:
         """Status and body of the answer. RestError."""
@@ -60,7 +65,7 @@ class Changes:
         trouble = unknown_leader()
         while True:
             left_s = deadline - time.monotonic()
-            if left_s <= 0:
+            if left_s <= 0 or self._stopping:
                 raise trouble
             writer = self._election.writer
             if writer is None or (request.forwarded and not self._election.mine):
@@ -91,17 +96,21 @@ class Changes:
 
     def _here(self, decide: Decide, request: "Request", timeout_s: float) -> Any:
         """Decide, write, and read it back. FencedError: nothing was written, another writes now."""
-        with self._lock:
-            if self._writer.ready:
-                self._follower.catch_up(timeout_s)
-            else:
-                self._follower.wait_for(self._writer.take_over(), timeout_s)
+        deadline = time.monotonic() + timeout_s
+        if not self._lock.acquire(timeout=timeout_s):
+            raise timed_out(f"after {timeout_s:.0f} s changes that came earlier are still being written")
+        try:
+            self._follower.catch_up(deadline - time.monotonic())
+            if not self._writer.ready:
+                self._follower.wait_for(self._writer.take_over(), deadline - time.monotonic())
             decision = decide(self._state, request)
             if decision.writes:
                 if not self._election.mine:
                     raise FencedError("another registry was elected meanwhile")
-                self._follower.wait_for(self._writer.append_all(decision.writes), timeout_s)
+                self._follower.wait_for(self._writer.append_all(decision.writes), deadline - time.monotonic())
             return decision.answer
+        finally:
+            self._lock.release()
 
 
 def _writes_no_longer(answer: Forwarded) -> bool:

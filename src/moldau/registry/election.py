@@ -75,6 +75,8 @@ class Election:
             self._changed.notify_all()
         if self._thread.ident is not None:
             self._thread.join(_LEAVE_TIMEOUT_S)
+            self._cluster.interrupt()
+            self._thread.join(_PAUSE_S)
         self._cluster.close()
 
     @property

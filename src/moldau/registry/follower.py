@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 
 _WAIT_MS = 250
 _PAUSE_S = 0.2
+_ASK_TIMEOUT_S = 10.0
+_STOP_TIMEOUT_S = 1.0
 _SAY_EVERY_S = 30.0
 _BYTES_MAX = 8 << 20
 _DECOMPRESSED_BYTES_MAX = 256 << 20
@@ -43,13 +45,14 @@ class Follower:
         self._where = TopicPartition(topic, 0)
         self._state = state
         self._reading = Cluster(bootstrap, client_id="moldau-registry", timeout_s=timeout_s)
-        self._asking = Cluster(bootstrap, client_id="moldau-registry", timeout_s=timeout_s)
+        self._asking = Cluster(bootstrap, client_id="moldau-registry", timeout_s=min(timeout_s, _ASK_TIMEOUT_S))
         self._asking_lock = threading.Lock()
         self._moved = threading.Condition()
         self._position = 0
         self._trouble = ""
         self._said_at = -_SAY_EVERY_S
         self._stopping = threading.Event()
+        self._ended = False
         self._thread = threading.Thread(target=self._run, name="moldau-registry-follower", daemon=True)
 
     @property
@@ -64,47 +67,61 @@ class Follower:
         self._thread.start()
 
     def stop(self) -> None:
-        """End, within a quarter of a second."""
+        """End at once, whatever is under way."""
         self._stopping.set()
         with self._moved:
             self._moved.notify_all()
+        for each in (self._reading, self._asking):
+            each.interrupt()
         if self._thread.ident is not None:
-            self._thread.join()
+            self._thread.join(_STOP_TIMEOUT_S)
         self._reading.close()
-        with self._asking_lock:
+        if self._asking_lock.acquire(timeout=_STOP_TIMEOUT_S):
             self._asking.close()
-
-    def end(self) -> int:
-        """The end of the log, asked for now. WorldError, PeerError."""
-        with self._asking_lock:
-            return self._asking.list_offsets({self._where: LATEST})[self._where].offset
+            self._asking_lock.release()
 
     def catch_up(self, timeout_s: float) -> int:
         """Wait until all that is in the log by now is applied; its end. BehindError, WorldError, PeerError."""
-        end = self.end()
-        self.wait_for(end, timeout_s)
+        deadline = time.monotonic() + timeout_s
+        if not self._asking_lock.acquire(timeout=timeout_s):
+            raise BehindError(self.topic, f"after {timeout_s:.0f} s others are still asking for its end")
+        try:
+            end = self._asking.list_offsets({self._where: LATEST})[self._where].offset
+        finally:
+            self._asking_lock.release()
+        if end < self._position:
+            raise BehindError(self.topic, f"it ends at offset {end}, and was read up to {self._position} before: it was deleted or cut")
+        self.wait_for(end, deadline - time.monotonic())
         return end
 
     def wait_for(self, end: int, timeout_s: float) -> None:
-        """Wait until every record before `end` is applied. BehindError."""
+        """Wait until every record before `end` is applied. BehindError, also once nothing is read any more: what is in memory may be of
+        another log then."""
         deadline = time.monotonic() + timeout_s
         with self._moved:
-            while self._position < end:
+            while self._position < end or self._ended:
                 left_s = deadline - time.monotonic()
-                if left_s <= 0 or self._stopping.is_set():
+                if left_s <= 0 or self._ended or self._stopping.is_set():
                     raise BehindError(self.topic, self._trouble or f"after {timeout_s:.0f} s it is at offset {self._position} of {end}")
                 self._moved.wait(left_s)
 
     def _run(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                self._step()
-            except MoldauError as error:
-                self._say(error)
-                if isinstance(error, PeerError) and error.code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.OFFSET_OUT_OF_RANGE):
-                    log.critical("registry topic deleted or cut, what is in memory stays until a restart: topic=%s", self.topic)
-                    return
-                self._stopping.wait(_PAUSE_S)
+        try:
+            while not self._stopping.is_set():
+                try:
+                    self._step()
+                except MoldauError as error:
+                    if self._stopping.is_set():
+                        return
+                    self._say(error)
+                    if isinstance(error, PeerError) and error.code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.OFFSET_OUT_OF_RANGE):
+                        log.critical("registry topic deleted or cut, look-ups go on, nothing is written: topic=%s", self.topic)
+                        return
+                    self._stopping.wait(_PAUSE_S)
+        finally:
+            with self._moved:
+                self._ended = True
+                self._moved.notify_all()
 
     def _step(self) -> None:
         fetched = self._reading.fetch(

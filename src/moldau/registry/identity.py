@@ -60,6 +60,8 @@ def encode_assignment(member: str | None, identity: Identity | None, *, duplicat
 def decode_assignment(data: bytes) -> Identity | None:
     """Who writes, as the group's leader told; None if nobody can. ValueError if it cannot be read."""
     fields = json.loads(data)
+    if not isinstance(fields, dict):
+        raise ValueError(f"{fields!r} is not an assignment")
     if fields.get("error"):
         log.error("registries with the same URL, none writes: set another with --advertise")
         return None

@@ -36,6 +36,8 @@ GROUP = "schema-registry"
 CONNECTIONS_MAX = 1_000
 _READ_TIMEOUT_S = 60.0
 _WRITE_TIMEOUT_S = 10.0
+_GRACE_S = 2
+"""So long a stop waits for answers that are under way."""
 _EVERY_INTERFACE = ("", "0.0.0.0", "::", "*")
 
 
@@ -111,7 +113,7 @@ class RegistryServer:
         app = App(self.state, changes, cluster_id=cluster_id, body_bytes_max=self._body_bytes_max)
         local = "127.0.0.1" if host in _EVERY_INTERFACE else host
         url = Identity(local, port).url
-        return _Parts(url, bound, follower, writer, election, app)
+        return _Parts(url, bound, follower, writer, election, changes, app)
 
     def __enter__(self) -> Self:
         self.start()
@@ -124,12 +126,15 @@ class RegistryServer:
 class _Parts:
     """What one run of a server is made of."""
 
-    def __init__(self, url: str, bound: socket.socket, follower: Follower, writer: Writer, election: Election, app: App) -> None:
+    def __init__(
+        self, url: str, bound: socket.socket, follower: Follower, writer: Writer, election: Election, changes: Changes, app: App
+    ) -> None:
         self.url = url
         self.election = election
         self._bound = bound
         self._follower = follower
         self._writer = writer
+        self._changes = changes
         self._app = app
         self._http = _Http(app)
         self._thread = threading.Thread(target=self._serve, name="moldau-registry-http", daemon=True)
@@ -143,6 +148,7 @@ class _Parts:
         log.info("schema registry listens: url=%s topic=%s offset=%d", self.url, self._follower.topic, end)
 
     def stop(self) -> None:
+        self._changes.stop()
         self._http.should_exit = True
         if self._thread.ident is not None:
             self._thread.join()
@@ -163,7 +169,7 @@ class _Http(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app, loop="asyncio", http="h11", ws="none", lifespan="off", interface="asgi3", log_config=None, access_log=False,
-                proxy_headers=False, server_header=False, limit_concurrency=CONNECTIONS_MAX, timeout_graceful_shutdown=2,
+                proxy_headers=False, server_header=False, limit_concurrency=CONNECTIONS_MAX, timeout_graceful_shutdown=_GRACE_S,
             )
         )  # fmt: skip
         self.listening = threading.Event()

@@ -111,7 +111,8 @@ class Writer:
         self._producer = None
 
     def close(self) -> None:
-        """Close the connections."""
+        """End what is under way in another thread, and close the connections."""
+        self._cluster.interrupt()
         self.resign()
         self._cluster.close()
 

@@ -1,0 +1,127 @@
+"""A registry that stops, or cannot start, leaves nothing behind, and does not wait for a broker that is gone (F1)."""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from moldau.client.cluster import Cluster
+from moldau.model.errors import MoldauError
+from moldau.registry import election, server
+from moldau.registry.server import RegistryServer
+from moldau.testing import Broker
+from support.registry import Rest, running_registry
+from support.scripted_broker import SILENCE, ScriptedBroker
+
+PATIENCE_S = 30.0
+
+
+def eventually(true: Callable[[], bool]) -> None:
+    """Wait until it is so."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def threads() -> list[str]:
+    """Names of the registry's threads that live."""
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("moldau-registry")]
+
+
+def sockets() -> int:
+    """How many sockets this process has open."""
+    count = 0
+    for each in Path("/proc/self/fd").iterdir():
+        try:
+            count += os.readlink(each).startswith("socket:")
+        except OSError:  # that of the listing itself
+            continue
+    return count
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker() as running:
+        running.create_topic("two", 2, {"cleanup.policy": "compact"})
+        yield running
+
+
+def test_a_registry_that_was_stopped_leaves_no_thread_and_no_socket(broker: Broker) -> None:
+    before = sockets()
+    with running_registry(broker.bootstrap_servers, group="ends", topic="ends") as registry:
+        Rest(registry.url).ok("POST", "/subjects/a/versions", {"schema": '"string"'})
+        assert {"moldau-registry-http", "moldau-registry-election", "moldau-registry-follower"} <= set(threads())
+        assert sockets() > before
+    eventually(lambda: not threads())
+    eventually(lambda: sockets() <= before)
+
+
+def test_a_start_that_fails_leaves_no_thread_and_no_socket(broker: Broker) -> None:
+    """No broker there; a topic that cannot hold schemas."""
+    with Cluster(broker.bootstrap_servers) as probe:  # the broker's side of connections is open for a moment longer
+        probe.metadata([])
+    before = sockets()
+    for bootstrap, topic in (("127.0.0.1:1", "_schemas"), (broker.bootstrap_servers, "two")):
+        registry = RegistryServer(bootstrap, "127.0.0.1:0", topic=topic)
+        with pytest.raises(MoldauError):
+            registry.start()
+        registry.stop()
+        with pytest.raises(RuntimeError, match="has not been started"):
+            _ = registry.url
+    assert not threads()
+    eventually(lambda: sockets() <= before)
+
+
+def test_a_registry_whose_broker_is_gone_stops_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would leave its group before; for that it waits a moment, not until its requests have timed out after 30 s."""
+    monkeypatch.setattr(election, "_LEAVE_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(server, "_GRACE_S", 0)
+    with Broker() as broker:
+        registry = RegistryServer(broker.bootstrap_servers, "127.0.0.1:0")
+        rest = Rest(registry.start())
+        rest.ok("POST", "/subjects/a/versions", {"schema": '"string"'})
+    hanging = threading.Thread(target=lambda: rest("POST", "/subjects/b/versions", {"schema": '"int"'}))
+    hanging.start()
+    start = time.monotonic()
+    registry.stop()
+    assert time.monotonic() - start < 10
+    hanging.join()
+    eventually(lambda: not threads())
+
+
+def test_a_topic_that_was_deleted_is_not_written_to_and_look_ups_go_on(broker: Broker) -> None:
+    """What is in memory is of the former log: an id given from it would stand in the new one beside nothing."""
+    with running_registry(broker.bootstrap_servers, group="lost", topic="lost") as registry:
+        rest = Rest(registry.url)
+        rest.ok("POST", "/subjects/a/versions", {"schema": '"string"'})
+        broker.delete_topic("lost")
+        broker.create_topic("lost", 1, {"cleanup.policy": "compact"})
+        told = rest("POST", "/subjects/b/versions", {"schema": '"int"'})
+        assert (told.status, told.code) == (500, 50002), told
+        assert "deleted or cut" in told.body["message"]
+        assert rest.ok("GET", "/subjects/a/versions") == [1]
+        assert rest.ok("POST", "/subjects/a/versions", {"schema": '"string"'})["id"] == 1
+
+
+def test_a_silent_broker_is_waited_for_no_longer_when_the_client_is_interrupted() -> None:
+    with ScriptedBroker(lambda _request: SILENCE) as silent, Cluster(f"127.0.0.1:{silent.port}") as cluster:
+        ended: list[str] = []
+
+        def ask() -> None:
+            try:
+                cluster.metadata([])
+            except MoldauError as error:
+                ended.append(str(error))
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        eventually(lambda: bool(silent.requests))
+        cluster.interrupt()
+        asking.join(PATIENCE_S / 3)
+        assert len(ended) == 1
+        with pytest.raises(MoldauError, match="interrupted"):
+            cluster.metadata([])
