@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from moldau.cli.options import SECONDS, TEXT, bootstrap_option, json_option, open_cluster, timeout_option
+from moldau.cli.options import SECONDS, TEXT, bootstrap_option, json_option, open_cluster, registry_option, timeout_option
 
 if TYPE_CHECKING:
     from moldau.audit.reconcile import Rules
@@ -47,7 +47,7 @@ def _tier_name(ctx: click.Context, parameter: click.Parameter, value: str) -> st
 @click.option("--once", is_flag=True, help="Count up to where the logs end now, publish, and end.")
 @click.option("--topics", metavar="PATTERN", callback=_pattern, help="Regular expression for whole names.  [default: all but _...]")
 @click.option("--interval", type=SECONDS, default=10.0, show_default=True, metavar="SECONDS", help="Publish so often.")
-@click.option("--registry", metavar="URL", help="Ask this schema registry which schemas are those of tracked events.")
+@registry_option("Ask this schema registry which schemas are those of tracked events.")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="warning", show_default=True)
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @bootstrap_option

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from moldau.cli.options import TEXT, Seconds, bootstrap_option
+from moldau.cli.options import TEXT, Seconds, bootstrap_option, registry_option
 
 if TYPE_CHECKING:
     from moldau.lake.loading.jobs import LoadJobs
@@ -36,7 +36,7 @@ class Duration(Seconds):
 @click.command("load")
 @click.argument("file", metavar="[FILE]", required=False, type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @bootstrap_option
-@click.option("--registry", metavar="URL", type=TEXT, help="The schema registry of Avro events.")
+@registry_option("The schema registry of Avro events.")
 @click.option("--topics", metavar="A,B", type=TEXT, help="Topics to load, separated by commas.")
 @click.option("--pattern", metavar="REGEX", type=TEXT, help="Load all topics whose whole name matches; new ones are found as they come.")
 @click.option("--to", metavar="DIR", type=click.Path(file_okay=False), help="Where the tables are: DIR/TOPIC.")

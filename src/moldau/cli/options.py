@@ -80,6 +80,11 @@ def bootstrap_option(function: F) -> F:
     )(function)
 
 
+def registry_option(text: str) -> Callable[[F], F]:
+    """``--registry URL``, as the parameter `registry`: a schema registry to ask, None if none is named. `text` says what for."""
+    return click.option("--registry", metavar="URL", type=TEXT, envvar="MOLDAU_REGISTRY", show_envvar=True, help=text)
+
+
 def json_option(function: F) -> F:
     """``--json``, as the parameter `as_json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")(function)
