@@ -1,5 +1,7 @@
 """A real Apache Kafka of any version in a process of its own: one node, KRaft mode, on a free port of 127.0.0.1."""
 
+import contextlib
+import random
 import signal
 import socket
 import subprocess
@@ -39,13 +41,13 @@ log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listened on a moment ago."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    """Ports that nobody listens on. The system gives none of these out by itself, so nobody gets one before Kafka, which takes seconds."""
+    found: set[int] = set()
+    while len(found) < count:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            found.add(port)
+    return list(found)
 
 
 class KafkaProcess:

@@ -4,6 +4,7 @@ The cache is ``$MOLDAU_CACHE``, else ``moldau`` in the user's cache directory. W
 environment has ``CI``: there it must not pass by not running.
 """
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -45,22 +46,33 @@ def kafka_libraries(version: str) -> Path:
 
 
 def _fetch(directory: Path, coordinates: tuple[str, ...]) -> None:
-    """Copy into a directory beside, then rename: a fetch that was cut off leaves nothing that looks whole."""
     for program in ("mvn", "java"):
         if shutil.which(program) is None:
             message = f"{program} is missing, and with it {', '.join(coordinates)}"
             if os.environ.get("CI"):
                 pytest.fail(message)
             pytest.skip(message)
-    partial = directory.with_name(f"{directory.name}.{os.getpid()}.partial")
-    partial.mkdir(parents=True)
-    try:
-        pom = partial / "pom.xml"
-        pom.write_text(_POM.format(dependencies="".join(_DEPENDENCY.format(*each.split(":")) for each in coordinates)))
-        command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={partial}"]
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-        assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}"
-        if not directory.exists():
+    copy_dependencies(directory, _POM.format(dependencies="".join(_DEPENDENCY.format(*each.split(":")) for each in coordinates)))
+
+
+def copy_dependencies(directory: Path, project: str) -> None:
+    """Fetch the jars that a project asks for: into a directory beside, then rename; one that was cut off leaves nothing that looks whole.
+
+    One at a time: test runs side by side share Maven's repository.
+    """
+    cache_directory().mkdir(parents=True, exist_ok=True)
+    with (cache_directory() / "maven.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if directory.exists():
+            return
+        partial = directory.with_name(f"{directory.name}.{os.getpid()}.partial")
+        partial.mkdir(parents=True)
+        try:
+            pom = partial / "pom.xml"
+            pom.write_text(project)
+            command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={partial}"]
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+            assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}"
             partial.rename(directory)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
