@@ -17,10 +17,15 @@ LATER = START + 600 * MINUTE
 
 
 class Ledger:
-    """Takes what tiers say, at the time that `now` is."""
+    """Takes what tiers say, at the time that `now` is. With `by_broker` that is the broker's time, and hosts may believe in another."""
 
-    def __init__(self, topic: str = "departures") -> None:
+    def __init__(self, topic: str = "departures", *, by_broker: bool = False) -> None:
         self.found = TierCounts()
+        self.also: list[TierCounts] = []
+        """Take the same."""
+        self.wrong_ms = 0
+        """How much the clock of who speaks is ahead."""
+        self.by_broker = by_broker
         self.now = START
         self.topic = topic
 
@@ -31,9 +36,10 @@ class Ledger:
 
     def say(self, kind: Any, tier: str, key: CountKey, count: Count = NOTHING) -> AuditRecord:
         """One record, published now."""
-        record = AuditRecord(kind, new_guid(), self.now, tier, key, count)
+        record = AuditRecord(kind, new_guid(), self.now + self.wrong_ms, tier, key, count)
         assert AuditRecord.from_bytes(record.to_bytes()) == record
-        self.found.take(record)
+        for each in (self.found, *self.also):
+            each.take(record, self.now if self.by_broker else None)
         return record
 
     def opens(self, host: Host) -> "Ledger":

@@ -11,8 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from moldau.audit.follow import read_audit
 from moldau.audit.reconcile import Rules, reconcile
-from moldau.audit.tiers import TierCounts, read_audit
+from moldau.audit.tiers import TierCounts
 from moldau.audit.verdicts import Verdict
 from moldau.client import Producer
 from moldau.client.cluster import Cluster

@@ -12,10 +12,11 @@ import pytest
 
 from moldau.audit.auditor import Auditor, AuditorOptions
 from moldau.audit.events import count_each
+from moldau.audit.follow import read_audit
 from moldau.audit.points import POINTS
 from moldau.audit.publishing import LostOffsetsError, group_of
 from moldau.audit.reconcile import Rules, reconcile
-from moldau.audit.tiers import TierCounts, read_audit
+from moldau.audit.tiers import TierCounts
 from moldau.client import ConsumedMessage, Consumer, Producer
 from moldau.client.admin import Admin
 from moldau.client.cluster import Cluster

@@ -22,15 +22,16 @@ events reopen it. A window of which the audit topic may have lost records, by it
 before those of the next.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from moldau.audit.complete_until import watermarks
 from moldau.audit.coverage import covers
+from moldau.audit.settled import SettledPair
 from moldau.audit.skew import HostKey, skewed_hosts
 from moldau.audit.tiers import NOTHING, TierCounts, Told
 from moldau.audit.verdicts import Report, SourceLine, Verdict, WindowPair
-from moldau.audit.watermark import watermarks
 from moldau.tracking.audit_record import PRODUCER_TIER
 from moldau.tracking.counts import WINDOW_MS, Count, CountKey
 
@@ -71,34 +72,64 @@ class Rules:
         """The grace of a lower tier."""
         return self.graces_ms.get(tier, self.grace_ms)
 
+    def shows(self, pair: WindowPair) -> bool:
+        """Whether a window is wanted in the report."""
+        return self.since_ms is None or pair.window_end_ms > self.since_ms
+
 
 def reconcile(found: TierCounts, rules: Rules) -> Report:
     """Compare all neighbouring tiers."""
     tiers = rules.tiers or found.tiers
     skewed = skewed_hosts(found, rules.skew_ms, rules.behind_ms)
-    behind = {host for host, each in skewed.items() if each.ahead_ms < 0}
     pairs: list[WindowPair] = []
+    settled: list[SettledPair] = []
     uncovered: dict[str, list[str]] = {}
-    by_topic = _by_topic(found, tiers, rules.topics)
-    for topic, by_tier in sorted(by_topic.items()):
-        counting = [tier for tier in tiers if (rules.only[tier](topic) if tier in rules.only else covers(found, tier, topic))]
+    topics = set()
+    for topic, counting, theirs in compared(found, rules):
+        topics.add(topic)
+        pairs += theirs
+        settled += _settled(found, topic, counting, [pair for pair in theirs if rules.shows(pair)])
         for tier in tiers:
             if tier not in counting and tier not in rules.only:
                 uncovered.setdefault(tier, []).append(topic)
-        for upper, lower in pairwise(counting):
-            compared = _Compared(found, rules, upper, lower, behind)
-            pairs += compared.windows(topic, by_tier.get(upper, {}), by_tier.get(lower, {}))
-    shown = [pair for pair in pairs if rules.since_ms is None or pair.window_end_ms > rules.since_ms]
+    shown = [pair for pair in pairs if rules.shows(pair)]
     return Report(
         tiers=tuple(tiers),
         pairs=tuple(sorted(shown, key=lambda pair: (pair.topic, pair.window_start_ms, tiers.index(pair.lower_tier)))),
-        watermarks=watermarks(pairs, tiers, rules.now_ms),
+        watermarks=watermarks(pairs, tiers, rules.now_ms, {topic: each for topic, each in found.settled.items() if topic in topics}),
         untracked=_untracked(found, tiers, rules.topics),
         skewed=tuple(each for host, each in sorted(skewed.items()) if rules.topics is None or host.topic in rules.topics),
+        gaps=tuple(gap for gap in found.gaps if gap.tier in tiers and (rules.topics is None or gap.topic in rules.topics)),
         unreadable=tuple(found.unreadable),
         uncovered={tier: tuple(topics) for tier, topics in uncovered.items()},
-        unheard=tuple(sorted(set(rules.topics or ()) - by_topic.keys())),
+        unheard=tuple(sorted(set(rules.topics or ()) - topics)),
+        settled=tuple(settled),
     )
+
+
+def compared(found: TierCounts, rules: Rules) -> Iterator[tuple[str, list[str], list[WindowPair]]]:
+    """By topic: the tiers that are meant to count it, and all windows of all neighbours among them."""
+    tiers = rules.tiers or found.tiers
+    behind = {host for host, each in skewed_hosts(found, rules.skew_ms, rules.behind_ms).items() if each.ahead_ms < 0}
+    by_topic = _by_topic(found, tiers, rules.topics)
+    for topic in found.settled:
+        if rules.topics is None or topic in rules.topics:
+            by_topic.setdefault(topic, {})
+    for topic, by_tier in sorted(by_topic.items()):
+        counting = [tier for tier in tiers if (rules.only[tier](topic) if tier in rules.only else covers(found, tier, topic))]
+        pairs: list[WindowPair] = []
+        for upper, lower in pairwise(counting):
+            pairs += _Compared(found, rules, upper, lower, behind).windows(topic, by_tier.get(upper, {}), by_tier.get(lower, {}))
+        yield topic, counting, pairs
+
+
+def _settled(found: TierCounts, topic: str, counting: Sequence[str], pairs: Iterable[WindowPair]) -> Iterator[SettledPair]:
+    """What is settled, for neighbours that had both counted it; a window that has late events is among `pairs`, and not counted twice."""
+    known = found.settled.get(topic)
+    for upper, lower in pairwise(counting):
+        if known is not None and upper in known.tiers and lower in known.tiers:
+            again = sum(pair.lower_tier == lower and pair.window_start_ms in known for pair in pairs)
+            yield SettledPair(topic, upper, lower, known.count, known.windows - again)
 
 
 def _untracked(found: TierCounts, tiers: Collection[str], topics: Collection[str] | None) -> dict[tuple[str, str], Count]:
@@ -183,7 +214,7 @@ class _Compared:
 
     def _judge_more(self, key: CountKey, lower: Told, more: str) -> tuple[Verdict, str]:
         instance = self.found.instances.get(key.instance)
-        if instance is not None and (instance.final or instance.heard_ms >= lower.changed_ms + self.rules.vouch_ms):
+        if instance is not None and (instance.final or instance.vouched_ms >= lower.changed_ms + self.rules.vouch_ms):
             return Verdict.DUPLICATION, more
         heard_ms = lower.changed_ms if instance is None else instance.heard_ms
         what = "never said that it opened" if instance is None else "closed, but not all that it counted is here"

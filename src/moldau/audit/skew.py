@@ -45,8 +45,10 @@ def _middle(lags: list[int]) -> int:
 
 def _lags(found: TierCounts) -> Iterable[tuple[HostKey, int]]:
     """By host, how much later than its newest event a count was published; by producers, where there are some."""
-    tiers = [PRODUCER_TIER] if found.counts.get(PRODUCER_TIER) else list(found.counts)
+    for known, lag_ms in found.lags.items():
+        yield HostKey(*known), lag_ms
+    tiers = [PRODUCER_TIER] if PRODUCER_TIER in found.counts else list(found.counts)
     for tier in tiers:
         for key, told in found.counts[tier].items():
-            if told.count.max_time_ms is not None:
-                yield HostKey(key.topic, key.datacenter, key.service, key.host), told.changed_ms - told.count.max_time_ms
+            if told.lag_ms is not None:
+                yield HostKey(key.topic, key.datacenter, key.service, key.host), told.lag_ms

@@ -39,9 +39,16 @@ def summaries(report: Report) -> list[Summary]:
         summary = found.setdefault(key, Summary(pair.topic, pair.upper_tier, pair.lower_tier))
         summary.upper, summary.lower = summary.upper + pair.upper, summary.lower + pair.lower
         summary.windows[pair.verdict] = summary.windows.get(pair.verdict, 0) + 1
+    for settled in report.settled:
+        key = (settled.topic, settled.lower_tier)
+        summary = found.setdefault(key, Summary(settled.topic, settled.upper_tier, settled.lower_tier))
+        summary.upper, summary.lower = summary.upper + settled.count, summary.lower + settled.count
+        if settled.windows or not summary.windows:
+            summary.windows[Verdict.COMPLETE] = summary.windows.get(Verdict.COMPLETE, 0) + settled.windows
     return sorted(found.values(), key=lambda each: (each.topic, report.tiers.index(each.lower_tier)))
 
 
 def overall(report: Report) -> str:
     """The worst verdict of all windows; "nothing to compare" without any."""
-    return min((pair.verdict for pair in report.pairs), key=list(Verdict).index).value if report.pairs else "nothing to compare"
+    verdicts = [pair.verdict for pair in report.pairs] + [Verdict.COMPLETE for _ in report.settled]
+    return min(verdicts, key=list(Verdict).index).value if verdicts else "nothing to compare"

@@ -3,32 +3,36 @@
 A tier other than the producers' is heard of in two ways: by its counts, and by *marks*, records of the kind ``open`` with which an auditor
 says that at this time everything in its logs was counted. A load publishes no marks; there its newest counts stand in. An ``open`` with a
 topic is no mark: with it an auditor says which topic of that name it counts, by the topic's id.
+
+When something was told is the time of the broker that took the record, where the audit topic has that (``LogAppendTime``): clocks of hosts
+may be wrong, and it is for the audit to say so. Otherwise it is the time that the record says of itself.
 """
 
 import logging
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, fields
 
+from moldau.audit.settled import Settled
 from moldau.audit.tally import is_untracked
-from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
-from moldau.tracking.audit_record import AUDIT_TOPIC, PRODUCER_TIER, AuditRecord, AuditRecordError
-from moldau.tracking.counts import Count, CountKey
+from moldau.tracking.audit_record import AUDIT_TOPIC, PRODUCER_TIER, AuditRecord, AuditRecordError, Gap
+from moldau.tracking.counts import NOTHING, Count, CountKey
 
-if TYPE_CHECKING:
-    from moldau.client.cluster import Cluster
+__all__ = ["NOTHING", "Instance", "TierCounts", "Told", "ToldGap", "Unreadable"]
 
 log = logging.getLogger(__name__)
 
-NOTHING = Count()
+LATE_MS = 24 * 3_600_000
+"""A record that was made so long before what was heard last, and of which nobody knows whether it was taken before, is looked up."""
 
 
 @dataclass(slots=True)
 class Told:
-    """What one tier has told of one key: the count, and the time of the newest record of it, in ms."""
+    """What one tier has told of one key: the count, the time of the newest record of it, and how long that was after its newest event at
+    least, all in ms; negative for events of the future."""
 
     count: Count = NOTHING
     changed_ms: int = 0
+    lag_ms: int | None = None
 
 
 @dataclass(slots=True)
@@ -42,6 +46,10 @@ class Instance:
     opened_ms: int | None = None
     closed_ms: int | None = None
     heard_ms: int = 0
+    told_ms: int = 0
+    """When it made its newest record, by its own clock."""
+    vouched_ms: int = 0
+    """The same by the clock that is behind, its own or the broker's: everything before that it has told."""
     published: Count = NOTHING
     declared: Count | None = None
 
@@ -52,6 +60,16 @@ class Instance:
             self.published.count,
             self.published.checksum,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ToldGap:
+    """A gap in what a tier has counted of a topic, and when that was told, in ms."""
+
+    tier: str
+    topic: str
+    gap: Gap
+    time_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +96,18 @@ class TierCounts:
     """The newest mark of each tier that publishes marks."""
     topic_ids: dict[tuple[str, str], str] = field(default_factory=dict)
     """By tier and topic: the id, in hex, of the topic of that name that an auditor counted last."""
+    gaps: list[ToldGap] = field(default_factory=list)
     unreadable: list[Unreadable] = field(default_factory=list)
+    settled: dict[str, Settled] = field(default_factory=dict)
+    """By topic: windows that are complete in all tiers, and not among the counts any more; see `moldau.audit.forgetting`."""
+    lags: dict[tuple[str, str, str, str], int] = field(default_factory=dict)
+    """Of hosts (topic, datacenter, service, host) in settled windows: how much later than its newest event a count was published."""
+    stale: bool = False
+    """Whether something was told about what is forgotten here: who wants to be certain reads all of it again."""
+    again_at: float = 0.0
+    """Not before that, by the monotonic clock."""
+    topic_id: bytes | None = None
+    """Of the audit topic that this was read from."""
     positions: dict[TopicPartition, int] = field(default_factory=dict)
     """Where reading goes on."""
     records: int = 0
@@ -90,6 +119,8 @@ class TierCounts:
     _patterns: dict[str, tuple[int, str]] = field(default_factory=dict)
     _topics: dict[str, set[str]] = field(default_factory=dict)
     _guids: set[bytes] = field(default_factory=set)
+    _guids_before: set[bytes] | None = None
+    """Those of the day before; None while all are known."""
 
     @property
     def tiers(self) -> tuple[str, ...]:
@@ -115,20 +146,35 @@ class TierCounts:
         """Up to when the tier is known to have counted everything, in ms; 0 if it was never heard of."""
         return self.marked_ms.get(tier, self.heard_ms.get(tier, 0))
 
-    def take(self, record: AuditRecord) -> bool:
-        """Add a record; whether it was a new one."""
-        guid = record.guid.encode()
-        if guid in self._guids:
+    def start_over(self) -> None:
+        """Forget everything."""
+        fresh, again_at = TierCounts(), self.again_at
+        for each in fields(self):
+            setattr(self, each.name, getattr(fresh, each.name))
+        self.again_at = again_at
+
+    def forget_guids(self) -> None:
+        """Keep those since the last time that this was asked, and no others."""
+        self._guids_before, self._guids = self._guids, set()
+
+    def take(self, record: AuditRecord, at_ms: int | None = None) -> bool:
+        """Add a record; whether it was a new one. `at_ms` is the time of the broker that took it."""
+        guid = _packed(record.guid)
+        if guid in self._guids or (self._guids_before is not None and guid in self._guids_before):
             return False
         self._guids.add(guid)
         self.records += 1
-        tier, key, time_ms = record.tier, record.key, record.time_ms
+        tier, key, time_ms = record.tier, record.key, record.time_ms if at_ms is None else at_ms
+        if record.kind == "counts" and self._may_be_known(record, time_ms):
+            self.stale = True
         if record.kind == "counts" or not key.topic:
             self.heard_ms[tier] = max(time_ms, self.heard_ms.get(tier, 0))
         if tier == PRODUCER_TIER:
-            self._take_sign_of_life(record)
+            self._take_sign_of_life(record, time_ms)
         elif record.kind == "open":
-            self._take_mark(record)
+            self._take_mark(record, time_ms)
+        if record.gap is not None:
+            self.gaps.append(ToldGap(tier, key.topic, record.gap, time_ms))
         if record.kind != "counts":
             return True
         self._topics.setdefault(tier, set()).add(key.topic)
@@ -139,10 +185,25 @@ class TierCounts:
         told = self.counts.setdefault(tier, {}).setdefault(key, Told())
         told.count = told.count + record.count
         told.changed_ms = max(told.changed_ms, time_ms)
+        if record.count.max_time_ms is not None:
+            lag_ms = time_ms - record.count.max_time_ms
+            told.lag_ms = lag_ms if told.lag_ms is None else min(lag_ms, told.lag_ms)
         return True
 
-    def _take_mark(self, record: AuditRecord) -> None:
-        tier, key, time_ms = record.tier, record.key, record.time_ms
+    def _may_be_known(self, record: AuditRecord, time_ms: int) -> bool:
+        """Whether it may have been taken before, by a guid that is forgotten; or is of a new tier, about a window that is forgotten."""
+        settled = self.settled.get(record.key.topic)
+        if settled is not None and record.tier not in settled.tiers and record.key.window_start_ms in settled:
+            return True
+        if self._guids_before is None or record.tier in self.marked_ms:
+            return False
+        if record.tier == PRODUCER_TIER:  # by its own clock, which may be wrong
+            instance = self.instances.get(record.key.instance)
+            return instance is not None and record.time_ms < instance.told_ms - LATE_MS
+        return record.time_ms < time_ms - LATE_MS
+
+    def _take_mark(self, record: AuditRecord, at_ms: int) -> None:
+        tier, key, time_ms = record.tier, record.key, min(record.time_ms, at_ms)
         if time_ms >= self._patterns.get(tier, (0, ""))[0]:
             self._patterns[tier] = (time_ms, key.service)
         if key.topic:
@@ -150,20 +211,22 @@ class TierCounts:
         else:
             self.marked_ms[tier] = max(time_ms, self.marked_ms.get(tier, 0))
 
-    def _take_sign_of_life(self, record: AuditRecord) -> None:
+    def _take_sign_of_life(self, record: AuditRecord, time_ms: int) -> None:
         key = record.key
         known = self.instances.get(key.instance)
         if known is None:
             known = self.instances[key.instance] = Instance(key.instance, key.datacenter, key.service, key.host)
-        known.heard_ms = max(known.heard_ms, record.time_ms)
+        known.heard_ms = max(known.heard_ms, time_ms)
+        known.told_ms = max(known.told_ms, record.time_ms)
+        known.vouched_ms = max(known.vouched_ms, min(record.time_ms, time_ms))
         if record.kind == "open":
-            known.opened_ms = record.time_ms
+            known.opened_ms = time_ms
         elif record.kind == "close":
-            known.closed_ms, known.declared = record.time_ms, record.count
+            known.closed_ms, known.declared = time_ms, record.count
         else:
             known.published = known.published + record.count
 
-    def take_value(self, partition: int, offset: int, value: bytes | None) -> None:
+    def take_value(self, partition: int, offset: int, value: bytes | None, at_ms: int | None = None) -> None:
         """Add a record of the audit topic; one that cannot be read is skipped, and the log says which."""
         try:
             record = AuditRecord.from_bytes(value)
@@ -171,11 +234,11 @@ class TierCounts:
             log.warning("audit record skipped: partition=%s-%d offset=%d reason=%s", AUDIT_TOPIC, partition, offset, error)
             self.unreadable.append(Unreadable(partition, offset, str(error)))
             return
-        self.take(record)
+        self.take(record, at_ms)
         if partition in self._oldest_ms:
             oldest_ms = self._oldest_ms[partition]
             if oldest_ms is None:
-                oldest_ms = self._oldest_ms[partition] = record.time_ms
+                oldest_ms = self._oldest_ms[partition] = record.time_ms if at_ms is None else at_ms
             if record.key.topic:  # the records of a topic share a partition
                 self.forgotten_ms[record.key.topic] = oldest_ms
 
@@ -187,47 +250,9 @@ class TierCounts:
         self.positions[where] = max(position, first_offset)
 
 
-def read_audit(cluster: "Cluster", into: TierCounts | None = None) -> TierCounts:
-    """Read the audit topic from its beginning, or from where `into` ends, up to what is there now; committed records only.
-
-    Nothing if there is no audit topic. UnreachableError, ConnectionLostError, RequestFailedError.
-    """
-    from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED
-
-    found = into if into is not None else TierCounts()
+def _packed(guid: str) -> bytes:
+    """In half the room, if it is made of hex digits as ours are."""
     try:
-        count = len(cluster.topic(AUDIT_TOPIC).partitions)
-    except PeerError as error:
-        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise
-        return found
-    partitions = [TopicPartition(AUDIT_TOPIC, number) for number in range(count)]
-    first = cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
-    end = cluster.list_offsets(dict.fromkeys(partitions, LATEST), isolation_level=READ_COMMITTED)
-    for where in partitions:
-        found.begin_at(where, first[where].offset)
-    left = {where for where in partitions if found.positions[where] < end[where].offset}
-    while left:
-        _read_some(cluster, left, found)
-        left = {where for where in left if found.positions[where] < end[where].offset}
-    return found
-
-
-def _read_some(cluster: "Cluster", partitions: set[TopicPartition], into: TierCounts) -> None:
-    from moldau.client.partition_requests import READ_COMMITTED, FetchLimits
-    from moldau.client.visible import Visible
-    from moldau.protocol.records.batch import batches, iterate
-
-    limits = FetchLimits(isolation_level=READ_COMMITTED, partition_max_bytes=4 << 20)
-    answers = cluster.fetch_many({where: into.positions[where] for where in sorted(partitions)}, limits)
-    for where, fetched in answers.items():
-        visible, position = Visible(fetched.aborted), into.positions[where]
-        for header, batch in batches(fetched.records):
-            if header.last_offset < position:
-                continue
-            if visible.shows(header, batch):
-                for record in iterate(batch, max_decompressed_bytes=64 << 20):
-                    if record.offset >= position:
-                        into.take_value(where.partition, record.offset, record.value)
-            position = header.last_offset + 1
-        into.positions[where] = position
+        return bytes.fromhex(guid) if len(guid) == 32 else guid.encode()
+    except ValueError:
+        return guid.encode()

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from moldau.audit.tiers import Unreadable
+from moldau.audit.settled import SettledPair
+from moldau.audit.tiers import ToldGap, Unreadable
 from moldau.tracking.counts import WINDOW_MS, Count
 
 
@@ -102,11 +103,15 @@ class Report:
     watermarks: Mapping[tuple[str, str], int | None]
     untracked: Mapping[tuple[str, str], Count] = field(default_factory=dict)
     skewed: tuple[SkewedHost, ...] = ()
+    gaps: tuple[ToldGap, ...] = ()
+    """What auditors could not count, or have counted in vain."""
     unreadable: tuple[Unreadable, ...] = ()
     uncovered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By tier: topics that it is not known to be meant to count, so that they are not compared there."""
     unheard: tuple[str, ...] = ()
     """Topics that were asked for, and of which no tier has counts."""
+    settled: tuple[SettledPair, ...] = ()
+    """Of who watches for long: complete windows that are not among the pairs any more."""
 
     @property
     def alarming(self) -> bool:
@@ -116,4 +121,8 @@ class Report:
     @property
     def complete(self) -> bool:
         """Whether there are windows, all complete, and will stay so unless late events come; and something of each topic asked for."""
-        return bool(self.pairs) and not self.unheard and all(pair.verdict is Verdict.COMPLETE and pair.settled for pair in self.pairs)
+        return (
+            bool(self.pairs or self.settled)
+            and not self.unheard
+            and all(pair.verdict is Verdict.COMPLETE and pair.settled for pair in self.pairs)
+        )

@@ -120,12 +120,12 @@ def raw_report(spark: Any, bootstrap: str, topic: str) -> Any:
 
 def _told(bootstrap: str, topic: str) -> dict[int, Count]:
     """What producers said that they had sent, by window."""
-    from moldau.audit.tiers import read_audit
+    from moldau.audit.follow import read_audit
     from moldau.client.cluster import Cluster
     from moldau.tracking.audit_record import PRODUCER_TIER
 
     with Cluster(bootstrap, client_id="moldau-report") as cluster:
-        found = read_audit(cluster)
+        found = read_audit(cluster, wanted=topic.encode().__eq__)
     windows: dict[int, Count] = {}
     for key, told in found.counts.get(PRODUCER_TIER, {}).items():
         if key.topic == topic:

@@ -143,10 +143,13 @@ def new_guid() -> str:
 
 
 def ensure_audit_topic(bootstrap: str) -> None:
-    """Make the audit topic if it is not there: 30 days, not compacted. RequestFailedError, ConnectionLostError."""
+    """Make the audit topic if it is not there: 30 days, not compacted. RequestFailedError, ConnectionLostError.
+
+    Its records have the time of the broker: a host whose clock is wrong must not keep them for years, and the audit can tell that it is.
+    """
     from moldau.tracking.topics import TopicDefaults, ensure_topic
 
-    configs = {"cleanup.policy": "delete", "retention.ms": str(AUDIT_RETENTION_MS)}
+    configs = {"cleanup.policy": "delete", "retention.ms": str(AUDIT_RETENTION_MS), "message.timestamp.type": "LogAppendTime"}
     ensure_topic(bootstrap, AUDIT_TOPIC, TopicDefaults(AUDIT_PARTITIONS, configs))
 
 

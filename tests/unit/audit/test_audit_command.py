@@ -8,7 +8,7 @@ from contextlib import nullcontext
 import pytest
 from click.testing import CliRunner, Result
 
-from moldau.audit import tiers
+from moldau.audit import follow
 from moldau.audit.tiers import TierCounts, Unreadable
 from moldau.cli import audit
 from moldau.cli.application import application
@@ -27,7 +27,7 @@ def ledger(monkeypatch: pytest.MonkeyPatch) -> Ledger:
     def read(_: object, into: TierCounts | None = None) -> TierCounts:
         return ledger.found
 
-    monkeypatch.setattr(tiers, "read_audit", read)
+    monkeypatch.setattr(follow, "read_audit", read)
     monkeypatch.setattr(audit, "open_cluster", lambda *_: nullcontext())
     return ledger
 
@@ -201,7 +201,7 @@ def test_watch_prints_a_line_for_each_change(ledger: Ledger, monkeypatch: pytest
         ledger.counts("local", next(later))
         return ledger.found
 
-    monkeypatch.setattr(tiers, "read_audit", read)
+    monkeypatch.setattr(follow, "read_audit", read)
     done = run("watch", "--until-complete", "--every", "0.1", "--grace", "900000000")
     assert done.exit_code == 0
     assert [line.split(";")[0] for line in done.output.splitlines()] == [

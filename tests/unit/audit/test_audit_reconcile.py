@@ -348,3 +348,36 @@ class TestAfterAMonth:
             ("local", Verdict.COMPLETE),
             ("lake", Verdict.COMPLETE),
         ]
+
+
+@pytest.mark.parametrize("wrong_ms", [30 * 24 * 60 * MINUTE, -10 * 365 * 24 * 60 * MINUTE], ids=["a month ahead", "ten years behind"])
+def test_a_host_that_believes_in_another_time_is_named_and_judged_as_any_other(wrong_ms: int) -> None:
+    """Not only its events have that time, but all that it publishes, too: what counts is when the broker heard of it. By the host's own
+    clock it would never be found, and a loss of a host ahead not before its time has come."""
+    ledger = Ledger(by_broker=True).opens(JFK).counts("producer", events(JFK, 50))
+    wrong = events(EWR, 50, start_ms=START + wrong_ms)
+    ledger.wrong_ms = wrong_ms
+    ledger.opens(EWR).counts("producer", wrong).wait(MINUTE)
+    ledger.wrong_ms = 0
+    ledger.counts("local", events(JFK, 50) + wrong[1:]).marks("local").wait(60 * MINUTE)
+    report = ledger.report()
+    assert {(line.host, line.verdict) for pair in report.pairs for line in pair.sources} == {
+        ("ewr-1", Verdict.LOSS),
+        ("jfk-1", Verdict.COMPLETE),
+    }
+    (skewed,) = report.skewed
+    assert (skewed.host, abs(skewed.ahead_ms - wrong_ms) < 5 * MINUTE) == ("ewr-1", True)
+    assert report.watermarks == {("departures", "local"): NOON + 10 * MINUTE}
+    ledger.counts("local", wrong[:1]).wait(60 * MINUTE)
+    assert ledger.report().complete
+
+
+def test_a_mark_of_an_auditor_whose_clock_is_ahead_vouches_for_nothing_to_come() -> None:
+    values = events(EWR, 10)
+    ledger = Ledger(by_broker=True).opens(EWR).counts("producer", values).counts("local", values[1:])
+    ledger.wrong_ms = 365 * 24 * 60 * MINUTE
+    ledger.marks("local").wait(MINUTE)
+    ledger.wrong_ms = 0
+    ledger.counts("lake", values).wait(60 * MINUTE)
+    pair = next(pair for pair in ledger.report().pairs if pair.lower_tier == "lake")
+    assert (pair.verdict, pair.sources[0].note[:35]) == (Verdict.NO_COUNTS, "1 more than 9; tier local has count")

@@ -86,7 +86,7 @@ def test_two_increments_have_two_guids() -> None:
     ("change", "message"),
     [
         ({"version": 2}, "version 2; version 1 is known"),
-        ({"kind": "closed"}, "kind is one of counts, open, close, not 'closed'"),
+        ({"kind": "closed"}, "kind is one of counts, open, close, gap, not 'closed'"),
         ({"topic": None}, "topic is text, not None"),
         ({"window_start_ms": "0"}, "window_start_ms is a whole number, not '0'"),
         ({"count": True}, "count is a whole number, not True"),

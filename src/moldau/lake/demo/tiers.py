@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from moldau.audit.follow import read_audit
 from moldau.audit.reconcile import Rules, reconcile
-from moldau.audit.tiers import NOTHING, TierCounts, read_audit
+from moldau.audit.tiers import NOTHING, TierCounts
 from moldau.audit.verdicts import Report
 from moldau.client.cluster import Cluster
 from moldau.model.errors import MoldauError

@@ -4,8 +4,8 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from moldau.audit.reconcile import Rules, reconcile
-from moldau.audit.tiers import TierCounts, read_audit
+from moldau.audit.forgetting import Watch
+from moldau.audit.reconcile import Rules
 from moldau.client.cluster import Cluster
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.tables.format import TableError
@@ -22,7 +22,7 @@ class Watermarks:
     def __init__(self, bootstrap: str, rules: Callable[[int], Rules] | None = None) -> None:
         self._bootstrap = bootstrap
         self._rules = rules or (lambda now_ms: Rules(now_ms=now_ms))
-        self._found = TierCounts()
+        self._watch = Watch()
 
     def update(self, jobs: Iterable[LoadJob]) -> Mapping[str, int]:
         """Set the property of each table of which the audit can say something; the watermarks by topic, in ms.
@@ -34,11 +34,10 @@ class Watermarks:
             return {}
         try:
             with Cluster(self._bootstrap, client_id="moldau-load") as cluster:
-                self._found = read_audit(cluster, self._found)
+                told = self._watch.look(cluster, self._rules(int(time.time() * 1000))).watermarks
         except MoldauError as error:
             log.warning("the audit cannot be read, so no completion watermark moves: %s", error)
             return {}
-        told = reconcile(self._found, self._rules(int(time.time() * 1000))).watermarks
         known: dict[str, int] = {}
         for job in jobs:
             assert job.tier is not None

@@ -1,0 +1,122 @@
+"""Reads the audit topic: all of it, or what is new since the last time."""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from moldau.audit.tiers import TierCounts, Unreadable
+from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError
+from moldau.model.identity import TopicPartition
+from moldau.tracking.audit_record import AUDIT_TOPIC
+
+if TYPE_CHECKING:
+    from moldau.client.cluster import Cluster
+    from moldau.client.partition_requests import Fetched
+
+log = logging.getLogger(__name__)
+
+_ANOTHER_TOPIC: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
+_AGAIN_S: Final = 3600.0
+"""Between two times that everything is read again: a topic of long ago can ask for that with each record."""
+_CORRUPT_TRIES: Final = 3
+_BATCH_BYTES_MAX: Final = 64 << 20
+
+KeyFilter = Callable[[bytes | None], bool]
+"""Whether a record with this key is wanted."""
+
+
+def read_audit(cluster: "Cluster", into: TierCounts | None = None, *, wanted: KeyFilter | None = None) -> TierCounts:
+    """Read the audit topic from its beginning, or from where `into` ends, up to what is there now; committed records only.
+
+    With `wanted` only records with such keys: those of counts are the names of their topics. Nothing if there is no audit topic. An audit
+    topic that was made anew, or whose log was cut, is read from its beginning, and so is one that has records about what `into` has
+    forgotten. UnreachableError, ConnectionLostError, RequestFailedError.
+    """
+    found = into if into is not None else TierCounts()
+    try:
+        topic = cluster.topic(AUDIT_TOPIC)
+    except PeerError as error:
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        return found
+    if found.topic_id is not None and found.topic_id != topic.id:
+        log.warning("the audit topic was made anew and is read from its beginning")
+        cluster.forget_topic(AUDIT_TOPIC)
+        found.start_over()
+    found.topic_id = topic.id
+    partitions = [TopicPartition(AUDIT_TOPIC, each.partition) for each in topic.partitions]
+    _read_up_to_now(cluster, partitions, found, wanted)
+    if found.stale and time.monotonic() >= found.again_at:
+        log.info("records about what was forgotten: everything is read again")
+        found.start_over()
+        found.topic_id, found.again_at = topic.id, time.monotonic() + _AGAIN_S
+        _read_up_to_now(cluster, partitions, found, wanted)
+    return found
+
+
+def _read_up_to_now(cluster: "Cluster", partitions: list[TopicPartition], found: TierCounts, wanted: KeyFilter | None) -> None:
+    from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED
+
+    first = cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
+    end = cluster.list_offsets(dict.fromkeys(partitions, LATEST), isolation_level=READ_COMMITTED)
+    if any(found.positions.get(where, 0) > max(end[where].offset, first[where].offset) for where in partitions):
+        log.warning("the log of the audit topic was cut, and is read from its beginning")
+        topic_id = found.topic_id
+        found.start_over()
+        found.topic_id = topic_id
+    for where in partitions:
+        found.begin_at(where, first[where].offset)
+    tries: dict[TopicPartition, int] = {}
+    while left := {where for where in partitions if found.positions[where] < end[where].offset}:
+        try:
+            _read_some(cluster, left, found, wanted, tries)
+        except PeerError as error:
+            if error.code in _ANOTHER_TOPIC:
+                cluster.forget_topic(AUDIT_TOPIC)
+            cut = getattr(error, "subject", None)
+            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE or cut not in left:
+                raise
+            at = cluster.list_offsets({cut: EARLIEST})[cut].offset
+            if at <= found.positions[cut]:
+                raise
+            found.begin_at(cut, at)  # retention was at work
+
+
+def _read_some(
+    cluster: "Cluster", partitions: set[TopicPartition], into: TierCounts, wanted: KeyFilter | None, tries: dict[TopicPartition, int]
+) -> None:
+    from moldau.client.partition_requests import READ_COMMITTED, FetchLimits
+
+    limits = FetchLimits(isolation_level=READ_COMMITTED, partition_max_bytes=4 << 20)
+    answers = cluster.fetch_many({where: into.positions[where] for where in sorted(partitions)}, limits)
+    for where, fetched in answers.items():
+        try:
+            _take(where, fetched, into, wanted, may_skip=tries.get(where, 0) >= _CORRUPT_TRIES)
+        except CorruptBatchError:  # once may be the way from the broker, more often is the log
+            tries[where] = tries.get(where, 0) + 1
+            if tries[where] > _CORRUPT_TRIES:
+                raise
+
+
+def _take(where: TopicPartition, fetched: "Fetched", into: TierCounts, wanted: KeyFilter | None, *, may_skip: bool) -> None:
+    from moldau.client.visible import Visible
+    from moldau.protocol.records.batch import batches, iterate
+    from moldau.protocol.records.header import verify_crc
+
+    visible, position = Visible(fetched.aborted), into.positions[where]
+    for header, batch in batches(fetched.records):
+        if header.last_offset < position:
+            continue
+        if not verify_crc(batch):
+            reason = f"the batch of {header.record_count} records does not match its checksum"
+            if not may_skip:
+                raise CorruptBatchError(f"{where} at offset {header.base_offset}: {reason}")
+            log.error("audit records skipped: partition=%s offset=%d reason=%s", where, header.base_offset, reason)
+            into.unreadable.append(Unreadable(where.partition, header.base_offset, reason))
+        elif visible.shows(header, batch):
+            at_ms = header.max_timestamp if header.timestamp_type_is_log_append else None
+            for record in iterate(batch, max_decompressed_bytes=_BATCH_BYTES_MAX):
+                if record.offset >= position and (wanted is None or wanted(record.key)):
+                    into.take_value(where.partition, record.offset, record.value, at_ms)
+        position = into.positions[where] = header.last_offset + 1

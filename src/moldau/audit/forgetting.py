@@ -1,0 +1,106 @@
+"""Watching the audit for months: what nobody needs any more is forgotten (mission H3).
+
+Once an hour windows that are settled (`moldau.audit.settled`) leave the counts, and whatever the audit topic itself does not keep any
+longer goes: counts, instances and gaps older than its month. Guids are kept for a day or two; they make a record that is published twice
+harmless. So one that comes later than that, and a tier that begins with windows that are settled, have the whole topic read again.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from moldau.audit.follow import read_audit
+from moldau.audit.reconcile import Rules, compared, reconcile
+from moldau.audit.settled import Settled
+from moldau.audit.tiers import TierCounts, Told
+from moldau.audit.verdicts import Report, Verdict, WindowPair
+from moldau.client.cluster import Cluster
+from moldau.tracking.audit_record import AUDIT_RETENTION_MS, PRODUCER_TIER
+from moldau.tracking.counts import CountKey
+
+EVERY_MS: Final = 3_600_000
+SETTLED_MS: Final = 24 * 3_600_000
+"""A window has to be untouched for so long."""
+
+
+class Watch:
+    """The audit as it goes on: each look reads what is new."""
+
+    def __init__(self) -> None:
+        self.found = TierCounts()
+        self._forgot_ms: int | None = None
+        self._guids_ms = 0
+
+    def look(self, cluster: Cluster, rules: Rules) -> Report:
+        """How the tiers compare now. UnreachableError, ConnectionLostError, RequestFailedError."""
+        read_audit(cluster, self.found)
+        return self.compare(rules)
+
+    def compare(self, rules: Rules) -> Report:
+        """How they compare, by what was read so far."""
+        if self._forgot_ms is None:
+            self._forgot_ms = self._guids_ms = rules.now_ms
+        if rules.now_ms >= self._forgot_ms + EVERY_MS:
+            self._forgot_ms = rules.now_ms
+            forget(self.found, rules)
+            if rules.now_ms >= self._guids_ms + SETTLED_MS:
+                self._guids_ms = rules.now_ms
+                self.found.forget_guids()
+        return reconcile(self.found, rules)
+
+
+def forget(found: TierCounts, rules: Rules) -> None:
+    """Take out of the counts what no comparison by these rules needs."""
+    windows: dict[tuple[str, int], list[WindowPair]] = {}
+    tiers: dict[str, tuple[str, ...]] = {}
+    for topic, counting, pairs in compared(found, rules):
+        tiers[topic] = tuple(counting)
+        for pair in pairs:
+            windows.setdefault((topic, pair.window_start_ms), []).append(pair)
+    keys: dict[tuple[str, int], list[tuple[str, CountKey, Told]]] = {}
+    for tier, counts in found.counts.items():
+        for key, told in counts.items():
+            keys.setdefault((key.topic, key.window_start_ms), []).append((tier, key, told))
+    for (topic, start_ms), theirs in keys.items():
+        changed_ms = max(told.changed_ms for _, _, told in theirs)
+        pairs = windows.get((topic, start_ms), [])
+        wanted = rules.topics is None or topic in rules.topics
+        if changed_ms < rules.now_ms - AUDIT_RETENTION_MS or not wanted:
+            _drop(found, theirs)
+        elif pairs and changed_ms < rules.now_ms - SETTLED_MS and all(map(_is_settled, pairs)) and _agree(pairs):
+            _note_lags(found, theirs)
+            _drop(found, theirs)
+            settled = found.settled.setdefault(topic, Settled())
+            settled.tiers = tiers[topic]
+            settled.add(start_ms, pairs[0].upper, shown=rules.shows(pairs[0]), skewed=pairs[0].skewed)
+    _forget_the_old(found, rules.now_ms - AUDIT_RETENTION_MS)
+
+
+def _is_settled(pair: WindowPair) -> bool:
+    return pair.settled and pair.verdict is Verdict.COMPLETE and not pair.noteworthy
+
+
+def _agree(pairs: Iterable[WindowPair]) -> bool:
+    """Whether each instance has the same count in all tiers, so that taking it away changes no difference."""
+    lines = [line for pair in pairs for line in pair.sources]
+    first = {line.instance: line.upper for line in lines}
+    return all(line.upper == line.lower == first[line.instance] for line in lines)
+
+
+def _drop(found: TierCounts, theirs: Iterable[tuple[str, CountKey, Told]]) -> None:
+    for tier, key, _ in theirs:
+        del found.counts[tier][key]
+
+
+def _note_lags(found: TierCounts, theirs: Iterable[tuple[str, CountKey, Told]]) -> None:
+    for tier, key, told in theirs:
+        if told.lag_ms is not None and (tier == PRODUCER_TIER or PRODUCER_TIER not in found.counts):
+            host = (key.topic, key.datacenter, key.service, key.host)
+            found.lags[host] = min(told.lag_ms, found.lags.get(host, told.lag_ms))
+
+
+def _forget_the_old(found: TierCounts, before_ms: int) -> None:
+    """What the audit topic does not have any more either."""
+    instances = {key.instance for counts in found.counts.values() for key in counts}
+    for name in [name for name, each in found.instances.items() if each.heard_ms < before_ms and name not in instances]:
+        del found.instances[name]
+    found.gaps = [gap for gap in found.gaps if gap.time_ms >= before_ms]
