@@ -23,6 +23,7 @@ from support.workload.world import World
 pytestmark = [pytest.mark.system, pytest.mark.torture]
 
 SECONDS = 600 if os.environ.get("MOLDAU_TORTURE") == "1" else 20
+FAULTS_LEAST = 3
 SETTINGS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     "auto.create.topics.enable": "false",
@@ -40,12 +41,12 @@ def test_no_anomaly_under_faults(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data", settings=SETTINGS) as server:
         world = World(server.bootstrap, seed)
         try:
-            nemesis = run(world, server, tmp_path, seconds=SECONDS)
+            nemesis = run(world, server, tmp_path, seconds=SECONDS, faults_least=FAULTS_LEAST)
         except BaseException as failure:
             failure.add_note(f"seed {seed}, history so far: {save(world.history, tmp_path / 'history.jsonl')}")
             failure.add_note("the server's last words:\n" + "".join(server.output[-30:]))
             raise
-        assert nemesis.kills + nemesis.stops >= 3
+        assert nemesis.kills + nemesis.stops >= FAULTS_LEAST
         assert "Traceback" not in "".join(server.output)
         cleaned = (server.data / "cleaner-offset-checkpoint").read_text()
         assert "__consumer_offsets" in cleaned

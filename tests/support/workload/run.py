@@ -21,11 +21,15 @@ DRAIN_LIMIT_S = 120.0
 ABANDON_S = 20.0
 
 
-def run(world: World, server: Server, directory: Path, *, seconds: float, calm_s: tuple[float, float] = (0.5, 4)) -> Nemesis:
+CALM_S = (0.5, 4)
+"""Between two faults, at least and at most."""
+
+
+def run(world: World, server: Server, directory: Path, *, seconds: float, faults_least: int) -> Nemesis:
     """Fill the history of a world whose broker serves and has no such topics yet; it serves at the end too. Who broke it, with counts.
 
-    `calm_s`: between two faults, at least and at most; `directory` is for compiled classes. Raises what a client raised that it should
-    not, and AssertionError if the drain takes longer than DRAIN_LIMIT_S.
+    It goes on for so long, and until there were so many faults: chance may make the first ones long. `directory` is for compiled classes.
+    Raises what a client raised that it should not, and AssertionError if the drain takes longer than DRAIN_LIMIT_S.
     """
     _create_topics(world)
     world.history.forward_groups |= {"eager", "cooperative", COPYING}
@@ -49,13 +53,13 @@ def run(world: World, server: Server, directory: Path, *, seconds: float, calm_s
         Observer(world, "observer", ["eager", "cooperative", "committer", COPYING]),
     ]
     copiers: list[Worker] = [Copier(world, f"copier-{n}", strategy=eager) for n in range(2)]
-    nemesis = Nemesis(world, server, calm_s=calm_s)
+    nemesis = Nemesis(world, server, calm_s=CALM_S)
     everyone = [*producers, *readers, *copiers, nemesis]
     for worker in everyone:
         worker.start()
     try:
         until = time.monotonic() + seconds
-        while time.monotonic() < until and not world.failures:
+        while (time.monotonic() < until or nemesis.kills + nemesis.stops < faults_least) and not world.failures:
             time.sleep(0.2)
         for stage in ([nemesis], producers, [_until_copied(world)], copiers, readers):
             _end(world, stage)
