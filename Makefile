@@ -6,13 +6,18 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+LONG := system or torture
 
 demo: $(READY)  ## the main job: the whole pipeline over real events, and the audit of it
 	$(BIN)/moldau demo
 
 test: check  ## everything: static checks, then all tests (long runs at a tenth of their size)
-	$(BIN)/pytest -q -m "not system and not torture"
-	$(BIN)/pytest -q -m "system or torture"
+	$(BIN)/pytest -q -m "alone or not ($(LONG))"
+	@mkdir -p out
+	@echo "The long tests: those with Spark run beside the others; what they say comes last, until then it is in out/spark-tests.log."
+	@$(BIN)/pytest -q -p no:cacheprovider -m "spark and ($(LONG)) and not alone" >out/spark-tests.log 2>&1 & spark=$$!; \
+	$(BIN)/pytest -q -m "($(LONG)) and not spark and not alone"; others=$$?; \
+	wait $$spark; spark=$$?; cat out/spark-tests.log; test $$others = 0 && test $$spark = 0
 
 check: $(READY)  ## format, lint, types, layers
 	$(BIN)/ruff format --check src tests benchmarks tools
@@ -21,7 +26,7 @@ check: $(READY)  ## format, lint, types, layers
 	$(BIN)/lint-imports
 
 quick: $(READY)  ## unit, property and contract tests only
-	$(BIN)/pytest -q -m "not system and not torture"
+	$(BIN)/pytest -q -m "not ($(LONG))"
 
 torture: $(READY)  ## the long acceptance runs at full size
 	MOLDAU_TORTURE=1 $(BIN)/pytest -q -m torture

@@ -3,14 +3,13 @@
 import atexit
 import os
 import shutil
-import subprocess
 import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from moldau.lake.session import start_spark
-from support.maven import cache_directory
+from support.maven import cache_directory, copy_dependencies
 
 _CONNECTOR = (
     "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
@@ -32,16 +31,29 @@ _DEPENDENCY = (
 )
 
 
+_JAVA_OPTIONS = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+"""The best compiler costs more than it brings in some minutes."""
+
+
 @cache
 def spark_session() -> Any:
     """A session on two cores, quiet; ends with the process."""
     directory = tempfile.mkdtemp(prefix="moldau-spark-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     jars = connector_jars()
-    settings = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}  # its best compiler costs more than it brings in some minutes
+    settings = dict(_JAVA_OPTIONS)
     if jars:
         settings["spark.jars"] = ",".join(map(str, sorted(jars.glob("*.jar"))))
     return start_spark("tests", directory, settings=settings)
+
+
+@cache
+def short_lived() -> dict[str, str]:
+    """For the environment of a program that starts Spark itself and ends soon: where Spark finds the options of such a Java."""
+    directory = tempfile.mkdtemp(prefix="moldau-spark-conf-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    Path(directory, "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in _JAVA_OPTIONS.items()))
+    return {"SPARK_CONF_DIR": directory}
 
 
 @cache
@@ -53,16 +65,5 @@ def connector_jars() -> Path | None:
     if shutil.which("mvn") is None:
         assert not os.environ.get("CI"), "mvn is missing, and with it Spark's Kafka connector"
         return None
-    partial = directory.with_name(f"{directory.name}.{os.getpid()}.partial")
-    partial.mkdir(parents=True)
-    try:
-        pom = partial / "pom.xml"
-        pom.write_text(_POM.format("".join(_DEPENDENCY.format(*each.split(":")) for each in _CONNECTOR)))
-        command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={partial}"]
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-        assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}"
-        if not directory.exists():
-            partial.rename(directory)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+    copy_dependencies(directory, _POM.format("".join(_DEPENDENCY.format(*each.split(":")) for each in _CONNECTOR)))
     return directory

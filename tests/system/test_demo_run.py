@@ -16,7 +16,7 @@ import pytest
 
 from moldau.lake.demo.children import BrokerProcess
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.spark]
 
 LINES = 2_000
 STEP_MS = 432_000

@@ -147,6 +147,7 @@ def test_a_forked_child_does_not_take_the_broker_down() -> None:
     assert (done.returncode, done.stdout) == (0, "served on\n"), done.stderr
 
 
+@pytest.mark.alone
 def test_starting_takes_a_blink() -> None:
     """The target is 50 ms (`benchmarks/startup.py`); here only that it is not a second, on whatever machine this is."""
     begun = time.monotonic()

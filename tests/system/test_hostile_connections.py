@@ -128,6 +128,7 @@ def settled(server: ServerProcess, files: int) -> int:
     return server.resident_bytes()
 
 
+@pytest.mark.alone
 def test_rounds_of_connections_leave_memory_as_it_was(server: ServerProcess) -> None:
     seed = int(os.environ.get("MOLDAU_SEED", random.SystemRandom().randrange(1 << 32)))
     print(f"seed {seed}")

@@ -19,7 +19,7 @@ from moldau.testing.broker import Broker
 from support.load_world import Killed, LoadWorld, State
 from support.spark import spark_session
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.spark]
 
 COMMITTED = DRIVER_POINTS.index("driver: table committed")
 

@@ -25,9 +25,9 @@ from moldau.registry.client import RegistryClient
 from moldau.testing.broker import Broker
 from support.console import Console
 from support.load_world import NOON_MS, LoadWorld
-from support.spark import spark_session
+from support.spark import short_lived, spark_session
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.spark]
 
 LIMIT_S = 240.0
 NOON = datetime.fromtimestamp(NOON_MS / 1000, UTC)
@@ -129,7 +129,9 @@ records_max = 4
 columns = {{ member = "long" }}
 partition = "day"
 """)
-    done = Console(limit_s=LIMIT_S).ok("load", str(file), "--compact", "--memory", "512m")
+    console = Console(limit_s=LIMIT_S)
+    console.environment |= short_lived()
+    done = console.ok("load", str(file), "--compact", "--memory", "512m")
     lines = {line.partition(":")[0]: line for line in done.lines if "row" in line}
     assert "27 rows, 3 dead letters, " in lines[world.topic]
     assert "5 rows, 1 dead letter, 2 files, version 2, in " in lines[clicks]

@@ -29,7 +29,7 @@ from support.load_world import NOON_MS, PARTITIONS, STEP_MS, LoadWorld, columns_
 from support.spark import spark_session
 from support.tracked_events import whole_topic
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.spark]
 
 
 @pytest.fixture(scope="module")

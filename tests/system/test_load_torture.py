@@ -21,8 +21,9 @@ import pytest
 from moldau.lake.tables.opening import open_table
 from moldau.testing.broker import Broker
 from support.load_world import LoadWorld
+from support.spark import short_lived
 
-pytestmark = [pytest.mark.system, pytest.mark.torture]
+pytestmark = [pytest.mark.system, pytest.mark.torture, pytest.mark.spark]
 
 KILLS = 50 if os.environ.get("MOLDAU_TORTURE") == "1" else 5
 LIMIT_S = 120.0
@@ -45,7 +46,8 @@ class Loading:
     def start(self) -> None:
         """Start it, in a session of its own."""
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, start_new_session=True)
+            environment = {**os.environ, **short_lived()}
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env=environment, start_new_session=True)
 
     def wait_beyond(self, path: str, version: int) -> None:
         """Until the table has a version above this one."""

@@ -25,7 +25,7 @@ from support.memberships import subscription
 from support.server import ServerProcess
 from support.wire import Wire
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.alone]
 
 GROUPS, PARTITIONS = 1000, 100
 LISTED = 10_000

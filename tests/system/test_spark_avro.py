@@ -15,7 +15,7 @@ from moldau.testing.broker import Broker
 from support.avro_registry import encoded
 from support.spark import connector_jars, spark_session
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.spark]
 
 FIELDS: list[dict[str, Any]] = [
     {"name": "carrier", "type": "string"},

@@ -13,7 +13,7 @@ from moldau.model.identity import TopicPartition
 from moldau.testing.broker import Broker
 from support.spark import connector_jars, spark_session
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.spark]
 
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

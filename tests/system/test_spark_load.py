@@ -25,7 +25,7 @@ from moldau.model.identity import Offset, TopicPartition
 from moldau.testing.broker import Broker
 from support.spark import spark_session
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.spark]
 
 PARTITIONS = 2
 DAY_MS = 86_400_000

@@ -15,7 +15,7 @@ from moldau.protocol.api_keys import ApiKey
 from moldau.testing.broker import Broker
 from support.spark import spark_session
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.spark]
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 BASE_MS = 1_357_000_000_123

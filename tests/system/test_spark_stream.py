@@ -17,7 +17,7 @@ from moldau.model.identity import TopicPartition
 from moldau.testing.broker import Broker
 from support.spark import spark_session
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.spark]
 
 Rows = list[tuple[str, int, int]]
 
