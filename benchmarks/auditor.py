@@ -84,19 +84,24 @@ def walk(told: list[tuple[int, Fetched]], *, fast: bool) -> int:
     return tally.records
 
 
-def at_work(values: list[bytes], runs: int) -> Iterator[tuple[bool, dict[str, float]]]:
-    """A whole auditor, of a new tier each time; whether with numpy, and its rates."""
+def fill(bootstrap: str, values: list[bytes]) -> None:
+    """A topic of these, in two partitions."""
     from confluent_kafka import Producer
 
+    with Cluster(bootstrap) as cluster:
+        Admin(cluster).create_topic("events", 2)
+    producer = Producer({"bootstrap.servers": bootstrap, "queue.buffering.max.messages": 1_000_000, "linger.ms": 5})
+    for number, value in enumerate(values):
+        producer.produce("events", value, partition=number % 2)
+        if number % 10_000 == 0:
+            producer.poll(0)
+    assert producer.flush(120) == 0
+
+
+def at_work(values: list[bytes], runs: int) -> Iterator[tuple[bool, dict[str, float]]]:
+    """A whole auditor, of a new tier each time; whether with numpy, and its rates."""
     with tempfile.TemporaryDirectory() as directory, ServerProcess(Path(directory)) as server:
-        with Cluster(server.bootstrap) as cluster:
-            Admin(cluster).create_topic("events", 2)
-        producer = Producer({"bootstrap.servers": server.bootstrap, "queue.buffering.max.messages": 1_000_000, "linger.ms": 5})
-        for number, value in enumerate(values):
-            producer.produce("events", value, partition=number % 2)
-            if number % 10_000 == 0:
-                producer.poll(0)
-        assert producer.flush(120) == 0
+        fill(server.bootstrap, values)
         tiers = itertools.count()
 
         def run(fast: bool) -> int:
