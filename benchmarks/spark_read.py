@@ -23,9 +23,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
+from spark_turns import bench_session
 from support.registry import running_registry
 from support.server import ServerProcess
-from support.spark import connector_jars, spark_session
+from support.spark import connector_jars
 
 PARTITIONS, SIZE = 2, 200
 MICRO_BATCHES, MICRO_RECORDS = 25, 20
@@ -202,7 +203,7 @@ def main() -> None:
         running_registry(server.bootstrap) as registry,
     ):
         fill_topics(server.bootstrap, registry.url, given.records, wanted)
-        spark = spark_session()
+        spark = bench_session()
         sources = ["moldau", "kafka"] if connector_jars() else ["moldau"]
         benches = [Bench(spark, server.bootstrap, registry.url, source, Path(name), given.records) for source in sources]
         for test in TESTS:
