@@ -104,6 +104,8 @@ class Election:
             except RejoinNeededError:
                 continue
             except MoldauError as error:
+                if self._stopping.is_set():
+                    break
                 log.warning("registry election failed, tried again: group=%s reason=%s", self.group, error)
                 self._stopping.wait(_PAUSE_S)
         self._leave()

@@ -1,8 +1,9 @@
 """Blocking HTTP to a registry that may have several addresses: JSON out, JSON back, connections kept and shared by threads.
 
-An address that cannot be reached is left for the next one, and tried last from then on. A connection that was kept may have been closed
-by the other side meanwhile: the request goes out once more on a new one. All requests of the registry may be repeated: what they set is
-set, what they register has its id.
+An address that cannot be reached is left for the next one, and tried last from then on. One that answers that it cannot do it now (a
+registry without its log or its writer) is left for the next one too. A connection that was kept may have been closed by the other side
+meanwhile: the request goes out once more on a new one. All requests of the registry may be repeated: what they set is set, what they
+register has its id.
 """
 
 import base64
@@ -20,6 +21,8 @@ from moldau.registry.client_errors import RegistryError, RegistryUnavailableErro
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 IDLE_MAX = 8
 """Connections kept per address."""
+_ELSEWHERE = (429, 500, 502, 503, 504)
+"""Answers that may be others at another address."""
 
 
 class Target(NamedTuple):
@@ -76,6 +79,7 @@ class RestConnection:
         """The decoded answer. RegistryError for an answer with an error, RegistryUnavailableError if no address gives one."""
         content = None if body is None else json.dumps(body).encode()
         troubles: list[str] = []
+        refused: RegistryError | None = None
         for target in list(self._targets):
             try:
                 status, answer = self._exchange(target, method, path, content, headers or {})
@@ -83,7 +87,14 @@ class RestConnection:
                 troubles.append(f"{target}: {_reason(error)}")
                 self._put_last(target)
                 continue
-            return _read(f"{target}: {method} {path}", status, answer)
+            try:
+                return _read(f"{target}: {method} {path}", status, answer)
+            except RegistryError as error:
+                if status not in _ELSEWHERE:
+                    raise
+                refused = refused or error
+        if refused is not None:
+            raise refused
         raise RegistryUnavailableError(f"no answer from the schema registry at {'; '.join(troubles)}")
 
     def close(self) -> None:

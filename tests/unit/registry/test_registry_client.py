@@ -85,6 +85,22 @@ def test_addresses_are_tried_in_turn_and_the_dead_one_last(server: str) -> None:
         client.subjects()
 
 
+def test_an_address_that_cannot_do_it_now_is_left_for_the_next(server: str) -> None:
+    """A registry that lost its log or its writer answers 500; one beside it may have both. A refusal is one everywhere."""
+    Scripted.answers["/lost/config"] = (500, b'{"error_code":50004,"message":"Leader not known."}')
+    Scripted.answers["/busy/config"] = (503, b"busy")
+    Scripted.answers["/strict/subjects/t/versions"] = Scripted.answers["/subjects/t/versions"]
+    with RegistryClient(f"{server}/lost,{server}/busy,{server}") as client:
+        assert client.compatibility() == "FULL"
+    with RegistryClient(f"{server}/lost,{server}/busy,127.0.0.1:1") as client:
+        with pytest.raises(RegistryError, match="Leader not known") as lost:
+            client.compatibility()
+        assert (lost.value.status, lost.value.code) == (500, 50004)
+    with RegistryClient(f"{server}/strict,{server}") as client, pytest.raises(RegistryError, match="no"):
+        client.versions("t")
+    assert [path for path, _ in Scripted.asked][-1] == "/strict/subjects/t/versions"
+
+
 def test_answers_that_are_none_and_answers_with_errors(server: str) -> None:
     with RegistryClient(server) as client:
         with pytest.raises(RegistryError, match="is this a schema registry"):
