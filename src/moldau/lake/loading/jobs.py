@@ -51,6 +51,9 @@ class LoadJobs:
                 raise ValueError(f"load {self.name}: {self.pattern!r} is not a regular expression: {error}") from None
             if self.registry is None:
                 raise ValueError(f"load {self.name}: a pattern needs a registry: of topics that are yet to come nobody can say the columns")
+        twice = [topic for topic in self.topics if self.topics.count(topic) > 1]
+        if twice:  # its two loads would be in each other's way, round for round
+            raise ValueError(f"load {self.name}: topic {twice[0]} is named twice")
         if DEAD_LETTERS_FOLDER in self.topics:
             raise ValueError(f"load {self.name}: a topic {DEAD_LETTERS_FOLDER!r} has no place in {self.directory}: dead letters lie there")
         for topic, changes in self.settings.items():

@@ -75,6 +75,7 @@ def test_a_topic_that_is_not_there_is_named(tmp_path: Path) -> None:
         ({"topics": ["a"], "isolation_level": "serializable"}, "read_committed or read_uncommitted"),
         ({"topics": ["a"], "records_max": 0}, "at least one record, not 0"),
         ({"topics": ["a"], "registry": None}, "give columns for JSON events or a registry for Avro events"),
+        ({"topics": ["a", "b", "a"]}, "load j: topic a is named twice"),
         ({"topics": ["dead-letters"]}, "dead letters lie there"),
         ({"topics": ["a"], "topic": {"b": {}}}, "settings for topic b, which is not loaded"),
         ({"topics": ["a"], "topic": {"a": {"name": "x"}}}, "topic a cannot have a setting 'name'"),
