@@ -32,7 +32,7 @@ class Watch:
 
     def look(self, cluster: Cluster, rules: Rules) -> Report:
         """How the tiers compare now. UnreachableError, ConnectionLostError, RequestFailedError."""
-        read_audit(cluster, self.found)
+        self.found = read_audit(cluster, self.found)
         return self.compare(rules)
 
     def compare(self, rules: Rules) -> Report:

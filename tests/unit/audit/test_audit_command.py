@@ -8,10 +8,13 @@ from contextlib import nullcontext
 import pytest
 from click.testing import CliRunner, Result
 
-from moldau.audit import follow
+from moldau.audit import auditor, follow, forgetting
 from moldau.audit.tiers import TierCounts, Unreadable
-from moldau.cli import audit
+from moldau.cli import audit_report, audit_watch
 from moldau.cli.application import application
+from moldau.client.address import Address
+from moldau.client.errors import ConnectionLostError
+from moldau.tracking.audit_record import AuditRecord, Gap
 from moldau.tracking.counts import Count, CountKey
 from support.audit_events import MINUTE, NOON, Host
 from support.audit_ledger import START, Ledger, events
@@ -27,8 +30,10 @@ def ledger(monkeypatch: pytest.MonkeyPatch) -> Ledger:
     def read(_: object, into: TierCounts | None = None) -> TierCounts:
         return ledger.found
 
-    monkeypatch.setattr(follow, "read_audit", read)
-    monkeypatch.setattr(audit, "open_cluster", lambda *_: nullcontext())
+    for module in (follow, forgetting):
+        monkeypatch.setattr(module, "read_audit", read)
+    for command in (audit_report, audit_watch):
+        monkeypatch.setattr(command, "open_cluster", lambda *_: nullcontext())
     return ledger
 
 
@@ -201,13 +206,92 @@ def test_watch_prints_a_line_for_each_change(ledger: Ledger, monkeypatch: pytest
         ledger.counts("local", next(later))
         return ledger.found
 
-    monkeypatch.setattr(follow, "read_audit", read)
+    monkeypatch.setattr(forgetting, "read_audit", read)
     done = run("watch", "--until-complete", "--every", "0.1", "--grace", "900000000")
     assert done.exit_code == 0
     assert [line.split(";")[0] for line in done.output.splitlines()] == [
         "departures: producer > local: not yet due (1 of 2 windows)",
         "departures: producer > local: complete",
     ]
+
+
+def test_watch_prints_json_objects(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One in a line for each change, as `report --json` has them, with its kind and when it was seen; nothing twice."""
+    two_windows(ledger, lost=3)
+    ledger.found.unreadable.append(Unreadable(4, 17, "not JSON"))
+    later = iter([[], [], events(EWR, 3)])
+
+    def read(_: object, into: TierCounts | None = None) -> TierCounts:
+        ledger.counts("local", next(later))
+        return ledger.found
+
+    monkeypatch.setattr(forgetting, "read_audit", read)
+    done = run("watch", "--json", "--until-complete", "--every", "0.1", "--grace", "900000000")
+    told = [json.loads(line) for line in done.output.splitlines()]
+    assert (done.exit_code, [each["kind"] for each in told]) == (0, ["topic", "unreadable", "topic"])
+    assert [each["verdict"] for each in told[::2]] == ["not yet due", "complete"]
+    assert all(each["seen_ms"] > START for each in told)
+    assert (told[1]["partition"], told[1]["offset"], told[2]["lower"]["count"]) == (4, 17, 1_020)
+    ledger.counts("lake", events(EWR, 5))
+    monkeypatch.setattr(forgetting, "read_audit", lambda *_: ledger.found)
+    done = run("watch", "--json", "--until-complete", "--grace", "0.1")
+    told = [json.loads(line) for line in done.output.splitlines()]
+    assert (done.exit_code, {each["kind"] for each in told}) == (2, {"topic", "window", "unreadable"})
+    assert next(each for each in told if each["kind"] == "window")["sources"][0]["host"] == "ewr-1"
+
+
+def test_watch_waits_for_brokers_that_are_away(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says so once for as long as they are, and then goes on where it was."""
+    two_windows(ledger)
+    answers = iter([ConnectionLostError(Address("kafka-1", 9092), "the broker closed the connection")] * 2 + [None])
+
+    def read(_: object, into: TierCounts | None = None) -> TierCounts:
+        if error := next(answers):
+            raise error
+        return ledger.found
+
+    monkeypatch.setattr(forgetting, "read_audit", read)
+    done = run("watch", "--until-complete", "--every", "0.1")
+    assert (done.exit_code, done.stderr) == (0, "kafka-1:9092: the broker closed the connection; trying again\n")
+    assert done.stdout.startswith("departures: producer > local: complete")
+
+
+def test_gaps_stand_in_the_report(ledger: Ledger) -> None:
+    """What an auditor could not count, or counted in vain, by partition and offsets, in JSON too."""
+    two_windows(ledger)
+    for guid, gap in (("1" * 32, Gap(1, 100, 150, "gone")), ("2" * 32, Gap(0, 50, 70, "cut"))):
+        ledger.found.take(AuditRecord("gap", guid, ledger.now, "local", CountKey("departures", 0, "", "", "", "local"), gap=gap))
+    assert run("report").output.splitlines()[-2:] == [
+        "gap: partition departures-1, offsets 100 to 149 were gone from the log before tier local had counted them",
+        "gap: partition departures-0, offsets 50 to 69 were counted by tier local, and then the log lost its end",
+    ]
+    gap_of = json.loads(run("report", "--json").output)["gaps"][0]
+    expected = {"partition": 1, "start_offset": 100, "end_offset": 150, "cause": "gone"}
+    assert gap_of == {"tier": "local", "topic": "departures", "time_ms": ledger.now, **expected}
+
+
+def test_once_with_a_pattern_that_matches_nothing_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is misspelt, or the topic is not there: whoever counts once and goes on must not take that for done."""
+
+    class Counted:
+        def __init__(self, *_: object, **__: object) -> None: ...
+
+        def run(self, *, once: bool) -> None:
+            assert once
+
+        def stop(self) -> None: ...
+
+        def statistics(self) -> dict[str, int]:
+            return {"published": 0, "transactions": 0, "partitions": partitions}
+
+    monkeypatch.setattr(auditor, "Auditor", Counted)
+    monkeypatch.setattr("moldau.cli.server_log.set_up_logging", lambda *_: None)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    partitions = 0
+    done = run("run", "--tier", "local", "--once", "--topics", "typo")
+    assert (done.exit_code, done.stderr) == (1, "Error: no topic matches 'typo', so there was nothing to count\n")
+    partitions = 3
+    assert run("run", "--tier", "local", "--once", "--topics", "typo").exit_code == 0
 
 
 def test_a_report_imports_nothing_heavy() -> None:

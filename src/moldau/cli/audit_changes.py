@@ -1,0 +1,128 @@
+"""What an audit finds as it goes on: refreshed at a terminal, elsewhere what has changed, as lines or as JSON."""
+
+import json
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from moldau.audit.reconcile import moment
+from moldau.audit.verdicts import Verdict
+from moldau.cli import audit_document
+from moldau.cli.audit_view import FAULTS_MAX, NUMERIC, SUMMARY, remarks, summary_rows, window_rows
+
+if TYPE_CHECKING:
+    from moldau.audit.verdicts import Report, WindowPair
+
+
+@contextmanager
+def watching_view(*, as_json: bool = False) -> "Iterator[Callable[[Report], None]]":
+    """What shows one report after the other."""
+    if as_json:
+        yield _Objects().show
+    elif sys.stdout.isatty():
+        with _terminal_view() as show:
+            yield show
+    else:
+        yield _Lines().show
+
+
+@contextmanager
+def _terminal_view() -> "Iterator[Callable[[Report], None]]":
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Group
+    from rich.live import Live
+    from rich.table import Table
+    from rich.text import Text
+
+    def drawn(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> Table:
+        table = Table(box=SIMPLE_HEAD, pad_edge=False)
+        for name in columns:
+            table.add_column(name.upper(), justify="right" if name in NUMERIC else "left", overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(cell, style="bold red" if cell.startswith(_ALARMS) else "") for cell in row))
+        return table
+
+    with Live(refresh_per_second=4, transient=False) as live:
+
+        def show(report: "Report") -> None:
+            faults = [row[:2] + row[3:] for pair in report.pairs if pair.verdict.alarming for row in window_rows(pair, False)]
+            parts: list[Any] = [drawn(SUMMARY, summary_rows(report))]
+            if faults:
+                columns = ("topic", "window", "verdict", "datacenter", "service", "host", "instance", "above", "below", "")
+                parts.append(drawn(columns, faults[:FAULTS_MAX]))
+            live.update(Group(*parts, *(Text(line) for line in remarks(report).values())))
+
+        yield show
+
+
+_ALARMS = tuple(verdict.value for verdict in Verdict if verdict.alarming)
+
+
+class _Changes(ABC):
+    """Prints what has changed since the report before."""
+
+    def __init__(self) -> None:
+        self._shown: dict[object, str] = {}
+
+    def show(self, report: "Report") -> None:
+        """Print it; what the report does not speak of any more is forgotten."""
+        shown = dict(self._lines(report))
+        for key, text in shown.items():
+            if self._shown.get(key) != text:
+                self._print(text)
+        sys.stdout.flush()
+        self._shown = shown
+
+    @abstractmethod
+    def _lines(self, report: "Report") -> Iterator[tuple[object, str]]:
+        """What there is to say now, by what it is about."""
+
+    def _print(self, text: str) -> None:
+        click.echo(text)
+
+    def _faults(self, report: "Report") -> "Iterator[tuple[object, WindowPair]]":
+        """Windows at fault, and those that were until now."""
+        for pair in report.pairs:
+            key = (pair.lower_tier, pair.topic, pair.window_start_ms)
+            if pair.verdict.alarming or key in self._shown:
+                yield key, pair
+
+
+class _Lines(_Changes):
+    """A line for each change."""
+
+    def _lines(self, report: "Report") -> Iterator[tuple[object, str]]:
+        for row in summary_rows(report):
+            topic, tiers, windows, above, below, _, verdict, mark = row
+            noun = "window" if windows == "1" else "windows"
+            yield (topic, tiers), f"{topic}: {tiers}: {verdict}; {above} > {below} events in {windows} {noun}, complete up to {mark}"
+        for key, pair in self._faults(report):
+            yield key, _fault(pair)
+        yield from remarks(report).items()
+
+
+class _Objects(_Changes):
+    """A JSON object in a line for each change: `kind` says of what, `seen_ms` when it was seen."""
+
+    def _lines(self, report: "Report") -> Iterator[tuple[object, str]]:
+        for each in audit_document.topics(report):
+            yield (each["topic"], each["lower_tier"]), json.dumps({"kind": "topic", **each}, ensure_ascii=False)
+        for key, pair in self._faults(report):
+            yield key, json.dumps({"kind": "window", **audit_document.window(pair)}, ensure_ascii=False)
+        for about, remark in audit_document.remarks(report):
+            yield about, json.dumps(remark, ensure_ascii=False)
+
+    def _print(self, text: str) -> None:
+        click.echo(f'{{"seen_ms": {int(time.time() * 1000)}, {text[1:]}')
+
+
+def _fault(pair: "WindowPair") -> str:
+    hosts = "; ".join(
+        f"{line.datacenter}/{line.service}/{line.host}/{line.instance}: {line.verdict.value}, {line.note}" for line in pair.noteworthy
+    )
+    return f"{pair.topic}: {pair.upper_tier} > {pair.lower_tier}: window {moment(pair.window_start_ms)}: {pair.verdict.value}; {hosts}"

@@ -1,0 +1,133 @@
+"""What ``moldau audit report`` and ``watch`` compare, how patient they are, and how they end (mission H3)."""
+
+import re
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from moldau.cli.options import SECONDS, TEXT
+
+if TYPE_CHECKING:
+    from moldau.audit.reconcile import Rules
+    from moldau.audit.verdicts import Report
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+LOSS, INCOMPLETE = 2, 3
+"""Exit codes: something is missing or doubled; not everything is complete yet, where that was asked for."""
+
+
+def pattern(ctx: click.Context, parameter: click.Parameter, value: str | None) -> "re.Pattern[str] | None":
+    """Of an option: a regular expression."""
+    try:
+        return None if value is None else re.compile(value)
+    except re.error as error:
+        raise click.BadParameter(f"{value!r} is no regular expression: {error}", ctx, parameter) from error
+
+
+def _tiers(ctx: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in value.split(",")) if value else ()
+    if len(set(names)) != len(names) or len(names) == 1 or not all(names):
+        raise click.BadParameter(f"{value!r}: two or more different tiers, by commas", ctx, parameter)
+    if "producer" in names[1:]:
+        raise click.BadParameter(f"{value!r} is upside down: tier producer comes first", ctx, parameter)
+    return names
+
+
+def _graces(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, int]:
+    """Milliseconds by tier; the empty name is for all others."""
+    graces = {}
+    for text in values:
+        tier, _, seconds = text.rpartition("=")
+        try:
+            number = float(seconds)
+        except ValueError:
+            number = -1.0
+        if not 0 <= number <= 1e9:
+            raise click.BadParameter(f"{text!r} is neither SECONDS nor TIER=SECONDS", ctx, parameter)
+        graces[tier] = int(number * 1000)
+    return graces
+
+
+def _only(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> "dict[str, re.Pattern[str]]":
+    patterns = {}
+    for text in values:
+        tier, equals, expression = text.partition("=")
+        if not equals:
+            raise click.BadParameter(f"{text!r} is not TIER=PATTERN", ctx, parameter)
+        found = pattern(ctx, parameter, expression)
+        assert found is not None
+        patterns[tier] = found
+    return patterns
+
+
+def _since(ctx: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+    from moldau.cli.offsets import AtTime, parse_start
+
+    if value is None:
+        return None
+    try:
+        point = parse_start(value)
+    except ValueError:
+        point = None
+    if not isinstance(point, AtTime):
+        raise click.BadParameter(f"{value!r} is neither an ISO time nor @ and milliseconds since 1970", ctx, parameter)
+    return point.timestamp_ms
+
+
+def comparing_options(function: F) -> F:
+    """What `report` and `watch` compare, and how patient they are."""
+    for option in (
+        click.option("--topic", "topics", type=TEXT, multiple=True, help="Only this topic; may be repeated."),
+        click.option("--since", metavar="TIME", callback=_since, help="Only windows that end later: an ISO time, or @ and milliseconds."),
+        click.option("--tiers", metavar="A,B,...", callback=_tiers, help="From the producers down.  [default: producer, auditors, loads]"),
+        click.option(
+            "--grace", "graces", multiple=True, metavar="[TIER=]SECONDS", callback=_graces,
+            help="How long a tier may take to count what is new; may be repeated.  [default: 120]",
+        ),
+        click.option(
+            "--only", multiple=True, metavar="TIER=PATTERN", callback=_only,
+            help="The topics that a tier is meant to count.  [default: what an auditor says; what a load has ever loaded]",
+        ),
+        click.option(
+            "--producer-timeout", type=SECONDS, default=300.0, show_default=True, metavar="SECONDS", envvar="MOLDAU_AUDIT_PRODUCER_TIMEOUT",
+            help="After so long without a sign of life of a producer that did not close, the log stands for what it sent.",
+        ),
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+def rules_of(
+    topics: tuple[str, ...],
+    since: int | None,
+    tiers: tuple[str, ...],
+    graces: dict[str, int],
+    only: "dict[str, re.Pattern[str]]",
+    producer_timeout: float,
+) -> "Callable[[], Rules]":
+    """What the options ask for, at any time."""
+    from moldau.audit.reconcile import GRACE_MS, Rules
+
+    def now() -> Rules:
+        return Rules(
+            now_ms=int(time.time() * 1000),
+            tiers=tiers,
+            grace_ms=graces.get("", GRACE_MS),
+            graces_ms=graces,
+            only={tier: lambda topic, wanted=wanted: bool(wanted.fullmatch(topic)) for tier, wanted in only.items()},  # type: ignore[misc]
+            producer_timeout_ms=int(producer_timeout * 1000),
+            topics=set(topics) or None,
+            since_ms=since,
+        )
+
+    return now
+
+
+def exit_code(report: "Report", *, complete: bool) -> int:
+    """0, or what is wrong."""
+    if report.alarming:
+        return LOSS
+    return INCOMPLETE if complete and not report.complete else 0

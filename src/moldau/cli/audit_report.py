@@ -1,0 +1,70 @@
+"""``moldau audit report``: how the tiers compare now (mission H3)."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from moldau.cli.audit_comparing import comparing_options, exit_code, rules_of
+from moldau.cli.options import bootstrap_option, json_option, open_cluster, timeout_option
+
+if TYPE_CHECKING:
+    from moldau.audit.reconcile import Rules
+    from moldau.audit.tiers import TierCounts
+    from moldau.audit.verdicts import Report
+
+
+@click.command("report")
+@comparing_options
+@click.option("--complete", is_flag=True, help="Exit code 3 unless everything is complete.")
+@click.option("--windows", is_flag=True, help="Show every window, not only those at fault.")
+@json_option
+@bootstrap_option
+@timeout_option(30.0)
+def report(complete: bool, windows: bool, as_json: bool, bootstrap: str, timeout: float, **comparing: Any) -> None:
+    """Compare the tiers by topic and ten minutes, and trace what differs to datacenter, service, host and instance.
+
+    Exit codes: 0 nothing is missing or doubled, 1 the counts could not be had, 2 loss or duplication, 3 with --complete: not yet complete.
+
+    \b
+    moldau audit report --tiers producer,local,lake --grace lake=900
+    moldau audit report --topic departures --since 2013-07-01 --json
+    """
+    from moldau.audit.follow import read_audit
+    from moldau.audit.reconcile import reconcile
+    from moldau.cli.audit_document import as_document
+    from moldau.cli.audit_view import print_report
+    from moldau.cli.output import print_json
+
+    rules = rules_of(**comparing)
+    with open_cluster(bootstrap, timeout) as cluster:
+        found = read_audit(cluster)
+    _check_tiers(found, rules())
+    compared = reconcile(found, rules())
+    _check_comparable(found, compared)
+    if as_json:
+        print_json(as_document(compared))
+    else:
+        print_report(compared, every_window=windows)
+    click.get_current_context().exit(exit_code(compared, complete=complete))
+
+
+def _check_tiers(found: "TierCounts", rules: "Rules") -> None:
+    """Tiers that are named have been heard of, unless they are said to be on their way."""
+    if not found.records:
+        return
+    heard = {"producer", *found.heard_ms, *found.auditors}
+    expected = set(rules.tiers) & rules.only.keys()
+    for option, names in (("--tiers", rules.tiers), ("--grace", rules.graces_ms), ("--only", rules.only)):
+        unknown = sorted(set(names) - heard - expected - {""})
+        if unknown:
+            hint = f"one that is still to come needs to be in --tiers, and --only {unknown[0]}=PATTERN for the topics that it is to count"
+            there = ", ".join(sorted(heard))
+            raise click.ClickException(f"{option}: tier {unknown[0]} has never published anything, only {there} have; {hint}")
+
+
+def _check_comparable(found: "TierCounts", compared: "Report") -> None:
+    if len(compared.tiers) < 2:
+        there = f"only tier {compared.tiers[0]} has" if compared.tiers else "no tier has"
+        raise click.ClickException(f"{there} published counts, so there is nothing to compare; --tiers names those that should have")
+    if not found.records:
+        raise click.ClickException("no tier has published counts, so there is nothing to compare")

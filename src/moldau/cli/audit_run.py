@@ -1,0 +1,88 @@
+"""``moldau audit run``: the auditor of a cluster (mission H2)."""
+
+import logging
+import re
+
+import click
+
+from moldau.cli.audit_comparing import pattern
+from moldau.cli.options import SECONDS, bootstrap_option, registry_option
+
+_TIER = re.compile(r"[A-Za-z0-9._-]{1,200}")
+
+
+def _tier_name(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+    if not _TIER.fullmatch(value):
+        raise click.BadParameter(f"{value!r}: a tier's name has letters, digits, and . _ -", ctx, parameter)
+    if value == "producer":
+        raise click.BadParameter("tier producer is that of the producers themselves", ctx, parameter)
+    return value
+
+
+@click.command("run")
+@click.option("--tier", metavar="NAME", required=True, callback=_tier_name, help="The name under which its counts are published.")
+@click.option("--once", is_flag=True, help="Count up to where the logs end now, publish, and end.")
+@click.option("--topics", metavar="PATTERN", callback=pattern, help="Regular expression for whole names.  [default: all but _...]")
+@click.option("--interval", type=SECONDS, default=10.0, show_default=True, metavar="SECONDS", help="Publish so often.")
+@registry_option("Ask this schema registry which schemas are those of tracked events.")
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="warning", show_default=True)
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@bootstrap_option
+def run(
+    tier: str,
+    once: bool,
+    topics: "re.Pattern[str] | None",
+    interval: float,
+    registry: str | None,
+    log_level: str,
+    log_format: str,
+    bootstrap: str,
+) -> None:
+    """Count every topic of a cluster by the headers of its events, until SIGTERM or Ctrl-C.
+
+    Counts and the offsets that they reach up to are published in one transaction: killed at any moment and started again, it neither
+    misses nor doubles. A second auditor of the same tier takes over, and the first one ends with exit code 1.
+    """
+    import signal
+
+    from moldau.cli.output import counted
+    from moldau.cli.server_log import set_up_logging
+    from moldau.client.failures import FencedError
+
+    try:
+        from moldau.audit.auditor import Auditor, AuditorOptions
+    except ImportError as error:
+        raise click.ClickException(f"{error}: an auditor needs `pip install 'moldau[tracking]'`") from error
+    set_up_logging(log_level, log_format)
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(_is_no_news)
+    schemas = None
+    if registry is not None:
+        from moldau.audit.schemas import TrackedSchemas
+
+        try:
+            schemas = TrackedSchemas(registry)
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--registry") from error
+    auditor = Auditor(bootstrap, AuditorOptions(tier, topics, interval_s=interval), is_tracked=schemas)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: auditor.stop())
+    click.echo(f"auditing {bootstrap} as tier {tier}")
+    try:
+        auditor.run(once=once)
+    except FencedError as error:
+        notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
+        taken = f"tier {tier}: another auditor of this tier has taken over, so this one ends ({error.name}{notes})"
+        raise click.ClickException(taken) from error
+    except ImportError as error:
+        raise click.ClickException(str(error)) from error
+    finally:
+        told = auditor.statistics()
+        click.echo(f"{counted(told['published'], 'record')} counted in {counted(told['transactions'], 'transaction')}")
+    if once and topics is not None and not told["partitions"]:
+        raise click.ClickException(f"no topic matches {topics.pattern!r}, so there was nothing to count")
+
+
+def _is_no_news(record: logging.LogRecord) -> bool:
+    """Librdkafka says several times, in its own words, that another auditor has taken over; the command says it once."""
+    return record.name != "moldau.client" or "fenced" not in record.getMessage().lower()
