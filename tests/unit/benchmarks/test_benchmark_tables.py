@@ -60,6 +60,7 @@ def test_spark_stands_beside_the_connector_of_the_same_run_and_only_with_it(tmp_
         {"source": "kafka", "test": "spark count", "rate": 600_000},
         {"source": "moldau", "test": "spark micro", "ms": 190.0},
         {"source": "kafka", "test": "spark micro", "ms": 80.0},
+        {"source": "floor", "test": "spark micro", "ms": 100.0},
         {"source": "moldau", "test": "spark parquet", "rate": 800_000},  # without a rival: nothing to say
         {"system": "moldau", "test": "spark write plain", "summary": True, "rate": figure(1_000_000)},
         {"system": "moldau transactional", "test": "spark write plain", "summary": True, "rate": figure(800_000)},
@@ -68,6 +69,7 @@ def test_spark_stands_beside_the_connector_of_the_same_run_and_only_with_it(tmp_
     assert rows[2:] == [
         ["source, batch, count: rows/s", "1,200,000", "600,000", "2 ×", "≥ 1 ×", "met"],
         ["source, micro-batch of 20 records: ms", "190", "80", "2.38 ×", "≤ 1 ×", "falls short"],
+        ["source, micro-batch of 20 records, rows of nothing: ms", "100", "80", "1.25 ×", "", ""],
         ["sink, values, at least once: rows/s", "1,000,000", "500,000", "2 ×", "", ""],
         ["sink, values, transactional: rows/s", "800,000", "500,000", "1.6 ×", "", ""],
     ]
