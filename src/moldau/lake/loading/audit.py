@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 FOLDER = "_moldau"
 """Beside the data files; its name begins with an underscore so that readers of the folder leave it alone."""
 _DELIVERY_TIMEOUT_MS = 30_000
+_TWICE_IS_ONCE = {"enable.idempotence": False}
+"""Records have guids of their own, and to get a producer id takes librdkafka half a second."""
 
 
 def keep_counts(job: LoadJob, tables: TableFormat) -> None:
@@ -90,7 +92,8 @@ def _publish(job: LoadJob, records: list[AuditRecord]) -> None:
 
     ensure_audit_topic(job.bootstrap)
     begun = time.monotonic()
-    with Producer(job.bootstrap, client_id=f"moldau-load-{job.name}", delivery_timeout_ms=_DELIVERY_TIMEOUT_MS) as producer:
+    name = f"moldau-load-{job.name}"
+    with Producer(job.bootstrap, client_id=name, delivery_timeout_ms=_DELIVERY_TIMEOUT_MS, settings=_TWICE_IS_ONCE) as producer:
         for record in records:
             producer.send(AUDIT_TOPIC, record.to_bytes(), key=record.record_key)
         producer.flush()
