@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from moldau.registry.errors import invalid_compatibility, invalid_mode, invalid_rule_set, unprocessable
-from moldau.registry.fingerprint import RULES
+from moldau.registry.errors import invalid_compatibility, invalid_mode, unprocessable
 from moldau.registry.records import AVRO, CONFIG_FIELDS, NUMBER_MAX
 from moldau.registry.reference import Reference
+from moldau.registry.rules import read_rule_set
 from moldau.registry.schemas.compatibility import CompatibilityLevel
+from moldau.registry.shape import is_texts, object_of
 
 MODES = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT")
 _RULE_SETS = ("defaultRuleSet", "overrideRuleSet")
@@ -33,7 +34,7 @@ class SchemaBody:
 
 def read_schema(body: Any) -> SchemaBody:
     """The body of a registration, a look-up or a compatibility check. RestError 422."""
-    fields = _object(body, "the body")
+    fields = object_of(body, "the body")
     references = fields.get("references") or []
     if not isinstance(references, list):
         raise unprocessable("references is not a list")
@@ -52,13 +53,13 @@ def read_metadata(value: Any, name: str) -> dict[str, Any] | None:
     """Tags (lists of texts by name), properties (texts by name), and names that are sensitive; sorted, as they are stored."""
     if value is None:
         return None
-    fields = _object(value, name)
+    fields = object_of(value, name)
     tags, properties, sensitive = fields.get("tags") or {}, fields.get("properties") or {}, fields.get("sensitive") or []
-    if not isinstance(tags, dict) or not all(_is_texts(values) for values in tags.values()):
+    if not isinstance(tags, dict) or not all(is_texts(values) for values in tags.values()):
         raise unprocessable(f"{name}: tags is not an object of lists of texts")
     if not isinstance(properties, dict) or not all(isinstance(text, str) for text in properties.values()):
         raise unprocessable(f"{name}: properties is not an object of texts")
-    if not _is_texts(sensitive):
+    if not is_texts(sensitive):
         raise unprocessable(f"{name}: sensitive is not a list of texts")
     found = {
         "tags": {tag: sorted(set(values)) for tag, values in sorted(tags.items())},
@@ -68,29 +69,9 @@ def read_metadata(value: Any, name: str) -> dict[str, Any] | None:
     return {key: value for key, value in found.items() if value}
 
 
-def read_rule_set(value: Any, name: str) -> dict[str, Any] | None:
-    """Rules by kind. They are stored and given back; clients carry them out. RestError 42210 for a rule without a name or a type."""
-    if value is None:
-        return None
-    fields = _object(value, name)
-    found: dict[str, Any] = {}
-    names: set[str] = set()
-    for kind in RULES:
-        rules = fields.get(kind) or []
-        if not isinstance(rules, list):
-            raise unprocessable(f"{name}: {kind} is not a list")
-        for rule in rules:
-            _check_rule(_object(rule, f"a rule of {kind}"), names)
-        if rules:
-            found[kind] = [{key: each for key, each in rule.items() if each not in (None, [], {})} for rule in rules]
-    if fields.get("enableAt") is not None:
-        found["enableAt"] = _text(fields, "enableAt")
-    return found
-
-
 def read_config(body: Any) -> dict[str, Any]:
     """What a configuration is to say from now on; a value of None takes it back. RestError."""
-    fields = dict(_object(body, "the body"))
+    fields = dict(object_of(body, "the body"))
     if "compatibility" in fields:
         fields["compatibilityLevel"] = fields.pop("compatibility")
     found = {name: fields[name] for name in CONFIG_FIELDS if name in fields}
@@ -113,7 +94,7 @@ def read_config(body: Any) -> dict[str, Any]:
 
 def read_mode(body: Any) -> str | None:
     """The mode that is asked for; null takes it back, and nothing at all is no mode. RestError 42204."""
-    mode = _object(body, "the body").get("mode", "")
+    mode = object_of(body, "the body").get("mode", "")
     if mode is None:
         return None
     if not isinstance(mode, str) or mode.upper() not in MODES:
@@ -128,34 +109,12 @@ def _level(text: str) -> str:
         raise invalid_compatibility() from None
 
 
-def _check_rule(rule: Mapping[str, Any], names: set[str]) -> None:
-    name = rule.get("name")
-    if not isinstance(name, str) or not name:
-        raise invalid_rule_set("Missing rule name")
-    if name in names:
-        raise invalid_rule_set(f"Found rule with duplicate name '{name}'")
-    names.add(name)
-    if not isinstance(rule.get("type"), str):
-        raise invalid_rule_set(f"Rule '{name}': Missing rule type")
-    if not _is_texts(rule.get("tags") or []):
-        raise invalid_rule_set(f"Rule '{name}': tags is not a list of texts")
-    params = rule.get("params") or {}
-    if not isinstance(params, dict) or not all(isinstance(value, str) for value in params.values()):
-        raise invalid_rule_set(f"Rule '{name}': params is not an object of texts")
-
-
 def _reference(value: Any) -> Reference:
-    fields = _object(value, "a reference")
+    fields = object_of(value, "a reference")
     name, subject, version = _text(fields, "name"), _text(fields, "subject"), _number(fields, "version", least=-1)
     if not name or not subject or version is None:
         raise unprocessable("a reference needs a name, a subject and a version")
     return Reference(name, subject, version)
-
-
-def _object(value: Any, name: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise unprocessable(f"{name} is not a JSON object")
-    return value
 
 
 def _text(fields: Mapping[str, Any], name: str) -> str | None:
@@ -172,7 +131,3 @@ def _number(fields: Mapping[str, Any], name: str, *, least: int) -> int | None:
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= NUMBER_MAX:
         raise unprocessable(f"{name} is not a number from {least} to {NUMBER_MAX}")
     return value
-
-
-def _is_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(each, str) for each in value)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from moldau.registry.decision import Decision
     from moldau.registry.election import Election
     from moldau.registry.follower import Follower
+    from moldau.registry.records import SchemaVersion
     from moldau.registry.request import Request
     from moldau.registry.state import State
     from moldau.registry.writer import Writer
@@ -95,7 +96,7 @@ class Changes:
             self._election.wait_for_change(_PAUSE_S)
 
     def _here(self, decide: Decide, request: "Request", timeout_s: float) -> Any:
-        """Decide, write, and read it back. FencedError: nothing was written, another writes now."""
+        """Decide, write, and read it back. FencedError: nothing was written, or not what was decided; another writes now."""
         deadline = time.monotonic() + timeout_s
         if not self._lock.acquire(timeout=timeout_s):
             raise timed_out(f"after {timeout_s:.0f} s changes that came earlier are still being written")
@@ -108,9 +109,18 @@ class Changes:
                 if not self._election.mine:
                     raise FencedError("another registry was elected meanwhile")
                 self._follower.wait_for(self._writer.append_all(decision.writes), deadline - time.monotonic())
+                if decision.registered is not None:
+                    self._check(decision.registered)
             return decision.answer
         finally:
             self._lock.release()
+
+    def _check(self, wanted: "SchemaVersion") -> None:
+        """FencedError unless the log agrees: a registry that is not fenced by ours may have taken the id or the version meanwhile."""
+        found = self._state.version(wanted.subject, wanted.version)
+        if found is None or (found.id, found.fingerprint) != (wanted.id, wanted.fingerprint):
+            self._writer.resign()
+            raise FencedError(f"subject {wanted.subject} version {wanted.version}: another registry has taken it, or its id {wanted.id}")
 
 
 def _writes_no_longer(answer: Forwarded) -> bool:

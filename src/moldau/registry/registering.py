@@ -158,7 +158,7 @@ def _written(state: "State", new: SchemaVersion, versions: list[SchemaVersion], 
         if each.deleted and each.id == new.id and each.version < new.version and not state.referrers(key, deleted=True):
             writes.append((encode_key(key), None))  # the schema is back: its deleted version goes for good
     writes.append((encode_key(SchemaKey(new.subject, new.version)), encode_schema(new)))
-    return Decision(registered_view(new, sent), writes)
+    return Decision(registered_view(new, sent), writes, new)
 
 
 def _property(metadata: Any, name: str) -> Any:

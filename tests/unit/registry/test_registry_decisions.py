@@ -17,6 +17,18 @@ FLIGHT = record("Flight", ("number", "int"))
 FLIGHT_2 = record("Flight", ("number", "int"), ("gate", "string", ""))
 FLIGHT_3 = record("Flight", ("number", "int"), ("gate", "string", ""), ("late", "boolean", False))
 
+ODD_RULES: list[dict[str, Any]] = [
+    {"name": ""},
+    {"name": "1st"},
+    {"name": "a b"},
+    {"name": "n" * 257},
+    {"doc": {"a": 1}},
+    {"kind": "WISH"},
+    {"mode": "UPGRADE"},
+    {"mode": "WRITE", "onFailure": "DLQ,NONE"},
+    {"disabled": "yes"},
+]
+
 
 def refused(code: int, act: Any) -> str:
     """The message of the error that this has to end with."""
@@ -313,6 +325,9 @@ def test_a_configuration_changes_what_is_given_and_forgets_what_is_null() -> Non
         (42210, read_schema, {"schema": "x", "ruleSet": {"domainRules": [{"name": "r"}]}}),
         (42210, read_schema, {"schema": "x", "ruleSet": {"domainRules": [{"name": "r", "type": "a"}, {"name": "r", "type": "a"}]}}),
         (42210, read_schema, {"schema": "x", "ruleSet": {"domainRules": [{"name": "r", "type": "a", "params": [1]}]}}),
+        *((42210, read_schema, {"schema": "x", "ruleSet": {"domainRules": [{"name": "r", "type": "a", **odd}]}}) for odd in ODD_RULES),
+        (42210, read_schema, {"schema": "x", "ruleSet": {"migrationRules": [{"name": "r", "type": "a", "mode": "WRITE"}]}}),
+        (422, read_schema, {"schema": "x", "ruleSet": {"enableAt": 1}}),
     ],
 )
 def test_bodies_of_another_shape_are_refused_by_name(code: int, read: Any, body: Any) -> None:

@@ -1,0 +1,100 @@
+"""A change is decided on everything before it, written, and answered only when it is read back as it was decided (F1)."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+
+from moldau.registry import registering
+from moldau.registry.body import read_schema
+from moldau.registry.changes import Changes
+from moldau.registry.decision import Decision, Write
+from moldau.registry.errors import RestError
+from moldau.registry.identity import Identity
+from moldau.registry.request import Request
+from moldau.registry.state import State
+from support.registry import Ledger, record
+
+
+class Log:
+    """A log in memory that is writer, follower and election in one; `before` is what somebody else writes between deciding and writing."""
+
+    group = "g"
+    ready = True
+    mine = True
+    writer = Identity("127.0.0.1", 1)
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self.before: list[Write] = []
+
+    def catch_up(self, _timeout_s: float) -> int:
+        """All is applied always."""
+        return len(self.ledger.records)
+
+    def wait_for(self, end: int, _timeout_s: float) -> None:
+        """All is applied always."""
+        assert end <= len(self.ledger.records)
+
+    def append_all(self, writes: Sequence[Write]) -> int:
+        """First what the other one wrote."""
+        self.ledger.write(self.before)
+        self.before = []
+        self.ledger.write(writes)
+        return len(self.ledger.records)
+
+    def resign(self) -> None:
+        """It writes on all the same."""
+
+    def wait_for_change(self, _timeout_s: float) -> None:
+        """Nothing changes."""
+
+
+def register(state: State, request: Request) -> Decision:
+    return registering.register(state, request.names["subject"], read_schema(request.json()))
+
+
+def posted(changes: Changes, subject: str, schema: object) -> tuple[int, Any]:
+    """Register over `changes`: status and answer."""
+    content = json.dumps({"schema": json.dumps(schema)}).encode()
+    status, body = changes.carry_out(register, Request("POST", "/", {"subject": subject}, {}, content))
+    return status, json.loads(body)
+
+
+@pytest.fixture
+def log() -> Log:
+    return Log()
+
+
+@pytest.fixture
+def changes(log: Log) -> Changes:
+    both = cast("Any", log)
+    return Changes(log.ledger.state, both, both, both, timeout_s=0.5)
+
+
+MINE, THEIRS = record("Mine", ("x", "int")), record("Theirs", ("y", "int"))
+
+
+def test_an_id_that_an_unfenced_writer_took_meanwhile_is_not_answered(log: Log, changes: Changes) -> None:
+    """A registry of another make is not fenced by ours: both decide on id 1. Its record came first; ours is skipped and decided again."""
+    other = Ledger()
+    other.register("theirs", THEIRS)
+    log.before = list(other.records)
+    status, answer = posted(changes, "mine", MINE)
+    assert (status, answer["id"]) == (200, 2)
+    assert log.ledger.state.holders(".", 1) == {"theirs": 1}
+    assert log.ledger.state.holders(".", 2) == {"mine": 1}
+
+
+def test_a_registry_that_stops_waits_for_no_election(log: Log, changes: Changes) -> None:
+    changes.stop()
+    with pytest.raises(RestError, match="Leader not known"):
+        posted(changes, "mine", MINE)
+    assert log.ledger.records == []
+
+
+def test_a_change_waits_for_those_before_it_no_longer_than_it_may(changes: Changes) -> None:
+    with changes._lock, pytest.raises(RestError, match="changes that came earlier") as late:
+        posted(changes, "mine", MINE)
+    assert late.value.code == 50002
