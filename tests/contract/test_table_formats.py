@@ -180,6 +180,27 @@ def test_the_older_of_two_processes_is_fenced_once_the_newer_has_committed(table
     assert Writer("other").claim(table.tables, table.path, table.now()) == 1, "another job is another matter"
 
 
+def test_the_older_process_is_fenced_also_if_it_slept_between_its_look_and_its_version(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newer one loads another partition meanwhile, so no offset tells of it: the version that is taken makes the older one look again."""
+    old, new = Writer("job", "process 1"), Writer("job", "process 2")
+    table.load(1, offset=1, writer=old)
+    kind = type(table.tables)
+    real, raced = kind.put, list[bool]()
+
+    def meet(self: Any, path: str, base: Snapshot, change: Change) -> int:
+        if not raced:
+            raced.append(True)
+            commit(table.tables, path, Change("LOAD", table.file(2), offsets={IDS[1]: 1}, metadata={"moldau.job": "job"}), writer=new)
+        return real(self, path, base, change)
+
+    monkeypatch.setattr(kind, "put", meet)
+    with pytest.raises(FencedError, match="taken over by process 2"):
+        table.load(3, offset=2, writer=old)
+    assert (table.rows(), table.offsets()) == ([1, 2], [1, 1])
+
+
 def test_a_disk_that_does_not_take_the_commit_leaves_nothing_of_it(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     files = table.file(1)
 
