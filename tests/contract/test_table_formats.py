@@ -183,7 +183,7 @@ def test_the_older_of_two_processes_is_fenced_once_the_newer_has_committed(table
 def test_the_older_process_is_fenced_also_if_it_slept_between_its_look_and_its_version(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The newer one loads another partition meanwhile, so no offset tells of it: the version that is taken makes the older one look again."""
+    """The newer one loads another partition meanwhile, so no offset tells of it; its version makes the older one look again."""
     old, new = Writer("job", "process 1"), Writer("job", "process 2")
     table.load(1, offset=1, writer=old)
     kind = type(table.tables)
