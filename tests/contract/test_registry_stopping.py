@@ -76,6 +76,30 @@ def test_a_start_that_fails_leaves_no_thread_and_no_socket(broker: Broker) -> No
     eventually(lambda: sockets() <= before)
 
 
+def test_a_broker_whose_registry_cannot_start_does_not_run_on_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`with Broker(registry=True)` that fails has nobody who would stop the broker."""
+
+    def fail(self: RegistryServer) -> str:
+        raise OSError("no port")
+
+    monkeypatch.setattr(RegistryServer, "start", fail)
+    broker = Broker(registry=True)
+    with pytest.raises(OSError, match="no port"):
+        broker.start()
+    assert not broker.running
+    broker.close()
+
+
+def test_a_registry_that_starts_again_knows_only_what_the_log_says(broker: Broker) -> None:
+    """What was deleted for good while it was down, and compacted away, left no record that would take it back."""
+    registry = RegistryServer(broker.bootstrap_servers, "127.0.0.1:0", group="again", topic="again")
+    Rest(registry.start()).ok("POST", "/subjects/a/versions", {"schema": '"string"'})
+    registry.stop()
+    broker.delete_topic("again")
+    assert Rest(registry.start()).ok("GET", "/subjects?deleted=true") == []
+    registry.stop()
+
+
 def test_a_registry_whose_broker_is_gone_stops_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would leave its group before; for that it waits a moment, not until its requests have timed out after 30 s."""
     monkeypatch.setattr(election, "_LEAVE_TIMEOUT_S", 0.1)

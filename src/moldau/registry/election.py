@@ -34,6 +34,7 @@ PROTOCOL_TYPE, PROTOCOL = "sr", "v0"
 SESSION_TIMEOUT_S = 10.0
 HEARTBEAT_S = 1.0
 _PAUSE_S = 0.2
+_SAY_EVERY_S = 30.0
 _LEAVE_TIMEOUT_S = 2.0
 _MANY_LEAVE = VersionRange(3, 5)
 
@@ -60,6 +61,7 @@ class Election:
         self._generation = -1
         self._writer: Identity | None = None
         self._heard_at = -session_timeout_s
+        self._said, self._said_at = "", 0.0
         self._changed = threading.Condition()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="moldau-registry-election", daemon=True)
@@ -106,9 +108,14 @@ class Election:
             except MoldauError as error:
                 if self._stopping.is_set():
                     break
-                log.warning("registry election failed, tried again: group=%s reason=%s", self.group, error)
+                self._say(str(error))
                 self._stopping.wait(_PAUSE_S)
         self._leave()
+
+    def _say(self, reason: str) -> None:
+        if reason != self._said or time.monotonic() - self._said_at >= _SAY_EVERY_S:
+            self._said, self._said_at = reason, time.monotonic()
+            log.warning("registry election failed, tried again: group=%s reason=%s", self.group, reason)
 
     def _join(self) -> None:
         timeout_ms = int(self._session_timeout_s * 1000)

@@ -101,6 +101,7 @@ class RegistryServer:
             parts.stop()
 
     def _assemble(self, bound: socket.socket) -> "_Parts":
+        self.state = State()  # that of a former run may hold what was deleted since
         host, port = bound.getsockname()[:2]
         with Cluster(self.bootstrap, client_id="moldau-registry") as cluster:
             ensure_topic(cluster, self.topic)

@@ -30,6 +30,13 @@ def test_what_is_no_identity_is_refused(data: bytes) -> None:
         decode_identity(data)
 
 
+@pytest.mark.parametrize("data", [b"", b"[]", b"7", b'{"error":0,"master_identity":[]}', b"\xff"])
+def test_what_is_no_assignment_is_refused(data: bytes) -> None:
+    """The thread of the election lives through whatever another registry said."""
+    with pytest.raises(ValueError):  # noqa: PT011 - of whatever kind
+        decode_assignment(data)
+
+
 def test_the_smallest_url_writes_unless_somebody_does_already() -> None:
     def chosen(**members: Identity) -> Identity | None:
         return decode_assignment(choose(members))
