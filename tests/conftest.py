@@ -4,11 +4,14 @@ And Ctrl-C means what it means at a terminal: a shell starts what it runs in the
 that a test starts would inherit it.
 
 And no thread of ours outlives the run: what a test has left at work behind it would meet the functions that later tests replace and count.
+Nor does it outlive a test how its command has set up logging: later tests look at what is logged.
 """
 
+import logging
 import signal
 import threading
 import time
+from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -25,6 +28,19 @@ _first_seen: dict[threading.Thread, str] = {}
 
 def _ours() -> list[threading.Thread]:
     return [each for each in threading.enumerate() if each.name.startswith("moldau")]
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_call() -> Generator[None]:
+    root = logging.getLogger()
+    level, handlers = root.level, [(each, each.filters[:]) for each in root.handlers]
+    try:
+        return (yield)
+    finally:
+        root.setLevel(level)
+        root.handlers[:] = [each for each, _ in handlers]
+        for each, filters in handlers:
+            each.filters[:] = filters
 
 
 @pytest.hookimpl(trylast=True)

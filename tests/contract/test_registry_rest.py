@@ -298,7 +298,3 @@ def test_our_client_within_a_context(url: str) -> None:
         assert client.register("only-here", FLIGHT) == 1
         assert client.schema(1).text == client.latest("only-here").text
         assert client.subjects() == [":.depot:only-here"]
-
-
-def test_the_fixture_of_the_pytest_plugin_is_a_registry(moldau_registry_url: str) -> None:
-    assert Rest(moldau_registry_url).ok("GET", "/schemas/types") == ["JSON", "PROTOBUF", "AVRO"]

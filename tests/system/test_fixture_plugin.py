@@ -65,20 +65,24 @@ def test_a_suite_with_the_fixtures(tmp_path: Path) -> None:
     assert not Path(directory).exists()
 
 
-def test_the_settings_are_those_of_the_suite(tmp_path: Path) -> None:
+def test_the_settings_are_those_of_the_suite_and_a_registry_is_there_if_asked_for(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(
         "import pytest\n\n@pytest.fixture(scope='session')\ndef moldau_settings():\n    return {'auto.create.topics.enable': False}\n"
     )
     (tmp_path / "test_settings.py").write_text(
+        "import json\nimport urllib.request\n\n"
         "from moldau.client.admin import Admin, Resource, ResourceType\n"
         "from moldau.client.cluster import Cluster\n\n"
         "def test_settings(moldau):\n"
         "    with Cluster(moldau.bootstrap_servers) as cluster:\n"
         "        entries = Admin(cluster).describe_configs(Resource(ResourceType.BROKER, '0'))\n"
-        "    assert {entry.name: entry.value for entry in entries}['auto.create.topics.enable'] == 'false'\n"
+        "    assert {entry.name: entry.value for entry in entries}['auto.create.topics.enable'] == 'false'\n\n"
+        "def test_registry(moldau_registry_url):\n"
+        "    with urllib.request.urlopen(moldau_registry_url + '/schemas/types') as answer:\n"
+        "        assert json.load(answer) == ['JSON', 'PROTOBUF', 'AVRO']\n"
     )
     out, _ = run_pytest(tmp_path, "-q").communicate(timeout=60)
-    assert "1 passed" in out, out
+    assert "2 passed" in out, out
 
 
 def test_runs_at_the_same_time_do_not_meet(tmp_path: Path) -> None:
