@@ -66,7 +66,7 @@ def forget(found: TierCounts, rules: Rules) -> None:
         wanted = rules.topics is None or topic in rules.topics
         if changed_ms < rules.now_ms - AUDIT_RETENTION_MS or not wanted:
             _drop(found, theirs)
-        elif pairs and changed_ms < rules.now_ms - SETTLED_MS and all(map(_is_settled, pairs)) and _agree(pairs):
+        elif pairs and changed_ms < rules.now_ms - SETTLED_MS and all(map(_is_settled, pairs)):
             _note_lags(found, theirs)
             _drop(found, theirs)
             settled = found.settled.setdefault(topic, Settled())
@@ -76,14 +76,8 @@ def forget(found: TierCounts, rules: Rules) -> None:
 
 
 def _is_settled(pair: WindowPair) -> bool:
+    """Whether each instance has the same count in both tiers, so that taking it away changes no difference: another one has a note."""
     return pair.settled and pair.verdict is Verdict.COMPLETE and not pair.noteworthy
-
-
-def _agree(pairs: Iterable[WindowPair]) -> bool:
-    """Whether each instance has the same count in all tiers, so that taking it away changes no difference."""
-    lines = [line for pair in pairs for line in pair.sources]
-    first = {line.instance: line.upper for line in lines}
-    return all(line.upper == line.lower == first[line.instance] for line in lines)
 
 
 def _drop(found: TierCounts, theirs: Iterable[tuple[str, CountKey, Told]]) -> None:

@@ -163,6 +163,7 @@ def test_a_partition_without_a_leader_keeps_nobody_else_waiting() -> None:
     cluster.error = ErrorCode.LEADER_NOT_AVAILABLE
     with pytest.raises(RequestFailedError, match="topic t"):
         found.wait_until_readable()
+    assert (found.positions, found.caught_up_at(0)) == ({}, None)
 
 
 def test_a_topic_that_brokers_hear_of_late_is_waited_for_by_who_reads_once() -> None:
