@@ -27,9 +27,9 @@ def eventually(true: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def threads() -> list[str]:
-    """Names of the registry's threads that live."""
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("moldau-registry")]
+def threads() -> set[threading.Thread]:
+    """The threads of registries that live; one of another test may be among them."""
+    return {thread for thread in threading.enumerate() if thread.name.startswith("moldau-registry")}
 
 
 def sockets() -> int:
@@ -51,12 +51,14 @@ def broker() -> Iterator[Broker]:
 
 
 def test_a_registry_that_was_stopped_leaves_no_thread_and_no_socket(broker: Broker) -> None:
-    before = sockets()
+    before, others = sockets(), threads()
     with running_registry(broker.bootstrap_servers, group="ends", topic="ends") as registry:
         Rest(registry.url).ok("POST", "/subjects/a/versions", {"schema": '"string"'})
-        assert {"moldau-registry-http", "moldau-registry-election", "moldau-registry-follower"} <= set(threads())
+        assert {"moldau-registry-http", "moldau-registry-election", "moldau-registry-follower"} <= {
+            each.name for each in threads() - others
+        }
         assert sockets() > before
-    eventually(lambda: not threads())
+    eventually(lambda: threads() <= others)
     eventually(lambda: sockets() <= before)
 
 
@@ -64,7 +66,7 @@ def test_a_start_that_fails_leaves_no_thread_and_no_socket(broker: Broker) -> No
     """No broker there; a topic that cannot hold schemas."""
     with Cluster(broker.bootstrap_servers) as probe:  # the broker's side of connections is open for a moment longer
         probe.metadata([])
-    before = sockets()
+    before, others = sockets(), threads()
     for bootstrap, topic in (("127.0.0.1:1", "_schemas"), (broker.bootstrap_servers, "two")):
         registry = RegistryServer(bootstrap, "127.0.0.1:0", topic=topic)
         with pytest.raises(MoldauError):
@@ -72,7 +74,7 @@ def test_a_start_that_fails_leaves_no_thread_and_no_socket(broker: Broker) -> No
         registry.stop()
         with pytest.raises(RuntimeError, match="has not been started"):
             _ = registry.url
-    assert not threads()
+    assert threads() <= others
     eventually(lambda: sockets() <= before)
 
 
@@ -102,6 +104,7 @@ def test_a_registry_that_starts_again_knows_only_what_the_log_says(broker: Broke
 
 def test_a_registry_whose_broker_is_gone_stops_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would leave its group before; for that it waits a moment, not until its requests have timed out after 30 s."""
+    others = threads()
     monkeypatch.setattr(election, "_LEAVE_TIMEOUT_S", 0.1)
     monkeypatch.setattr(server, "_GRACE_S", 0)
     with Broker() as broker:
@@ -114,7 +117,7 @@ def test_a_registry_whose_broker_is_gone_stops_at_once(monkeypatch: pytest.Monke
     registry.stop()
     assert time.monotonic() - start < 10
     hanging.join()
-    eventually(lambda: not threads())
+    eventually(lambda: threads() <= others)
 
 
 def test_a_topic_that_was_deleted_is_not_written_to_and_look_ups_go_on(broker: Broker) -> None:
