@@ -54,9 +54,8 @@ def test_a_registry_that_was_stopped_leaves_no_thread_and_no_socket(broker: Brok
     before, others = sockets(), threads()
     with running_registry(broker.bootstrap_servers, group="ends", topic="ends") as registry:
         Rest(registry.url).ok("POST", "/subjects/a/versions", {"schema": '"string"'})
-        assert {"moldau-registry-http", "moldau-registry-election", "moldau-registry-follower"} <= {
-            each.name for each in threads() - others
-        }
+        mine = {each.name for each in threads() - others}
+        assert {"moldau-registry-http", "moldau-registry-election", "moldau-registry-follower"} <= mine
         assert sockets() > before
     eventually(lambda: threads() <= others)
     eventually(lambda: sockets() <= before)
