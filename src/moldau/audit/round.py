@@ -19,7 +19,7 @@ from moldau.model.identity import TopicPartition
 log = logging.getLogger(__name__)
 
 _NOTHING_S: Final = 0.2
-"""Between two looks at a cluster without topics."""
+"""Between two looks at a cluster where nothing can be read."""
 _CORRUPT_TRIES: Final = 3
 _KEEP_AWAY_S: Final = 60.0
 """So long a partition whose next batch is damaged is left alone."""
@@ -107,6 +107,7 @@ class Round:
         if away:
             for where in self._reading.gone(away):
                 del ends[where]
+        if away or self._reading.unreadable:
             self._reading.wait_until_readable()
         return all(where in self._reading.positions and self._reading.positions[where] >= end for where, end in ends.items())
 
@@ -116,12 +117,13 @@ class Round:
         return bool(self._tally or self._reading.gaps) or any(moved)
 
     def _count(self, *, wait: bool) -> None:
-        if wait and not self._reading.positions:
-            time.sleep(_NOTHING_S)
         asked_ms = _now_ms()
         before = self._tally.records
         resting = {where for where, (_, again) in self._damaged.items() if again > time.monotonic()}
-        for where, fetched in self._reading.fetch(wait=wait, without=resting).items():
+        answers = self._reading.fetch(wait=wait, without=resting)
+        if wait and not answers:
+            time.sleep(_NOTHING_S)
+        for where, fetched in answers.items():
             if len(fetched.records):
                 try:
                     self._reading.positions[where] = self._walker.walk(where.topic, fetched, self._reading.positions[where], self._tally)

@@ -125,7 +125,7 @@ def _told(bootstrap: str, topic: str) -> dict[int, Count]:
     from moldau.tracking.audit_record import PRODUCER_TIER
 
     with Cluster(bootstrap, client_id="moldau-report") as cluster:
-        found = read_audit(cluster, wanted=topic.encode().__eq__)
+        found = read_audit(cluster, wanted=lambda key: key == topic.encode())
     windows: dict[int, Count] = {}
     for key, told in found.counts.get(PRODUCER_TIER, {}).items():
         if key.topic == topic:

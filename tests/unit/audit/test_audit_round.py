@@ -15,6 +15,7 @@ from moldau.audit.places import Place
 from moldau.audit.reading import Reading
 from moldau.audit.round import Round
 from moldau.audit.walker import Walker
+from moldau.client.errors import RequestFailedError
 from moldau.client.failures import FencedError, TransactionAbortedError
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import TopicPartition
@@ -140,7 +141,7 @@ def test_once_goes_on_in_a_partition_that_comes_back(cluster: Cluster) -> None:
 def test_once_does_not_pass_over_what_has_no_leader(cluster: Cluster) -> None:
     round_, published, _ = begun(cluster, looks=20)
     cluster.leader = NOBODY
-    with pytest.raises(Exception, match="partition t-0: leader not available"):
+    with pytest.raises(RequestFailedError, match="partition t-0: leader not available"):
         round_.go_on(once=True)
     assert published.taken == []
 
@@ -162,7 +163,7 @@ def test_a_gap_is_published_once_with_the_offset_behind_it(cluster: Cluster) -> 
     assert (count, offsets, gaps) == (LAST - FIRST, {T0: LAST}, [("t", Gap(0, 1, FIRST, "gone"))])
 
 
-def test_a_damaged_partition_is_left_alone_and_not_fetched(cluster: Cluster) -> None:
+def test_a_damaged_partition_is_left_alone_and_not_fetched(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would be sent again and again, as fast as the broker can."""
     cluster.batch = cluster.batch[:-1] + bytes([cluster.batch[-1] ^ 1])
     fetches = []
@@ -173,9 +174,29 @@ def test_a_damaged_partition_is_left_alone_and_not_fetched(cluster: Cluster) -> 
         return fetch_many(positions, limits)
 
     cluster.fetch_many = fetch  # type: ignore[assignment]
+    rests: list[float] = []
+    monkeypatch.setattr("moldau.audit.round.time.sleep", rests.append)
     round_, published, _ = begun(cluster, looks=10)
     round_.go_on(once=False)
     assert fetches == [{T0: FIRST}] * 3
+    assert published.taken == []
+    assert len(rests) == 7, "and with nothing else to read it does not turn on the spot"
+
+
+def test_once_does_not_wait_for_ever_for_a_leader_that_goes(cluster: Cluster) -> None:
+    """The leader goes behind the first look: who counts once says so, by the partition's name."""
+    round_, published, _ = begun(cluster, looks=20)
+    cluster.is_known = False
+    cluster.fetch_error = ErrorCode.LEADER_NOT_AVAILABLE
+    fetch_many = cluster.fetch_many
+
+    def fetch(positions: dict[TopicPartition, int], limits: Any) -> Any:
+        cluster.leader = NOBODY
+        return fetch_many(positions, limits)
+
+    cluster.fetch_many = fetch  # type: ignore[assignment]
+    with pytest.raises(RequestFailedError, match="partition t-0: leader not available"):
+        round_.go_on(once=True)
     assert published.taken == []
 
 
