@@ -2,7 +2,8 @@
 
     until it is done or the time is over:
         nobody writes       ->  wait for the election
-        another one writes  ->  hand it the request; if it is gone, or writes no longer: again
+        another one writes  ->  hand it the request; if it is gone, or writes no longer: again. Not a deletion that it may have carried
+                                out: asked again, it would say that there is nothing to delete
         this one writes     ->  read to the end of the log, decide, write, wait until it is read back, answer
 
 Whoever was answered sees its change in the next look-up, at this registry and at the writer.
@@ -85,6 +86,8 @@ class Changes:
                 trouble = store_failed(str(error))
             except ForwardError as error:
                 trouble = forwarding_failed(f"Error while forwarding the request to the leader: {error}")
+                if error.delivered and request.method == "DELETE":
+                    raise trouble from error
             except BehindError as error:
                 raise timed_out(str(error)) from error
             except PeerError as error:

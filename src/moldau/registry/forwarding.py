@@ -14,7 +14,11 @@ FORWARDED = "X-Forward"
 
 
 class ForwardError(Exception):
-    """The writer gave no answer."""
+    """The writer gave no answer; `delivered` says that it may have carried the request out."""
+
+    def __init__(self, message: str, *, delivered: bool) -> None:
+        super().__init__(message)
+        self.delivered = delivered
 
 
 class Forwarded(NamedTuple):
@@ -30,11 +34,14 @@ def forward(writer: "Identity", request: "Request", timeout_s: float) -> Forward
     kind = http.client.HTTPSConnection if target.scheme == "https" else http.client.HTTPConnection
     connection = kind(target.host, target.port, timeout=timeout_s)
     headers = {"Accept": CONTENT_TYPE, "Content-Type": CONTENT_TYPE, FORWARDED: "true"}
+    delivered = False
     try:
+        connection.connect()
+        delivered = True
         connection.request(request.method, request.target, request.content, headers)
         response = connection.getresponse()
         return Forwarded(response.status, response.read())
     except (OSError, http.client.HTTPException) as error:
-        raise ForwardError(f"{writer.url}: {error or type(error).__name__}") from error
+        raise ForwardError(f"{writer.url}: {error or type(error).__name__}", delivered=delivered) from error
     finally:
         connection.close()

@@ -11,6 +11,7 @@ from moldau.registry.body import read_schema
 from moldau.registry.changes import Changes
 from moldau.registry.decision import Decision, Write
 from moldau.registry.errors import RestError
+from moldau.registry.forwarding import Forwarded, ForwardError
 from moldau.registry.identity import Identity
 from moldau.registry.request import Request
 from moldau.registry.state import State
@@ -85,6 +86,31 @@ def test_an_id_that_an_unfenced_writer_took_meanwhile_is_not_answered(log: Log, 
     assert (status, answer["id"]) == (200, 2)
     assert log.ledger.state.holders(".", 1) == {"theirs": 1}
     assert log.ledger.state.holders(".", 2) == {"mine": 1}
+
+
+@pytest.mark.parametrize(("method", "asked"), [("DELETE", 1), ("POST", 2)])
+def test_a_deletion_that_the_writer_may_have_carried_out_is_not_asked_for_again(
+    log: Log, changes: Changes, monkeypatch: pytest.MonkeyPatch, method: str, asked: int
+) -> None:
+    """Asked again, the writer would say 404 of what it has just deleted. What is registered or set may be asked for twice."""
+    writers: list[str] = []
+
+    def lost(writer: Identity, _request: Request, _timeout_s: float) -> Forwarded:
+        writers.append(writer.url)
+        if len(writers) == 1:
+            raise ForwardError("no answer in time", delivered=True)
+        return Forwarded(200, b"1")
+
+    monkeypatch.setattr("moldau.registry.changes.forward", lost)
+    monkeypatch.setattr(log, "mine", False, raising=False)
+    request = Request(method, "/subjects/a/versions/1", {}, {})
+    if method == "DELETE":
+        with pytest.raises(RestError, match="no answer in time") as told:
+            changes.carry_out(register, request)
+        assert told.value.code == 50003
+    else:
+        assert changes.carry_out(register, request) == (200, b"1")
+    assert len(writers) == asked
 
 
 def test_a_registry_that_stops_waits_for_no_election(log: Log, changes: Changes) -> None:
