@@ -1,6 +1,6 @@
 """Everything that is asked and changes nothing."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from moldau.registry import errors
@@ -122,12 +122,12 @@ def by_id(state: "State", schema_id: int, subject: str | None) -> SchemaVersion:
     return found
 
 
-def _of_this_name(state: "State", subject: str) -> list[str]:
+def _of_this_name(state: "State", subject: str) -> Iterator[str]:
     """The subject, and behind one of the default context those of its name in all the others."""
+    yield subject
     where = parse_subject(subject)
-    if where.context != DEFAULT_CONTEXT or not where.name:
-        return [subject]
-    return [subject, *(f"{scope_of(context)}{where.name}" for context in state.all_contexts() if context != DEFAULT_CONTEXT)]
+    if where.context == DEFAULT_CONTEXT and where.name:
+        yield from (f"{scope_of(context)}{where.name}" for context in state.all_contexts() if context != DEFAULT_CONTEXT)
 
 
 def holders_of(state: "State", schema_id: int, subject: str | None, *, deleted: bool) -> list[SchemaVersion]:
