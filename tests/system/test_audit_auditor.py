@@ -25,7 +25,7 @@ from moldau.client.groups import Groups
 from moldau.model.errors import PeerError
 from moldau.model.identity import TopicPartition
 from moldau.testing import Broker
-from moldau.tracking.audit_record import AUDIT_TOPIC, AuditRecord
+from moldau.tracking.audit_record import AUDIT_TOPIC, AuditRecord, Gap
 from moldau.tracking.counts import Count, CountKey
 from support.audit_events import NOON, Host
 from support.console import Console, end
@@ -306,6 +306,7 @@ def test_records_that_are_gone_before_they_were_counted(broker: Broker, caplog: 
     left = [event for number, event in enumerate(EVENTS[:600]) if number % 3 != 1 or number < 300 or number >= 450]
     assert counted(broker, "trimmed") == expected(trimmed=left)
     assert "records gone before they were counted: partition=trimmed-1 position=100 log=[150, 200)" in caplog.text
+    assert [(each.tier, each.topic, each.gap) for each in audited(broker).gaps] == [("trimmed", "trimmed", Gap(1, 100, 150, "gone"))]
 
 
 def test_a_damaged_batch_stops_its_partition_and_no_other(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
