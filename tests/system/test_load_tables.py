@@ -81,6 +81,7 @@ def test_events_go_into_their_hours_and_a_commit_adds_one_file_to_each(spark: An
     assert (state.rows, state.dead_letters, state.verdict) == (198, 22, "complete")
     assert sum(sum(words["moldau.counts"]["count"]) for words in words_of(world.job.table)) == 198
     assert [words["moldau.counts"]["untracked"] for words in words_of(world.job.table)] == [16, 6]
+    assert world.audit().untracked["lake", world.topic].count == 22, "as an auditor would tell it"
 
 
 def test_columns_follow_the_schemas_and_no_version_loses_anything(spark: Any, broker: Broker, tmp_path: Path) -> None:
@@ -224,6 +225,9 @@ def test_a_topic_that_goes_while_it_is_loaded(spark: Any, broker: Broker, tmp_pa
 def test_a_disk_that_cannot_be_written_is_named_and_nothing_is_committed(spark: Any, broker: Broker, tmp_path: Path) -> None:
     world = LoadWorld(broker, tmp_path, writers=1)
     world.publish(9)
+    with world.tracker() as tracker:
+        tracker.track({"n": -1, "text": ""}, time=NOON_MS - 24 * 3_600_000, topic=world.topic)
+    world.published += 1
     blocked = Path(world.job.table, "event_day=2013-07-01")
     with (
         on_point(lambda point: blocked.write_text("no folder") if point == "driver: planned" else None),
@@ -231,6 +235,7 @@ def test_a_disk_that_cannot_be_written_is_named_and_nothing_is_committed(spark: 
     ):
         load(spark, world.job)
     assert (opened(world.job.table).version, world.rows(world.job.dead_letters)) == (0, [])
+    assert list(tmp_path.rglob("*.parquet")) == [], "what was written of other days is gone, or tries again would fill the disk"
     blocked.unlink()
     load(spark, world.job)
     assert world.state() == world.complete()
