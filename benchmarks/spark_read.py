@@ -2,13 +2,14 @@
 
     python benchmarks/spark_read.py [--records 1000000] [--runs 3] [--only count,parquet,stream,avro,avro-list,micro] [--out FILE]
 
-Two partitions of 200-byte values, `moldau serve` in a process of its own, Spark on two cores. Each test is run once to warm up; then the
-two sources take turns. JSON lines: source, test, seconds of each run, median rate in records per second.
+Two partitions of 200-byte values, `moldau serve` in a process of its own, Spark on two cores. The sources take turns; two rounds of each
+test are to warm up. JSON lines: source, test, seconds of each run, median rate in records per second.
 
 count, sum, parquet: a batch. stream: all there is with Trigger.AvailableNow to Parquet, in batches of a quarter. avro: events of 16
 fields to typed columns, beside ``from_avro``. avro-list: the same with an array, which fastavro has to decode row by row. micro:
 batches of 20 records, milliseconds each. The connector's jars come from Maven Central, as for the tests; without Maven only our
-own source is measured.
+own source is measured. Of the streams there is also a source `floor`, that makes as many rows of nothing in Python: what Spark itself
+takes for a source of that kind.
 """
 
 import argparse
@@ -23,7 +24,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from spark_turns import bench_session
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from spark_turns import bench_session, in_turn
 from support.registry import running_registry
 from support.server import ServerProcess
 from support.spark import connector_jars
@@ -107,6 +112,71 @@ def fill(bootstrap: str, topic: str, values: list[bytes], records: int) -> None:
     assert producer.flush(120) == 0
 
 
+class Floor(DataSource):
+    """Rows that are all the same, of the columns of a topic."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What ``format`` takes."""
+        return "floor"
+
+    def schema(self) -> str:
+        """Those of a topic."""
+        return "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
+
+    def streamReader(self, schema: StructType) -> "FloorReader":  # noqa: N802  # Spark's names, here and below
+        """Of `total` rows, `maxOffsetsPerTrigger` in a batch."""
+        return FloorReader(int(self.options["maxOffsetsPerTrigger"]), int(self.options["total"]))
+
+
+class FloorReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """As many tasks and Arrow batches as `moldau` makes, and no other work."""
+
+    def __init__(self, rows: int, total: int) -> None:
+        self.rows = rows
+        self.total = total
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """None yet."""
+        return {"at": 0}
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """One batch more."""
+        return {"at": min(start["at"] + self.rows, self.total)}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """A batch."""
+        return ReadMaxRows(self.rows)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """The end is known."""
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """A task for few rows, two for many."""
+        rows = end["at"] - start["at"]
+        return [InputPartition(rows)] if rows < 5_000 else [InputPartition(rows // 2), InputPartition(rows - rows // 2)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The same batch again and again."""
+        import pyarrow as pa
+
+        left = partition.value
+        count = min(left, 10_000)
+        columns = {
+            "key": pa.nulls(count, pa.binary()),
+            "value": pa.array([b"x" * SIZE] * count, pa.binary()),
+            "topic": pa.array(["plain"] * count),
+            "partition": pa.array([0] * count, pa.int32()),
+            "offset": pa.array(range(count), pa.int64()),
+            "timestamp": pa.array([0] * count, pa.timestamp("us", tz="UTC")),
+            "timestampType": pa.array([0] * count, pa.int32()),
+        }
+        batch = pa.record_batch(columns)
+        while left > 0:
+            yield batch.slice(0, min(left, count))
+            left -= count
+
+
 class Bench:
     """What is measured with one source; each test gives the number of records it saw."""
 
@@ -147,11 +217,17 @@ class Bench:
         """Written to files by a stream that stops at the end."""
         self.round += 1
         target, checkpoint = (str(self.space / f"{self.source}-{what}-{self.round}") for what in ("stream", "checkpoint"))
-        options = self.options("plain", startingOffsets="earliest", maxOffsetsPerTrigger=str(self.records // 4))
-        frame = self.spark.readStream.format(self.source).options(**options).load()
+        frame = self.streamed("plain", self.records, self.records // 4)
         writer = frame.select("partition", "offset", "timestamp", "value").writeStream.format("parquet")
         writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start(target).awaitTermination()
         return int(self.spark.read.parquet(target).count())
+
+    def streamed(self, topic: str, total: int, each: int) -> Any:
+        """A stream of all there is, in batches."""
+        options = self.options(topic, startingOffsets="earliest", maxOffsetsPerTrigger=str(each))
+        if self.source == "floor":
+            options["total"] = str(total)
+        return self.spark.readStream.format(self.source).options(**options).load()
 
     def decoded(self, topic: str, schema: str) -> Any:
         """Events as columns."""
@@ -175,8 +251,7 @@ class Bench:
     def micro(self) -> Iterator[float]:
         """Seconds of each small batch."""
         self.round += 1
-        options = self.options("micro", startingOffsets="earliest", maxOffsetsPerTrigger=str(MICRO_RECORDS))
-        frame = self.spark.readStream.format(self.source).options(**options).load()
+        frame = self.streamed("micro", MICRO_BATCHES * MICRO_RECORDS, MICRO_RECORDS)
         writer = frame.writeStream.format("noop").option("checkpointLocation", str(self.space / f"{self.source}-micro-{self.round}"))
         query = writer.trigger(availableNow=True).start()
         query.awaitTermination()
@@ -186,6 +261,7 @@ class Bench:
 
 
 TESTS = ("count", "sum", "parquet", "stream", "avro", "avro-list", "micro")
+STREAMED = ("stream", "micro")
 
 
 def main() -> None:
@@ -204,11 +280,13 @@ def main() -> None:
     ):
         fill_topics(server.bootstrap, registry.url, given.records, wanted)
         spark = bench_session()
-        sources = ["moldau", "kafka"] if connector_jars() else ["moldau"]
-        benches = [Bench(spark, server.bootstrap, registry.url, source, Path(name), given.records) for source in sources]
+        spark.dataSource.register(Floor)
+        sources = ["moldau", *(["kafka"] if connector_jars() else []), "floor"]
+        every = [Bench(spark, server.bootstrap, registry.url, source, Path(name), given.records) for source in sources]
         for test in TESTS:
             if test in wanted:
-                for line in micro(benches) if test == "micro" else measure(test, benches, given.runs):
+                benches = [bench for bench in every if bench.source != "floor" or test in STREAMED]
+                for line in micro(benches, given.runs) if test == "micro" else measure(test, benches, given.runs):
                     print(line, flush=True)
                     if given.out:
                         with Path(given.out).open("a") as file:
@@ -233,31 +311,27 @@ def fill_topics(bootstrap: str, registry: str, records: int, wanted: list[str]) 
 
 def measure(test: str, benches: list[Bench], runs: int) -> Iterator[str]:
     """A JSON line for each source."""
-    seconds: dict[str, list[float]] = {bench.source: [] for bench in benches}
-    seen = 0
-    for run in range(runs + 1):
-        for bench in benches:
-            work: Callable[[], int] = getattr(bench, test.replace("-", "_"))
-            begun = time.perf_counter()
-            seen = work()
-            elapsed = round(time.perf_counter() - begun, 3)
-            assert seen in (bench.records, bench.records // 4), f"{bench.source}: {test} saw {seen} of {bench.records} records"
-            if run:
-                seconds[bench.source].append(elapsed)
-    for source, each in seconds.items():
-        yield json.dumps({"test": f"spark {test}", "source": source, "seconds": each, "rate": round(seen / statistics.median(each))})
+
+    def run(bench: Bench) -> tuple[float, int]:
+        work: Callable[[], int] = getattr(bench, test.replace("-", "_"))
+        begun = time.perf_counter()
+        seen = work()
+        elapsed = round(time.perf_counter() - begun, 3)
+        assert seen in (bench.records, bench.records // 4), f"{bench.source}: {test} saw {seen} of {bench.records} records"
+        return elapsed, seen
+
+    for bench, results in zip(benches, in_turn(benches, run, runs), strict=True):
+        seconds = [elapsed for elapsed, _ in results]
+        rate = round(results[0][1] / statistics.median(seconds))
+        yield json.dumps({"test": f"spark {test}", "source": bench.source, "seconds": seconds, "rate": rate})
 
 
-def micro(benches: list[Bench]) -> Iterator[str]:
-    """A JSON line for each source: the median of the small batches of two runs, behind a warm-up."""
-    for bench in benches:
-        list(bench.micro())
-    batches: dict[str, list[float]] = {bench.source: [] for bench in benches}
-    for _ in range(2):
-        for bench in benches:
-            batches[bench.source] += bench.micro()
-    for source, each in batches.items():
-        yield json.dumps({"test": "spark micro", "source": source, "batches": len(each), "ms": round(1000 * statistics.median(each), 1)})
+def micro(benches: list[Bench], runs: int) -> Iterator[str]:
+    """A JSON line for each source: the median of the small batches of all runs."""
+    for bench, results in zip(benches, in_turn(benches, lambda each: list(each.micro()), runs), strict=True):
+        each = [elapsed for batches in results for elapsed in batches]
+        ms = round(1000 * statistics.median(each), 1)
+        yield json.dumps({"test": "spark micro", "source": bench.source, "batches": len(each), "ms": ms})
 
 
 if __name__ == "__main__":
