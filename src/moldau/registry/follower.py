@@ -85,12 +85,13 @@ class Follower:
         deadline = time.monotonic() + timeout_s
         if not self._asking_lock.acquire(timeout=timeout_s):
             raise BehindError(self.topic, f"after {timeout_s:.0f} s others are still asking for its end")
+        before = self._position  # what others write while we ask is read too, and lies behind the answer
         try:
             end = self._asking.list_offsets({self._where: LATEST})[self._where].offset
         finally:
             self._asking_lock.release()
-        if end < self._position:
-            raise BehindError(self.topic, f"it ends at offset {end}, and was read up to {self._position} before: it was deleted or cut")
+        if end < before:
+            raise BehindError(self.topic, f"it ends at offset {end}, and was read up to {before} before: it was deleted or cut")
         self.wait_for(end, deadline - time.monotonic())
         return end
 

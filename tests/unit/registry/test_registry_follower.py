@@ -1,0 +1,79 @@
+"""Who catches up with ``_schemas`` waits for all that was in it when he asked, and is refused only where records are gone (F1)."""
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from moldau.client.partition_requests import EARLIEST, Fetched, ListedOffset
+from moldau.model.identity import Offset, TimestampMs, TopicPartition
+from moldau.protocol.records.builder import encode_batch
+from moldau.protocol.records.record import Record
+from moldau.registry import follower as module
+from moldau.registry.follower import BehindError, Follower
+from moldau.registry.state import State
+
+PATIENCE_S = 10.0
+
+
+class FakeCluster:
+    """A log of records that mean nothing. `between` is done when its end was looked up, before the answer arrives."""
+
+    end = 3
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.between: Callable[[], object] = lambda: None
+
+    def list_offsets(self, wanted: dict[TopicPartition, int]) -> dict[TopicPartition, ListedOffset]:
+        """Where it begins, 0, or its end at the time of asking."""
+        found = {
+            where: ListedOffset(Offset(0 if which == EARLIEST else FakeCluster.end), TimestampMs(-1), 0) for where, which in wanted.items()
+        }
+        self.between()
+        return found
+
+    def fetch(self, _topic: str, _partition: int, offset: int, _limits: object) -> Fetched:
+        """A batch of what is there."""
+        end = FakeCluster.end
+        if end <= offset:
+            time.sleep(0.002)
+            return Fetched(memoryview(b""), Offset(end), Offset(end), Offset(0))
+        records = encode_batch(
+            [Record(each, 0, 0, b'{"keytype":"NOOP","magic":0}', None, []) for each in range(offset, end)], base_offset=offset
+        )
+        return Fetched(memoryview(records), Offset(end), Offset(end), Offset(0))
+
+    def interrupt(self) -> None:
+        """Nothing waits."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.fixture
+def follower(monkeypatch: pytest.MonkeyPatch) -> Iterator[Follower]:
+    monkeypatch.setattr(module, "Cluster", FakeCluster)
+    monkeypatch.setattr(FakeCluster, "end", 3)
+    following = Follower("nobody:1", "_schemas", State())
+    following.start()
+    following.catch_up(PATIENCE_S)
+    yield following
+    following.stop()
+
+
+def test_a_record_that_is_written_and_read_while_the_end_is_asked_is_no_cut(follower: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end is looked up, another one writes and the follower reads that, then the answer arrives: it is behind what was read."""
+
+    def another_writes() -> None:
+        monkeypatch.setattr(FakeCluster, "end", 4)
+        follower.wait_for(4, PATIENCE_S)
+
+    monkeypatch.setattr(follower._asking, "between", another_writes)
+    assert follower.catch_up(PATIENCE_S) == 3
+    assert follower.position == 4
+
+
+def test_a_log_that_ends_before_what_was_read_was_cut(follower: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeCluster, "end", 2)
+    with pytest.raises(BehindError, match="ends at offset 2, and was read up to 3 before: it was deleted or cut"):
+        follower.catch_up(PATIENCE_S)
