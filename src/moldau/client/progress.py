@@ -36,6 +36,16 @@ class Progress:
         self.finish()
         self._current = messages
 
+    def take_back(self, message: ConsumedMessage) -> bool:
+        """It was not handed out after all. Not if it is not the last one any more: finished, moved away from, or somebody else's."""
+        if not self._current or self._current[-1] is not message:
+            return False
+        self._current = self._current[:-1]
+        where = TopicPartition(message.topic, message.partition)
+        self._settled.setdefault(where, message.offset)
+        self._finished.setdefault(where, message.offset)
+        return True
+
     def finish(self) -> None:
         """What was handed out is done."""
         for message in self._current:

@@ -62,6 +62,12 @@ class Reader:
         self.handed_out += len(found)
         return found
 
+    def put_back(self, message: ConsumedMessage) -> None:
+        """The message that was handed out last was not: it is the next one, unless a seek or another member had it go meanwhile."""
+        if self.progress.take_back(message):
+            self._buffer.appendleft(message)
+            self.handed_out -= 1
+
     def _fill(self, timeout: float | None) -> None:
         """Serve librdkafka; where nothing is left to hand out, wait for something."""
         self.store_finished()

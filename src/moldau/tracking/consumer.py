@@ -91,16 +91,10 @@ class TrackedConsumer:
             except EventDecodeError:
                 raise
             except BaseException:
-                self._put_back(message)
+                self.messages.reader.put_back(message)
                 raise
             if event is not None:
                 return event
-
-    def _put_back(self, message: ConsumedMessage) -> None:
-        """It was not handed out: a commit stops before it, and it is read again, by whoever has its partition then."""
-        where = TopicPartition(message.topic, message.partition)
-        if where in self.messages.assignment():
-            self.messages.seek(where, message.offset)
 
     def _event(self, message: ConsumedMessage) -> Event | None:
         decoder = self._decoders.get(message.topic, self._general)
