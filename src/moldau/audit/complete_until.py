@@ -35,11 +35,13 @@ def watermarks(
 
 
 def _watermark(windows: Mapping[int, Mapping[str, bool]], tiers: set[str], settled: Settled) -> int | None:
-    """The end of the last window before the first one that is not sound in all of `tiers`; a tier may know nothing of a window."""
-    newest, first_unsound = None, None
-    for start_ms in sorted(windows):
-        if not all(windows[start_ms].get(tier, True) for tier in tiers):
-            first_unsound = start_ms
-            break
-        newest = start_ms + WINDOW_MS
+    """The end of the last window before the first one that is not sound in all of `tiers`; a tier may know nothing of a window.
+
+    Settled windows are sound in the tiers that had counted them, and in no others.
+    """
+    unsound = {start_ms for start_ms, by_tier in windows.items() if not all(by_tier.get(tier, True) for tier in tiers)}
+    if not tiers.issubset(settled.tiers):  # it is only known that the others have these
+        unsound |= {start_ms for start_ms, _ in settled.spans}
+    first_unsound = min(unsound, default=None)
+    newest = max((start_ms + WINDOW_MS for start_ms in windows if first_unsound is None or start_ms < first_unsound), default=None)
     return max((each for each in (newest, settled.newest_before(first_unsound)) if each is not None), default=None)

@@ -2,14 +2,14 @@
 
 Once an hour windows that are settled (`moldau.audit.settled`) leave the counts, and whatever the audit topic itself does not keep any
 longer goes: counts, instances and gaps older than its month. Guids are kept for a day or two; they make a record that is published twice
-harmless. So one that comes later than that, and a tier that begins with windows that are settled, have the whole topic read again.
+harmless. So one that comes later than that, and a tier that joins when windows are settled, have the whole topic read again.
 """
 
 from collections.abc import Iterable
 from typing import Final
 
 from moldau.audit.follow import read_audit
-from moldau.audit.reconcile import Rules, compared, reconcile
+from moldau.audit.reconcile import Rules, compared, counting_tiers, reconcile
 from moldau.audit.settled import Settled
 from moldau.audit.tiers import TierCounts, Told
 from moldau.audit.verdicts import Report, Verdict, WindowPair
@@ -33,6 +33,9 @@ class Watch:
     def look(self, cluster: Cluster, rules: Rules) -> Report:
         """How the tiers compare now. UnreachableError, ConnectionLostError, RequestFailedError."""
         self.found = read_audit(cluster, self.found)
+        if any(not set(counting_tiers(self.found, rules, topic)).issubset(each.tiers) for topic, each in self.found.settled.items()):
+            self.found.stale = True
+            self.found = read_audit(cluster, self.found)
         return self.compare(rules)
 
     def compare(self, rules: Rules) -> Report:
@@ -70,7 +73,7 @@ def forget(found: TierCounts, rules: Rules) -> None:
             _note_lags(found, theirs)
             _drop(found, theirs)
             settled = found.settled.setdefault(topic, Settled())
-            settled.tiers = tiers[topic]
+            settled.shared_by(tiers[topic])
             settled.add(start_ms, pairs[0].upper, shown=rules.shows(pairs[0]), skewed=pairs[0].skewed)
     _forget_the_old(found, rules.now_ms - AUDIT_RETENTION_MS)
 

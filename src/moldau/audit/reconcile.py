@@ -116,11 +116,18 @@ def compared(found: TierCounts, rules: Rules) -> Iterator[tuple[str, list[str], 
         if rules.topics is None or topic in rules.topics:
             by_topic.setdefault(topic, {})
     for topic, by_tier in sorted(by_topic.items()):
-        counting = [tier for tier in tiers if (rules.only[tier](topic) if tier in rules.only else covers(found, tier, topic))]
+        counting = counting_tiers(found, rules, topic)
         pairs: list[WindowPair] = []
         for upper, lower in pairwise(counting):
             pairs += _Compared(found, rules, upper, lower, behind).windows(topic, by_tier.get(upper, {}), by_tier.get(lower, {}))
         yield topic, counting, pairs
+
+
+def counting_tiers(found: TierCounts, rules: Rules, topic: str) -> list[str]:
+    """The tiers that are meant to count a topic, in order."""
+    return [
+        tier for tier in rules.tiers or found.tiers if (rules.only[tier](topic) if tier in rules.only else covers(found, tier, topic))
+    ]  # fmt: skip
 
 
 def _settled(found: TierCounts, topic: str, counting: Sequence[str], pairs: Iterable[WindowPair]) -> Iterator[SettledPair]:

@@ -13,7 +13,7 @@ from moldau.tracking.counts import NOTHING, WINDOW_MS, Count
 
 @dataclass(slots=True)
 class Settled:
-    """Of one topic. `tiers` had counted them."""
+    """Of one topic. `tiers` had all counted all of them."""
 
     count: Count = NOTHING
     windows: int = 0
@@ -32,6 +32,10 @@ class Settled:
             self.skewed = _joined([*self.skewed, (start_ms, start_ms + WINDOW_MS)])
         else:
             self.spans = _joined([*self.spans, (start_ms, start_ms + WINDOW_MS)])
+
+    def shared_by(self, tiers: Iterable[str]) -> None:
+        """What comes now is counted by these: the first ones of all, or else those of them that had what there is already."""
+        self.tiers = tuple(tier for tier in self.tiers if tier in set(tiers)) if self.spans or self.skewed else tuple(tiers)
 
     def __contains__(self, start_ms: object) -> bool:
         return isinstance(start_ms, int) and any(start <= start_ms < end for start, end in [*self.spans, *self.skewed])

@@ -191,10 +191,7 @@ class TierCounts:
         return True
 
     def _may_be_known(self, record: AuditRecord, time_ms: int) -> bool:
-        """Whether it may have been taken before, by a guid that is forgotten; or is of a new tier, about a window that is forgotten."""
-        settled = self.settled.get(record.key.topic)
-        if settled is not None and record.tier not in settled.tiers and record.key.window_start_ms in settled:
-            return True
+        """Whether it may have been taken before, by a guid that is forgotten."""
         if self._guids_before is None or record.tier in self.marked_ms:
             return False
         if record.tier == PRODUCER_TIER:  # by its own clock, which may be wrong

@@ -1,5 +1,10 @@
 """What a watch of months keeps and what it does not; and when it has to read everything again to be certain."""
 
+from typing import Any
+
+import pytest
+
+from moldau.audit import forgetting
 from moldau.audit.forgetting import SETTLED_MS, Watch, forget
 from moldau.audit.reconcile import Rules
 from moldau.audit.settled import Settled
@@ -76,18 +81,56 @@ def test_what_is_not_agreed_about_stays_for_a_month() -> None:
         assert (ledger.found.counts, ledger.found.instances) == ({"producer": {}, "local": {}}, {})
 
 
-def test_a_tier_that_begins_with_forgotten_windows_has_everything_read_again() -> None:
-    """A load that is set up today reads the topic from its beginning: what it counts has to be held against what was counted then."""
+def test_what_is_settled_says_nothing_of_a_tier_that_comes_later() -> None:
+    """It never had these windows: they are no part of its sums, and its watermark does not reach over them, nor does it a day later."""
     ledger = Ledger()
-    values = settled(ledger)
-    ledger.counts("local", values[:1])
-    assert not ledger.found.stale
-    ledger.counts("lake", events(EWR, 1, start_ms=START + HOUR))
-    assert not ledger.found.stale
-    ledger.counts("lake", values)
-    assert ledger.found.stale
-    ledger.found.start_over()
-    assert ledger.found == TierCounts()
+    settled(ledger)
+    late = events(EWR, 3, start_ms=ledger.now, first=500)
+    for tier in ("producer", "local", "lake"):
+        ledger.counts(tier, late)
+    ledger.marks("local").wait(HOUR)
+    for _ in range(2):
+        report = ledger.report()
+        assert [(pair.upper_tier, pair.lower_tier) for pair in report.settled] == [("producer", "local")]
+        assert report.watermarks["departures", "local"] is not None
+        assert report.watermarks.get(("departures", "lake")) is None
+        ledger.wait(SETTLED_MS)
+        forget(ledger.found, Rules(now_ms=ledger.now))
+
+
+def test_a_tier_that_stays_away_for_a_while_is_not_taken_to_have_been_there() -> None:
+    """What was settled meanwhile, it has not counted; what was settled before, nobody can tell from that any more."""
+    ledger = Ledger()
+    tiers = ("producer", "local", "lake")
+    for number, counting in enumerate((tiers, tiers[:2], tiers)):
+        values = events(EWR, 5, start_ms=ledger.now, first=10 * number)
+        for tier in counting:
+            ledger.counts(tier, values)
+        ledger.wait(SETTLED_MS + HOUR)
+        forget(ledger.found, Rules(now_ms=ledger.now, tiers=counting))
+    assert ledger.found.settled["departures"].tiers == ("producer", "local")
+    assert ledger.report().watermarks.get(("departures", "lake")) is None
+
+
+def test_a_tier_that_joins_has_everything_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A load that is set up today: all that it should have is held against it, as the report would; one that nobody asked for is not."""
+    watch, ledger = Watch(), Ledger()
+    cluster: Any = None
+    ledger.found = watch.found
+    settled(ledger)
+    ledger.counts("lake", events(EWR, 1, start_ms=ledger.now))
+    reads = []
+
+    def read(_: object, found: TierCounts) -> TierCounts:
+        reads.append(found.stale)
+        found.stale = False
+        return found
+
+    monkeypatch.setattr(forgetting, "read_audit", read)
+    watch.look(cluster, Rules(now_ms=ledger.now, tiers=("producer", "local")))
+    assert reads == [False]
+    watch.look(cluster, Rules(now_ms=ledger.now))
+    assert reads == [False, False, True]
 
 
 def test_a_record_that_is_published_again_when_its_guid_is_forgotten_has_everything_read_again() -> None:
