@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from moldau.cli.options import TEXT, Seconds, bootstrap_option, registry_option
 
@@ -69,7 +70,8 @@ def load_command(ctx: click.Context, /, file: Path | None, **given: Any) -> None
     """Load topics into tables below a directory: each event once, with its offset, wherever the load is interrupted.
 
     Events are Avro with schemas in a registry; a job FILE (TOML) can say that a topic has JSON events, and what its columns are. Options
-    come before what FILE says. Tables, dead letters, offsets and guarantees: docs/load.md. Exit code 1: a topic could not be loaded.
+    come before what FILE says, FILE before variables and defaults. Tables, dead letters, offsets and guarantees: docs/load.md. Exit code
+    1: a topic could not be loaded.
 
     \b
       moldau load --registry http://127.0.0.1:8081 --topics departures --to lake --name warehouse
@@ -87,16 +89,27 @@ def load_command(ctx: click.Context, /, file: Path | None, **given: Any) -> None
 def _jobs(ctx: click.Context, file: Path | None, given: dict[str, Any]) -> "LoadJobs":
     from moldau.lake.loading.job_file import load_jobs, read_job_file
 
-    names = ("registry", "topics", "pattern", "to", "name", "partition", "table_format", "tier", "on_incompatible", "records_max")
+    names = (
+        "bootstrap",
+        "registry",
+        "topics",
+        "pattern",
+        "to",
+        "name",
+        "partition",
+        "table_format",
+        "tier",
+        "on_incompatible",
+        "records_max",
+    )
     options = {name: given[name] for name in names}
     if options["topics"] is not None:
         options["topics"] = [topic.strip() for topic in options["topics"].split(",") if topic.strip()]
-    source = ctx.get_parameter_source("bootstrap")
-    from_user = source is not None and source.name in ("COMMANDLINE", "ENVIRONMENT")
+    here = {name: value for name, value in options.items() if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     try:
         if file is not None:
-            return read_job_file(file, {**options, "bootstrap": given["bootstrap"] if from_user else None})
-        return load_jobs({name: value for name, value in {**options, "bootstrap": given["bootstrap"]}.items() if value is not None})
+            return read_job_file(file, here, otherwise=options)
+        return load_jobs({name: value for name, value in options.items() if value is not None})
     except ValueError as error:
         raise click.UsageError(str(error)) from error
 

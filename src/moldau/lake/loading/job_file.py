@@ -32,17 +32,22 @@ class JobFileError(ValueError):
     """A job file that cannot be meant; the message names the file."""
 
 
-def read_job_file(path: Path, options: Mapping[str, Any]) -> LoadJobs:
-    """The job in a file; `options` (those that are not None) come before what the file says. JobFileError."""
+def read_job_file(path: Path, options: Mapping[str, Any], *, otherwise: Mapping[str, Any] | None = None) -> LoadJobs:
+    """The job in a file; `options` come before what the file says, `otherwise` stands for what it does not say (both where they are not
+    None). JobFileError."""
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise JobFileError(f"{path}: {reason}") from error
     try:
-        return load_jobs({**content, **{name: value for name, value in options.items() if value is not None}})
+        return load_jobs({**_said(otherwise or {}), **content, **_said(options)})
     except (ValueError, TypeError) as error:
         raise JobFileError(f"{path}: {error}") from error
+
+
+def _said(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def load_jobs(values: Mapping[str, Any]) -> LoadJobs:
