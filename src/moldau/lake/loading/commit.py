@@ -41,7 +41,7 @@ def commit_both(planned: Plan, written: Written, writer: Writer) -> int:
         version = commit_events(planned, written, writer)
     except (TableError, MoldauError):
         for path, files in left:
-            discard(planned.tables, path, files)
+            discard(planned.tables, path, [file.path for file in files])
         raise
     reached("driver: table committed")
     return version

@@ -63,8 +63,8 @@ def slots_of(times_ms: Any, by: str) -> Any:
 
 
 class PartitionWriter:
-    """Collects rows by table partition and writes them under `directory`; `prefix` starts the names of the files, then `load`: some hex
-    digits by which `remove_files_of` finds all files of a load."""
+    """Collects rows by table partition and writes them under `directory`; `prefix` starts the names of the files, then `load`: hex
+    digits that no other load has, by which `files_of` finds all files of one."""
 
     def __init__(self, directory: str, prefix: str, by: str = "day", load: str = "") -> None:
         self._directory = directory
@@ -188,12 +188,13 @@ def remove_files(directory: str, paths: Iterable[str]) -> None:
         _remove(os.path.join(directory, path))
 
 
-def remove_files_of(directory: str, prefix: str, load: str) -> None:
-    """Remove the files that tasks of a load have left below `directory`, if no commit names one of them and none will."""
-    start = _start(prefix, load)
+def files_of(directory: str, prefix: str, load: str) -> list[str]:
+    """The files that tasks of a load have left below `directory`, relative to it."""
+    start, found = _start(prefix, load), []
     for folder, folders, names in os.walk(directory):
         folders[:] = [each for each in folders if not each.startswith("_")]
-        remove_files(folder, [name for name in names if name.startswith(start)])
+        found += [os.path.relpath(os.path.join(folder, name), directory) for name in names if name.startswith(start)]
+    return found
 
 
 def _start(prefix: str, load: str) -> str:

@@ -24,12 +24,12 @@ from moldau.lake.loading import points
 from moldau.lake.loading.audit import keep_counts, publish_counts
 from moldau.lake.loading.commit import Written, check_topic, commit_both
 from moldau.lake.loading.counts import added, counts_from_json, counts_to_json
-from moldau.lake.loading.data_files import DataFile, remove_files_of
+from moldau.lake.loading.data_files import DataFile, files_of
 from moldau.lake.loading.errors import task_failure
 from moldau.lake.loading.job import ACTIONS, COUNTS, DEAD_LETTERS, EVENTS, LoadJob
 from moldau.lake.loading.plan import Plan, plan_load
 from moldau.lake.reading.offsets import OffsetRange, format_offsets
-from moldau.lake.tables.committing import LoadConflictError, Writer
+from moldau.lake.tables.committing import LoadConflictError, Writer, discard
 from moldau.model.errors import MoldauError
 from moldau.model.identity import Offset, TopicPartition
 
@@ -96,12 +96,12 @@ def write_files(spark: Any, planned: Plan, *, fail_on_data_loss: bool = True) ->
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    job, load_id = planned.job, uuid.uuid4().hex[:8]
+    job, load_id = planned.job, uuid.uuid4().hex
     try:
         rows = _tasks(spark, planned, load_id, fail_on_data_loss=fail_on_data_loss).collect()
     except (PySparkException, Py4JError) as error:
         for directory in (job.table, job.dead_letters):
-            remove_files_of(directory, job.name, load_id)
+            discard(planned.tables, directory, files_of(directory, job.name, load_id))
         raise task_failure(job.topic, error) from error
     files: dict[str, list[DataFile]] = {EVENTS: [], DEAD_LETTERS: []}
     counted, untracked, untracked_bytes = [], 0, 0

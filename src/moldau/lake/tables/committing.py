@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from moldau.lake.loading.data_files import DataFile, remove_files
+from moldau.lake.loading.data_files import remove_files
 from moldau.lake.tables.format import Change, Snapshot, TableError, TableFormat, VersionTakenError
 
 COMMIT_TRIES = 100
@@ -129,14 +129,15 @@ def check(tables: TableFormat, path: str, base: Snapshot, before: Sequence[Progr
     _check_offsets(tables, path, snapshot, before, {}, writer)
 
 
-def discard(tables: TableFormat, path: str, files: Iterable[DataFile]) -> None:
-    """Remove data files whose commit was refused. Those that the newest version names stay, whatever its writer was told."""
+def discard(tables: TableFormat, path: str, files: Iterable[str]) -> None:
+    """Remove data files below `path` whose commit was refused, or never tried. Those that the newest version names stay, whatever its
+    writer was told."""
     try:
         snapshot = tables.open(path)
     except TableError:
         return
     named = set() if snapshot is None else {file.path for file in snapshot.files()}
-    remove_files(path, [file.path for file in files if file.path not in named])
+    remove_files(path, [each for each in files if each not in named])
 
 
 def set_properties(tables: TableFormat, path: str, properties: Mapping[str, str]) -> int | None:

@@ -67,7 +67,7 @@ def _commit(tables: TableFormat, path: str, snapshot: Snapshot, groups: Sequence
         old = [file for group in groups for file in group]
         version = commit(tables, path, Change("OPTIMIZE", new, old, rows_change=False), base=snapshot)
     except (TableError, FileError, OSError):
-        discard(tables, path, new)
+        discard(tables, path, [file.path for file in new])
         raise
     reached("compaction: committed")
     return version

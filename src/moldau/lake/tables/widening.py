@@ -21,5 +21,5 @@ def widen(tables: TableFormat, path: str, snapshot: Snapshot, evolution: Evoluti
         change = Change("WIDEN COLUMNS", wider, files, evolution.schema, metadata=metadata, rows_change=False)
         return commit(tables, path, change, base=snapshot, only_on_base=True)
     except (TableError, FileError, OSError):
-        discard(tables, path, wider)
+        discard(tables, path, [file.path for file in wider])
         raise

@@ -1,5 +1,6 @@
 """Two loads of one job at the same records: whatever each has read, a record ends in one table, and what was refused leaves no file."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,15 +9,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PySparkException
 
 from moldau.lake.loading import commit as committing_a_load
+from moldau.lake.loading import load as loading
 from moldau.lake.loading.commit import Written, commit_both
 from moldau.lake.loading.counts import counts_to_json
-from moldau.lake.loading.data_files import DataFile, PartitionWriter, remove_files_of
+from moldau.lake.loading.data_files import DataFile, PartitionWriter, files_of
+from moldau.lake.loading.errors import TaskError
 from moldau.lake.loading.job import DEAD_LETTER_COLUMNS, LoadJob
 from moldau.lake.loading.plan import Plan
 from moldau.lake.reading.offsets import OffsetRange
 from moldau.lake.tables.committing import FencedError, LoadConflictError, Writer, application_id, progress
+from moldau.lake.tables.format import Change
 from moldau.lake.tables.opening import FORMATS, format_named, open_or_create, open_table, opened
 
 ID = application_id("job", "00ff", 0)
@@ -121,11 +126,36 @@ def test_files_of_a_failed_load_are_found_by_its_id(tmp_path: Path) -> None:
             writer.add(pa.table({"n": [1, 2]}), np.array([0, 86_400_000]))
             writer.finish()
     for by in ("day", "hour"):
-        remove_files_of(str(tmp_path / by), "a job", "aaaaaaaa")
-        left = [each.name for each in (tmp_path / by).rglob("*.parquet")]
-        assert len(left) == 2
-        assert all(name.startswith("a-job-bbbbbbbb") for name in left)
-    remove_files_of(str(tmp_path / "nowhere"), "a job", "aaaaaaaa")
+        found = files_of(str(tmp_path / by), "a job", "aaaaaaaa")
+        wanted = (tmp_path / by).rglob("a-job-aaaaaaaa*.parquet")
+        assert sorted(found) == sorted(str(each.relative_to(tmp_path / by)) for each in wanted)
+        assert len(found) == 2
+    assert files_of(str(tmp_path / "nowhere"), "a job", "aaaaaaaa") == []
+
+
+def test_a_load_that_fails_removes_what_its_tasks_have_left_and_nothing_that_a_version_names(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even where files of both begin alike: an id of 8 hex digits is drawn twice among a hundred thousand loads."""
+    ids: list[str] = []
+
+    def one_task_of_two_fails(_: object, planned: Plan, load_id: str, **__: object) -> None:
+        ids.append(load_id)
+        for number in (1, 2):
+            for path, column in ((lake.job.table, "n"), (lake.job.dead_letters, "_offset")):
+                writer = PartitionWriter(path, "job", load=load_id)
+                writer.add(pa.table({column: [number]}), np.zeros(1, np.int64))
+                files = tuple(writer.finish())
+                if column == "n" and number == 1:
+                    lake.tables.put(path, opened(path), Change("LOAD", files))
+        raise PySparkException("ValueError: no")
+
+    monkeypatch.setattr(loading, "_tasks", one_task_of_two_fails)
+    with pytest.raises(TaskError, match="topic t: no"):
+        loading.write_files(None, lake.planned(1))
+    assert lake.found() == ([1], [])
+    assert lake.lying_there() == 1
+    assert re.fullmatch("[0-9a-f]{32}", ids[0])
 
 
 @pytest.mark.parametrize("dead_letters", ["lake/t", "lake/t/", "./lake/t", "lake/t/dead", "lake", "."])
