@@ -15,7 +15,7 @@ FIRST, LAST = 3, 50
 
 
 class Cluster:
-    """One topic of one partition, or none; the log begins at offset 3 and ends at 50."""
+    """One topic of one partition, or none; the log begins at offset 3 and ends at 50, unless it is told otherwise."""
 
     def __init__(self, topic_id: bytes) -> None:
         self.topic_id: bytes | None = topic_id
@@ -26,6 +26,7 @@ class Cluster:
         self.patience_s = 0.05
         self.batch = b""
         """What lies at any offset."""
+        self.first, self.end = FIRST, LAST
         self.late = 0
         """So many times more nobody knows of the topic."""
 
@@ -45,14 +46,16 @@ class Cluster:
         return Retry(self.patience_s, sleep=lambda _: None)
 
     def list_offsets(self, wanted: dict[TopicPartition, int], **_: Any) -> dict[TopicPartition, ListedOffset]:
-        return {where: ListedOffset(Offset(FIRST if at == EARLIEST else LAST), TimestampMs(-1), 0) for where, at in wanted.items()}
+        return {where: ListedOffset(Offset(self.first if at == EARLIEST else self.end), TimestampMs(-1), 0) for where, at in wanted.items()}
 
     def fetch_many(self, positions: dict[TopicPartition, int], _: Any) -> dict[TopicPartition, Fetched]:
         if self.is_known:
             at = positions[T0]
-            records = memoryview(self.batch if at < LAST else b"")
-            return {T0: Fetched(records, Offset(LAST), Offset(LAST), Offset(FIRST))}
+            if not self.first <= at <= self.end:
+                raise failure(ErrorCode.OFFSET_OUT_OF_RANGE, T0)
+            records = memoryview(self.batch if at < self.end else b"")
+            return {T0: Fetched(records, Offset(self.end), Offset(self.end), Offset(self.first))}
         raise failure(self.fetch_error, T0)
 
     def forget_topic(self, name: str) -> None:
-        assert name == "t"
+        assert name.startswith("t")

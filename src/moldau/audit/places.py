@@ -36,16 +36,16 @@ class Place:
         return NO_TOPIC_ID in (self.topic_id, topic_id) or self.topic_id == topic_id
 
 
-def notes(offsets: Iterable[TopicPartition], topic_ids: Mapping[str, bytes]) -> dict[TopicPartition, str]:
-    """What is committed beside these offsets."""
-    offsets = set(offsets)
-    counts: dict[str, int] = {}
-    for topic in {where.topic for where in offsets}:
+def notes(offsets: Iterable[TopicPartition], topic_ids: Mapping[TopicPartition, bytes]) -> dict[TopicPartition, str]:
+    """What is committed beside these offsets; the ids are those of the topics that they are of."""
+    known = {where: topic_ids[where] for where in offsets if where in topic_ids}
+    counts: dict[tuple[str, bytes], int] = {}
+    for topic, topic_id in {(where.topic, topic_id) for where, topic_id in known.items()}:
         count = 0
-        while TopicPartition(topic, count) in offsets:
+        while known.get(TopicPartition(topic, count)) == topic_id:
             count += 1
-        counts[topic] = count
-    return {where: f"{topic_ids[where.topic].hex()}/{counts[where.topic]}" for where in offsets if where.topic in topic_ids}
+        counts[topic, topic_id] = count
+    return {where: f"{topic_id.hex()}/{counts[where.topic, topic_id]}" for where, topic_id in known.items()}
 
 
 def missing(places: Mapping[TopicPartition, Place], topic: TopicMetadata) -> list[TopicPartition]:

@@ -100,7 +100,7 @@ class Publisher:
         counts: Mapping[CountKey, Count],
         offsets: Mapping[TopicPartition, int],
         caught_up_ms: int | None,
-        topic_ids: Mapping[str, bytes],
+        topic_ids: Mapping[TopicPartition, bytes],
         gaps: Sequence[tuple[str, Gap]] = (),
     ) -> None:
         """Counts, offsets, if there is a time, the mark that everything before it is counted, gaps, ids that are news: all or nothing.
@@ -110,7 +110,8 @@ class Publisher:
         """
         now_ms = int(time.time() * 1000)
         pattern = "" if self._topics is None else self._topics.pattern
-        news = {topic: topic_ids[topic] for topic in {where.topic for where in offsets} if self._is_news(topic, topic_ids, now_ms)}
+        read = {where.topic: topic_id for where, topic_id in topic_ids.items() if where in offsets}
+        news = {topic: topic_id for topic, topic_id in read.items() if self._is_news(topic, topic_id, now_ms)}
         with self._producer.transaction() as transaction:
             reached("transaction begun")
             for key, count in counts.items():
@@ -128,8 +129,7 @@ class Publisher:
         self._told |= {topic: (topic_id, now_ms) for topic, topic_id in news.items()}
         reached("committed")
 
-    def _is_news(self, topic: str, topic_ids: Mapping[str, bytes], now_ms: int) -> bool:
-        topic_id = topic_ids.get(topic, NO_TOPIC_ID)
+    def _is_news(self, topic: str, topic_id: bytes, now_ms: int) -> bool:
         told, told_ms = self._told.get(topic, (NO_TOPIC_ID, 0))
         return topic_id != NO_TOPIC_ID and (topic_id != told or now_ms >= told_ms + _TOLD_AGAIN_MS)
 

@@ -3,14 +3,14 @@
 import logging
 import re
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from moldau.audit.coverage import is_counted
 from moldau.audit.places import Place
 from moldau.client.cluster import Cluster
 from moldau.client.errors import failure
-from moldau.client.metadata import NO_TOPIC_ID
+from moldau.client.metadata import NO_TOPIC_ID, TopicMetadata
 from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED, Fetched, FetchLimits
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
@@ -22,6 +22,7 @@ _GONE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID
 FETCH_WAIT_MS: Final = 500
 LATE_S: Final = 2.0
 """So long after it was made may a topic be unknown to the broker that is asked."""
+_LOOK_S: Final = 0.1
 _LIMITS: Final = FetchLimits(
     max_wait_ms=FETCH_WAIT_MS, max_bytes=32 << 20, partition_max_bytes=4 << 20, isolation_level=READ_COMMITTED
 )  # fmt: skip
@@ -59,11 +60,9 @@ class Reading:
         return is_counted(topic, self._pattern)
 
     @property
-    def topic_ids(self) -> dict[str, bytes]:
-        """Of the topics that are read, and of those that are gone."""
-        return {where.topic: topic_id for where, (topic_id, _) in self._left.items()} | {
-            where.topic: topic_id for where, topic_id in self._ids.items()
-        }
+    def topic_ids(self) -> dict[TopicPartition, bytes]:
+        """The topic's id of each partition that is gone, and then of each that is read."""
+        return {where: topic_id for where, (topic_id, _) in self._left.items()} | self._ids
 
     def discover(self) -> None:
         """Take in topics and partitions that are new, from where the tier is or from their beginning; let go of those that are gone."""
@@ -150,14 +149,16 @@ class Reading:
         try:
             answers = self._cluster.fetch_many(wanted, _LIMITS if wait else _AT_ONCE)
         except PeerError as error:
+            self.ends.clear()
             self._see_to(error)
             return {}
         self.ends = {where: fetched.last_stable_offset for where, fetched in answers.items()}
         return answers
 
-    def latest(self) -> dict[TopicPartition, int]:
-        """Where the partitions end now, for readers of committed records."""
-        found = self._cluster.list_offsets(dict.fromkeys(self.positions, LATEST), isolation_level=READ_COMMITTED)
+    def latest(self, among: Collection[TopicPartition] | None = None) -> dict[TopicPartition, int]:
+        """Where the partitions end now, for readers of committed records; None: all that are read."""
+        wanted = dict.fromkeys(self.positions if among is None else among, LATEST)
+        found = self._cluster.list_offsets(wanted, isolation_level=READ_COMMITTED)
         return {where: listed.offset for where, listed in found.items()}
 
     def caught_up_at(self, asked_ms: int) -> int | None:
@@ -169,24 +170,37 @@ class Reading:
             return None
         return min(asked_ms, self._known_ms) if all(self.positions[where] >= end for where, end in self.ends.items()) else None
 
-    def gone(self, among: Collection[TopicPartition]) -> set[TopicPartition]:
-        """Those that were deleted for certain, and not only unknown to a broker for a moment: by their topics' names and ids."""
+    def gone(self, among: Collection[TopicPartition], stopping: Callable[[], bool] = lambda: False) -> set[TopicPartition]:
+        """Those that were deleted for certain, and not only unknown to a broker for a moment: by their topics' names and ids.
+
+        Topics that nobody knows are given a little time, all of them the same. One that is there and cannot be read is waited for, but not
+        by who is `stopping`: it was not deleted. RequestFailedError by then.
+        """
         gone: set[TopicPartition] = set()
-        for topic in {where.topic for where in among}:
-            theirs = {where for where in among if where.topic == topic}
-            topic_id = self.topic_ids.get(topic, NO_TOPIC_ID)
-            deadline = time.monotonic() + LATE_S
-            retry = self._cluster.retry()
-            while True:
-                found = self._cluster.metadata([topic]).topics.get(topic)
-                if found is not None and not found.error:
-                    same = topic_id == found.id or NO_TOPIC_ID in (topic_id, found.id)
-                    gone |= {where for where in theirs if not same or where.partition >= len(found.partitions)}
-                    break
-                if (found is None or found.error in _GONE) and time.monotonic() >= deadline:
-                    gone |= theirs
-                    break
-                retry.pause(failure(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {topic}"))
+        ids, unsure = self.topic_ids, set(among)
+        retry, deadline = self._cluster.retry(), time.monotonic() + LATE_S
+        while unsure:
+            late = time.monotonic() >= deadline
+            topics = self._cluster.metadata(sorted({where.topic for where in unsure})).topics
+            unreadable: set[TopicPartition] = set()
+            for where in sorted(unsure):
+                found = topics.get(where.topic)
+                if found is None or found.error in _GONE:
+                    if late:
+                        gone.add(where)
+                elif found.error:
+                    unreadable.add(where)
+                else:
+                    unsure.remove(where)
+                    if _is_of_another(where, ids.get(where, NO_TOPIC_ID), found):
+                        gone.add(where)
+            unsure -= gone
+            if unreadable and not stopping():
+                retry.pause(failure(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {min(unreadable).topic}"))
+                continue
+            unsure -= unreadable
+            if unsure:
+                time.sleep(_LOOK_S)  # not the cluster's pause, which ends who is to stop: the counts would be lost with it
         return gone
 
     def left(self) -> dict[TopicPartition, int]:
@@ -232,3 +246,9 @@ class Reading:
         log.warning("partition gone: partition=%s position=%d", where, position)
         self._left[where] = (self._ids.pop(where), position)
         self.ends.pop(where, None)
+
+
+def _is_of_another(where: TopicPartition, topic_id: bytes, topic: TopicMetadata) -> bool:
+    """Whether this is not the topic that the partition was of: it has another id, or not so many partitions."""
+    is_another = NO_TOPIC_ID not in (topic_id, topic.id) and topic_id != topic.id
+    return is_another or where.partition >= len(topic.partitions)

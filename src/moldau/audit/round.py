@@ -102,13 +102,19 @@ class Round:
         reached("before the end")
 
     def _reached(self, ends: dict[TopicPartition, int]) -> bool:
-        """Whether everything before `ends` is counted. A partition that has gone meanwhile is looked for: it may come back."""
+        """Whether everything before `ends` is counted. A partition that has gone meanwhile is looked for: it may come back.
+
+        A log that ends before that was cut: then its end is another one.
+        """
         away = ends.keys() - self._reading.positions.keys()
         if away:
-            for where in self._reading.gone(away):
+            for where in self._reading.gone(away, lambda: self._auditor.stopping):
                 del ends[where]
         if away or self._reading.unreadable:
             self._reading.wait_until_readable()
+        cut = {where for where, end in ends.items() if self._reading.ends.get(where, end) < end}
+        if cut:
+            ends |= self._reading.latest(cut)
         return all(where in self._reading.positions and self._reading.positions[where] >= end for where, end in ends.items())
 
     @property
@@ -173,7 +179,7 @@ class Round:
         Otherwise, if a broker only did not know a partition for a moment, an auditor that dies now would have it counted again.
         """
         left = {where: position for where, position in self._reading.left().items() if self._published.get(where) != position}
-        for where in self._reading.gone(left) if left else ():
+        for where in self._reading.gone(left, lambda: self._auditor.stopping):
             del left[where]
         return left | self._reading.positions
 

@@ -11,7 +11,7 @@ from moldau.audit.places import Place, missing, notes
 from moldau.audit.reading import Reading
 from moldau.client.errors import RequestFailedError
 from moldau.client.groups import Committed
-from moldau.client.metadata import NO_TOPIC_ID, PartitionMetadata, TopicMetadata
+from moldau.client.metadata import NO_TOPIC_ID, ClusterMetadata, PartitionMetadata, TopicMetadata
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import Offset, TopicPartition
 from moldau.tracking.audit_record import Gap
@@ -144,6 +144,64 @@ def test_a_partition_that_is_gone_is_told_from_one_that_is_not_known_for_a_momen
         found.gone([T0])
 
 
+class Several(Cluster):
+    """Five topics of two partitions each, while there are any."""
+
+    leaders = (ME, ME)
+
+    def __init__(self, topic_id: bytes) -> None:
+        super().__init__(topic_id)
+        self.asked: list[list[str]] = []
+
+    def topics(self) -> list[TopicMetadata]:
+        made = tuple(PartitionMetadata(number, leader, 0, (ME,), (ME,), (), ErrorCode.NONE) for number, leader in enumerate(self.leaders))
+        names = [] if self.topic_id is None else [f"t{number}" for number in range(5)]
+        return [TopicMetadata(name, self.topic_id or b"", False, made, ErrorCode.NONE) for name in names]
+
+    def metadata(self, names: list[str]) -> ClusterMetadata:
+        self.asked.append(names)
+        return super().metadata(names)
+
+
+def test_many_topics_that_go_together_are_waited_for_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after another, an auditor of a cluster where a hundred topics are deleted would publish nothing for minutes."""
+    monkeypatch.setattr(rules, "LATE_S", 0.05)
+    cluster = Several(b"1" * 16)
+    found = reading(cluster)
+    cluster.topic_id = None
+    found.discover()
+    assert found.gone(found.left()) == found.left().keys()
+    assert len(cluster.asked) > 1
+    assert all(names == ["t0", "t1", "t2", "t3", "t4"] for names in cluster.asked)
+
+
+def test_a_partition_of_the_former_topic_is_not_taken_for_one_of_the_new_one() -> None:
+    """The new topic's other partition has a leader already, and is read: that says nothing of the one that was read before."""
+    cluster = Several(b"1" * 16)
+    found = reading(cluster)
+    cluster.topic_id, cluster.leaders = b"2" * 16, (ME, NOBODY)
+    found.discover()
+    where = TopicPartition("t3", 1)
+    assert where in found.left()
+    assert where in found.gone(found.left())
+    ids = found.topic_ids
+    assert (ids[where], ids[TopicPartition("t3", 0)]) == (b"1" * 16, b"2" * 16)
+    assert notes([TopicPartition("t3", 0), where], ids) == {TopicPartition("t3", 0): f"{'32' * 16}/1", where: f"{'31' * 16}/0"}
+
+
+def test_after_records_are_gone_nobody_says_that_all_is_counted() -> None:
+    """Where the log ended at the fetch before is no end to go by: what is behind the records that are gone is not counted yet."""
+    cluster = Cluster(b"1" * 16)
+    cluster.is_known = True
+    found = reading(cluster, {T0: Place(LAST, b"1" * 16)})
+    found.fetch(wait=False)
+    assert found.caught_up_at(0) is not None
+    cluster.first, cluster.end = 60, 90
+    assert found.fetch(wait=False) == {}
+    assert found.positions == {T0: 60}
+    assert found.caught_up_at(0) is None
+
+
 def test_a_partition_without_a_leader_keeps_nobody_else_waiting() -> None:
     """It is not asked, and while it is there nobody says that everything is counted; who reads once fails, by its name."""
     cluster = Cluster(b"1" * 16)
@@ -179,7 +237,7 @@ def test_offsets_say_which_of_them_should_be_there() -> None:
     """A partition that is new has none, one whose offset was forgotten had one: the notes of the others tell."""
     topic_id = bytes(range(16))
     offsets = [TopicPartition("t", number) for number in (0, 1, 2, 4)]
-    made = notes(offsets, {"t": topic_id})
+    made = notes(offsets, dict.fromkeys(offsets, topic_id))
     assert made == dict.fromkeys(offsets, f"{topic_id.hex()}/3")
     places = {where: Place.of(Committed(Offset(7), 0, note + "\0")) for where, note in made.items()}
     assert places[T0] == Place(7, topic_id, 3)

@@ -17,6 +17,7 @@ from moldau.audit.round import Round
 from moldau.audit.walker import Walker
 from moldau.client.errors import RequestFailedError
 from moldau.client.failures import FencedError, TransactionAbortedError
+from moldau.client.retry import Retry
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import TopicPartition
 from moldau.tracking.audit_record import Gap
@@ -40,10 +41,10 @@ class Published:
         counts: Mapping[CountKey, Count],
         offsets: Mapping[TopicPartition, int],
         caught_up_ms: int | None,
-        topic_ids: Mapping[str, bytes],
+        topic_ids: Mapping[TopicPartition, bytes],
         gaps: Sequence[tuple[str, Gap]],
     ) -> None:
-        assert not offsets or topic_ids == {"t": ID}
+        assert not offsets or topic_ids == {T0: ID}
         if self.aborts:
             self.aborts -= 1
             raise TransactionAbortedError("moldau-audit-local", KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
@@ -120,6 +121,51 @@ def test_counts_of_a_partition_that_was_let_go_are_published_with_its_offset(clu
     ((count, offsets, _, _),) = published.taken
     assert count == LAST - FIRST
     assert offsets == ({T0: LAST} if comes == "again" else {})
+
+
+@pytest.mark.parametrize("is_there", [True, False], ids=["there", "deleted"])
+def test_counts_are_published_by_who_is_told_to_end_while_a_topic_goes(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, is_there: bool
+) -> None:
+    """Whether it was deleted is found out, for its offset would be refused, and all the counts with it; what is there for certain is not
+    waited for."""
+    round_, published, ended = begun(cluster, looks=2)
+    goes_away(cluster, ended)
+
+    monkeypatch.setattr(rules, "LATE_S", 0.02)
+
+    def pause(_: float) -> None:
+        raise AssertionError("nobody waits for brokers who is told to end")
+
+    cluster.retry = lambda: Retry(5, sleep=pause)  # type: ignore[method-assign]
+    told = cluster.forget_topic
+
+    def forget(name: str) -> None:
+        told(name)
+        cluster.topic_id, cluster.error = (ID, ErrorCode.LEADER_NOT_AVAILABLE) if is_there else (None, ErrorCode.NONE)
+
+    cluster.forget_topic = forget  # type: ignore[method-assign]
+    round_.go_on(once=False)
+    ((count, offsets, _, _),) = published.taken
+    assert (count, offsets) == (LAST - FIRST, {T0: LAST} if is_there else {})
+
+
+@pytest.mark.parametrize("position", [FIRST, 40], ids=["behind us", "before what is counted"])
+def test_once_ends_where_a_log_was_cut_meanwhile(cluster: Cluster, position: int) -> None:
+    """What it was to read up to is not there any more: it would look for it for ever."""
+    round_, published, ended = begun(cluster, looks=20, position=position)
+    fetch_many = cluster.fetch_many
+
+    def fetch(positions: dict[TopicPartition, int], limits: Any) -> Any:
+        cluster.end, cluster.batch = 20, batch([EWR.event(number, NOON) for number in range(20 - FIRST)], base_offset=FIRST)
+        return fetch_many(positions, limits)
+
+    cluster.fetch_many = fetch  # type: ignore[assignment]
+    round_.go_on(once=True)
+    assert ended.looks > 0
+    ((_, offsets, caught_up_ms, gaps),) = published.taken
+    assert (offsets, caught_up_ms is not None) == ({T0: 20}, True)
+    assert gaps == ([] if position == FIRST else [("t", Gap(0, 20, 40, "cut"))])
 
 
 def test_once_goes_on_in_a_partition_that_comes_back(cluster: Cluster) -> None:
