@@ -271,7 +271,7 @@ def test_files_of_a_refused_commit_are_removed_unless_a_version_names_them(table
     table.load(1, offset=1)
     (kept,) = table.now().files()
     (left,) = table.file(2)
-    discard(table.tables, table.path, [kept, left])
+    discard(table.tables, table.path, [kept.path, left.path])
     assert (table.rows(), table.parquet()) == ([1], {kept.path})
 
 
