@@ -100,24 +100,32 @@ def _publish(job: LoadJob, records: list[AuditRecord]) -> None:
     log.info("%s: %d counts published in %.2f s", job.table, len(records), time.monotonic() - begun)
 
 
-def _file(job: LoadJob) -> str:
-    name = blake2b(json.dumps([job.name, job.topic]).encode(), digest_size=8).hexdigest()
+def _file(job: LoadJob, of: str) -> str:
+    name = blake2b(of.encode(), digest_size=8).hexdigest()
     return os.path.join(job.table, FOLDER, f"published-{name}.json")
+
+
+def _files(job: LoadJob) -> tuple[str, str]:
+    """Where the note is, and where it was before it named the topic: a table may have one that was written then."""
+    return _file(job, json.dumps([job.name, job.topic])), _file(job, job.name)
 
 
 def _noted(job: LoadJob, table_id: str) -> int:
     """Up to which version all counts are published; -1 if that is not known."""
-    try:
-        with open(_file(job), encoding="utf-8") as file:
-            note = json.load(file)
-        known = (note["table"], note["tier"], note["job"], note["topic"])
-        return int(note["version"]) if known == (table_id, job.tier, job.name, job.topic) else -1
-    except (OSError, ValueError, KeyError, TypeError):
-        return -1
+    for path in _files(job):
+        try:
+            with open(path, encoding="utf-8") as file:
+                note = json.load(file)
+            known = (note["table"], note["tier"], note["job"], note.get("topic", job.topic))
+            if known == (table_id, job.tier, job.name, job.topic):
+                return int(note["version"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            continue
+    return -1
 
 
 def _note(job: LoadJob, table_id: str, version: int) -> None:
-    path = _file(job)
+    path = _files(job)[0]
     os.makedirs(os.path.dirname(path), exist_ok=True)
     new = f"{path}.{os.getpid()}.new"
     with open(new, "w", encoding="utf-8") as file:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,27 @@ def test_after_a_crash_the_same_records_are_published_again(table: Table) -> Non
     table.take()
     publish_counts(table.job, table.tables)
     assert table.take() == [1, 2], "a damaged note is none"
+
+
+def test_a_note_from_before_it_named_the_topic_still_counts(table: Table) -> None:
+    """After an upgrade only what is new is published, not all that the table still has the words of."""
+    table.load(1)
+    table.load(2)
+    note = Path(table.path, "_moldau", f"published-{blake2b(b'job', digest_size=8).hexdigest()}.json")
+    note.parent.mkdir()
+    opened = table.tables.open(table.path)
+    assert opened is not None
+    note.write_text(json.dumps({"table": opened.id, "job": "job", "tier": "lake", "version": 2}))
+    publish_counts(table.job, table.tables)
+    assert table.take() == []
+    table.load(3)
+    publish_counts(table.job, table.tables)
+    assert table.take() == [3]
+    table.load(4)
+    publish_counts(table.job, table.tables)
+    assert table.take() == [4], "the new note comes before the old one"
+    publish_counts(replace(table.job, tier="other"), table.tables)
+    assert table.take() == [1, 2, 3, 4], "of another tier"
 
 
 def test_what_could_not_be_published_is_published_by_the_next_load(table: Table) -> None:
