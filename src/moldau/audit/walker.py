@@ -26,8 +26,9 @@ _FEW_RECORDS = 64
 
 @dataclass(frozen=True, slots=True)
 class _Section:
-    """The records of one whole batch, decompressed, and its greatest time."""
+    """The records of one whole batch, decompressed, its first offset and its greatest time."""
 
+    offset: int
     records: bytes
     count: int
     timestamp_ms: int
@@ -58,21 +59,43 @@ class Walker:
                         strays += [(record.value, header.max_timestamp) for record in records if record.offset >= offset]
                     else:
                         records_bytes = decompress(batch[HEADER_SIZE:], header.compression, DECOMPRESSED_BYTES_MAX)
-                        sections.append(_Section(records_bytes, header.record_count, header.max_timestamp))
+                        sections.append(_Section(header.base_offset, records_bytes, header.record_count, header.max_timestamp))
                 position = header.last_offset + 1
         except PeerError:
             if position == offset:
                 raise
-        counted = Tally()
+        counted, malformed = self._counted(topic, sections)
+        if malformed is not None:
+            position, error = malformed
+            if position <= offset:
+                raise error
         for value, timestamp_ms in strays:
             count_value(self._reader, topic, value, timestamp_ms, counted)
-        if self.fast and sum(section.count for section in sections) > self.few:
-            self._count_together(topic, sections, counted)
-        else:
-            for section in sections:
-                count_records(section.records, section.count, topic, section.timestamp_ms, self._reader, counted)
         into.take(counted)
         return position
+
+    def _counted(self, topic: str, sections: list[_Section]) -> tuple[Tally, tuple[int, PeerError] | None]:
+        """What is in them, up to the first one whose records are malformed: its offset, and how."""
+        counted = Tally()
+        try:
+            if self.fast and sum(section.count for section in sections) > self.few:
+                self._count_together(topic, sections, counted)
+            else:
+                for section in sections:
+                    self._count_one(topic, section, counted)
+        except PeerError:
+            counted = Tally()
+            for section in sections:
+                alone = Tally()
+                try:
+                    self._count_one(topic, section, alone)
+                except PeerError as error:
+                    return counted, (section.offset, error)
+                counted.take(alone)
+        return counted, None
+
+    def _count_one(self, topic: str, section: _Section, into: Tally) -> None:
+        count_records(section.records, section.count, topic, section.timestamp_ms, self._reader, into)
 
     def _count_together(self, topic: str, sections: list[_Section], into: Tally) -> None:
         import numpy as np

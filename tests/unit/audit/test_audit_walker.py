@@ -13,6 +13,7 @@ from moldau.model.errors import CorruptBatchError
 from moldau.model.identity import Offset
 from moldau.protocol.records.batch import encode_batch
 from moldau.protocol.records.control import ControlType, EndTxnMarker, encode_end_txn_marker
+from moldau.protocol.records.header import HEADER_SIZE, read_header, stamp_crc
 from moldau.protocol.records.record import Record
 from moldau.registry.client import RegisteredSchema
 from moldau.registry.client_errors import RegistryUnavailableError, UnknownSchemaError
@@ -77,14 +78,29 @@ def test_what_comes_before_damage_is_counted(fast: bool) -> None:
 @BOTH
 def test_a_batch_that_says_it_has_more_records_is_refused(fast: bool) -> None:
     """Its checksum is right, its count is not."""
-    from moldau.protocol.records.header import read_header, stamp_crc
-
     whole = bytearray(batch([EWR.event(0, NOON)] * 5))
     assert read_header(memoryview(whole)).record_count == 5
     whole[57:61] = (6).to_bytes(4, "big")
     stamp_crc(whole)
     with pytest.raises(CorruptBatchError):
         walked(fetched(bytes(whole)), fast=fast)
+
+
+@BOTH
+def test_what_comes_before_malformed_records_is_counted(fast: bool) -> None:
+    """The checksum of the second batch is right, its records are none: it stops at that batch, and says so when it is the next one."""
+    bad = bytearray(batch([EWR.event(1, NOON)] * 3, base_offset=5))
+    bad[HEADER_SIZE:] = b"\xff" * (len(bad) - HEADER_SIZE)
+    stamp_crc(bad)
+    after = batch([EWR.event(2, NOON)], base_offset=8)
+    whole = fetched(batch([EWR.event(0, NOON)] * 3), batch([EWR.event(0, NOON)] * 2, base_offset=3), bytes(bad), after)
+    for offset, count in ((0, 5), (2, 3), (3, 2)):
+        position, tally = walked(whole, offset, fast=fast)
+        assert (position, tally.records) == (5, count)
+    tally = Tally()
+    with pytest.raises(CorruptBatchError):
+        Walker(fast=fast).walk("t", whole, 5, tally)
+    assert tally.records == 0
 
 
 class Registry:
