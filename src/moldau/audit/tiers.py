@@ -165,7 +165,7 @@ class TierCounts:
         self._guids.add(guid)
         self.records += 1
         tier, key, time_ms = record.tier, record.key, record.time_ms if at_ms is None else at_ms
-        if record.kind == "counts" and self._may_be_known(record, time_ms):
+        if record.kind == "counts" and self._may_be_known(record, at_ms):
             self.stale = True
         if record.kind == "counts" or not key.topic:
             self.heard_ms[tier] = max(time_ms, self.heard_ms.get(tier, 0))
@@ -190,14 +190,19 @@ class TierCounts:
             told.lag_ms = lag_ms if told.lag_ms is None else min(lag_ms, told.lag_ms)
         return True
 
-    def _may_be_known(self, record: AuditRecord, time_ms: int) -> bool:
-        """Whether it may have been taken before, by a guid that is forgotten."""
+    def _may_be_known(self, record: AuditRecord, at_ms: int | None) -> bool:
+        """Whether it may have been taken before, by a guid that is forgotten.
+
+        Where brokers do not say when they took it, it is not before what others than producers, whose clocks may be wrong, have told.
+        """
         if self._guids_before is None or record.tier in self.marked_ms:
             return False
         if record.tier == PRODUCER_TIER:  # by its own clock, which may be wrong
             instance = self.instances.get(record.key.instance)
             return instance is not None and record.time_ms < instance.told_ms - LATE_MS
-        return record.time_ms < time_ms - LATE_MS
+        if at_ms is None:
+            at_ms = max((heard_ms for tier, heard_ms in self.heard_ms.items() if tier != PRODUCER_TIER), default=0)
+        return record.time_ms < at_ms - LATE_MS
 
     def _take_mark(self, record: AuditRecord, at_ms: int) -> None:
         tier, key, time_ms = record.tier, record.key, min(record.time_ms, at_ms)
@@ -240,7 +245,8 @@ class TierCounts:
                 self.forgotten_ms[record.key.topic] = oldest_ms
 
     def begin_at(self, where: TopicPartition, first_offset: int) -> None:
-        """Reading goes on there, or at the log's first offset if what comes next is gone."""
+        """Reading goes on there, or at the log's first offset if what comes next is gone; what could not be read there is gone too."""
+        self.unreadable = [each for each in self.unreadable if each.partition != where.partition or each.offset >= first_offset]
         position = self.positions.get(where, 0)
         if first_offset > position:
             self._oldest_ms[where.partition] = None

@@ -10,7 +10,8 @@ from moldau.audit.reconcile import Rules
 from moldau.audit.settled import Settled
 from moldau.audit.tiers import TierCounts
 from moldau.audit.verdicts import Verdict
-from moldau.tracking.audit_record import AUDIT_RETENTION_MS, AuditRecord, Gap
+from moldau.model.identity import Offset, TopicPartition
+from moldau.tracking.audit_record import AUDIT_RETENTION_MS, AUDIT_TOPIC, AuditRecord, Gap
 from moldau.tracking.counts import NOTHING, Count, CountKey
 from support.audit_events import MINUTE, NOON, Host
 from support.audit_ledger import START, Ledger, events
@@ -147,6 +148,31 @@ def test_a_record_that_is_published_again_when_its_guid_is_forgotten_has_everyth
         assert not found.stale
         assert found.take(first, START + 2 * day)
         assert found.stale
+
+
+def test_without_a_brokers_time_the_newest_record_heard_of_says_what_is_late() -> None:
+    """An audit topic of an earlier version has only the times that records say of themselves. Producers, whose clocks may be wrong, are not
+    gone by."""
+    key = CountKey("departures", NOON, "ewr", "departures", "ewr-1", "ab" * 8)
+    first = AuditRecord.of_counts("lake", key, Count(1, 1, 1, NOON, NOON), time_ms=START)
+    for whole, is_late in ((CountKey("", 0, "", "", "", "local"), True), (CountKey("", 0, "ewr", "departures", "ewr-1", "ab" * 8), False)):
+        found = TierCounts()
+        found.take(first)
+        found.forget_guids()
+        found.forget_guids()
+        found.take(AuditRecord("open", "12" * 16, START + 2 * SETTLED_MS, "local" if is_late else "producer", whole))
+        assert found.take(first)
+        assert found.stale == is_late
+
+
+def test_what_cannot_be_read_is_told_for_as_long_as_it_is_there() -> None:
+    """A watch of months would keep a line for each record that is none, though the audit topic has let go of it long ago."""
+    found = TierCounts()
+    for partition in (0, 1):
+        for offset in range(3):
+            found.take_value(partition, offset, b"junk", START)
+    found.begin_at(TopicPartition(AUDIT_TOPIC, 1), Offset(2))
+    assert [(each.partition, each.offset) for each in found.unreadable] == [(0, 0), (0, 1), (0, 2), (1, 2)]
 
 
 def test_a_clock_that_is_wrong_has_nothing_read_again() -> None:
