@@ -22,6 +22,7 @@ from moldau.lake.tables.committing import (
     application_id,
     commit,
     discard,
+    jobs_of,
     progress,
     set_properties,
 )
@@ -115,6 +116,18 @@ def test_a_commit_shows_rows_and_offsets_together(table: Table) -> None:
     assert (old.offset(IDS[0]), [file.rows for file in old.files()]) == (3, [3])
     with pytest.raises(TableError):
         table.tables.open(table.path, 7)
+
+
+def test_all_application_ids_are_known_also_those_that_only_a_checkpoint_has(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta, "CHECKPOINT_INTERVAL", 3)
+    table.load(1, offset=1, writer=Writer("job"))
+    commit(table.tables, table.path, Change("LOAD", offsets={IDS[1]: 1}))
+    commit(table.tables, table.path, Change("SET PROPERTIES", properties={"a": "b"}))
+    for file in Path(table.path, delta.LOG).glob("*[012].json"):
+        file.unlink()
+    assert table.tables.application_ids(table.path) == {*IDS, "moldau:job:writer"}
+    assert jobs_of(table.tables.application_ids(table.path), "00ff") == ["job"]
+    assert jobs_of(table.tables.application_ids(table.path), "job") == [], "the id of a writer is not that of a topic"
 
 
 def test_files_know_their_table_partition(table: Table) -> None:
@@ -422,18 +435,37 @@ def test_a_manifest_keeps_the_newest_versions(tmp_path: Path, monkeypatch: pytes
         table.tables.open(table.path, 1)
 
 
-def test_a_writer_that_slept_while_versions_were_deleted_has_not_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its version's name is free again, and nobody would ever read what it makes there."""
+@pytest.mark.parametrize("others", [4, 5, 6])
+def test_a_writer_that_slept_while_versions_were_deleted_has_not_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: int
+) -> None:
+    """Its version's name is free again, and nobody would ever read what it makes there; also right below the oldest that is kept."""
     monkeypatch.setattr(manifest, "VERSIONS_KEPT", 3)
     table = Table(format_named("parquet"), str(tmp_path / "table"))
     table.load(1, offset=1)
-    asleep = table.now()
-    for offset in range(2, 7):
+    asleep, last = table.now(), others + 1
+    for offset in range(2, last + 1):
         table.load(offset, offset=offset)
     with pytest.raises(VersionTakenError):
         table.tables.put(table.path, asleep, Change("LOAD", table.file(9), offsets={IDS[0]: 2}, metadata={"moldau.job": "job"}))
-    assert [each.version for each in table.tables.commits(table.path, -1)] == [4, 5, 6], "the counts of what is not there stay unsaid"
-    assert (table.rows(), table.offsets()) == ([1, 2, 3, 4, 5, 6], [6, None])
+    assert [each.version for each in table.tables.commits(table.path, -1)] == [last - 2, last - 1, last], "not its counts"
+    assert (table.rows(), table.offsets()) == (list(range(1, last + 1)), [last, None])
+    assert len(list(Path(table.path, manifest.FOLDER).iterdir())) == 3
+
+
+def test_words_below_the_versions_that_are_kept_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer that slept and died before it could look left them; the next version removes them."""
+    monkeypatch.setattr(manifest, "VERSIONS_KEPT", 3)
+    table = Table(format_named("parquet"), str(tmp_path / "table"))
+    folder = Path(table.path, manifest.FOLDER)
+    table.load(1, offset=1)
+    left = (folder / f"{1:020d}.json").read_text()
+    for offset in range(2, 5):
+        table.load(offset, offset=offset)
+    (folder / f"{1:020d}.json").write_text(left)
+    assert [each.version for each in table.tables.commits(table.path, -1)] == [2, 3, 4]
+    table.load(5, offset=5)
+    assert sorted(int(each.stem) for each in folder.iterdir()) == [3, 4, 5]
 
 
 def test_two_writers_delete_old_versions_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

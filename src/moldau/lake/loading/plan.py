@@ -16,7 +16,7 @@ from moldau.lake.loading.schema import Decoding, decoding_of
 from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.lake.reading.offsets import EARLIEST, LATEST, DataLossError, OffsetRange, plan_ranges
 from moldau.lake.reading.options import ISOLATION_LEVELS
-from moldau.lake.tables.committing import LoadConflictError, Progress, application_id, progress
+from moldau.lake.tables.committing import LoadConflictError, Progress, application_id, jobs_of, progress
 from moldau.lake.tables.evolution import evolve
 from moldau.lake.tables.format import Snapshot, TableFormat, TableMismatchError
 from moldau.lake.tables.opening import format_named, open_or_create
@@ -66,6 +66,8 @@ def plan_load(job: LoadJob, *, fail_on_data_loss: bool = True) -> Plan:
     ids = {partition: application_id(job.name, topic_id, partition.partition) for partition in partitions}
     known = {partition: None if there is None else there.offset(name) for partition, name in ids.items()}
     starts = {partition: firsts[partition] if offset is None else offset for partition, offset in known.items()}
+    if there is not None and all(offset is None for offset in known.values()):
+        _refuse_another_job(job, tables, topic_id)
     there_is = plan_ranges(starts, lasts, firsts, lasts, fail_on_data_loss=fail_on_data_loss)
     ranges = _at_most(there_is, job.records_max)
     group_offsets = {partition: offset for partition, offset in known.items() if offset is not None}
@@ -115,6 +117,16 @@ def _without_topic(job: LoadJob, tables: TableFormat, there: Snapshot | None, *,
         raise DataLossError(f"{problem}; with failOnDataLoss=false the table would be left as it is")
     log.warning("%s", problem)
     return Plan(job, tables, "", (), {}, there, None, there.schema)
+
+
+def _refuse_another_job(job: LoadJob, tables: TableFormat, topic_id: str) -> None:
+    """Offsets stand under the job's name: under another one each record would come into the table a second time."""
+    others = jobs_of(tables.application_ids(job.table), topic_id)
+    if others:
+        raise LoadError(
+            f"{job.table}: job {others[0]} has loaded topic {job.topic} into this table, and job {job.name} would load each record a "
+            f"second time; load it under the name {others[0]}, or into another directory"
+        )
 
 
 def _say_if_made_anew(job: LoadJob, tables: TableFormat, topic_id: str) -> None:

@@ -41,6 +41,12 @@ def application_id(job: str, topic_id: str, partition: int) -> str:
     return f"moldau:{job}:{topic_id}:{partition}"
 
 
+def jobs_of(application_ids: Iterable[str], topic_id: str) -> list[str]:
+    """The jobs that have loaded a topic, by the application ids of a table."""
+    parts = (name.rsplit(":", 2) for name in application_ids if name.startswith("moldau:") and name.count(":") > 2)  # not a writer's
+    return sorted({job.removeprefix("moldau:") for job, id_, partition in parts if id_ == topic_id and partition.isdecimal()})
+
+
 def progress(snapshot: Snapshot | None, application_ids: Iterable[str]) -> list[Progress]:
     """What the snapshot says of each partition."""
     return [Progress(name, None if snapshot is None else snapshot.offset(name)) for name in application_ids]

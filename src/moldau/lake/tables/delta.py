@@ -5,6 +5,7 @@ properties and our own words, all in one version that is made from one snapshot,
 no features; any Delta reader can read the tables, and deltalake's own tools work on them.
 """
 
+import contextlib
 import json
 import logging
 import os
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
@@ -164,18 +166,32 @@ class DeltaFormat:
             self._checkpoint(path)
         return version
 
+    def application_ids(self, path: str) -> set[str]:
+        """Those in the log files and the checkpoints that are there; deltalake tells only of one whose name it is given."""
+        found = {each["appId"] for _, actions in self._logged(path, -1, "txn") for each in actions}
+        for file in Path(path, LOG).glob("*.checkpoint*.parquet"):
+            with contextlib.suppress(FileNotFoundError):  # deltalake has just dropped it
+                rows = pq.ParquetFile(file).read(columns=["txn.appId"])
+                found |= {row["txn"]["appId"] for row in rows.to_pylist() if row.get("txn") is not None}
+        return found - {None}
+
     def commits(self, path: str, after: int) -> Iterator[Commit]:
         """The words of each version in the log files that are still there."""
+        for number, found in self._logged(path, after, "commitInfo"):
+            yield Commit(number, found[0] if found else {})
+
+    def _logged(self, path: str, after: int, kind: str) -> Iterator[tuple[int, list[Any]]]:
+        """The actions of one kind in each log file above `after` that is still there, oldest first."""
         folder = os.path.join(path, LOG)
         numbers = sorted(int(name[:20]) for name in os.listdir(folder) if name[20:] == ".json" and name[:20].isdecimal())
         for number in numbers:
             if number > after:
                 try:
                     with open(_log_file(path, number), encoding="utf-8") as file:
-                        found = [info for line in file if (info := json.loads(line).get("commitInfo")) is not None]
+                        found = [action for line in file if (action := json.loads(line).get(kind)) is not None]
                 except FileNotFoundError:
                     continue  # deltalake has just dropped it
-                yield Commit(number, found[0] if found else {})
+                yield number, found
 
     def _write(self, path: str, version: int, actions: Sequence[Mapping[str, Any]]) -> None:
         content = "".join(json.dumps(action, separators=(",", ":"), ensure_ascii=False) + "\n" for action in actions)

@@ -103,5 +103,8 @@ class TableFormat(Protocol):
         """Make the version behind `base`; its number. It is on disk then. VersionTakenError if somebody was faster; TableError for a disk
         that does not take it. Either way nothing has changed."""
 
+    def application_ids(self, path: str) -> set[str]:
+        """All application ids that the table has a version of."""
+
     def commits(self, path: str, after: int) -> Iterator[Commit]:
         """The versions above `after` whose words are still kept, oldest first."""

@@ -2,8 +2,8 @@
 
 ``_manifests/NNNNNNNNNNNNNNNNNNNN.json`` is one version of the table, whole: columns, partition columns, properties, offsets, files, and the
 words of the version. The newest one is the table. Each holds all files, so a table of many thousands of files is better kept as Delta;
-versions that are older than the newest `VERSIONS_KEPT` are deleted, the oldest first. So the versions are the newest and those below it
-without a gap: a file below a gap was made by a writer that slept while its number was used and deleted, and is none.
+versions that are older than the newest `VERSIONS_KEPT` are deleted, the oldest first. So the versions are the newest and, of so many, those
+below it without a gap: a file further down was made by a writer that slept while its number was used and deleted, and is none.
 """
 
 import contextlib
@@ -94,15 +94,19 @@ class ManifestFormat:
         }
         version = base.version + 1
         self._write(path, new)
-        there = self._versions(path)
-        if version not in there:
+        if version not in self._versions(path):
             self._delete(path, version)
             raise VersionTakenError(f"{path}: version {version} was made and deleted already")
-        for number in there:
+        for number in self._numbers(path):
             if number > version - VERSIONS_KEPT:
                 break
             self._delete(path, number)
         return version
+
+    def application_ids(self, path: str) -> set[str]:
+        """Those of the newest version, which has them all."""
+        snapshot = self.open(path)
+        return set() if snapshot is None else set(cast("ManifestSnapshot", snapshot).content["offsets"])
 
     def commits(self, path: str, after: int) -> Iterator[Commit]:
         """The words of each version that is still there."""
@@ -115,12 +119,16 @@ class ManifestFormat:
                 yield Commit(number, content["commit"])
 
     def _versions(self, path: str) -> list[int]:
+        numbers = self._numbers(path)[-VERSIONS_KEPT:]
+        return [number for place, number in enumerate(numbers, 1 - len(numbers)) if number == numbers[-1] + place]
+
+    def _numbers(self, path: str) -> list[int]:
+        """Of all files that look like versions."""
         try:
             names = os.listdir(os.path.join(path, FOLDER))
         except FileNotFoundError:
             return []
-        numbers = sorted((int(name[:20]) for name in names if name[20:] == ".json" and name[:20].isdecimal()), reverse=True)
-        return [number for place, number in enumerate(numbers) if number == numbers[0] - place][::-1]
+        return sorted(int(name[:20]) for name in names if name[20:] == ".json" and name[:20].isdecimal())
 
     def _content(self, path: str, version: int) -> dict[str, Any]:
         """What the file of a version says. FileNotFoundError; TableError for a damaged one."""

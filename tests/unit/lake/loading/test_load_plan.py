@@ -1,0 +1,89 @@
+"""What a load finds out before it does anything: whose table it is, and which topic it holds (mission I1)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from moldau.lake.loading import plan
+from moldau.lake.loading.errors import LoadError
+from moldau.lake.loading.job import LoadJob
+from moldau.lake.loading.plan import plan_load
+from moldau.lake.reading.offsets import EARLIEST
+from moldau.lake.tables.committing import Writer, application_id, commit
+from moldau.lake.tables.format import Change
+from moldau.lake.tables.opening import FORMATS, format_named, open_or_create, opened
+from moldau.model.identity import TopicPartition
+
+COLUMNS = pa.schema([("n", pa.int64())])
+PARTITIONS, END = 2, 9
+
+
+class _Brokers:
+    """A topic with two partitions of nine records each."""
+
+    topic = "00ff"
+
+    def __init__(self, *_: object, **__: object) -> None:
+        pass
+
+    def __enter__(self) -> "_Brokers":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def partition_counts(self, topics: Sequence[str] | None) -> Mapping[str, int]:
+        return {"orders": PARTITIONS}
+
+    def topic_id(self, topic: str) -> str:
+        return self.topic
+
+    def offsets(self, times: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        return {partition: 0 if time == EARLIEST else END for partition, time in times.items()}
+
+
+@pytest.fixture(params=FORMATS)
+def job(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LoadJob:
+    """Job warehouse, which has loaded partition 0 up to offset 3, and partition 1 up to offset 5."""
+    monkeypatch.setattr(plan, "ClusterLog", _Brokers)
+    columns: dict[str, Any] = {"columns": COLUMNS, "table_format": request.param}
+    job = LoadJob("warehouse", "b:1", "orders", str(tmp_path / "orders"), str(tmp_path / "dead"), **columns)
+    tables = format_named(job.table_format)
+    open_or_create(tables, job.table, job.table_schema(COLUMNS), job.partition_columns, "")
+    for partition, end in ((0, 3), (1, 5)):
+        words = {"moldau.job": job.name, "moldau.topic.id": "00ff", "moldau.ranges": {str(partition): [0, end]}}
+        change = Change("LOAD", offsets={application_id(job.name, "00ff", partition): end}, metadata=words)
+        commit(tables, job.table, change, writer=Writer(job.name))
+    return job
+
+
+def starts(job: LoadJob) -> list[int]:
+    return [each.start for each in plan_load(job).ranges]
+
+
+def test_a_second_name_would_load_each_record_twice_and_is_refused(job: LoadJob) -> None:
+    """warehouse goes on where it was. Another job may have a table of its own, and may be made for another topic of the directory."""
+    assert starts(job) == [3, 5]
+    before = opened(job.table).version
+    with pytest.raises(LoadError) as refused:
+        plan_load(replace(job, name="other"))
+    assert str(refused.value) == (
+        f"{job.table}: job warehouse has loaded topic orders into this table, and job other would load each record a second time; "
+        "load it under the name warehouse, or into another directory"
+    )
+    assert opened(job.table).version == before
+    assert starts(replace(job, name="other", table=f"{job.table}-2")) == [0, 0]
+
+
+def test_a_table_that_two_jobs_share_already_is_loaded_on_by_both(job: LoadJob) -> None:
+    """What is done is done: neither of them would add a record twice from now on."""
+    change = Change("LOAD", offsets={application_id("a: b", "00ff", 0): 7})
+    commit(format_named(job.table_format), job.table, change, writer=Writer("a: b"))
+    assert starts(job) == [3, 5]
+    assert starts(replace(job, name="a: b")) == [7, 0]
+    with pytest.raises(LoadError, match="job a: b has loaded topic orders"):
+        plan_load(replace(job, name="other"))
