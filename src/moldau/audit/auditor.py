@@ -101,8 +101,9 @@ class Auditor:
 
     def _give_up(self) -> None:
         log.warning("audit ended without the brokers: tier=%s; what was not published is counted by the next auditor", self.options.tier)
-        if self._publisher is not None:
-            self._publisher.abandon()
+        publisher = self._publisher
+        if publisher is not None:
+            publisher.abandon()
 
     def _run(self, *, once: bool) -> None:
         while True:
@@ -133,6 +134,7 @@ class Auditor:
             log.info("audit stopped while brokers were away: tier=%s", self.options.tier)
         finally:
             publisher.close()
+            self._publisher = None  # its threads end with it, and look for no brokers any more
 
     @property
     def stopping(self) -> bool:

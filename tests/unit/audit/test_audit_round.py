@@ -1,7 +1,9 @@
 """A round of an auditor: counts and the offsets that they reach up to stay together. And how it ends: nobody waits for brokers for long."""
 
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -281,6 +283,25 @@ def test_an_auditor_that_is_told_to_end_does_not_wait_for_brokers(monkeypatch: p
     assert not thread.is_alive()
     assert Stuck.made.abandoned
     Stuck.made.answered.set()
+
+
+def test_an_auditor_that_has_ended_keeps_no_producer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Librdkafka's threads live as long as somebody holds it: they would look for brokers, and log that these are away."""
+    made: list[weakref.ref[Any]] = []
+
+    class Ending(Stuck):
+        def __init__(self, *_: Any) -> None:
+            made.append(weakref.ref(self))
+
+        def take_over(self, _: object) -> dict[TopicPartition, Place]:
+            return {}
+
+    monkeypatch.setattr(auditors, "Publisher", Ending)
+    monkeypatch.setattr(Round, "go_on", lambda *_, **__: None)
+    auditor = Auditor("127.0.0.1:9", AuditorOptions("local"))
+    auditor.run(once=True)
+    gc.collect()
+    assert [each() for each in made] == [None]
 
 
 def test_what_ends_the_work_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
