@@ -21,27 +21,28 @@ def watch(every: float, until_complete: bool, as_json: bool, bootstrap: str, tim
 
     Brokers that are away are waited for. What all tiers have agreed about for a day is kept as one number for each topic.
     """
+    from functools import partial
+
     from moldau.audit.forgetting import Watch
     from moldau.cli.audit_changes import watching_view
     from moldau.cli.interruptions import Interruptions
-    from moldau.cli.output import say
+    from moldau.cli.patience import Outage, PatientCluster
     from moldau.client.retry import may_pass
     from moldau.model.errors import PeerError, WorldError
 
-    rules, watched, away = rules_of(**comparing), Watch(), False
+    rules, watched, outage = rules_of(**comparing), Watch(), Outage()
+    make = partial(PatientCluster, tell=outage.tell)
     try:
-        with Interruptions() as signals, open_cluster(bootstrap, timeout) as cluster, watching_view(as_json=as_json) as show:
+        with Interruptions() as signals, open_cluster(bootstrap, timeout, make) as cluster, watching_view(as_json=as_json) as show:
             while True:
                 try:
                     found = watched.look(cluster, rules())
                 except (WorldError, PeerError) as error:
                     if not may_pass(error):
                         raise
-                    if not away:
-                        say(f"{error}; trying again", err=True)
-                    away = True
+                    outage.tell(error)
                 else:
-                    away = False
+                    outage.over()
                     with signals.held():
                         show(found)
                     if until_complete and (found.alarming or found.complete):

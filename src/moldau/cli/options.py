@@ -107,12 +107,12 @@ def config_option(*names: str, help_: str) -> Callable[[F], F]:
     return click.option(*names, metavar="NAME=VALUE", type=TEXT, multiple=True, callback=_pairs, help=help_)
 
 
-def open_cluster(bootstrap: str, timeout_s: float = 10.0) -> "Cluster":
-    """A client for one command, connected. click.ClickException where nobody has listened for `timeout_s`."""
+def open_cluster(bootstrap: str, timeout_s: float = 10.0, make: "Callable[..., Cluster] | None" = None) -> "Cluster":
+    """A client for one command, connected; `make` makes it. click.ClickException where nobody has listened for `timeout_s`."""
     from moldau.cli.connecting import wait_for_broker
     from moldau.client.cluster import Cluster
 
-    cluster = Cluster(bootstrap, client_id="moldau-cli", timeout_s=timeout_s)
+    cluster = (make or Cluster)(bootstrap, client_id="moldau-cli", timeout_s=timeout_s)
     try:
         wait_for_broker(cluster)
     except BaseException:
