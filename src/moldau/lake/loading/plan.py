@@ -107,12 +107,8 @@ def _without_topic(job: LoadJob, tables: TableFormat, there: Snapshot | None, *,
     """The topic is gone: what was in it and not in the table is lost."""
     if there is None:
         raise LoadError(f"there is no topic {job.topic!r}")
-    ends: dict[int, int] = {}
-    for version in tables.commits(job.table, -1):
-        if version.metadata.get("moldau.job") == job.name:
-            ends |= {int(partition): end for partition, (_, end) in version.metadata.get("moldau.ranges", {}).items()}
-    loaded = ", ".join(f"{job.topic}-{partition} up to offset {end}" for partition, end in sorted(ends.items()))
-    problem = f"topic {job.topic} is gone; {job.table} holds {loaded or 'nothing of it'}, and what came behind that is lost"
+    loaded = _held_up_to(job, tables) or "nothing of it"
+    problem = f"topic {job.topic} is gone; {job.table} holds {loaded}, and what came behind that is lost"
     if fail_on_data_loss:
         raise DataLossError(f"{problem}; with failOnDataLoss=false the table would be left as it is")
     log.warning("%s", problem)
@@ -131,11 +127,22 @@ def _refuse_another_job(job: LoadJob, tables: TableFormat, topic_id: str) -> Non
 
 def _say_if_made_anew(job: LoadJob, tables: TableFormat, topic_id: str) -> None:
     """The table knows the topic by another id: it was deleted and made anew, and is loaded from its beginning."""
+    held = _held_up_to(job, tables, but=topic_id)
+    if held:
+        message = "topic %s was deleted and made anew: %s held %s of the old one, and takes the new one from its beginning"
+        log.warning(message, job.topic, job.table, held)
+
+
+def _held_up_to(job: LoadJob, tables: TableFormat, but: str | None = None) -> str:
+    """How far the topic was loaded that had another id than `but`, the last one of them: its partitions and their next offsets."""
+    topic_id, ends = None, dict[int, int]()
     for version in tables.commits(job.table, -1):
         words = version.metadata
-        if words.get("moldau.job") == job.name and words.get("moldau.topic.id", topic_id) != topic_id:
-            log.warning("topic %s was deleted and made anew: %s takes it from its beginning", job.topic, job.table)
-            return
+        if words.get("moldau.job") == job.name and "moldau.ranges" in words and words.get("moldau.topic.id") != but:
+            if words.get("moldau.topic.id") != topic_id:
+                topic_id, ends = words.get("moldau.topic.id"), {}
+            ends |= {int(partition): end for partition, (_, end) in words["moldau.ranges"].items()}
+    return ", ".join(f"{job.topic}-{partition} up to offset {end}" for partition, end in sorted(ends.items()))
 
 
 def _at_most(ranges: list[OffsetRange], records_max: int | None) -> list[OffsetRange]:

@@ -12,7 +12,7 @@ from moldau.lake.loading import plan
 from moldau.lake.loading.errors import LoadError
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.plan import plan_load
-from moldau.lake.reading.offsets import EARLIEST
+from moldau.lake.reading.offsets import EARLIEST, DataLossError
 from moldau.lake.tables.committing import Writer, application_id, commit
 from moldau.lake.tables.format import Change
 from moldau.lake.tables.opening import FORMATS, format_named, open_or_create, opened
@@ -87,3 +87,21 @@ def test_a_table_that_two_jobs_share_already_is_loaded_on_by_both(job: LoadJob) 
     assert starts(replace(job, name="a: b")) == [7, 0]
     with pytest.raises(LoadError, match="job a: b has loaded topic orders"):
         plan_load(replace(job, name="other"))
+
+
+def test_a_topic_made_anew_is_told_with_the_offsets_that_the_table_held_of_the_old_one(
+    job: LoadJob, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What came behind those offsets is lost: nobody could say how much without them. Here the topic was made anew twice."""
+    plan_load(job)
+    assert caplog.messages == []
+    words = {"moldau.job": job.name, "moldau.topic.id": "1111", "moldau.ranges": {"1": [0, 4]}}
+    change = Change("LOAD", offsets={application_id(job.name, "1111", 1): 4}, metadata=words)
+    commit(format_named(job.table_format), job.table, change, writer=Writer(job.name))
+    monkeypatch.setattr(_Brokers, "topic", "2222")
+    assert starts(job) == [0, 0]
+    held = f"{job.table} held orders-1 up to offset 4 of the old one"
+    assert caplog.messages == [f"topic orders was deleted and made anew: {held}, and takes the new one from its beginning"]
+    monkeypatch.setattr(_Brokers, "partition_counts", lambda *_: {})
+    with pytest.raises(DataLossError, match=r"topic orders is gone; \S+ holds orders-1 up to offset 4, and what came behind"):
+        plan_load(job)
