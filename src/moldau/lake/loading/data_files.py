@@ -171,7 +171,7 @@ class OneFile:
     def discard(self) -> None:
         """Remove the file, whether it is ended or not. An error leaves it: it is nobody's."""
         if self._writer is not None:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, pa.ArrowException):
                 self._writer.close()
             self._writer.is_open = False  # it would try once more when it is forgotten
         with contextlib.suppress(OSError):

@@ -102,6 +102,22 @@ def test_files_of_a_writer_that_failed_do_not_stay(tmp_path: Path, monkeypatch: 
     writer.discard()
 
 
+def test_a_file_that_cannot_be_ended_either_hides_no_error_and_keeps_no_other_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parquet that broke off says so when it is ended, as it likes: what broke it is told, and the files go all the same."""
+    monkeypatch.setattr(data_files, "BUFFERED_BYTES_MAX", 1)
+    writer = PartitionWriter(str(tmp_path), "job")
+    writer.add(pa.table({"n": [1, 2]}), np.array([0, DAY_MS]))
+    assert len(list(tmp_path.glob("*/*.parquet"))) == 2
+
+    def broken(_: pq.ParquetWriter) -> None:
+        raise pa.ArrowInvalid("a column chunk is missing")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pq.ParquetWriter, "close", broken)
+        writer.discard()
+    assert list(tmp_path.glob("*/*.parquet")) == []
+
+
 def test_a_file_that_cannot_be_begun_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
