@@ -1,7 +1,8 @@
 """Instances of dataclasses and pydantic models as dicts, as Avro writes them, and back again."""
 
 import dataclasses
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any
 
@@ -15,7 +16,10 @@ def plain_fields(event: Any, path: str) -> dict[str, Any]:
     names = field_names(type(event))
     if names is None:
         raise EventError(path, f"an event is a dict, or an instance of a dataclass or pydantic model, not {type(event).__name__}")
-    return {name: plain(getattr(event, name)) for name in names}
+    try:
+        return {name: plain(getattr(event, name)) for name in names}
+    except AttributeError as error:
+        raise EventError(_unset(event, path) or path, f"is missing: {error}") from error
 
 
 def plain(value: Any) -> Any:
@@ -28,6 +32,28 @@ def plain(value: Any) -> Any:
         return {key: plain(each) for key, each in value.items()}
     names = field_names(type(value))
     return value if names is None else {name: plain(getattr(value, name)) for name in names}
+
+
+def _unset(value: Any, path: str) -> str | None:
+    """The path of the first field that an instance does not have, made past its own checks, as by `model_construct`."""
+    parts: Iterable[tuple[str, Any]] = ()
+    if isinstance(value, list | tuple | set | frozenset):
+        parts = ((f"{path}[{index}]", each) for index, each in enumerate(value))
+    elif isinstance(value, dict):
+        parts = ((f"{path}[{json.dumps(key, default=str)}]", each) for key, each in value.items())
+    else:
+        names = field_names(type(value)) or ()
+        for name in names:
+            if not hasattr(value, name):
+                return f"{path}.{name}"
+        parts = ((f"{path}.{name}", getattr(value, name)) for name in names)
+    return next((found for where, each in parts if (found := _unset(each, where)) is not None), None)
+
+
+def described_fields(type_: type) -> Mapping[str, Any]:
+    """What pydantic says of the fields of a model, or of a dataclass of its own; nothing of other types."""
+    fields = getattr(type_, "__pydantic_fields__", None) or getattr(type_, "model_fields", None)
+    return fields if isinstance(fields, dict) else {}
 
 
 def field_names(type_: type) -> list[str] | None:

@@ -27,7 +27,8 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from moldau.tracking.errors import SchemaError
-from moldau.tracking.schemas.plain import field_names, plain
+from moldau.tracking.schemas.plain import described_fields, field_names, plain
+from moldau.tracking.schemas.python_values import input_names
 
 
 class DecimalSize(NamedTuple):
@@ -79,6 +80,7 @@ class _Types:
             hints = typing.get_type_hints(python_type, include_extras=True) | _pydantic_hints(python_type)
         except NameError as error:
             raise SchemaError(f"{path}: {error}") from None
+        input_names(python_type, path)
         fields = [self._field(each, hints[each], _default(python_type, each), f"{path}.{each}") for each in field_names(python_type) or ()]
         made: dict[str, Any] = {"type": "record", "name": name, "fields": fields}
         own_text = (python_type.__doc__ or "").strip()
@@ -145,8 +147,7 @@ class _Types:
 
 def _pydantic_hints(python_type: type) -> dict[str, Any]:
     """What a pydantic model says of decimals in its fields' metadata rather than in their types."""
-    fields = getattr(python_type, "model_fields", None)
-    described = fields.items() if isinstance(fields, dict) else ()
+    described = described_fields(python_type).items()
     return {name: typing.Annotated[Decimal, *each.metadata] for name, each in described if each.annotation is Decimal and each.metadata}
 
 
@@ -156,12 +157,12 @@ def _decimal(size: DecimalSize) -> dict[str, Any]:
 
 def _default(python_type: type, name: str) -> Any:
     """The default of a field; `_NOTHING` if it has none."""
-    if dataclasses.is_dataclass(python_type):
+    described = described_fields(python_type).get(name)
+    if described is None:
         field = next(each for each in dataclasses.fields(python_type) if each.name == name)
         if field.default is not dataclasses.MISSING:
             return field.default
         return _NOTHING if field.default_factory is dataclasses.MISSING else _made(field.default_factory)
-    described = python_type.model_fields[name]  # type: ignore[attr-defined]
     if described.is_required():
         return _NOTHING
     return described.default if described.default_factory is None else _made(described.default_factory)

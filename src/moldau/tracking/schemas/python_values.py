@@ -3,15 +3,17 @@
 import dataclasses
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
-from moldau.tracking.schemas.plain import field_names
+from moldau.tracking.errors import SchemaError
+from moldau.tracking.schemas.plain import described_fields, field_names
 
 Build = Callable[[Any], Any]
-
+_LISTS: Final[Mapping[Any, Build]] = {list: list, tuple: tuple, set: set, frozenset: frozenset, Sequence: list, AbstractSet: frozenset}
 
 _builders: dict[type, Build] = {}
 
@@ -25,15 +27,36 @@ def builder_of(python_type: type) -> Build:
 
 
 def _builder(python_type: type) -> Build:
-    if not dataclasses.is_dataclass(python_type):
-        return python_type.model_validate  # type: ignore[attr-defined,no-any-return]
     hints = typing.get_type_hints(python_type)
-    fields = {name: _build(hints[name]) for name in field_names(python_type) or ()}
+    called = input_names(python_type, python_type.__name__)
+    fields = [(name, called[name], _build(hints[name])) for name in field_names(python_type) or ()]
+    is_model = not dataclasses.is_dataclass(python_type)
 
     def build(value: Mapping[str, Any]) -> Any:
-        return python_type(**{name: each(value[name]) for name, each in fields.items() if name in value})
+        given = {wanted: each(value[name]) for name, wanted, each in fields if name in value}
+        return python_type.model_validate(given) if is_model else python_type(**given)  # type: ignore[attr-defined]
 
     return build
+
+
+def input_names(python_type: type, path: str) -> dict[str, str]:
+    """Under which name each field's value is handed to the type: its own, or the alias that pydantic looks for.
+
+    SchemaError for a field that pydantic takes only out of the inside of another value.
+    """
+    found = {name: name for name in field_names(python_type) or ()}
+    config = getattr(python_type, "model_config", None) or getattr(python_type, "__pydantic_config__", None) or {}
+    if config.get("validate_by_alias") is False:
+        return found
+    for name, field in described_fields(python_type).items():
+        alias = field.validation_alias or field.alias
+        choices = [alias] if isinstance(alias, str) else getattr(alias, "choices", [])
+        names = [each for each in choices if isinstance(each, str)]
+        if names:
+            found[name] = names[0]
+        elif alias is not None and not (config.get("populate_by_name") or config.get("validate_by_name")):
+            raise SchemaError(f"{path}.{name}: {alias!r} is no name under which a value that was read can be given")
+    return found
 
 
 def _build(hint: Any) -> Build:
@@ -43,9 +66,9 @@ def _build(hint: Any) -> Build:
     if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping) and len(arguments) == 2:
         inside = _build(arguments[1])
         return lambda value: {key: inside(each) for key, each in value.items()}
-    if origin in (list, tuple, set, frozenset) and arguments:
-        inside = _build(arguments[0])
-        return lambda value: origin(map(inside, value))
+    if origin in _LISTS and arguments:
+        inside, made = _build(arguments[0]), _LISTS[origin]
+        return lambda value: made(map(inside, value))
     if isinstance(hint, type) and issubclass(hint, Enum):
         return lambda value: hint[value]
     if hint is UUID:
@@ -56,14 +79,30 @@ def _build(hint: Any) -> Build:
 
 
 def _one_of(hints: list[Any]) -> Build:
-    """A union: what is there stays; a dict becomes the record whose fields it has."""
+    """A union: a dict becomes the record whose fields it has, and takes; a name the member of an enum; the rest stays as it is."""
     if len(hints) == 1:
         only = _build(hints[0])
         return lambda value: None if value is None else only(value)
-    records = {frozenset(field_names(each) or ()): _build(each) for each in hints if isinstance(each, type) and field_names(each)}
+    types_ = [each for each in hints if isinstance(each, type)]
+    records = [(set(names), _build(each)) for each in types_ if (names := field_names(each))]
+    members: dict[str, Enum] = {}
+    for each in types_[: types_.index(str) if str in types_ else None]:  # behind str it was written as text
+        members = {**(each.__members__ if issubclass(each, Enum) else {}), **members}
 
     def build(value: Any) -> Any:
-        made = records.get(frozenset(value)) if isinstance(value, dict) else None
-        return value if made is None else made(value)
+        if isinstance(value, dict):
+            return _record(value, [made for names, made in records if names == value.keys()])
+        return members.get(value, value) if isinstance(value, str) else value
 
     return build
+
+
+def _record(value: dict[str, Any], builds: list[Build]) -> Any:
+    """An instance of the first type that takes the value; ValueError of the last one if none does."""
+    for number, build in enumerate(builds, 1):
+        try:
+            return build(value)
+        except ValueError:  # such as pydantic's, of another kind by a field's value
+            if number == len(builds):
+                raise
+    return value
