@@ -24,7 +24,10 @@ class RowDecoder:
     """Decodes bodies that were written with one schema into the columns of another."""
 
     def __init__(self, writer: AvroSchema, reader: AvroSchema) -> None:
+        from fastavro import schemaless_reader
+
         _check_counts(writer.record)
+        self._read = schemaless_reader
         self.schema = arrow_schema(reader.record)
         self._named = _has_named_choice(writer.record) or _has_named_choice(reader.record)
         self._writer, self._reader = fastavro_pair(writer, reader)
@@ -47,16 +50,13 @@ class RowDecoder:
             return self._one_by_one(rows, accepted, rejected)
 
     def _row(self, body: Any) -> list[Any]:
-        from fastavro import schemaless_reader
-
         stream = BytesIO(body)
         try:
-            event: Any = schemaless_reader(stream, self._writer, self._reader, return_named_type=self._named)
+            event: Any = self._read(stream, self._writer, self._reader, return_named_type=self._named)
         except IndexError:
             raise (EOFError if stream.tell() == len(body) else IndexError) from None  # a number that is cut off is an IndexError, too
-        left = len(body) - stream.tell()
-        if left:
-            raise ValueError(f"{left} of {len(body)} bytes are left over behind the event")
+        if stream.tell() != len(body):
+            raise ValueError(f"{len(body) - stream.tell()} of {len(body)} bytes are left over behind the event")
         return [event[name] if convert is None else convert(event[name]) for name, convert in self._converts]
 
     def _batch(self, rows: Sequence[Sequence[Any]]) -> Any:
