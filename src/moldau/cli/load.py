@@ -118,9 +118,13 @@ def _run(jobs: "LoadJobs", given: dict[str, Any]) -> None:
     """Spark from beginning to end. Its directory stays if it did not start: its log is there."""
     from moldau.lake.loading.checks import check_jobs
     from moldau.lake.loading.errors import LoadError
-    from moldau.lake.session import SessionError, check_spark, start_spark
+    from moldau.lake.session import SessionError, check_memory, check_spark, start_spark
 
     directory = given["work_dir"]
+    try:
+        check_memory(given["memory"])
+    except SessionError as error:
+        raise click.UsageError(f"--memory: {error}") from error
     try:
         check_spark(given["memory"])
         check_jobs(jobs)

@@ -24,6 +24,11 @@ def check_spark(memory: str) -> None:
     if importlib.util.find_spec("pyspark") is None:
         raise SessionError("pyspark is not installed; Spark needs: pip install 'moldau[lake]'")
     _check_java()
+    check_memory(memory)
+
+
+def check_memory(memory: str) -> None:
+    """`memory` is an amount that Spark can start with. SessionError."""
     found = _MEMORY.fullmatch(memory.strip())
     if found is None:
         raise SessionError(f"{memory!r} is no amount of memory for Spark: a whole number with k, m or g, 512m or 2g")

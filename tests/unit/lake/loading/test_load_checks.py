@@ -93,9 +93,11 @@ def test_the_first_error_of_java_says_why_spark_did_not_start(tmp_path: Path) ->
         (["--once", "--every", "5m"], "--once, --follow and --every exclude each other"),
         (["--follow", "--every", "5m"], "--once, --follow and --every exclude each other"),
         ([], "'name' is missing: give --name, or"),
+        (["--name", "j", "--memory", "5"], "--memory: '5' is no amount of memory for Spark: a whole number with k, m or g, 512m or 2g"),
+        (["--name", "j", "--memory", "64m"], "--memory: Spark needs at least 512m of memory, not 64m"),
     ],
 )
-def test_options_that_exclude_each_other_or_are_missing(arguments: list[str], message: str) -> None:
+def test_options_that_exclude_each_other_or_are_missing_or_mean_nothing(arguments: list[str], message: str) -> None:
     done = CliRunner().invoke(load_command, ["--to", "x", "--topics", "t", "--registry", "http://r", *arguments])
     assert (done.exit_code, message in done.output) == (2, True), done.output
 
