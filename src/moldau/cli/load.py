@@ -3,6 +3,7 @@
 import re
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,8 +14,10 @@ import click
 from click.core import ParameterSource
 
 from moldau.cli.options import TEXT, Seconds, bootstrap_option, registry_option
+from moldau.cli.output import counted, say
 
 if TYPE_CHECKING:
+    from moldau.lake.loading.job import LoadJob
     from moldau.lake.loading.jobs import LoadJobs
     from moldau.lake.loading.service import LoadService, Outcome
 
@@ -127,7 +130,7 @@ def _run(jobs: "LoadJobs", given: dict[str, Any]) -> None:
         raise click.UsageError(f"--memory: {error}") from error
     try:
         check_spark(given["memory"])
-        check_jobs(jobs)
+        _say_what_there_is(jobs, check_jobs(jobs), once=_interval_s(given) is None)
         if directory is None:
             directory = Path(tempfile.mkdtemp(prefix="moldau-load-"))
         spark = start_spark(f"moldau load {jobs.name}", str(directory), cores=given["cores"], memory=given["memory"], task_tries=TASK_TRIES)
@@ -141,6 +144,24 @@ def _run(jobs: "LoadJobs", given: dict[str, Any]) -> None:
             shutil.rmtree(directory, ignore_errors=True)
     if failed:
         raise SystemExit(1)
+
+
+def _say_what_there_is(jobs: "LoadJobs", loads: "list[LoadJob]", *, once: bool) -> None:
+    """Starting Spark takes seconds, and the first load as long as it takes: somebody who looks on is told what is to come."""
+    from moldau.lake.loading.waiting import records_waiting
+
+    if not loads and once:
+        raise click.ClickException(f"no topic matches {jobs.pattern!r}, so there was nothing to load")
+    if not loads:
+        say(f"no topic matches {jobs.pattern!r} yet: waiting for one", err=True)
+    elif once and sys.stderr.isatty():
+        click.echo(f"{counted(len(loads), 'topic')}, {counted(records_waiting(jobs, loads), 'record')} to load; starting Spark", err=True)
+
+
+def _interval_s(given: dict[str, Any]) -> float | None:
+    """Between two rounds; None for one round."""
+    every: float | None = given["every"]
+    return every if every is not None else FOLLOW_S if given["follow"] else None
 
 
 def _rounds(spark: Any, jobs: "LoadJobs", given: dict[str, Any]) -> bool:
@@ -158,7 +179,7 @@ def _rounds(spark: Any, jobs: "LoadJobs", given: dict[str, Any]) -> bool:
     service = LoadService(
         spark, jobs, fail_on_data_loss=given["fail_on_data_loss"], compact=given["compact"], on_outcome=told, parallel=given["cores"]
     )
-    interval_s = given["every"] if given["every"] is not None else FOLLOW_S if given["follow"] else None
+    interval_s = _interval_s(given)
     try:
         if interval_s is None:
             outcomes = service.run_once()

@@ -4,14 +4,16 @@ import os
 import tempfile
 
 from moldau.lake.loading.errors import LoadError
+from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.jobs import LoadJobs
 from moldau.lake.reading.cluster_log import ClusterLog
 
 _TIMEOUT_S = 10.0
 
 
-def check_jobs(jobs: LoadJobs) -> None:
-    """The directory can be written, the brokers answer and have the topics that are named, the registry answers.
+def check_jobs(jobs: LoadJobs) -> list[LoadJob]:
+    """The directory can be written, the brokers answer and have the topics that are named, the registry answers. The topics' jobs: none
+    where no topic matches the pattern.
 
     LoadError for a directory or topics; WorldError or PeerError for brokers, RegistryError or RegistryUnavailableError for a registry.
     """
@@ -23,8 +25,10 @@ def check_jobs(jobs: LoadJobs) -> None:
     if missing:
         known = "there is no topic" if len(missing) == 1 else "there are no topics"
         raise LoadError(f"{known} {', '.join(map(repr, missing))} at {jobs.bootstrap}")
-    for url in sorted({job.registry for job in jobs.jobs(there) if job.registry is not None}):
+    found = jobs.jobs(there)
+    for url in sorted({job.registry for job in found if job.registry is not None}):
         check_registry(url)
+    return found
 
 
 def check_directory(path: str) -> None:

@@ -6,17 +6,26 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
+from moldau.cli import load
 from moldau.cli.load import load_command
+from moldau.client import Producer
+from moldau.client.cluster import Cluster
 from moldau.lake import session
 from moldau.lake.loading import checks
 from moldau.lake.loading.checks import check_directory, check_jobs, check_registry
+from moldau.lake.loading.data_files import DAY, TIME_FIELDS
 from moldau.lake.loading.errors import LoadError
 from moldau.lake.loading.jobs import LoadJobs
 from moldau.lake.session import SessionError, check_spark
+from moldau.lake.tables.committing import application_id, commit
+from moldau.lake.tables.format import Change
+from moldau.lake.tables.opening import format_named, open_or_create
 from moldau.registry.client import RegistryUnavailableError
 from moldau.testing.broker import Broker
 
@@ -49,8 +58,9 @@ def test_a_job_is_held_against_brokers_and_registry(tmp_path: Path) -> None:
         def job(**changes: Any) -> LoadJobs:
             return LoadJobs("j", broker.bootstrap_servers, str(tmp_path), **{"registry": broker.registry_url, **changes})
 
-        check_jobs(job(topics=("there",)))
-        check_jobs(job(pattern="t.*"))
+        assert [each.topic for each in check_jobs(job(topics=("there",)))] == ["there"]
+        assert [each.topic for each in check_jobs(job(pattern="t.*"))] == ["there"]
+        assert check_jobs(job(pattern="zzz")) == []
         with pytest.raises(LoadError, match=r"there are no topics 'a', 'b' at 127\.0\.0\.1:"):
             check_jobs(job(topics=("a", "there", "b")))
         with pytest.raises(LoadError, match="there is no topic 'a'"):
@@ -118,3 +128,49 @@ def test_nothing_is_started_for_a_job_that_cannot_be_loaded(monkeypatch: pytest.
     monkeypatch.setattr(checks, "check_jobs", refused)
     done = CliRunner().invoke(load_command, ["--to", str(tmp_path), "--name", "j", "--topics", "t", "--registry", "http://r"])
     assert (done.exit_code, done.output) == (1, "Error: there is no topic 't'\n")
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "message", "started"),
+    [
+        ("--once", 1, "Error: no topic matches 'zzz', so there was nothing to load\n", 0),
+        ("--follow", 0, "no topic matches 'zzz' yet: waiting for one\n", 1),
+        ("--every=5m", 0, "no topic matches 'zzz' yet: waiting for one\n", 1),
+    ],
+)
+def test_a_pattern_that_nothing_matches_is_told(
+    how: str, code: int, message: str, started: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Mostly it is misspelt. Who follows may well have been before the first topic, and waits for it."""
+    spark = MagicMock()
+    monkeypatch.setattr(session, "check_spark", lambda _: None)
+    monkeypatch.setattr(session, "start_spark", spark)
+    monkeypatch.setattr(load, "_rounds", lambda *_: False)
+    monkeypatch.setattr(checks, "check_jobs", lambda _: [])
+    done = CliRunner().invoke(load_command, ["--to", str(tmp_path), "--name", "j", "--pattern", "zzz", "--registry", "http://r", how])
+    assert (done.exit_code, done.output, spark.call_count) == (code, message, started)
+
+
+def test_at_a_terminal_it_is_said_what_is_to_come(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Three records were loaded of five in one topic, none of two in the other. Elsewhere nobody looks on, and nothing is said."""
+    with Broker() as broker:
+        for topic, count in (("a", 5), ("b", 2)):
+            broker.create_topic(topic, 1)
+            with Producer(broker.bootstrap_servers) as producer:
+                for _ in range(count):
+                    producer.send(topic, "x")
+        jobs = LoadJobs("j", broker.bootstrap_servers, str(tmp_path), topics=("a", "b"), registry="http://r")
+        found = [jobs.job(topic) for topic in jobs.topics]
+        with Cluster(broker.bootstrap_servers) as cluster:
+            loaded = application_id("j", cluster.topic("a").id.hex(), 0)
+        tables = format_named("delta")
+        open_or_create(tables, found[0].table, pa.schema([("n", pa.int64()), *TIME_FIELDS]), [DAY], "")
+        commit(tables, found[0].table, Change("LOAD", offsets={loaded: 3}))
+        load._say_what_there_is(jobs, found, once=True)
+        assert capsys.readouterr() == ("", "")
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+        load._say_what_there_is(jobs, found, once=False)
+        load._say_what_there_is(jobs, found, once=True)
+        assert capsys.readouterr() == ("", "2 topics, 4 records to load; starting Spark\n")
