@@ -45,6 +45,10 @@ class Routes:
         self._categories: dict[str, Category] = {}
         self._lock = threading.Lock()
         self._known: dict[tuple[str | None, object], Route] = {}
+        self._declared: dict[object, dict[str, EventSchema]] = {}
+        """Of each kind, by the topics that it was declared for."""
+        self._refused: dict[object, str] = {}
+        """Why a type could not be declared."""
         self._several: dict[str, list[str]] = {}
         """Topics with several kinds of events: their names. A dict does not say which of them it is."""
         self._routes: dict[tuple[str, EventSchema], Route] = {}
@@ -53,10 +57,19 @@ class Routes:
         """Events of this schema go to `topic`, and dicts that go to `topic` are of this schema; the topic is one of `category`.
 
         ValueError where another schema has been declared for the topic, or no topic can have this name. With a naming of subjects that
-        allows several, dicts for that topic have to say from then on of which they are.
+        allows several, dicts for that topic have to say from then on of which they are; and events of a schema that was declared for
+        several topics, to which of them they go.
         """
+        own: list[object] = [each for each in (schema, schema.python_type) if each is not None]
+        try:
+            self._declare(schema, own, topic, category)
+        except ValueError as error:
+            self._refused.update(dict.fromkeys(own, f"{schema.name} could not be declared: {error}"))
+            raise
+
+    def _declare(self, schema: EventSchema, own: list[object], topic: str | None, category: Category | None) -> None:
         with self._lock:
-            route = self._route(topic or schema.topic, schema)
+            route = self._route(schema.topic if topic is None else topic, schema)
             known = self._known.get((route.topic, dict), route)
             if known.schema.text != schema.text and self._naming == "topic":
                 raise ValueError(f"topic {route.topic} has events of {known.schema.name}; several kinds need another subject naming")
@@ -70,9 +83,13 @@ class Routes:
                 self._known[route.topic, dict] = known
             if category is not None:
                 self._categories[route.topic] = category
-            self._known[None, schema] = route
-            if schema.python_type is not None:
-                self._known[None, schema.python_type] = route
+            for each in own:
+                declared = self._declared.setdefault(each, {})
+                declared[route.topic] = schema
+                self._known[None, each] = route
+                if len(declared) > 1:
+                    del self._known[None, each]
+                self._refused.pop(each, None)
 
     def find(self, kind: object, topic: str | None) -> Route:
         """The route of events of a type, or of a schema (dict: of the topic's). ValueError where nobody has said what schema they have.
@@ -88,8 +105,12 @@ class Routes:
         return found if found is not None else self._learn(kind, topic)
 
     def _learn(self, kind: object, topic: str | None) -> Route:
+        if topic is not None:
+            check_topic(topic)
         with self._lock:
-            declared = self._known.get((None, kind))
+            if (topic, kind) in self._known:  # since a moment ago
+                return self._known[topic, kind]
+            declared = self._declared.get(kind)
             if _is_dict(kind) and (topic, dict) in self._known:
                 return self._known[topic, dict]
             if _is_dict(kind) and topic in self._several:
@@ -97,8 +118,12 @@ class Routes:
                     f"topic {topic} has events of {' and '.join(self._several[topic])}: an event given as a dict needs schema=, "
                     "what declare() has given for its kind"
                 )
-            if declared is not None:
-                schema = declared.schema
+            if declared:
+                schema = declared.get(topic or "", next(iter(declared.values())))
+                if topic is None:
+                    raise ValueError(f"{schema.name} was declared for topics {' and '.join(declared)}: track() needs topic=")
+            elif topic is None and kind in self._refused:
+                raise ValueError(self._refused[kind])
             elif isinstance(kind, EventSchema):
                 schema = kind
             elif not isinstance(kind, type):
@@ -111,7 +136,7 @@ class Routes:
                 )
             else:
                 schema = event_schema(kind)
-            found = self._known[topic, kind] = self._route(topic or schema.topic, schema)
+            found = self._known[topic, kind] = self._route(schema.topic if topic is None else topic, schema)
             return found
 
     def _route(self, topic: str, schema: EventSchema) -> Route:

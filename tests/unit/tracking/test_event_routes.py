@@ -66,6 +66,35 @@ def test_a_type_that_was_declared_goes_where_that_was_said() -> None:
     assert known.find(dict, "clicks").schema.python_type is Click
 
 
+def test_a_kind_that_was_declared_for_several_topics_says_where_it_goes() -> None:
+    """It would go to one of them by chance. As long as there is one, nothing has to be said."""
+    known, click = routes(MemoryRegistry()), event_schema(Click)
+    known.declare(click, "clicks")
+    known.declare(event_schema(Click), "clicks")
+    assert known.find(Click, None).topic == "clicks"
+    known.declare(click, "more-clicks")
+    for kind in (Click, click):
+        with pytest.raises(ValueError, match=r"Click was declared for topics clicks and more-clicks: track\(\) needs topic="):
+            known.find(kind, None)
+        for topic in ("clicks", "more-clicks", "elsewhere"):
+            assert (known.find(kind, topic).topic, known.find(kind, topic).schema.python_type) == (topic, Click)
+    assert known.find(dict, "more-clicks").schema is click
+
+
+def test_a_type_that_could_not_be_declared_goes_nowhere_by_itself() -> None:
+    """Whoever caught the refusal and goes on would find its events in a topic that nobody asked for."""
+    known = routes(MemoryRegistry())
+    known.declare(VIEW, "views")
+    for topic, message in (("views", "topic views has events of"), ("", "topic ''")):
+        with pytest.raises(ValueError, match=message):
+            known.declare(event_schema(Click), topic)
+        with pytest.raises(ValueError, match=rf"^Click could not be declared: {message}"):
+            known.find(Click, None)
+    assert known.find(Click, "elsewhere").topic == "elsewhere"
+    known.declare(event_schema(Click), "clicks")
+    assert known.find(Click, None).topic == "clicks"
+
+
 def test_a_dict_needs_a_schema() -> None:
     known = routes(MemoryRegistry())
     with pytest.raises(ValueError, match="needs its schema: declare one for the topic views, or give schema="):
@@ -123,9 +152,8 @@ def test_a_topic_that_events_cannot_have_is_refused_before_the_registry_hears_of
     registry = MemoryRegistry()
     known = routes(registry)
     for use in (lambda: known.declare(VIEW, topic), lambda: known.find(VIEW, topic), lambda: known.find(Click, topic)):
-        if topic != "":  # which is the name of the record
-            with pytest.raises(ValueError, match="topic"):
-                use()
+        with pytest.raises(ValueError, match="topic"):
+            use()
     hidden = event_schema({**TEN_FIELDS, "name": "_Hidden"})
     with pytest.raises(ValueError, match="topic _Hidden: names that begin with '_'"):
         known.declare(hidden, None)
