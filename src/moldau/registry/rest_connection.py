@@ -50,7 +50,7 @@ def parse_urls(text: str) -> list[Target]:
 
 def _parse_url(text: str) -> Target:
     parts = urlsplit(text if "://" in text else f"http://{text}")
-    if parts.scheme not in ("http", "https"):
+    if parts.scheme not in ("http", "https") or ("://" not in text and parts.netloc.endswith(":")):  # htp:/host
         raise ValueError(f"'{text}' is not a registry's URL (http://HOST:PORT)")
     try:
         port = parts.port

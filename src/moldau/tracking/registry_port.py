@@ -33,8 +33,10 @@ class Registry(Protocol):
 
 
 def open_registry(registry: "str | Registry") -> "tuple[Registry, Callable[[], None]]":
-    """A client for a URL, and what closes it; what is a registry already stays as it is, and open."""
+    """A client for a URL, and what closes it; what is a registry already stays as it is, and open. ValueError for what is neither."""
     if not isinstance(registry, str):
+        if not callable(getattr(registry, "schema", None)):
+            raise ValueError(f"registry is the URL of one (http://HOST:PORT) or a client of one, not {registry!r}")
         return registry, lambda: None
     from moldau.registry.client import RegistryClient
 

@@ -110,7 +110,7 @@ def test_answers_that_are_none_and_answers_with_errors(server: str) -> None:
         assert (busy.value.status, busy.value.code) == (503, 503)
 
 
-@pytest.mark.parametrize("url", ["", " , ", "ftp://host", "http://", "http://host:port", "http://host/?a=b"])
+@pytest.mark.parametrize("url", ["", " , ", "ftp://host", "http://", "http://host:port", "http://host/?a=b", "htp:/x", "http:/x", "host:"])
 def test_urls_that_cannot_be_read_are_refused(url: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - the words differ
         RegistryClient(url)
