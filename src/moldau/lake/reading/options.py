@@ -207,6 +207,8 @@ def _position(
         if text.lower() == wrong_word:
             raise OptionError(name, f"{text!r} would leave nothing to read")
         return name, Edge(words[text.lower()])
+    if not text.startswith(("{", "[")):
+        raise OptionError(name, f"is earliest, latest or JSON by topic and partition, not {text[:60]!r}")
     offsets = parse_numbers(name, text)
     _all_at_least(name, offsets, EARLIEST)
     for partition, offset in offsets.items():
