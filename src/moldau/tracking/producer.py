@@ -99,7 +99,8 @@ class TrackerProducer:
         """The schema of events: an Avro file, a schema as a dict or JSON text, a dataclass, a pydantic model; see `event_schema`.
 
         Its events go to `topic` (None: one with the name of the record), which is made, if it is missing, as one of the category `kind`
-        (None: "tracking"). Declared for several topics, they go where `track` says. SchemaError names file, type or field; ValueError for a name that no topic of events can have.
+        (None: "tracking"). Declared for several topics, they go where `track` says. SchemaError names file, type or field; ValueError for a
+        name that no topic of events can have.
         """
         schema = event_schema(source, *more)
         self._routes.declare(schema, topic, None if kind is None else category(kind))

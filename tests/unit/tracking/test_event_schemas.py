@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,16 @@ from moldau.tracking.header import HEADER_SCHEMA, is_tracked_schema
 from support.tracked_events import TEN_FIELDS, page_view
 
 VISIT: dict[str, Any] = {"type": "record", "name": "Visit", "namespace": "shop", "fields": [{"name": "page", "type": "string"}]}
+
+
+@dataclass
+class Node:
+    down: "Node | None" = None
+
+
+@dataclass
+class Forest:
+    root: Node
 
 
 def written(folder: Path, **files: Any) -> list[Path]:
@@ -151,6 +162,20 @@ def test_a_type_that_holds_itself() -> None:
     }
     schema, event = event_schema(tree), {"root": {"n": 1, "down": [{"n": 2, "down": []}]}}
     assert decoded(schema, schema.encode(event)) == event
+
+
+def test_an_event_that_holds_events_of_its_own_type_is_refused() -> None:
+    """The header would be part of the inner ones too, whom nobody gives one: declared, and never tracked."""
+    message = r"^{}: an event does not hold others of its type, which would each have a header; put it in a record"
+    below = {"type": "record", "name": "Below", "fields": [{"name": "up", "type": {"type": "map", "values": "shop.Tree"}}]}
+    for down in ({"type": "array", "items": "Tree"}, ["null", "shop.Tree"], below):
+        tree = {"type": "record", "name": "Tree", "namespace": "shop", "fields": [{"name": "down", "type": down}]}
+        with pytest.raises(SchemaError, match=message.format(r"shop\.Tree")):
+            event_schema(tree)
+    with pytest.raises(SchemaError, match=message.format("Node")):
+        event_schema(Node)
+    schema = event_schema(Forest)
+    assert decoded(schema, schema.encode(Forest(Node(Node())))) == {"root": {"down": {"down": None}}}
 
 
 def test_an_event_is_what_fastavro_writes() -> None:

@@ -20,7 +20,7 @@ from fastavro.schema import SchemaParseException, UnknownType
 from moldau.tracking.errors import EventError, SchemaError
 from moldau.tracking.header import HEADER_FIELD, HEADER_SCHEMA, full_name, is_header_type, namespace_of
 from moldau.tracking.schemas.checking import complete, defaults_of
-from moldau.tracking.schemas.expanding import Library, add_to_library, expand, read_files
+from moldau.tracking.schemas.expanding import Library, add_to_library, expand, read_files, refers_to
 from moldau.tracking.schemas.guards import guard_of
 from moldau.tracking.schemas.plain import plain_fields
 
@@ -33,6 +33,8 @@ class EventSchema:
             raise SchemaError(f"an event is a record, not {json.dumps(record, default=str)[:80]}")
         whole = expand(_with_header(record), library)
         self.name = full_name(whole)
+        if HEADER_FIELD not in _field_names(record) and refers_to(whole["fields"], self.name):
+            raise SchemaError(f"{self.name}: an event does not hold others of its type, which would each have a header; put it in a record")
         self.python_type = python_type
         self.record: Mapping[str, Any] = whole
         self.text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"))
@@ -135,12 +137,16 @@ def _read(source: "Mapping[str, Any] | str | Path", library: Library) -> list[Ma
     return found
 
 
+def _field_names(record: Mapping[str, Any]) -> list[Any]:
+    return [field.get("name") for field in record["fields"] if isinstance(field, Mapping)]
+
+
 def _with_header(record: Mapping[str, Any]) -> dict[str, Any]:
     """The record with the header as its first field. SchemaError if a field of that name is something else."""
     fields = record.get("fields")
     if not isinstance(fields, list):
         raise SchemaError(f"record {record.get('name')} has no list of fields")
-    names = [field.get("name") for field in fields if isinstance(field, Mapping)]
+    names = _field_names(record)
     if HEADER_FIELD not in names:
         return {**record, "fields": [{"name": HEADER_FIELD, "type": HEADER_SCHEMA}, *fields]}
     where = f"{full_name(record)}.{HEADER_FIELD}"

@@ -52,6 +52,20 @@ def expand(schema: Any, library: Library | None = None) -> Any:
     return _expand(schema, "", known, set())
 
 
+def refers_to(schema: Any, name: str) -> bool:
+    """Whether a type of this full name is called by it anywhere in what `expand` has made."""
+    match schema:
+        case str():
+            return schema == name and schema not in _NAMED
+        case list():
+            return any(refers_to(each, name) for each in schema)
+        case Mapping():
+            inside = [schema[part] for part in ("type", "items", "values", "fields") if part in schema]
+            return refers_to(inside, name)
+        case _:
+            return False
+
+
 def _expand(schema: Any, namespace: str, library: Library, defined: set[str]) -> Any:
     match schema:
         case str() if schema in PRIMITIVES:
