@@ -114,8 +114,10 @@ def test_a_commit_shows_rows_and_offsets_together(table: Table) -> None:
     old = table.tables.open(table.path, 1)
     assert old is not None
     assert (old.offset(IDS[0]), [file.rows for file in old.files()]) == (3, [3])
-    with pytest.raises(TableError):
-        table.tables.open(table.path, 7)
+    for missing in (3, 99, -1):
+        with pytest.raises(TableError) as refused:
+            table.tables.open(table.path, missing)
+        assert str(refused.value) == f"{table.path}: there is no version {missing}, the newest is 2"
 
 
 def test_all_application_ids_are_known_also_those_that_only_a_checkpoint_has(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -431,7 +433,7 @@ def test_a_manifest_keeps_the_newest_versions(tmp_path: Path, monkeypatch: pytes
         table.load(offset, offset=offset)
     assert [each.version for each in table.tables.commits(table.path, -1)] == [3, 4, 5]
     assert (table.rows(), table.offsets()) == ([1, 2, 3, 4, 5], [5, None])
-    with pytest.raises(TableError, match="there is no version 1; the oldest is 3"):
+    with pytest.raises(TableError, match="there is no version 1, the oldest is 3"):
         table.tables.open(table.path, 1)
 
 

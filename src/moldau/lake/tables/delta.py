@@ -23,7 +23,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from moldau import __version__
 from moldau.lake.loading.data_files import DataFile
-from moldau.lake.tables.format import Change, Commit, Snapshot, TableError, VersionTakenError
+from moldau.lake.tables.format import Change, Commit, Snapshot, TableError, VersionTakenError, no_version
 from moldau.lake.tables.new_file import make_folder, put_new
 from moldau.lake.tables.schema_json import from_json, to_json
 
@@ -121,7 +121,10 @@ class DeltaFormat:
             return DeltaSnapshot(path, DeltaTable(uri, version=version))
         except TableNotFoundError:
             return None
-        except DeltaError as error:
+        except (DeltaError, OverflowError) as error:
+            newest = None if version is None else self.open(path)
+            if version is not None and newest is not None and not 0 <= version <= newest.version:
+                raise no_version(path, version, newest.version) from None
             raise TableError(f"{path}: {error}") from error
 
     def create(self, path: str, schema: Any, partition_columns: Sequence[str], description: str) -> None:

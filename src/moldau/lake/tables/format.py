@@ -24,6 +24,12 @@ class VersionTakenError(TableError):
     """Somebody else has made this version meanwhile; nothing was changed. Only `committing` sees it."""
 
 
+def no_version(path: str, version: int, newest: int, oldest: int = 0) -> TableError:
+    """There is a table, and no such version of it, or not any more."""
+    known = f"the oldest is {oldest}" if 0 <= version < oldest else f"the newest is {newest}"
+    return TableError(f"{path}: there is no version {version}, {known}")
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """What one version changes. All of it becomes visible at once."""

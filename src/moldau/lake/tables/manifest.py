@@ -16,7 +16,7 @@ from dataclasses import asdict
 from typing import Any, cast
 
 from moldau.lake.loading.data_files import DataFile
-from moldau.lake.tables.format import Change, Commit, Snapshot, TableError, VersionTakenError
+from moldau.lake.tables.format import Change, Commit, Snapshot, TableError, VersionTakenError, no_version
 from moldau.lake.tables.new_file import make_folder, put_new
 from moldau.lake.tables.schema_json import from_json, to_json
 
@@ -67,7 +67,7 @@ class ManifestFormat:
                 return ManifestSnapshot(self._content(path, wanted))
             except FileNotFoundError:
                 if version is not None:
-                    raise TableError(f"{path}: there is no version {version}; the oldest is {numbers[0]}") from None
+                    raise no_version(path, version, numbers[-1], numbers[0]) from None
 
     def create(self, path: str, schema: Any, partition_columns: Sequence[str], description: str) -> None:
         """Make version 0."""
