@@ -80,7 +80,8 @@ class Decoder:
         found = self._readers.get(schema_id)
         if found is None:
             names = [writer["name"], writer["name"].rpartition(".")[2]]
-            found = self._readers[schema_id] = {**self._reader.parsed, "aliases": [*self._reader.parsed.get("aliases", ()), *names]}
+            wanted = self._reader.reading
+            found = self._readers[schema_id] = {**wanted, "aliases": [*wanted.get("aliases", ()), *names]}
         return found
 
 

@@ -1,13 +1,16 @@
 """Events are decoded with their writer's schema into the reader's; what is no event says why, with its schema id where it has one."""
 
 import json
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from typing import Annotated, Any
+from uuid import UUID
 
 import pytest
 
 from moldau.registry.wire import frame
-from moldau.tracking import EventSchema, event_schema
+from moldau.tracking import DecimalSize, EventSchema, event_schema
 from moldau.tracking.decoding import Decoder, UndecodableError, WriterSchemas
 from moldau.tracking.event_time import text_bytes, time_bytes
 from support.tracked_events import TEN_FIELDS, MemoryRegistry, page_view
@@ -48,6 +51,38 @@ def test_an_event_as_its_reader_wants_it() -> None:
     registry, schema = MemoryRegistry(), event_schema(TEN_FIELDS)
     value = value_of(registry.register("s", schema.text), schema, page_view(3))
     assert decoder(registry, event_schema(PageView)).decode(value)[2] == PageView("/product/3", 100_003.0, "CZ", "light")
+
+
+@dataclass(frozen=True)
+class Fee:
+    amount: Annotated[Decimal, DecimalSize(4, 2)] = Decimal("-1.25")
+    since: datetime = datetime(2013, 7, 1, tzinfo=UTC)
+
+
+@dataclass
+class WithDefaults:
+    page: str
+    price: Decimal = Decimal("1.5")
+    maybe: Decimal | None = Decimal("2.56")
+    day: date = date(1969, 12, 31)
+    at: time = time(12, 30)
+    raw: bytes = b"\xff"
+    key: UUID = UUID(int=7)  # noqa: RUF009 - nobody changes it
+    fee: Fee = Fee()
+    fees: tuple[Fee, ...] = (Fee(Decimal(3)),)
+    country: str = "?"
+
+
+def test_a_default_of_the_reader_is_what_its_type_says() -> None:
+    """Not as a schema's JSON has it: digits in bytes, days and microseconds."""
+    registry = MemoryRegistry()
+    assert decoder(registry, event_schema(WithDefaults)).decode(written(registry))[2] == WithDefaults("/product/3", country="CZ")
+    fields = [field for field in json.loads(event_schema(WithDefaults).text)["fields"] if field["name"] != "header"]
+    found = decoder(registry, event_schema({"type": "record", "name": "Again", "fields": fields})).decode(written(registry))[2]
+    assert found == {**asdict(WithDefaults("/product/3", country="CZ")), "fees": [asdict(Fee(Decimal(3)))]}
+    schema = event_schema(WithDefaults)
+    schema_id = registry.register("again", schema.text)
+    assert decoder(registry).decode(value_of(schema_id, schema, {"page": "/product/3", "country": "CZ"}))[2] == found
 
 
 def test_what_the_readers_own_type_refuses_is_no_event_for_it() -> None:

@@ -1,5 +1,6 @@
 """Dataclasses and pydantic models as schemas: typed, with defaults, and the same values after a trip through Avro."""
 
+import dataclasses
 import io
 import json
 from dataclasses import dataclass, field
@@ -148,6 +149,26 @@ def test_a_value_of_another_type_than_was_declared_is_refused_with_its_path() ->
     bad.address.country = 5  # type: ignore[assignment]
     with pytest.raises(EventError, match=r"^Order\.address\.country: needs text, not 5 \(int\)"):
         event_schema(Order).encode(bad)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [("1.5", "\0\u0096"), ("0", "\0"), ("-0.01", "\u00ff"), ("1.27", "\u007f"), ("1.28", "\0\u0080"), ("-1.28", "\u0080"), ("3E+2", "u0")],
+)
+def test_a_decimal_default_is_avros_bytes(value: str, text: str) -> None:
+    made = dataclasses.make_dataclass("Priced", [("price", Annotated[Decimal, DecimalSize(10, 2)], Decimal(value))])
+    model = pydantic.create_model("Priced", price=(Decimal, pydantic.Field(Decimal(value), max_digits=10, decimal_places=2)))
+    for each in (made, model):
+        (_, field_) = event_schema(each).record["fields"]
+        assert field_["default"] == text
+        assert there_and_back(each()).price == Decimal(value)
+
+
+@pytest.mark.parametrize("value", ["1.234", "NaN", "123456789"])
+def test_a_decimal_default_that_does_not_fit_is_refused(value: str) -> None:
+    made = dataclasses.make_dataclass("Priced", [("price", Annotated[Decimal, DecimalSize(10, 2)], Decimal(value))])
+    with pytest.raises(SchemaError, match=r"^Priced\.price: the default"):
+        event_schema(made)
 
 
 def test_types_that_no_schema_can_say() -> None:

@@ -23,6 +23,7 @@ from moldau.tracking.schemas.checking import complete, defaults_of
 from moldau.tracking.schemas.expanding import Library, add_to_library, expand, read_files, refers_to
 from moldau.tracking.schemas.guards import guard_of
 from moldau.tracking.schemas.plain import plain_fields
+from moldau.tracking.schemas.reading import reading_schema
 
 
 class EventSchema:
@@ -47,6 +48,7 @@ class EventSchema:
         self.parsed: dict[str, Any] = parsed
         self._body = {**parsed, "fields": parsed["fields"][1:]}
         self._short = str(whole["name"])
+        self._reading: dict[str, Any] | None = None
         self._size = len(self._body["fields"])
         self._defaults = defaults_of(self._body, self._names, self._short)
         self._surely_valid = guard_of(self._body, self._names)
@@ -55,6 +57,13 @@ class EventSchema:
     def topic(self) -> str:
         """The topic of these events where nothing else is said: the record's own name."""
         return self._short
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """The whole as fastavro wants it of a reader."""
+        if self._reading is None:
+            self._reading = reading_schema(self.parsed, self._names)
+        return self._reading
 
     def encode(self, event: Any) -> bytes:
         """The body: the event, a dict or an instance of the type that the schema is made from, without its header.

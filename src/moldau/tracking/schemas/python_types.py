@@ -71,6 +71,7 @@ class _Types:
 
     def __init__(self) -> None:
         self._defined: dict[str, type] = {}
+        self._records: dict[str, Any] = {}
 
     def record(self, python_type: type, path: str) -> Any:
         name = python_type.__name__
@@ -86,6 +87,7 @@ class _Types:
         own_text = (python_type.__doc__ or "").strip()
         if own_text and not own_text.startswith(f"{name}("):
             made["doc"] = own_text.splitlines()[0]
+        self._records[name] = made
         return made
 
     def _field(self, name: str, hint: Any, default: Any, path: str) -> dict[str, Any]:
@@ -94,7 +96,7 @@ class _Types:
             type_ = ["null", *(each for each in type_ if each != "null")]
         made: dict[str, Any] = {"name": name, "type": type_}
         if default is not _NOTHING:
-            made["default"] = _json_default(default, path)
+            made["default"] = _json_default(default, type_, self._records, path)
         return made
 
     def _type(self, hint: Any, path: str) -> Any:
@@ -173,8 +175,8 @@ def _made(factory: Any) -> Any:
     return factory() if factory in (list, dict, set, tuple, frozenset) else _NOTHING
 
 
-def _json_default(value: Any, path: str) -> Any:
-    """A default as a schema's JSON has it."""
+def _json_default(value: Any, type_: Any, records: Mapping[str, Any], path: str) -> Any:
+    """A default as a schema's JSON has it; `type_` is its Avro type, which may call `records` by their names."""
     value = plain(value)
     match value:
         case None | bool() | int() | float() | str():
@@ -185,9 +187,35 @@ def _json_default(value: Any, path: str) -> Any:
             return str(value)
         case datetime() if value.tzinfo is not None:
             return (value - _EPOCH) // timedelta(microseconds=1)
+        case date() if not isinstance(value, datetime):
+            return (value - _EPOCH.date()).days
+        case time() if value.tzinfo is None:
+            return (datetime.combine(_EPOCH, value, UTC) - _EPOCH) // timedelta(microseconds=1)
+        case Decimal() if (size := _branch(type_, "bytes", records)) is not None and "scale" in size:
+            return _decimal_text(value, int(size["scale"]), path)
         case list():
-            return [_json_default(each, path) for each in value]
+            inside = (_branch(type_, "array", records) or {}).get("items")
+            return [_json_default(each, inside, records, path) for each in value]
         case dict():
-            return {key: _json_default(each, path) for key, each in value.items()}
+            fields = {each["name"]: each["type"] for each in (_branch(type_, "record", records) or {}).get("fields", ())}
+            other = (_branch(type_, "map", records) or {}).get("values")
+            return {key: _json_default(each, fields.get(key, other), records, path) for key, each in value.items()}
         case _:
             raise SchemaError(f"{path}: a default of type {type(value).__name__} cannot stand in a schema")
+
+
+def _branch(type_: Any, kind: str, records: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The type itself, or the branch of a union, that is an object of this kind."""
+    branches = [records.get(each, each) if isinstance(each, str) else each for each in (type_ if isinstance(type_, list) else [type_])]
+    return next((each for each in branches if isinstance(each, Mapping) and each["type"] == kind), None)
+
+
+def _decimal_text(value: Decimal, scale: int, path: str) -> str:
+    """A decimal's default: the bytes of its digits without the point, each byte a character."""
+    if not value.is_finite():
+        raise SchemaError(f"{path}: the default {value} is no number")
+    numerator, denominator = value.as_integer_ratio()
+    digits, left = divmod(numerator * int(10**scale), denominator)
+    if left:
+        raise SchemaError(f"{path}: the default {value} has more than {scale} digits behind the point")
+    return digits.to_bytes(max(digits, ~digits).bit_length() // 8 + 1, "big", signed=True).decode("latin-1")
