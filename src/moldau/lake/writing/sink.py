@@ -2,8 +2,9 @@
 
 A batch goes like this, on the driver (in Python processes that Spark starts for one question each) and in the tasks:
 
-1. driver: Spark makes a writer and pickles it for the tasks. That is the moment a transactional batch begins, and the only one at which
-   Spark calls the driver before the tasks: the query is claimed then, and the claim goes with the pickle (`__getstate__`).
+1. driver: Spark makes a writer and pickles it for the tasks. That is the moment a batch begins, and the only one at which Spark calls the
+   driver before the tasks: it is seen whether the brokers answer; a transactional query is claimed then, and the claim goes with the pickle
+   (`__getstate__`).
 2. tasks: `write` gives a message with what was written, and the claim.
 3. driver: `commit` or `abort` with the messages of the tasks that count. Of a stream this is another process with another writer, so
    the claim comes back in the messages. Spark calls `abort` also where `commit` failed.
@@ -53,11 +54,17 @@ class _Sink:
         self.options = options
         self.layout = where
         self.claim: Claim | None = None
+        self._brokers_answer = False
 
     def __getstate__(self) -> dict[str, Any]:
-        """The writer is sent to the tasks: the batch begins. LostBatchError."""
+        """The writer is sent to the tasks: the batch begins. WorldError if no broker answers: each task would find that out alone, and take
+        the whole time for deliveries. LostBatchError."""
         from moldau.lake.writing.driver import Driver
+        from moldau.lake.writing.topics import check_brokers
 
+        if not self._brokers_answer:
+            check_brokers(self.options)
+            self._brokers_answer = True
         if self.options.transactions is not None and self.claim is None:
             with Driver(self.options) as driver:
                 self.claim = driver.begin()
