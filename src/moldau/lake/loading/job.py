@@ -31,7 +31,7 @@ STOP, TO_DEAD_LETTERS = "stop", "dead-letters"
 
 @dataclass(frozen=True, slots=True)
 class LoadJob:
-    """What goes where. Two jobs with different names load the same topic independently, also into the same table.
+    """What goes where. Two jobs with different names load the same topic independently, each into a table of its own.
 
     Events are JSON objects if `columns` says which fields they have, otherwise Avro by the schemas of `registry`.
     """
