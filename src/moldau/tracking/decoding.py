@@ -19,6 +19,7 @@ from moldau.tracking.header import HEADER_FIELD, EventHeader, is_tracked_schema,
 from moldau.tracking.registry_port import Registry
 from moldau.tracking.schemas.event_schema import EventSchema
 from moldau.tracking.schemas.python_values import Build, builder_of
+from moldau.tracking.schemas.reading import shares_defaults, unshared
 
 REASON_MAX: Final = 300
 
@@ -38,7 +39,11 @@ class Decoder:
         self._writers = writers
         self._reader = reader
         self._readers: dict[int, Any] = {}
-        self._build: Build | None = None if reader is None or reader.python_type is None else builder_of(reader.python_type)
+        self._build: Build | None = None
+        if reader is not None and reader.python_type is not None:
+            self._build = builder_of(reader.python_type)
+        elif reader is not None and shares_defaults(reader.reading):
+            self._build = unshared
 
     def decode(self, value: bytes | None) -> tuple[int, EventHeader, Any]:
         """The id of the schema, the header and the rest. UndecodableError; what the registry raises when it cannot be asked."""

@@ -1,6 +1,7 @@
 """Events are decoded with their writer's schema into the reader's; what is no event says why, with its schema id where it has one."""
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -83,6 +84,23 @@ def test_a_default_of_the_reader_is_what_its_type_says() -> None:
     schema = event_schema(WithDefaults)
     schema_id = registry.register("again", schema.text)
     assert decoder(registry).decode(value_of(schema_id, schema, {"page": "/product/3", "country": "CZ"}))[2] == found
+
+
+def test_events_do_not_share_a_default_that_can_be_changed() -> None:
+    """What one reader puts into its event is in no other one."""
+    registry, value = MemoryRegistry(), {"type": "array", "items": "string"}
+    pair = {"type": "record", "name": "Pair", "fields": [{"name": "tags", "type": value, "default": []}]}
+    cases: list[tuple[dict[str, Any], Callable[[Any], object]]] = [
+        ({"type": value, "default": ["a"]}, lambda found: found.append("b")),
+        ({"type": pair, "default": {}}, lambda found: found["tags"].append("b")),
+        ({"type": {"type": "map", "values": "long"}, "default": {}}, lambda found: found.update(a=1)),
+    ]
+    for field, change in cases:
+        reader = decoder(registry, event_schema({"type": "record", "name": "E", "fields": [{"name": "more", **field}]}))
+        first, second = (reader.decode(written(registry))[2]["more"] for _ in range(2))
+        assert first == second
+        change(first)
+        assert first != second
 
 
 def test_what_the_readers_own_type_refuses_is_no_event_for_it() -> None:

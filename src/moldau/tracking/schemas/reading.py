@@ -25,6 +25,18 @@ def reading_schema(parsed: Mapping[str, Any], names: Names) -> dict[str, Any]:
     return made
 
 
+def shares_defaults(reading: Mapping[str, Any]) -> bool:
+    """Whether events read by this schema may have a list or a dict in common: fastavro hands out the default itself."""
+    return any(isinstance(field.get("default"), list | dict) for record in _records(dict(reading)) for field in record["fields"])
+
+
+def unshared(value: Any) -> Any:
+    """A decoded value with lists and dicts of its own."""
+    if isinstance(value, dict):
+        return {key: unshared(each) for key, each in value.items()}
+    return [unshared(each) for each in value] if isinstance(value, list) else value
+
+
 def _read_back(parsed: Mapping[str, Any], field: Mapping[str, Any], value: Any) -> Any:
     """The value after a trip through Avro, in a record of this field alone, which knows the named types of the whole."""
     alone = {**parsed, "fields": [{"name": field["name"], "type": field["type"]}]}
