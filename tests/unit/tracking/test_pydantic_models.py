@@ -152,6 +152,20 @@ def test_a_value_that_pydantic_takes_only_out_of_another_is_refused() -> None:
         event_schema(Outer)
 
 
+def test_values_of_enums_that_are_not_their_names_are_refused() -> None:
+    """A model that keeps values has no names to write; where they are the same words, nothing is lost."""
+
+    class Valued(pydantic.BaseModel):
+        model_config = ConfigDict(use_enum_values=True)
+        sizes: list[Size] = []
+
+    with pytest.raises(SchemaError, match=r"^Valued\.sizes: use_enum_values leaves values of Size that are not its members' names"):
+        event_schema(Valued)
+    named = Enum("named", {"A": "A", "B": "B"})
+    model = pydantic.create_model("Model", __config__=ConfigDict(use_enum_values=True), which=(named, ...))
+    assert there_and_back(model(which="B")) == model(which="B")
+
+
 def test_a_field_that_was_never_set_is_told_by_its_path() -> None:
     """`model_construct` checks nothing."""
 

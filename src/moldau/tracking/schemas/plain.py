@@ -56,6 +56,12 @@ def described_fields(type_: type) -> Mapping[str, Any]:
     return fields if isinstance(fields, dict) else {}
 
 
+def pydantic_config(type_: type) -> Mapping[str, Any]:
+    """How pydantic is told to treat a model, or a dataclass of its own; nothing of other types."""
+    config = getattr(type_, "model_config", None) or getattr(type_, "__pydantic_config__", None)
+    return config if isinstance(config, dict) else {}
+
+
 def field_names(type_: type) -> list[str] | None:
     """The fields of a dataclass or pydantic model, in their order; None for other types."""
     if dataclasses.is_dataclass(type_):

@@ -18,7 +18,7 @@ A field with a default has it in the schema too. SchemaError names the field of 
 import dataclasses
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -27,7 +27,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from moldau.tracking.errors import SchemaError
-from moldau.tracking.schemas.plain import described_fields, field_names, plain
+from moldau.tracking.schemas.plain import described_fields, field_names, plain, pydantic_config
 from moldau.tracking.schemas.python_values import input_names
 
 
@@ -82,6 +82,7 @@ class _Types:
         except NameError as error:
             raise SchemaError(f"{path}: {error}") from None
         input_names(python_type, path)
+        _check_enums(python_type, hints, path)
         fields = [self._field(each, hints[each], _default(python_type, each), f"{path}.{each}") for each in field_names(python_type) or ()]
         made: dict[str, Any] = {"type": "record", "name": name, "fields": fields}
         own_text = (python_type.__doc__ or "").strip()
@@ -151,6 +152,22 @@ def _pydantic_hints(python_type: type) -> dict[str, Any]:
     """What a pydantic model says of decimals in its fields' metadata rather than in their types."""
     described = described_fields(python_type).items()
     return {name: typing.Annotated[Decimal, *each.metadata] for name, each in described if each.annotation is Decimal and each.metadata}
+
+
+def _check_enums(python_type: type, hints: Mapping[str, Any], path: str) -> None:
+    """SchemaError where a model keeps values of enums instead of members, and these are not the names, which are what is written."""
+    if pydantic_config(python_type).get("use_enum_values"):
+        for name in field_names(python_type) or ():
+            for found in _enums_in(hints[name]):
+                if any(member.value != member.name for member in found):
+                    raise SchemaError(f"{path}.{name}: use_enum_values leaves values of {found.__name__} that are not its members' names")
+
+
+def _enums_in(hint: Any) -> Iterator[type[Enum]]:
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        yield hint
+    for each in typing.get_args(hint):
+        yield from _enums_in(each)
 
 
 def _decimal(size: DecimalSize) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from moldau.tracking.errors import SchemaError
-from moldau.tracking.schemas.plain import described_fields, field_names
+from moldau.tracking.schemas.plain import described_fields, field_names, pydantic_config
 
 Build = Callable[[Any], Any]
 _LISTS: Final[Mapping[Any, Build]] = {list: list, tuple: tuple, set: set, frozenset: frozenset, Sequence: list, AbstractSet: frozenset}
@@ -45,7 +45,7 @@ def input_names(python_type: type, path: str) -> dict[str, str]:
     SchemaError for a field that pydantic takes only out of the inside of another value.
     """
     found = {name: name for name in field_names(python_type) or ()}
-    config = getattr(python_type, "model_config", None) or getattr(python_type, "__pydantic_config__", None) or {}
+    config = pydantic_config(python_type)
     if config.get("validate_by_alias") is False:
         return found
     for name, field in described_fields(python_type).items():
