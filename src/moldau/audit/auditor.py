@@ -22,7 +22,7 @@ from moldau.audit.round import AuditorOptions, Round
 from moldau.audit.walker import Walker
 from moldau.client.cluster import Cluster
 from moldau.client.failures import FencedError, TransactionError
-from moldau.model.errors import PeerError, WorldError
+from moldau.model.errors import ErrorCode, MoldauError, PeerError, WorldError
 
 __all__ = ["Auditor", "AuditorOptions"]
 
@@ -50,6 +50,8 @@ class Auditor:
         self._is_tracked = is_tracked
         self._stopping = False
         self._publisher: Publisher | None = None
+        self._troubles: set[tuple[type, ErrorCode | None]] = set()
+        """What was said of the outage that is under way."""
         self._told = {"records": 0, "published": 0, "transactions": 0, "partitions": 0, "restarts": 0}
 
     def stop(self) -> None:
@@ -114,13 +116,20 @@ class Auditor:
             except (WorldError, PeerError, TransactionError) as error:
                 if once:
                     raise
-                log.warning("audit interrupted: tier=%s reason=%s", self.options.tier, error)
+                self._say_interrupted(error)
                 self._told["restarts"] += 1
                 self._rest(_PATIENCE_S)
             else:
                 return
             if self._stopping:
                 return
+
+    def _say_interrupted(self, error: MoldauError) -> None:
+        """Once for each outage and kind of trouble: it is tried again every few seconds, perhaps for hours."""
+        kind = (type(error), error.code if isinstance(error, PeerError) else None)
+        level = logging.DEBUG if kind in self._troubles else logging.WARNING
+        log.log(level, "audit interrupted, it is tried again: tier=%s reason=%s", self.options.tier, error)
+        self._troubles.add(kind)
 
     def _work(self, *, once: bool) -> None:
         publisher = self._publisher = Publisher(self._bootstrap, self.options.tier, self.options.topics)
@@ -137,6 +146,11 @@ class Auditor:
             self._publisher = None  # its threads end with it, and look for no brokers any more
 
     @property
+    def interrupted(self) -> bool:
+        """Whether it was interrupted, and has published nothing since."""
+        return bool(self._troubles)
+
+    @property
     def stopping(self) -> bool:
         """Whether it was asked to end."""
         return self._stopping
@@ -146,9 +160,12 @@ class Auditor:
         self._told["partitions"] = count
 
     def tell(self, **more: int) -> None:
-        """Add to the statistics."""
+        """Add to the statistics. What was published ends an outage."""
         for name, number in more.items():
             self._told[name] += number
+        if self._troubles and more.get("transactions"):
+            log.warning("audit goes on, counts are published again: tier=%s", self.options.tier)
+            self._troubles.clear()
 
     def _pause(self, seconds: float) -> None:
         """Wait before another try, unless we are to end."""

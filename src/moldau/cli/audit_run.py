@@ -2,11 +2,16 @@
 
 import logging
 import re
+from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
 from moldau.cli.audit_comparing import pattern
-from moldau.cli.options import SECONDS, bootstrap_option, registry_option
+from moldau.cli.options import SECONDS, bootstrap_option, open_cluster, registry_option
+
+if TYPE_CHECKING:
+    from moldau.audit.auditor import Auditor
 
 _TIER = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
@@ -45,7 +50,6 @@ def run(
     """
     import signal
 
-    from moldau.cli.output import counted
     from moldau.cli.server_log import set_up_logging
     from moldau.client.failures import FencedError
 
@@ -54,8 +58,6 @@ def run(
     except ImportError as error:
         raise click.ClickException(f"{error}: an auditor needs `pip install 'moldau[tracking]'`") from error
     set_up_logging(log_level, log_format)
-    for handler in logging.getLogger().handlers:
-        handler.addFilter(_is_no_news)
     schemas = None
     if registry is not None:
         from moldau.audit.schemas import TrackedSchemas
@@ -64,25 +66,37 @@ def run(
             schemas = TrackedSchemas(registry)
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--registry") from error
+    if once:
+        with open_cluster(bootstrap):  # it says what is wrong with the brokers after seconds, in our words
+            pass
     auditor = Auditor(bootstrap, AuditorOptions(tier, topics, interval_s=interval), is_tracked=schemas)
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(partial(_is_news, auditor))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: auditor.stop())
     click.echo(f"auditing {bootstrap} as tier {tier}")
     try:
         auditor.run(once=once)
     except FencedError as error:
+        _say_counted(auditor)
         notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
         taken = f"tier {tier}: another auditor of this tier has taken over, so this one ends ({error.name}{notes})"
         raise click.ClickException(taken) from error
     except ImportError as error:
         raise click.ClickException(str(error)) from error
-    finally:
-        told = auditor.statistics()
-        click.echo(f"{counted(told['published'], 'record')} counted in {counted(told['transactions'], 'transaction')}")
-    if once and topics is not None and not told["partitions"]:
+    _say_counted(auditor)
+    if once and topics is not None and not auditor.statistics()["partitions"]:
         raise click.ClickException(f"no topic matches {topics.pattern!r}, so there was nothing to count")
 
 
-def _is_no_news(record: logging.LogRecord) -> bool:
-    """Librdkafka says several times, in its own words, that another auditor has taken over; the command says it once."""
-    return record.name != "moldau.client" or "fenced" not in record.getMessage().lower()
+def _say_counted(auditor: "Auditor") -> None:
+    from moldau.cli.output import counted
+
+    told = auditor.statistics()
+    click.echo(f"{counted(told['published'], 'record')} counted in {counted(told['transactions'], 'transaction')}")
+
+
+def _is_news(auditor: "Auditor", record: logging.LogRecord) -> bool:
+    """Librdkafka says in its own words, for each of its connections, that another auditor has taken over or brokers are still away."""
+    text = record.getMessage().lower() if record.name == "moldau.client" else ""
+    return "fenced" not in text and not (auditor.interrupted and " is away: " in text)

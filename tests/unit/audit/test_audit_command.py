@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from moldau.audit import auditor, follow, forgetting
 from moldau.audit.tiers import TierCounts, Unreadable
-from moldau.cli import audit_report, audit_watch
+from moldau.cli import audit_report, audit_run, audit_watch
 from moldau.cli.application import application
 from moldau.client.address import Address
 from moldau.client.errors import ConnectionLostError
@@ -285,6 +285,7 @@ def test_once_with_a_pattern_that_matches_nothing_says_so(monkeypatch: pytest.Mo
             return {"published": 0, "transactions": 0, "partitions": partitions}
 
     monkeypatch.setattr(auditor, "Auditor", Counted)
+    monkeypatch.setattr(audit_run, "open_cluster", lambda *_: nullcontext(None))
     monkeypatch.setattr("moldau.cli.server_log.set_up_logging", lambda *_: None)
     monkeypatch.setattr("signal.signal", lambda *_: None)
     partitions = 0
@@ -292,6 +293,18 @@ def test_once_with_a_pattern_that_matches_nothing_says_so(monkeypatch: pytest.Mo
     assert (done.exit_code, done.stderr) == (1, "Error: no topic matches 'typo', so there was nothing to count\n")
     partitions = 3
     assert run("run", "--tier", "local", "--once", "--topics", "typo").exit_code == 0
+
+
+def test_once_without_brokers_is_an_error_and_no_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Our own connection asks first: the line is ours, and nothing was counted that could be told."""
+
+    def refuse(*_: object) -> None:
+        raise ConnectionLostError(Address("kafka-1", 9092), "no answer in time")
+
+    monkeypatch.setattr(audit_run, "open_cluster", refuse)
+    monkeypatch.setattr("moldau.cli.server_log.set_up_logging", lambda *_: None)
+    done = run("run", "--tier", "local", "--once")
+    assert (done.exit_code, done.stdout, done.stderr) == (1, "", "Error: kafka-1:9092: no answer in time\n")
 
 
 def test_a_report_imports_nothing_heavy() -> None:
