@@ -164,6 +164,9 @@ def test_compatibility_is_told_with_reasons(rest: Rest) -> None:
         ("POST", "/subjects/%3A.fleet%3A/versions", {"schema": FLIGHT}, 422, 42208),
         ("POST", "/subjects/%3A.__GLOBAL%3Aa/versions", {"schema": FLIGHT}, 422, 42208),
         ("POST", "/contexts/a%3Ab/subjects/c/versions", {"schema": FLIGHT}, 422, 42208),
+        ("POST", "/subjects/%FF/versions", {"schema": FLIGHT}, 422, 42208),
+        ("POST", "/subjects/%2E/versions", {"schema": FLIGHT}, 422, 42208),
+        ("POST", "/subjects/%2E%2E/versions", {"schema": FLIGHT}, 422, 42208),
         ("GET", "/subjects//versions", None, 404, 40401),
         ("PUT", "/config/%20", {"compatibility": "FULL"}, 422, 42208),
         ("PUT", "/mode/a%00", {"mode": "READONLY"}, 422, 42208),
@@ -225,8 +228,10 @@ def test_bodies_that_are_no_bodies_are_refused_and_the_registry_goes_on(rest: Re
     assert rest("POST", path, raw=b"\xff\xfe").code == 400
     assert rest("POST", path, raw=b'{"schema": NaN}').code == 400
     assert rest("POST", path, raw=b'{"schema": "{}", "references": [{"name": "\\ud800", "subject": "s", "version": 1}]}').code == 400
-    assert rest("POST", path, raw=b"[" * 50_000).code == 400
-    assert rest("POST", path, raw=b"{}", headers={"Content-Type": "text/plain"}).code == 415
+    assert rest("POST", path, raw=b"[" * 50_000).body == {"error_code": 400, "message": "The body is JSON that is nested too deeply"}
+    refused = rest("POST", path, raw=b"{}", headers={"Content-Type": "text/plain"})
+    assert refused.code == 415
+    assert f"'text/plain' is not taken, but {V1}, " in refused.body["message"]
     assert rest("POST", path, raw=b" " * (5 << 20)).code == 413
     address = urlsplit(url)
     for garbage in (b"\x16\x03\x01\x02\x00\x01\x00", b"GET / HTTP/9.9\r\n\r\n", b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n"):

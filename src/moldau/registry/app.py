@@ -121,7 +121,7 @@ class App:
         """The body. RestError 413 for one that is too long, 415 for one of another kind."""
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in (*TYPES, "application/octet-stream", ""):
-            raise RestError(415, 415, "HTTP 415 Unsupported Media Type")
+            raise RestError(415, 415, f"HTTP 415 Unsupported Media Type: '{kind}' is not taken, but {', '.join(TYPES)} are")
         parts, size = [], 0
         while True:
             message = await receive()

@@ -94,7 +94,9 @@ class Request:
             found = json.loads(text, parse_constant=_refuse_constant)
             if "\\ud" in text or "\\uD" in text:
                 json.dumps(found, ensure_ascii=False).encode()
-        except (ValueError, RecursionError) as error:
+        except RecursionError as error:
+            raise RestError(400, 400, "The body is JSON that is nested too deeply") from error
+        except ValueError as error:
             raise RestError(400, 400, f"The body is not JSON: {error}") from error
         return found
 

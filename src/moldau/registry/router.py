@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from typing import NamedTuple
-from urllib.parse import unquote
+from urllib.parse import unquote_to_bytes
 
 from moldau.registry.errors import RestError, invalid_subject
 from moldau.registry.routes import ROUTES, Route
@@ -57,7 +57,7 @@ def _find(path: str) -> tuple[Mapping[str, Route], dict[str, str], str]:
     parts = trimmed.split("/") if trimmed else []
     context = DEFAULT_CONTEXT
     if len(parts) > 2 and parts[0] == _CONTEXTS:
-        context = unquote(parts[1]).strip(":")
+        context = _unquoted(parts[1]).strip(":")
         context = context if context.startswith(".") else f".{context}"
         if ":" in context:
             raise invalid_subject(context)
@@ -69,6 +69,14 @@ def _find(path: str) -> tuple[Mapping[str, Route], dict[str, str], str]:
     raise RestError(404, 404, "HTTP 404 Not Found")
 
 
+def _unquoted(part: str) -> str:
+    """A part of the path as text. RestError 42208 for bytes that are not UTF-8: two names must not become one."""
+    try:
+        return unquote_to_bytes(part.encode("latin-1")).decode()
+    except UnicodeDecodeError:
+        raise invalid_subject(part) from None
+
+
 def _allowed(methods: Mapping[str, Route]) -> str:
     head = ["HEAD"] if "GET" in methods else []
     return ",".join([*head, *methods, "OPTIONS"])
@@ -78,7 +86,7 @@ def _match(pattern: list[str], parts: list[str]) -> dict[str, str] | None:
     names = {}
     for wanted, part in zip(pattern, parts, strict=True):
         if wanted[0] == "{":
-            names[wanted[1:-1]] = unquote(part)
+            names[wanted[1:-1]] = _unquoted(part)
         elif wanted != part:
             return None
     return names

@@ -11,7 +11,8 @@ GLOBAL_CONTEXT = ".__GLOBAL"
 GLOBAL_SCOPE = f":{GLOBAL_CONTEXT}:"
 EVERY_CONTEXT = ":*:"
 
-_RESERVED_NAMES = ("__GLOBAL", "__EMPTY")
+_RESERVED_NAMES = ("__GLOBAL", "__EMPTY", ".", "..")
+"""A client that follows the rules of URLs takes dots alone out of a path, and cannot reach such a subject."""
 
 
 class Subject(NamedTuple):
