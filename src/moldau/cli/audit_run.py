@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from moldau.cli.audit_comparing import pattern
 from moldau.cli.options import SECONDS, bootstrap_option, open_cluster, registry_option
@@ -65,7 +66,9 @@ def run(
         try:
             schemas = TrackedSchemas(registry)
         except ValueError as error:
-            raise click.BadParameter(str(error), param_hint="--registry") from error
+            source = click.get_current_context().get_parameter_source("registry")
+            where = " (from MOLDAU_REGISTRY)" if source is ParameterSource.ENVIRONMENT else ""
+            raise click.BadParameter(f"{error}{where}", param_hint="--registry") from error
     if once:
         with open_cluster(bootstrap):  # it says what is wrong with the brokers after seconds, in our words
             pass

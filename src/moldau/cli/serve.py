@@ -71,6 +71,9 @@ def serve(
         config = _config(listen, advertise, directories, file, settings)
     except InvalidConfigError as error:
         raise click.UsageError(error.message) from error
+    for directory in config.list("log.dirs"):
+        if Path(directory).is_file():
+            raise click.ClickException(f"{directory}: is a file, not a directory")
     gc.disable()  # until it listens: what is made while starting stays
     from moldau.assembly.process import serve as run
     from moldau.cli.output import is_output_error

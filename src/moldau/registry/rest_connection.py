@@ -41,7 +41,7 @@ class Target(NamedTuple):
 
 
 def parse_urls(text: str) -> list[Target]:
-    """The addresses of ``http://HOST:PORT,...``, at least one; ``http://`` may be left out. ValueError says what is wrong."""
+    """The addresses of ``http://HOST:PORT,...``, at least one; ``HOST:PORT`` alone is http. ValueError says what is wrong."""
     targets = [_parse_url(part.strip()) for part in text.split(",") if part.strip()]
     if not targets:
         raise ValueError("no schema registry is named (http://HOST:PORT)")
@@ -56,7 +56,8 @@ def _parse_url(text: str) -> Target:
         port = parts.port
     except ValueError as error:
         raise ValueError(f"'{text}': {error}") from error
-    if not parts.hostname or parts.query or parts.fragment:
+    is_bare = "://" not in text and port is None
+    if not parts.hostname or is_bare or " " in text or parts.query or parts.fragment:
         raise ValueError(f"'{text}' is not a registry's URL (http://HOST:PORT)")
     authorization = None
     if parts.username is not None:

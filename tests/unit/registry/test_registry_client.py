@@ -117,8 +117,9 @@ def test_urls_that_cannot_be_read_are_refused(url: str) -> None:
 
 
 def test_urls_have_defaults_and_prefixes() -> None:
-    assert [str(target) for target in parse_urls("host, https://other/contexts/.c/,http://[::1]:9")] == [
+    assert [str(target) for target in parse_urls("http://host, other:9, https://other/contexts/.c/,http://[::1]:9")] == [
         "http://host:8081",
+        "http://other:9",
         "https://other:443/contexts/.c",
         "http://[::1]:9",
     ]
@@ -130,3 +131,10 @@ def test_a_client_and_its_errors_travel_to_other_processes() -> None:
     for error in (RegistryError(404, 1, "a"), UnknownSchemaError(4), IncompatibleSchemaError("b"), RegistryUnavailableError("c")):
         again = copy.deepcopy(pickle.loads(pickle.dumps(error)))
         assert (type(again), str(again)) == (type(error), str(error))
+
+
+@pytest.mark.parametrize("text", ["registry", "not a url", "http://not a url", "ftp://host:1", "host:port", " , "])
+def test_what_is_no_address_is_refused_before_anything_is_asked(text: str) -> None:
+    """A word alone is more often a slip than a host with the usual port."""
+    with pytest.raises(ValueError, match=r"HOST:PORT|Port could not"):
+        parse_urls(text)
