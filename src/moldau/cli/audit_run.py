@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from moldau.audit.auditor import Auditor
 
 _TIER = re.compile(r"[A-Za-z0-9._-]{1,200}")
+_TRANSACTION_LINES = ("ADDPARTS ", "ADDOFFSETS ", "TXNOFFSETS ", "ENDTXN ")
+"""How librdkafka's lines about the steps of a transaction begin."""
 
 
 def _tier_name(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
@@ -100,6 +102,9 @@ def _say_counted(auditor: "Auditor") -> None:
 
 
 def _is_news(auditor: "Auditor", record: logging.LogRecord) -> bool:
-    """Librdkafka says in its own words, for each of its connections, that another auditor has taken over or brokers are still away."""
-    text = record.getMessage().lower() if record.name == "moldau.client" else ""
-    return "fenced" not in text and not (auditor.interrupted and " is away: " in text)
+    """Not what the auditor tells itself: librdkafka repeats a transaction that failed, and brokers that are still away."""
+    if record.name != "moldau.client":
+        return True
+    text = record.getMessage()
+    failed = text.startswith(_TRANSACTION_LINES) or "fenced" in text.lower()
+    return not failed and not (auditor.interrupted and " is away: " in text)
