@@ -1,8 +1,11 @@
 """The producer snapshots in a partition's folder: written, found, and removed when they are out of use."""
 
+from contextlib import suppress
+
 from moldau.log import names
 from moldau.log.producer_entry import ProducerEntry
 from moldau.log.producer_snapshot import BadSnapshotError, decode_snapshot, encode_snapshot, producers_of
+from moldau.model.errors import StorageError
 from moldau.ports.filesystem import FileSystem
 
 
@@ -21,7 +24,7 @@ class Snapshots:
         return f"{self._directory}/{names.file_name(offset, names.SNAPSHOT)}"
 
     def write(self, offset: int, entries: dict[int, ProducerEntry]) -> str:
-        """Write the snapshot at `offset` (into the page cache); its path. StorageError: it is not there, or useless."""
+        """Write the snapshot at `offset` (into the page cache); its path. StorageError: no half of one stays, if the disk lets go of it."""
         path = self.path(offset)
         data = encode_snapshot(entries)
         file = self._files.open(path, create=True)
@@ -29,6 +32,10 @@ class Snapshots:
             file.truncate(0)
             while data:
                 data = data[file.append([data]) :]
+        except StorageError:
+            with suppress(StorageError):
+                self._files.remove(path)
+            raise
         finally:
             file.release()
         self.offsets.append(offset)
