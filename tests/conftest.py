@@ -1,5 +1,8 @@
 """What holds for all tests: properties are judged by their outcome, not by how long a busy machine took over an example.
 
+They draw the same examples each time, so that a change is judged and not the luck of a run; with MOLDAU_TORTURE=1 they draw anew, and print
+how to draw what failed again.
+
 And Ctrl-C means what it means at a terminal: a shell starts what it runs in the background with that signal ignored, and every process
 that a test starts would inherit it.
 
@@ -8,6 +11,7 @@ Nor does it outlive a test how its command has set up logging: later tests look 
 """
 
 import logging
+import os
 import signal
 import threading
 import time
@@ -16,7 +20,13 @@ from collections.abc import Generator
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.register_profile(
+    "any machine",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+    derandomize=os.environ.get("MOLDAU_TORTURE") != "1",
+)
 settings.load_profile("any machine")
 
 signal.signal(signal.SIGINT, signal.default_int_handler)

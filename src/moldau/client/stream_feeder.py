@@ -47,6 +47,7 @@ class Feeder:
         self._paused: set[TopicPartition] = set()
         self._pause_was_useful = False
         self._starving_s = _STARVING_S_MIN
+        self._resumed_at = time.monotonic() - _STARVING_S_MAX
         self._serve_at = 0.0
         self._commands: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="moldau streams", daemon=True)
@@ -106,7 +107,7 @@ class Feeder:
         self._resume(self._paused - full)
         if full <= self._paused:
             self._fetch(_BATCH, _FETCH_S)
-        elif self._queues.starving(self._starving_s):
+        elif time.monotonic() - self._resumed_at >= self._starving_s and self._queues.starving(self._starving_s):
             self._source.pause(full - self._paused)
             self._paused |= full
         else:
@@ -136,6 +137,7 @@ class Feeder:
             self._paused -= partitions
             self._starving_s = _STARVING_S_MIN if self._pause_was_useful else min(_STARVING_S_MAX, 2 * self._starving_s)
             self._pause_was_useful = False
+            self._resumed_at = time.monotonic()
 
     def _obey(self) -> None:
         while not self._commands.empty():
