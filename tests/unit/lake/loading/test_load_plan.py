@@ -17,24 +17,16 @@ from moldau.lake.tables.committing import Writer, application_id, commit
 from moldau.lake.tables.format import Change
 from moldau.lake.tables.opening import FORMATS, format_named, open_or_create, opened
 from moldau.model.identity import TopicPartition
+from support.brokers_stand_in import BrokersStandIn
 
 COLUMNS = pa.schema([("n", pa.int64())])
 PARTITIONS, END = 2, 9
 
 
-class _Brokers:
+class _Brokers(BrokersStandIn):
     """A topic with two partitions of nine records each."""
 
     topic = "00ff"
-
-    def __init__(self, *_: object, **__: object) -> None:
-        pass
-
-    def __enter__(self) -> "_Brokers":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
     def partition_counts(self, topics: Sequence[str] | None) -> Mapping[str, int]:
         return {"orders": PARTITIONS}

@@ -15,6 +15,7 @@ from moldau.lake.loading.service import LoadService, Outcome, ending
 from moldau.lake.reading.offsets import DataLossError, OffsetRange
 from moldau.lake.tables.committing import FencedError
 from moldau.model.errors import WorldError
+from support.brokers_stand_in import BrokersStandIn
 
 Answer = Callable[[], LoadResult]
 
@@ -23,16 +24,7 @@ def loaded(rows: int = 0) -> LoadResult:
     return LoadResult(rows, 0, 0, 0, 1, (OffsetRange("t", 0, 0, rows),) if rows else (), 0.0)
 
 
-class _Brokers:
-    def __init__(self, *_: object, **__: object) -> None:
-        pass
-
-    def __enter__(self) -> "_Brokers":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
+class _Brokers(BrokersStandIn):
     def partition_counts(self, topics: Sequence[str] | None) -> Mapping[str, int]:
         return {"good": 1, "text": 1, "_audit": 1}
 
