@@ -15,6 +15,7 @@ from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED, F
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from moldau.tracking.audit_record import Gap
+from moldau.tracking.event_time import now_ms
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +67,7 @@ class Reading:
 
     def discover(self) -> None:
         """Take in topics and partitions that are new, from where the tier is or from their beginning; let go of those that are gone."""
-        asked_ms = int(time.time() * 1000)
+        asked_ms = now_ms()
         there = self._look_around()
         for where in list(self.positions):
             if where not in there:

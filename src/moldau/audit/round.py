@@ -15,6 +15,7 @@ from moldau.audit.walker import Walker
 from moldau.client.failures import TransactionAbortedError
 from moldau.model.errors import PeerError
 from moldau.model.identity import TopicPartition
+from moldau.tracking.event_time import now_ms
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +79,7 @@ class Round:
 
     def go_on(self, *, once: bool) -> None:
         """Count and publish, to the end of the logs as they are now, or until the auditor is to stop."""
-        begun_ms = _now_ms()
+        begun_ms = now_ms()
         if once:
             self._reading.wait_until_readable()
         else:
@@ -123,7 +124,7 @@ class Round:
         return bool(self._tally or self._reading.gaps) or any(moved)
 
     def _count(self, *, wait: bool) -> None:
-        asked_ms = _now_ms()
+        asked_ms = now_ms()
         before = self._tally.records
         resting = {where for where, (_, again) in self._damaged.items() if again > time.monotonic()}
         answers = self._reading.fetch(wait=wait, without=resting)
@@ -199,7 +200,3 @@ class _Every:
             return False
         self._next = now + self._seconds
         return True
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

@@ -18,6 +18,7 @@ from moldau.client.failures import ClientError, SendError
 from moldau.client.producer import Producer
 from moldau.tracking.audit_record import AUDIT_TOPIC, PRODUCER_TIER, AuditRecord, Kind, new_guid
 from moldau.tracking.counts import NOTHING, Count, CountKey
+from moldau.tracking.event_time import now_ms
 from moldau.tracking.instance import Instance
 
 log = logging.getLogger("moldau.tracking")
@@ -183,10 +184,10 @@ class CountPublisher:
 
     def _counts(self, instance: Instance, topic: str, start: int, count: Count) -> AuditRecord:
         key = CountKey(topic, start, *self._origin, instance.name)
-        return AuditRecord("counts", new_guid(), _now_ms(), PRODUCER_TIER, key, count)
+        return AuditRecord("counts", new_guid(), now_ms(), PRODUCER_TIER, key, count)
 
     def _record(self, kind: Kind, instance: Instance, count: Count = NOTHING) -> AuditRecord:
-        return AuditRecord(kind, new_guid(), _now_ms(), PRODUCER_TIER, CountKey("", 0, *self._origin, instance.name), count)
+        return AuditRecord(kind, new_guid(), now_ms(), PRODUCER_TIER, CountKey("", 0, *self._origin, instance.name), count)
 
 
 def _wait_for_stragglers(instances: list[Instance]) -> None:
@@ -194,10 +195,6 @@ def _wait_for_stragglers(instances: list[Instance]) -> None:
     limit = time.monotonic() + STRAGGLERS_S
     while not all(instance.all_ended for instance in instances) and time.monotonic() < limit:
         time.sleep(0.01)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _left(deadline: float | None) -> float | None:
