@@ -34,6 +34,28 @@ def load_average() -> float:
     return round(os.getloadavg()[0], 2)
 
 
+class Withheld:
+    """What part of the processors the host gave to others since it was last asked: where it is much, rates say little (Linux)."""
+
+    def __init__(self) -> None:
+        self._withheld, self._whole = self._ticks()
+
+    def share(self) -> float:
+        """Between 0 and 1, of all processors; 0 where the system does not tell."""
+        withheld, whole = self._ticks()
+        before, before_whole, self._withheld, self._whole = self._withheld, self._whole, withheld, whole
+        return round((withheld - before) / (whole - before_whole), 2) if whole > before_whole else 0.0
+
+    @staticmethod
+    def _ticks() -> tuple[int, int]:
+        """Time withheld and time in all; guests' time is in the users' already."""
+        try:
+            fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+        except OSError:
+            return 0, 0
+        return fields[7], sum(fields)
+
+
 def spread(values: Sequence[float]) -> dict[str, float]:
     """Median, least and greatest."""
     return {"median": statistics.median(values), "min": min(values), "max": max(values)}
@@ -56,16 +78,17 @@ def touch_memory(size: int, folder: Path = SHARED_MEMORY) -> None:
 
 
 class Results:
-    """JSON lines, printed as they come and appended to a file."""
+    """JSON lines, printed as they come and appended to a file; `withheld` in each is the share of `Withheld` since the line before."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
+        self._withheld = Withheld()
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
 
     def write(self, **record: Any) -> None:
         """One measurement."""
-        line = json.dumps(record)
+        line = json.dumps({**record, "withheld": self._withheld.share()})
         print(line, flush=True)
         if self.path is not None:
             with self.path.open("a") as file:

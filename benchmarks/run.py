@@ -12,6 +12,8 @@ import sys
 import time
 from pathlib import Path
 
+from measure import Withheld
+
 HERE = Path(__file__).resolve().parent
 OUT = HERE.parent / "out"
 SPARK_RECORDS = 1_000_000
@@ -58,10 +60,10 @@ def main() -> None:
     for name in given.only or SECTIONS:
         print(f"# {name}", flush=True)
         program, *arguments = [each.format(**values) for each in SECTIONS[name]]
-        begun = time.monotonic()
+        begun, withheld = time.monotonic(), Withheld()
         if subprocess.run([sys.executable, str(HERE / program), *arguments], check=False).returncode:
             failed.append(name)
-        print(f"# {name}: {time.monotonic() - begun:.0f} s", flush=True)
+        print(f"# {name}: {time.monotonic() - begun:.0f} s; the host withheld {withheld.share():.0%} of the processors", flush=True)
     if out.exists():
         subprocess.run([sys.executable, str(HERE / "ratios.py"), str(out)], check=True)
     if failed:
