@@ -47,8 +47,8 @@ class Routes:
         self._known: dict[tuple[str | None, object], Route] = {}
         self._declared: dict[object, dict[str, EventSchema]] = {}
         """Of each kind, by the topics that it was declared for."""
-        self._refused: dict[object, str] = {}
-        """Why a type could not be declared."""
+        self._refused: dict[object, dict[str, str]] = {}
+        """Why a type or schema could not be declared, by topic."""
         self._several: dict[str, list[str]] = {}
         """Topics with several kinds of events: their names. A dict does not say which of them it is."""
         self._routes: dict[tuple[str, EventSchema], Route] = {}
@@ -64,15 +64,27 @@ class Routes:
         try:
             self._declare(schema, own, topic, category)
         except ValueError as error:
-            self._refused.update(dict.fromkeys(own, f"{schema.name} could not be declared: {error}"))
+            self._refuse(own, schema.topic if topic is None else topic, f"{schema.name} could not be declared: {error}")
             raise
+
+    def _refuse(self, own: list[object], topic: object, reason: str) -> None:
+        """Events of these go neither there nor where nobody says, whatever the registry would take."""
+        if isinstance(topic, str):
+            with self._lock:
+                for each in own:
+                    refused = self._refused.setdefault(each, {})
+                    refused.pop(topic, None)
+                    refused[topic] = reason
+                    self._known.pop((topic, each), None)
+                    if each not in self._declared:
+                        self._known.pop((None, each), None)
 
     def _declare(self, schema: EventSchema, own: list[object], topic: str | None, category: Category | None) -> None:
         with self._lock:
             route = self._route(schema.topic if topic is None else topic, schema)
             known = self._known.get((route.topic, dict), route)
             if known.schema.text != schema.text and self._naming == "topic":
-                raise ValueError(f"topic {route.topic} has events of {known.schema.name}; several kinds need another subject naming")
+                raise _several_kinds(known)
             if route.topic in self._several or known.schema.text != schema.text:
                 kinds = self._several.setdefault(route.topic, [known.schema.name])
                 if schema.name not in kinds:
@@ -89,7 +101,7 @@ class Routes:
                 self._known[None, each] = route
                 if len(declared) > 1:
                     del self._known[None, each]
-                self._refused.pop(each, None)
+                self._refused.get(each, {}).pop(route.topic, None)
 
     def find(self, kind: object, topic: str | None) -> Route:
         """The route of events of a type, or of a schema (dict: of the topic's). ValueError where nobody has said what schema they have.
@@ -110,7 +122,9 @@ class Routes:
         with self._lock:
             if (topic, kind) in self._known:  # since a moment ago
                 return self._known[topic, kind]
-            declared = self._declared.get(kind)
+            declared, refused = self._declared.get(kind), self._refused.get(kind, {})
+            if topic in refused:
+                raise ValueError(refused[topic])
             if _is_dict(kind) and (topic, dict) in self._known:
                 return self._known[topic, dict]
             if _is_dict(kind) and topic in self._several:
@@ -122,8 +136,8 @@ class Routes:
                 schema = declared.get(topic or "", next(iter(declared.values())))
                 if topic is None:
                     raise ValueError(f"{schema.name} was declared for topics {' and '.join(declared)}: track() needs topic=")
-            elif topic is None and kind in self._refused:
-                raise ValueError(self._refused[kind])
+            elif topic is None and refused:
+                raise ValueError(next(reversed(refused.values())))
             elif isinstance(kind, EventSchema):
                 schema = kind
             elif not isinstance(kind, type):
@@ -136,8 +150,16 @@ class Routes:
                 )
             else:
                 schema = event_schema(kind)
-            found = self._known[topic, kind] = self._route(schema.topic if topic is None else topic, schema)
-            return found
+            route = self._route(schema.topic if topic is None else topic, schema)
+            self._check_only_kind(route)
+            self._known[topic, kind] = route
+            return route
+
+    def _check_only_kind(self, route: Route) -> None:
+        """ValueError where the topic was declared for events of another name, and subjects do not tell them apart."""
+        known = self._known.get((route.topic, dict))
+        if known is not None and known.schema.name != route.schema.name and self._naming == "topic":
+            raise _several_kinds(known)
 
     def _route(self, topic: str, schema: EventSchema) -> Route:
         check_topic(topic)
@@ -171,6 +193,10 @@ class Routes:
 
 def _is_dict(kind: object) -> bool:
     return isinstance(kind, type) and issubclass(kind, Mapping)
+
+
+def _several_kinds(known: Route) -> ValueError:
+    return ValueError(f"topic {known.topic} has events of {known.schema.name}; several kinds need another subject naming")
 
 
 def _no_schema(kind: object) -> TypeError:

@@ -95,6 +95,39 @@ def test_a_type_that_could_not_be_declared_goes_nowhere_by_itself() -> None:
     assert known.find(Click, None).topic == "clicks"
 
 
+def test_what_was_refused_for_a_topic_is_not_tracked_there_either() -> None:
+    """Were it left to the registry, one without compatibility checks would take it. It was known before, and is elsewhere."""
+    registry = MemoryRegistry()
+    known, click = routes(registry), event_schema(Click)
+    earlier = known.find(Click, "views")
+    known.declare(VIEW, "views")
+    with pytest.raises(ValueError, match="several kinds"):
+        known.declare(click, "views")
+    known.declare(click, "clicks")
+    same_name = event_schema({**TEN_FIELDS, "fields": TEN_FIELDS["fields"][:1]})
+    with pytest.raises(ValueError, match="several kinds"):
+        known.declare(same_name, "views")
+    for kind, name in ((click, "Click"), (same_name, r"shop\.PageView")):
+        with pytest.raises(ValueError, match=rf"^{name} could not be declared: topic views has events of shop\.PageView; several kinds"):
+            known.find(kind, "views")
+    assert known.find(Click, "clicks").topic == "clicks" != earlier.topic
+    assert registry.asked == []
+
+
+def test_a_kind_that_nobody_declared_does_not_come_into_a_topic_of_another() -> None:
+    """A later schema of the same name may: whether it fits is for the registry to say."""
+    known = routes(MemoryRegistry())
+    known.declare(VIEW, "views")
+    for kind in (Click, event_schema(Click)):
+        with pytest.raises(ValueError, match=r"^topic views has events of shop\.PageView; several kinds need another subject naming"):
+            known.find(kind, "views")
+    later = event_schema({**TEN_FIELDS, "fields": [*TEN_FIELDS["fields"], {"name": "more", "type": "int", "default": 0}]})
+    assert known.find(later, "views").schema is later
+    several = routes(MemoryRegistry(), "record")
+    several.declare(VIEW, "views")
+    assert several.find(Click, "views").schema.python_type is Click
+
+
 def test_a_dict_needs_a_schema() -> None:
     known = routes(MemoryRegistry())
     with pytest.raises(ValueError, match="needs its schema: declare one for the topic views, or give schema="):
