@@ -79,19 +79,28 @@ def _build(hint: Any) -> Build:
 
 
 def _one_of(hints: list[Any]) -> Build:
-    """A union: a dict becomes the record whose fields it has, and takes; a name the member of an enum; the rest stays as it is."""
+    """A union: a dict becomes the record whose fields it has, and takes; a name the member of an enum; the rest stays as it is.
+
+    It has one kind of lists and one of dicts at the most, as the schema does.
+    """
     if len(hints) == 1:
         only = _build(hints[0])
         return lambda value: None if value is None else only(value)
     types_ = [each for each in hints if isinstance(each, type)]
     records = [(set(names), _build(each)) for each in types_ if (names := field_names(each))]
+    origins = [(typing.get_origin(each), each) for each in hints]
+    of_list = next((_build(each) for origin, each in origins if origin in _LISTS), None)
+    of_map = next((_build(each) for origin, each in origins if isinstance(origin, type) and issubclass(origin, Mapping)), None)
     members: dict[str, Enum] = {}
     for each in types_[: types_.index(str) if str in types_ else None]:  # behind str it was written as text
         members = {**(each.__members__ if issubclass(each, Enum) else {}), **members}
 
     def build(value: Any) -> Any:
         if isinstance(value, dict):
-            return _record(value, [made for names, made in records if names == value.keys()])
+            fitting = [made for names, made in records if names == value.keys()]
+            return _record(value, fitting or ([of_map] if of_map else []))
+        if isinstance(value, list) and of_list is not None:
+            return of_list(value)
         return members.get(value, value) if isinstance(value, str) else value
 
     return build
