@@ -6,13 +6,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
 from moldau.cli.audit_comparing import pattern
 from moldau.cli.options import SECONDS, bootstrap_option, open_cluster, registry_option
+from moldau.cli.registry_source import check_registry_url, naming_source, registry_source
 
 if TYPE_CHECKING:
     from moldau.audit.auditor import Auditor
+    from moldau.audit.events import SchemaCheck
 
 _TIER = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _TRANSACTION_LINES = ("ADDPARTS ", "ADDOFFSETS ", "TXNOFFSETS ", "ENDTXN ")
@@ -63,14 +64,7 @@ def run(
     set_up_logging(log_level, log_format)
     schemas = None
     if registry is not None:
-        from moldau.audit.schemas import TrackedSchemas
-
-        try:
-            schemas = TrackedSchemas(registry)
-        except ValueError as error:
-            source = click.get_current_context().get_parameter_source("registry")
-            where = " (from MOLDAU_REGISTRY)" if source is ParameterSource.ENVIRONMENT else ""
-            raise click.BadParameter(f"{error}{where}", param_hint="--registry") from error
+        schemas = _schemas(registry, registry_source(click.get_current_context()))
     if once:
         with open_cluster(bootstrap):  # it says what is wrong with the brokers after seconds, in our words
             pass
@@ -92,6 +86,20 @@ def run(
     _say_counted(auditor)
     if once and topics is not None and not auditor.statistics()["partitions"]:
         raise click.ClickException(f"no topic matches {topics.pattern!r}, so there was nothing to count")
+
+
+def _schemas(registry: str, source: str) -> "SchemaCheck":
+    """Which schemas are those of tracked events, asked of this registry."""
+    from moldau.audit.schemas import TrackedSchemas
+
+    check_registry_url(registry, source)
+    known = TrackedSchemas(registry)
+
+    def is_tracked(schema_id: int) -> bool:
+        with naming_source(source):
+            return known(schema_id)
+
+    return is_tracked
 
 
 def _say_counted(auditor: "Auditor") -> None:

@@ -15,6 +15,7 @@ from click.core import ParameterSource
 
 from moldau.cli.options import TEXT, Seconds, bootstrap_option, registry_option
 from moldau.cli.output import counted, say
+from moldau.cli.registry_source import check_registry_url, naming_source, registry_source
 
 if TYPE_CHECKING:
     from moldau.lake.loading.job import LoadJob
@@ -84,7 +85,13 @@ def load_command(ctx: click.Context, /, file: Path | None, **given: Any) -> None
         raise click.UsageError("--once, --follow and --every exclude each other")
     try:
         jobs = _jobs(ctx, file, given)
-        _run(jobs, given)
+        source = registry_source(ctx) if jobs.registry == given["registry"] else str(file)
+        if jobs.registry is not None:
+            check_registry_url(jobs.registry, source)
+        if any("registry" in each for each in jobs.settings.values()):
+            source = f"{source} or {file}"
+        with naming_source(source):
+            _run(jobs, given)
     except ModuleNotFoundError as error:
         raise click.ClickException(f"{error.name} is not installed; loads need: pip install 'moldau[lake]'") from error
 

@@ -22,6 +22,7 @@ TEXT_BYTES_MAX = 2**15 - 1
 TIMEOUT_MAX_S = 86_400.0
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+REGISTRY_VARIABLE = "MOLDAU_REGISTRY"
 
 
 class Text(click.types.StringParamType):
@@ -82,7 +83,7 @@ def bootstrap_option(function: F) -> F:
 
 def registry_option(text: str) -> Callable[[F], F]:
     """``--registry URL``, as the parameter `registry`: a schema registry to ask, None if none is named. `text` says what for."""
-    return click.option("--registry", metavar="URL", type=TEXT, envvar="MOLDAU_REGISTRY", show_envvar=True, help=text)
+    return click.option("--registry", metavar="URL", type=TEXT, envvar=REGISTRY_VARIABLE, show_envvar=True, help=text)
 
 
 def json_option(function: F) -> F:
