@@ -1,6 +1,5 @@
 """``moldau audit watch``: how the tiers compare, again and again (mission H3)."""
 
-import time
 from typing import Any
 
 import click
@@ -19,7 +18,8 @@ from moldau.cli.options import SECONDS, bootstrap_option, open_cluster, timeout_
 def watch(every: float, until_complete: bool, as_json: bool, bootstrap: str, timeout: float, **comparing: Any) -> None:
     """Show how the tiers compare, again and again, until Ctrl-C or SIGTERM: a table at a terminal, elsewhere a line for each change.
 
-    Brokers that are away are waited for. What all tiers have agreed about for a day is kept as one number for each topic.
+    Brokers that are away are waited for, and told of within seconds. What all tiers have agreed about for a day is kept as one number for
+    each topic.
     """
     from functools import partial
 
@@ -27,26 +27,19 @@ def watch(every: float, until_complete: bool, as_json: bool, bootstrap: str, tim
     from moldau.cli.audit_changes import watching_view
     from moldau.cli.interruptions import Interruptions
     from moldau.cli.patience import Outage, PatientCluster
-    from moldau.client.retry import may_pass
-    from moldau.model.errors import PeerError, WorldError
 
     rules, watched, outage = rules_of(**comparing), Watch(), Outage()
     make = partial(PatientCluster, tell=outage.tell)
     try:
         with Interruptions() as signals, open_cluster(bootstrap, timeout, make) as cluster, watching_view(as_json=as_json) as show:
             while True:
-                try:
+                with outage.waited_for():
                     found = watched.look(cluster, rules())
-                except (WorldError, PeerError) as error:
-                    if not may_pass(error):
-                        raise
-                    outage.tell(error)
-                else:
                     outage.over()
                     with signals.held():
                         show(found)
                     if until_complete and (found.alarming or found.complete):
                         click.get_current_context().exit(exit_code(found, complete=True))
-                time.sleep(every)
+                outage.rest(every, cluster)
     except KeyboardInterrupt:
         pass

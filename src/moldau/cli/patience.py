@@ -1,26 +1,35 @@
 """A cluster for commands that go on for long: that no broker answers is told soon, not only when an attempt is given up.
 
-An attempt may take as long as ``--timeout`` says, and more are made after it. All of that is one outage, and one line.
+An attempt may take as long as ``--timeout`` says, and more are made after it. All of that is one outage: a line when it begins and one when
+it is over. A command that does something now and then asks in between whether anybody is there.
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from moldau.cli.output import say
 from moldau.client.cluster import Cluster
-from moldau.client.retry import Retry
-from moldau.model.errors import MoldauError
+from moldau.client.retry import Retry, may_pass
+from moldau.model.errors import MoldauError, PeerError, WorldError
 
 TELL_AFTER_S = 2.0
+ASK_EVERY_S = 0.5
+"""While nothing else is to be done: together with `TELL_AFTER_S` an outage is told within three seconds."""
 
 
 class Outage:
-    """Brokers that are away: told once, until it is `over`."""
+    """Brokers that are away: told once, until it is `over`, which is told too."""
 
     def __init__(self) -> None:
         self._told = False
+
+    @property
+    def under_way(self) -> bool:
+        """Whether it was told, and is not over."""
+        return self._told
 
     def tell(self, trouble: object) -> None:
         """Say it, if that was not done yet. Any thread may call it."""
@@ -30,7 +39,37 @@ class Outage:
 
     def over(self) -> None:
         """They have done what was asked; the next trouble is another outage."""
-        self._told = False
+        if self._told:
+            self._told = False
+            say("the brokers answer again", err=True)
+
+    @contextmanager
+    def waited_for(self) -> Iterator[None]:
+        """Trouble in this block that may pass is told and ends the block; other trouble is raised."""
+        try:
+            yield
+        except (WorldError, PeerError) as error:
+            if not may_pass(error):
+                raise
+            self.tell(error)
+
+    def rest(
+        self,
+        seconds: float,
+        cluster: Cluster,
+        *,
+        sleep: Callable[[float], object] = time.sleep,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Do nothing for so long, but notice brokers that go away. During an outage return as soon as one answers."""
+        until = monotonic() + seconds
+        while until - monotonic() > ASK_EVERY_S:
+            sleep(ASK_EVERY_S)
+            with self.waited_for():
+                cluster.metadata([])
+                if self.under_way:
+                    return
+        sleep(max(0.0, until - monotonic()))
 
 
 class PatientCluster(Cluster):
