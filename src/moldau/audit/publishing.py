@@ -6,7 +6,6 @@ auditor that had it, and what that one left open is aborted; so the group's offs
 
 import logging
 import re
-import time
 from collections.abc import Mapping, Sequence
 
 from moldau.audit.coverage import is_counted
@@ -22,6 +21,7 @@ from moldau.client.producer import Producer
 from moldau.model.errors import MoldauError
 from moldau.model.identity import TopicPartition
 from moldau.tracking.audit_record import AUDIT_TOPIC, AuditRecord, Gap, ensure_audit_topic, new_guid
+from moldau.tracking.clock import now_ms
 from moldau.tracking.counts import Count, CountKey
 
 log = logging.getLogger(__name__)
@@ -108,30 +108,30 @@ class Publisher:
         TransactionAbortedError: nothing of it; it may be published again. FencedError: another auditor has this tier. TransactionError:
         nobody knows; the next one to take over finds out.
         """
-        now_ms = int(time.time() * 1000)
+        time_ms = now_ms()
         pattern = "" if self._topics is None else self._topics.pattern
         read = {where.topic: topic_id for where, topic_id in topic_ids.items() if where in offsets}
-        news = {topic: topic_id for topic, topic_id in read.items() if self._is_news(topic, topic_id, now_ms)}
+        news = {topic: topic_id for topic, topic_id in read.items() if self._is_news(topic, topic_id, time_ms)}
         with self._producer.transaction() as transaction:
             reached("transaction begun")
             for key, count in counts.items():
-                self._send(AuditRecord.of_counts(self.tier, key, count, time_ms=now_ms))
+                self._send(AuditRecord.of_counts(self.tier, key, count, time_ms=time_ms))
             if caught_up_ms is not None:
                 everything = CountKey("", 0, "", pattern, "", self.tier)
                 self._send(AuditRecord("open", new_guid(), caught_up_ms, self.tier, everything))
             for topic, topic_id in news.items():
-                self._send(AuditRecord("open", new_guid(), now_ms, self.tier, CountKey(topic, 0, "", pattern, "", topic_id.hex())))
+                self._send(AuditRecord("open", new_guid(), time_ms, self.tier, CountKey(topic, 0, "", pattern, "", topic_id.hex())))
             for topic, gap in gaps:
-                self._send(AuditRecord("gap", new_guid(), now_ms, self.tier, CountKey(topic, 0, "", "", "", self.tier), gap=gap))
+                self._send(AuditRecord("gap", new_guid(), time_ms, self.tier, CountKey(topic, 0, "", "", "", self.tier), gap=gap))
             reached("counts sent")
             transaction.commit_offsets(self._member, offsets, notes(offsets, topic_ids))
             reached("offsets added")
-        self._told |= {topic: (topic_id, now_ms) for topic, topic_id in news.items()}
+        self._told |= {topic: (topic_id, time_ms) for topic, topic_id in news.items()}
         reached("committed")
 
-    def _is_news(self, topic: str, topic_id: bytes, now_ms: int) -> bool:
+    def _is_news(self, topic: str, topic_id: bytes, time_ms: int) -> bool:
         told, told_ms = self._told.get(topic, (NO_TOPIC_ID, 0))
-        return topic_id != NO_TOPIC_ID and (topic_id != told or now_ms >= told_ms + _TOLD_AGAIN_MS)
+        return topic_id != NO_TOPIC_ID and (topic_id != told or time_ms >= told_ms + _TOLD_AGAIN_MS)
 
     def _send(self, record: AuditRecord) -> None:
         self._producer.send(AUDIT_TOPIC, record.to_bytes(), key=record.record_key)

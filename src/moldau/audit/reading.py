@@ -15,7 +15,7 @@ from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED, F
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from moldau.tracking.audit_record import Gap
-from moldau.tracking.event_time import now_ms
+from moldau.tracking.clock import now_ms
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from moldau.audit.walker import Walker
 from moldau.client.failures import TransactionAbortedError
 from moldau.model.errors import PeerError
 from moldau.model.identity import TopicPartition
-from moldau.tracking.event_time import now_ms
+from moldau.tracking.clock import now_ms
 
 log = logging.getLogger(__name__)
 

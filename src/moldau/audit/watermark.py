@@ -3,12 +3,12 @@
 ``moldau.audit.complete_until`` says what it is.
 """
 
-import time
 from datetime import UTC, datetime, timedelta
 
 from moldau.audit.follow import read_audit
 from moldau.audit.reconcile import Rules, reconcile
 from moldau.client.cluster import Cluster
+from moldau.tracking.clock import now_ms
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -20,6 +20,6 @@ def completion_watermark(topic: str, tier: str, *, bootstrap: str, rules: Rules 
     """
     with Cluster(bootstrap, client_id="moldau-audit") as cluster:
         found = read_audit(cluster)
-    report = reconcile(found, rules or Rules(now_ms=int(time.time() * 1000)))
+    report = reconcile(found, rules or Rules(now_ms=now_ms()))
     time_ms = report.watermarks.get((topic, tier))
     return None if time_ms is None else _EPOCH + timedelta(milliseconds=time_ms)

@@ -2,7 +2,6 @@
 
 import json
 import sys
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from moldau.audit.reconcile import moment
 from moldau.audit.verdicts import Verdict
 from moldau.cli import audit_document
 from moldau.cli.audit_view import FAULTS_MAX, NUMERIC, SUMMARY, remarks, summary_rows, window_rows
+from moldau.tracking.clock import now_ms
 
 if TYPE_CHECKING:
     from moldau.audit.verdicts import Report, WindowPair
@@ -118,7 +118,7 @@ class _Objects(_Changes):
             yield about, json.dumps(remark, ensure_ascii=False)
 
     def _print(self, text: str) -> None:
-        click.echo(f'{{"seen_ms": {int(time.time() * 1000)}, {text[1:]}')
+        click.echo(f'{{"seen_ms": {now_ms()}, {text[1:]}')
 
 
 def _fault(pair: "WindowPair") -> str:

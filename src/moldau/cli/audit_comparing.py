@@ -1,7 +1,6 @@
 """What ``moldau audit report`` and ``watch`` compare, how patient they are, and how they end (mission H3)."""
 
 import re
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -110,10 +109,11 @@ def rules_of(
 ) -> "Callable[[], Rules]":
     """What the options ask for, at any time."""
     from moldau.audit.reconcile import GRACE_MS, Rules
+    from moldau.tracking.clock import now_ms
 
     def now() -> Rules:
         return Rules(
-            now_ms=int(time.time() * 1000),
+            now_ms=now_ms(),
             tiers=tiers,
             grace_ms=graces.get("", GRACE_MS),
             graces_ms=graces,

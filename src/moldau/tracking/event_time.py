@@ -1,6 +1,5 @@
 """Event times: what a caller may give, in milliseconds, and their bytes in the header."""
 
-import time
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -9,11 +8,6 @@ from moldau.tracking.header import TIME_MAX_MS, TIME_MIN_MS
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
-
-
-def now_ms() -> int:
-    """The time now, in ms since 1970."""
-    return time.time_ns() // 1_000_000
 
 
 def event_time_ms(given: datetime | int, path: str) -> int:

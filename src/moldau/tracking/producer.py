@@ -24,7 +24,8 @@ from moldau.client.producer import Producer
 from moldau.client.settings import Codec, bootstrap_text
 from moldau.tracking.audit_record import ensure_audit_topic
 from moldau.tracking.categories import CategoryName, category
-from moldau.tracking.event_time import event_time_ms, now_ms, text_bytes, time_bytes
+from moldau.tracking.clock import now_ms
+from moldau.tracking.event_time import event_time_ms, text_bytes, time_bytes
 from moldau.tracking.header import HEADER_FIELD, guid_hash
 from moldau.tracking.instance import CountedDelivery, Instance
 from moldau.tracking.publishing import CountPublisher, Origin, log, watch_for_the_end

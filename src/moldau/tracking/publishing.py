@@ -17,8 +17,8 @@ from moldau.client.delivery import Delivery
 from moldau.client.failures import ClientError, SendError
 from moldau.client.producer import Producer
 from moldau.tracking.audit_record import AUDIT_TOPIC, PRODUCER_TIER, AuditRecord, Kind, new_guid
+from moldau.tracking.clock import now_ms
 from moldau.tracking.counts import NOTHING, Count, CountKey
-from moldau.tracking.event_time import now_ms
 from moldau.tracking.instance import Instance
 
 log = logging.getLogger("moldau.tracking")
