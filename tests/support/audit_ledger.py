@@ -5,10 +5,10 @@ from typing import Any
 
 from moldau.audit.events import count_each
 from moldau.audit.reconcile import Rules, reconcile
-from moldau.audit.tiers import NOTHING, TierCounts
+from moldau.audit.tiers import TierCounts
 from moldau.audit.verdicts import Report, Verdict
 from moldau.tracking.audit_record import AuditRecord, new_guid
-from moldau.tracking.counts import Count, CountKey
+from moldau.tracking.counts import NOTHING, Count, CountKey
 from support.audit_events import MINUTE, NOON, Host
 
 START = NOON + 2 * MINUTE

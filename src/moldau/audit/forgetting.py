@@ -11,7 +11,8 @@ from typing import Final
 from moldau.audit.follow import read_audit
 from moldau.audit.reconcile import Rules, compared, counting_tiers, reconcile
 from moldau.audit.settled import Settled
-from moldau.audit.tiers import TierCounts, Told
+from moldau.audit.tiers import TierCounts
+from moldau.audit.told import Told
 from moldau.audit.verdicts import Report, Verdict, WindowPair
 from moldau.client.cluster import Cluster
 from moldau.tracking.audit_record import AUDIT_RETENTION_MS, PRODUCER_TIER

@@ -7,10 +7,11 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from moldau.audit.coverage import is_counted
+from moldau.audit.deleted import LATE_S, UNKNOWN, deleted
 from moldau.audit.places import Place
 from moldau.client.cluster import Cluster
 from moldau.client.errors import failure
-from moldau.client.metadata import NO_TOPIC_ID, TopicMetadata
+from moldau.client.metadata import NO_TOPIC_ID
 from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED, Fetched, FetchLimits
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
@@ -19,11 +20,7 @@ from moldau.tracking.clock import now_ms
 
 log = logging.getLogger(__name__)
 
-_GONE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
 FETCH_WAIT_MS: Final = 500
-LATE_S: Final = 2.0
-"""So long after it was made may a topic be unknown to the broker that is asked."""
-_LOOK_S: Final = 0.1
 _LIMITS: Final = FetchLimits(
     max_wait_ms=FETCH_WAIT_MS, max_bytes=32 << 20, partition_max_bytes=4 << 20, isolation_level=READ_COMMITTED
 )  # fmt: skip
@@ -172,37 +169,8 @@ class Reading:
         return min(asked_ms, self._known_ms) if all(self.positions[where] >= end for where, end in self.ends.items()) else None
 
     def gone(self, among: Collection[TopicPartition], stopping: Callable[[], bool] = lambda: False) -> set[TopicPartition]:
-        """Those that were deleted for certain, and not only unknown to a broker for a moment: by their topics' names and ids.
-
-        Topics that nobody knows are given a little time, all of them the same. One that is there and cannot be read is waited for, but not
-        by who is `stopping`: it was not deleted. RequestFailedError by then.
-        """
-        gone: set[TopicPartition] = set()
-        ids, unsure = self.topic_ids, set(among)
-        retry, deadline = self._cluster.retry(), time.monotonic() + LATE_S
-        while unsure:
-            late = time.monotonic() >= deadline
-            topics = self._cluster.metadata(sorted({where.topic for where in unsure})).topics
-            unreadable: set[TopicPartition] = set()
-            for where in sorted(unsure):
-                found = topics.get(where.topic)
-                if found is None or found.error in _GONE:
-                    if late:
-                        gone.add(where)
-                elif found.error:
-                    unreadable.add(where)
-                else:
-                    unsure.remove(where)
-                    if _is_of_another(where, ids.get(where, NO_TOPIC_ID), found):
-                        gone.add(where)
-            unsure -= gone
-            if unreadable and not stopping():
-                retry.pause(failure(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {min(unreadable).topic}"))
-                continue
-            unsure -= unreadable
-            if unsure:
-                time.sleep(_LOOK_S)  # not the cluster's pause, which ends who is to stop: the counts would be lost with it
-        return gone
+        """Those that were deleted for certain, and not only unknown to a broker for a moment; see `deleted`. RequestFailedError."""
+        return deleted(self._cluster, among, self.topic_ids, stopping)
 
     def left(self) -> dict[TopicPartition, int]:
         """Where we were in partitions that are gone, or are not known for a moment."""
@@ -210,7 +178,7 @@ class Reading:
 
     def _see_to(self, error: PeerError) -> None:
         subject = getattr(error, "subject", None)
-        if error.code in _GONE:
+        if error.code in UNKNOWN:
             gone = [where for where in self.positions if subject in (where, f"topic {where.topic}")]
             if not gone:
                 raise error
@@ -247,9 +215,3 @@ class Reading:
         log.warning("partition gone: partition=%s position=%d", where, position)
         self._left[where] = (self._ids.pop(where), position)
         self.ends.pop(where, None)
-
-
-def _is_of_another(where: TopicPartition, topic_id: bytes, topic: TopicMetadata) -> bool:
-    """Whether this is not the topic that the partition was of: it has another id, or not so many partitions."""
-    is_another = NO_TOPIC_ID not in (topic_id, topic.id) and topic_id != topic.id
-    return is_another or where.partition >= len(topic.partitions)

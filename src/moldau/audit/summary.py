@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from moldau.audit.tiers import NOTHING
 from moldau.audit.verdicts import Report, Verdict
-from moldau.tracking.counts import Count
+from moldau.tracking.counts import NOTHING, Count
 
 
 @dataclass(slots=True)

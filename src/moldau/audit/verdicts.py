@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from moldau.audit.settled import SettledPair
-from moldau.audit.tiers import ToldGap, Unreadable
+from moldau.audit.told import ToldGap, Unreadable
 from moldau.tracking.counts import WINDOW_MS, Count
 
 

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from moldau.audit.reconcile import moment
 from moldau.audit.verdicts import Verdict
 from moldau.cli import audit_document
 from moldau.cli.audit_view import FAULTS_MAX, NUMERIC, SUMMARY, remarks, summary_rows, window_rows
-from moldau.tracking.clock import now_ms
+from moldau.tracking.clock import moment, now_ms
 
 if TYPE_CHECKING:
     from moldau.audit.verdicts import Report, WindowPair

@@ -9,7 +9,7 @@ import click
 from moldau.cli.options import SECONDS, TEXT
 
 if TYPE_CHECKING:
-    from moldau.audit.reconcile import Rules
+    from moldau.audit.rules import Rules
     from moldau.audit.verdicts import Report
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -108,7 +108,7 @@ def rules_of(
     producer_timeout: float,
 ) -> "Callable[[], Rules]":
     """What the options ask for, at any time."""
-    from moldau.audit.reconcile import GRACE_MS, Rules
+    from moldau.audit.rules import GRACE_MS, Rules
     from moldau.tracking.clock import now_ms
 
     def now() -> Rules:

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from moldau.audit.reconcile import moment
 from moldau.audit.summary import summaries
 from moldau.cli.output import counted, print_table
+from moldau.tracking.clock import moment
 
 if TYPE_CHECKING:
-    from moldau.audit.tiers import ToldGap
+    from moldau.audit.told import ToldGap
     from moldau.audit.verdicts import Report, WindowPair
 
 FAULTS_MAX = 50

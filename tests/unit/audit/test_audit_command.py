@@ -9,7 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from moldau.audit import auditor, follow, forgetting
-from moldau.audit.tiers import TierCounts, Unreadable
+from moldau.audit.tiers import TierCounts
+from moldau.audit.told import Unreadable
 from moldau.cli import audit_report, audit_run, audit_watch
 from moldau.cli.application import application
 from moldau.client.address import Address

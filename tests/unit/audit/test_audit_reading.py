@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from moldau.audit import reading as rules
 from moldau.audit.places import Place, missing, notes
 from moldau.audit.reading import Reading
 from moldau.client.errors import RequestFailedError
@@ -95,7 +94,8 @@ def test_everything_is_counted_only_up_to_when_partitions_were_looked_for() -> N
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is waited for."""
-    monkeypatch.setattr(rules, "LATE_S", 0.0)
+    for module in ("deleted", "reading"):
+        monkeypatch.setattr(f"moldau.audit.{module}.LATE_S", 0.0)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,8 @@ class Several(Cluster):
 
 def test_many_topics_that_go_together_are_waited_for_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """One after another, an auditor of a cluster where a hundred topics are deleted would publish nothing for minutes."""
-    monkeypatch.setattr(rules, "LATE_S", 0.05)
+    for module in ("deleted", "reading"):
+        monkeypatch.setattr(f"moldau.audit.{module}.LATE_S", 0.05)
     cluster = Several(b"1" * 16)
     found = reading(cluster)
     cluster.topic_id = None

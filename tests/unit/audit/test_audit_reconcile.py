@@ -3,10 +3,11 @@
 import pytest
 
 from moldau.audit.events import count_each
-from moldau.audit.reconcile import Rules, moment
+from moldau.audit.reconcile import Rules
 from moldau.audit.verdicts import Verdict
 from moldau.model.identity import TopicPartition
 from moldau.tracking.audit_record import AUDIT_TOPIC, AuditRecord
+from moldau.tracking.clock import moment
 from moldau.tracking.counts import CountKey
 from support.audit_events import MINUTE, NOON, Host
 from support.audit_ledger import LATER, START, Ledger, events

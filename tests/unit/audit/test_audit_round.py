@@ -11,7 +11,6 @@ import pytest
 from confluent_kafka import KafkaError
 
 from moldau.audit import auditor as auditors
-from moldau.audit import reading as rules
 from moldau.audit.auditor import Auditor, AuditorOptions
 from moldau.audit.places import Place
 from moldau.audit.reading import Reading
@@ -76,7 +75,8 @@ class Ended:
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     """47 events of one host, in one batch."""
-    monkeypatch.setattr(rules, "LATE_S", 0.0)
+    for module in ("deleted", "reading"):
+        monkeypatch.setattr(f"moldau.audit.{module}.LATE_S", 0.0)
     cluster = Cluster(ID)
     cluster.is_known = True
     cluster.batch = batch([EWR.event(number, NOON) for number in range(LAST - FIRST)], base_offset=FIRST)
@@ -134,7 +134,8 @@ def test_counts_are_published_by_who_is_told_to_end_while_a_topic_goes(
     round_, published, ended = begun(cluster, looks=2)
     goes_away(cluster, ended)
 
-    monkeypatch.setattr(rules, "LATE_S", 0.02)
+    for module in ("deleted", "reading"):
+        monkeypatch.setattr(f"moldau.audit.{module}.LATE_S", 0.02)
 
     def pause(_: float) -> None:
         raise AssertionError("nobody waits for brokers who is told to end")

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from moldau.audit.tiers import NOTHING
 from moldau.audit.verdicts import Report as AuditReport
 from moldau.audit.verdicts import Verdict
 from moldau.lake.demo.proof import Proof
 from moldau.lake.demo.tiers import LAKE_TIER
-from moldau.tracking.counts import Count
+from moldau.tracking.counts import NOTHING, Count
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 from moldau.audit.follow import read_audit
 from moldau.audit.reconcile import Rules, reconcile
-from moldau.audit.tiers import NOTHING, TierCounts
+from moldau.audit.tiers import TierCounts
 from moldau.audit.verdicts import Report
 from moldau.client.cluster import Cluster
 from moldau.model.errors import MoldauError
 from moldau.tracking.audit_record import PRODUCER_TIER
-from moldau.tracking.counts import WINDOW_MS, Count
+from moldau.tracking.counts import NOTHING, WINDOW_MS, Count
 
 LOCAL_TIER = "local"
 LAKE_TIER = "lake"
