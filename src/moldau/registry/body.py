@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from moldau.registry.errors import invalid_compatibility, invalid_mode, unprocessable
-from moldau.registry.records import AVRO, CONFIG_FIELDS, NUMBER_MAX
+from moldau.registry.record_json import NUMBER_MAX
+from moldau.registry.records import AVRO, CONFIG_FIELDS
 from moldau.registry.reference import Reference
 from moldau.registry.rules import read_rule_set
 from moldau.registry.schemas.compatibility import CompatibilityLevel

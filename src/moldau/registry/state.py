@@ -11,8 +11,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from moldau.registry import records
-from moldau.registry.records import Key, SchemaKey, SchemaVersion
+from moldau.registry import record_keys, records
+from moldau.registry.record_json import RecordError
+from moldau.registry.record_keys import Key, SchemaKey
+from moldau.registry.records import SchemaVersion
 from moldau.registry.subjects import context_of, in_context_of
 
 log = logging.getLogger(__name__)
@@ -89,10 +91,10 @@ class State:
     def apply(self, offset: int, timestamp_ms: int, key: bytes | None, value: bytes | None) -> None:
         """One record of the log. One that cannot be understood is left out, with a line in the log."""
         try:
-            known = records.decode_key(key)
+            known = record_keys.decode_key(key)
             with self.lock:
                 self._apply(offset, timestamp_ms, known, value)
-        except records.RecordError as error:
+        except RecordError as error:
             log.error("registry record skipped: offset=%d reason=%s", offset, error)
 
     def _apply(self, offset: int, timestamp_ms: int, key: Key, value: bytes | None) -> None:
@@ -102,22 +104,22 @@ class State:
                     self._remove(key)
                 else:
                     self._put(offset, records.decode_schema(key, value, timestamp_ms))
-            case records.ConfigKey(scope):
+            case record_keys.ConfigKey(scope):
                 _set(self.configs, scope, None if value is None else records.decode_config(value))
-            case records.ModeKey(scope):
+            case record_keys.ModeKey(scope):
                 _set(self.modes, scope, None if value is None else records.decode_mode(value))
-            case records.DeleteSubjectKey(subject):
+            case record_keys.DeleteSubjectKey(subject):
                 if value is not None:
                     self._delete_up_to(subject, records.decode_delete_subject(value))
-            case records.ClearSubjectKey(scope):
+            case record_keys.ClearSubjectKey(scope):
                 if value is not None:
                     self._clear(scope)
-            case records.ContextKey(context):
+            case record_keys.ContextKey(context):
                 if value is None:
                     self.contexts.discard(context)
                 else:
                     self.contexts.add(context)
-            case records.UnknownKey(kind):
+            case record_keys.UnknownKey(kind):
                 log.error("registry record skipped: offset=%d reason=its kind %s is not known here", offset, kind)
 
     def _put(self, offset: int, schema: SchemaVersion) -> None:
