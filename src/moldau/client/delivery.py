@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from moldau.client.failures import ClientError, SendError
 from moldau.client.message import Delivered
+from moldau.client.too_large import refused_by_broker
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -96,7 +97,8 @@ class Delivery:
             self._end(Delivered(topic, message.partition() or 0, message.offset(), message.timestamp()[1]), None)
         else:
             partition = message.partition()
-            self.refuse(SendError(topic, None if partition is None or partition < 0 else partition, error))
+            hint = refused_by_broker(error.code(), message)
+            self.refuse(SendError(topic, None if partition is None or partition < 0 else partition, error, hint))
 
     def refuse(self, error: SendError) -> None:
         """It is not delivered, or was not even taken into the queue."""

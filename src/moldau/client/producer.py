@@ -24,6 +24,7 @@ from moldau.client.failures import SendError
 from moldau.client.message import Headers, Message, messages_of
 from moldau.client.outgoing import Outgoing, Rest, outgoing
 from moldau.client.settings import MISSING, Acks, Codec, in_our_words, producer_settings
+from moldau.client.too_large import PRODUCER_BYTES_MAX, refused_by_producer
 from moldau.client.transactional_id import TransactionalId
 from moldau.client.transactions import Transaction, TransactionalConsumer
 
@@ -82,6 +83,7 @@ class Producer:
         except KafkaException as error:
             raise ValueError(f"producer: {in_our_words(error.args[0].str())}") from None
         self._refusal = KafkaException
+        self._message_bytes_max = made.get("message.max.bytes", PRODUCER_BYTES_MAX)
         self._choosing = Choosing(self._inner, partitioner)
         self._reports = DeliveryThread(self._inner, f"{client_id} deliveries", brokers.answered)
         self._identity = TransactionalId(self._inner, self._reports, transactional_id, transaction_timeout_ms, made["bootstrap.servers"])
@@ -186,7 +188,8 @@ class Producer:
             raise self._identity.fatal_error(self._reports.fatal or cause) from error
         if cause.code() == KafkaError._STATE and self.transactional_id is not None and self._identity.current is None:
             raise RuntimeError(f"transactional id {self.transactional_id}: send within `with producer.transaction():`") from None
-        wanted.delivery.refuse(SendError(wanted.topic, None if wanted.partition < 0 else wanted.partition, cause))
+        hint = refused_by_producer(cause.code(), wanted.value, wanted.key, self._message_bytes_max)
+        wanted.delivery.refuse(SendError(wanted.topic, None if wanted.partition < 0 else wanted.partition, cause, hint))
 
     def partitions_for(self, topic: str) -> int:
         """How many partitions a topic has; asked of the brokers once a minute. SendError if there is no such topic."""

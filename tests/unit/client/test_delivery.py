@@ -34,7 +34,13 @@ class Kept:
 def report(offset: int | None = 7, partition: int | None = 2) -> "Report":
     """What librdkafka hands to a delivery callback."""
     found = SimpleNamespace(
-        topic=lambda: "t", partition=lambda: partition, offset=lambda: offset, timestamp=lambda: (1, 1000), error=lambda: None
+        topic=lambda: "t",
+        partition=lambda: partition,
+        offset=lambda: offset,
+        timestamp=lambda: (1, 1000),
+        error=lambda: None,
+        value=lambda: b"value",
+        key=lambda: None,
     )
     return cast("Report", found)
 
