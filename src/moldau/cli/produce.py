@@ -10,7 +10,7 @@ import click
 
 from moldau.cli.input_records import BadLine, Input, read_csv, read_json, read_lines
 from moldau.cli.options import NAME, SECONDS, TEXT, bootstrap_option, config_option, open_cluster
-from moldau.cli.output import counted
+from moldau.cli.output import counted, say
 from moldau.cli.progress import Progress
 from moldau.model.errors import ErrorCode
 
@@ -106,6 +106,12 @@ def produce(
 def _send_all(records: Iterator[Input], sender: "Sender", source: BinaryIO, name: str, *, skip: bool) -> None:
     """Send until the end or the first bad line, then say what became of it all."""
     progress = Progress("sent", _size(source))
+
+    def tell(text: str) -> None:
+        progress.clear()
+        say(text, err=True)
+
+    sender.tell = tell
     bad = 0
     stopped = interrupted = False
     try:
@@ -127,6 +133,8 @@ def _send_all(records: Iterator[Input], sender: "Sender", source: BinaryIO, name
     progress.clear()
     for failure in sender.failures():
         click.echo(failure, err=True)
+    for text in sender.too_large.told(name):
+        say(text, err=True)
     whole = not (stopped or interrupted or sender.failed)
     sender.end_transaction(commit=whole)
     click.echo(_summary(sender, bad, stopped=stopped, undone=sender.transactional and not whole), err=True)

@@ -3,15 +3,21 @@
 librdkafka queues up to `QUEUE_RECORDS_MAX` records or `QUEUE_KIB_MAX`; when it is full we wait for deliveries instead of reading on.
 Only failures are reported back (`delivery.report.only.error`), which saves a Python call for every record that went well; what was
 accepted, less what failed and what was left at the end, was delivered. With a transactional id all of it is one transaction, which
-is committed at the end, or aborted.
+is committed at the end, or aborted. Which line a record came from is kept for those of `LARGE_BYTES` and more, of which it may be asked.
 """
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
+
+from moldau.cli.output import say
+from moldau.cli.produce_too_large import TooLarge
+from moldau.cli.produce_waiting import Waiting
+from moldau.client.too_large import LIMITS, size_of
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
@@ -23,6 +29,7 @@ QUEUE_RECORDS_MAX = 200_000
 QUEUE_KIB_MAX = 128 * 1024
 LINGER_MS = 20
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024
+LARGE_BYTES = 4096
 POLL_EVERY = 1024
 """Records between looks for failures."""
 FAILURES_TOLD = 10
@@ -56,6 +63,10 @@ class Sender:
             raise click.ClickException(MISSING) from error
         self.accepted = 0
         self.failed = 0
+        self.too_large = TooLarge(bootstrap, topic, MESSAGE_BYTES_MAX)
+        self.tell: Callable[[str], object] = partial(say, err=True)
+        """What is called with a line about brokers that acknowledge nothing."""
+        self._waiting = Waiting(f"topic {topic}" if partition is None else f"partition {topic}-{partition}", timeout_s)
         self._failures: Counter[tuple[int, str]] = Counter()
         self._topic = topic
         self._timeout_s = timeout_s
@@ -72,7 +83,8 @@ class Sender:
                 "message.max.bytes": MESSAGE_BYTES_MAX,
                 "message.timeout.ms": int(timeout_s * 1000),
                 "delivery.report.only.error": True,
-                "log_level": 2,
+                "log_level": 4,
+                "logger": self._waiting.logger,
                 "on_delivery": self._on_delivery,
                 **settings,
                 **_transactional(transactional_id),
@@ -98,16 +110,20 @@ class Sender:
         """Queue one record, waiting for room where there is none. A record that librdkafka refuses counts as failed."""
         from confluent_kafka import KafkaError, KafkaException
 
+        report = None if len(record.value) < LARGE_BYTES else partial(self._on_delivery, line=record.line)
         while True:
             try:
-                self._producer.produce(self._topic, record.value, record.key, self._partition, headers=self._headers)
+                self._producer.produce(self._topic, record.value, record.key, self._partition, on_delivery=report, headers=self._headers)
                 break
             except BufferError:
                 self._producer.poll(0.1)
+                self._look(len(self._producer))
             except KafkaException as error:
                 cause = error.args[0]
                 assert isinstance(cause, KafkaError)
                 self._count(self._partition, cause)
+                if cause.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+                    self.too_large.by_producer(record.line, size_of(record.value, record.key))
                 break
         self.accepted += 1
         if not self.accepted % POLL_EVERY:
@@ -116,11 +132,18 @@ class Sender:
     def finish(self) -> None:
         """Wait for all deliveries; each has its time limit, so this ends. A second Ctrl-C gives the rest up."""
         deadline = time.monotonic() + self._timeout_s + 5
-        while (left := self._producer.flush(FLUSH_SLICE_S)) and time.monotonic() < deadline:
-            pass
+        left = 1
+        while left and time.monotonic() < deadline:
+            left = self._producer.flush(FLUSH_SLICE_S)
+            self._look(left)
         if left:
             self.failed += left
             self._failures[ANY_PARTITION, "no answer in time"] += left
+
+    def _look(self, left: int) -> None:
+        said = self._waiting.look(self.delivered - left, left)
+        if said is not None:
+            self.tell(said)
 
     def end_transaction(self, *, commit: bool) -> None:
         """Commit what was sent, or undo it, if it was sent in a transaction. ClientError says why that cannot be done."""
@@ -143,10 +166,12 @@ class Sender:
         if len(self._failures) > FAILURES_TOLD:
             yield f"and {len(self._failures) - FAILURES_TOLD} other kinds of failure"
 
-    def _on_delivery(self, error: "KafkaError | None", message: "Message") -> None:
+    def _on_delivery(self, error: "KafkaError | None", message: "Message", line: int | None = None) -> None:
         if error is not None:
             partition = message.partition()
             self._count(ANY_PARTITION if partition is None else partition, error)
+            if error.code() in LIMITS:
+                self.too_large.by_broker(error.code(), line, size_of(message.value(), message.key()))
 
     def _count(self, partition: int, error: "KafkaError") -> None:
         self.failed += 1

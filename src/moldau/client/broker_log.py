@@ -20,11 +20,12 @@ _DETAILS = re.compile(r" ?\((?:after|while|on) [^)]*\)|\[thrd:[^]]*\]:? ?|\b\d+(
 
 
 class BrokerLog:
-    """What librdkafka takes for a logger. `name` says whose it is."""
+    """What librdkafka takes for a logger. `name` says whose it is, `to` where the lines go."""
 
-    def __init__(self, name: str, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, name: str, monotonic: Callable[[], float] = time.monotonic, to: logging.Logger = log) -> None:
         self._name = name
         self._monotonic = monotonic
+        self._to = to
         self._away: dict[str, tuple[float, float]] = {}
         """For each broker that is away: since when, and when that was said last."""
         self._heard_at = 0.0
@@ -33,7 +34,7 @@ class BrokerLog:
     def log(self, level: int, message: str, *arguments: object) -> None:
         """One line of librdkafka's."""
         if level < logging.WARNING:
-            log.log(level, message, *arguments)
+            self._to.log(level, message, *arguments)
             return
         text = str(arguments[-1]) if arguments else message
         now = self._monotonic()
@@ -43,23 +44,23 @@ class BrokerLog:
         self._heard_at = now
         found = _BROKER.search(_DETAILS.sub("", text))
         if found is None:  # "1/1 brokers are down": each of them has its own line
-            log.debug(message, *arguments)
+            self._to.debug(message, *arguments)
             return
         since, last = self._away.get(found[1], (now, now - QUIET_S))
         if now - last >= QUIET_S:
             since = now
             reason = _DETAILS.sub("", text)[found.end() :].rpartition("failed: ")[2].strip().rstrip(":")
-            log.warning("%s: broker %s is away: %s; it is tried again", self._name, found[1], reason)
+            self._to.warning("%s: broker %s is away: %s; it is tried again", self._name, found[1], reason)
         else:
-            log.debug(message, *arguments)
+            self._to.debug(message, *arguments)
         self._away[found[1]] = (since, now)
 
     def _pass(self, level: int, message: str, arguments: tuple[object, ...], key: str, now: float) -> None:
         if now - self._said.get(key, now - QUIET_S) >= QUIET_S:
             self._said[key] = now
-            log.log(level, message, *arguments)
+            self._to.log(level, message, *arguments)
         else:
-            log.debug(message, *arguments)
+            self._to.debug(message, *arguments)
 
     def answered(self) -> None:
         """A broker has done what it was asked."""
@@ -68,5 +69,5 @@ class BrokerLog:
         now = self._monotonic()
         if now - self._heard_at >= STILL_AWAY_S:
             since = min(since for since, _ in self._away.values())
-            log.info("%s: answered again after %.1f s", self._name, now - since)
+            self._to.info("%s: answered again after %.1f s", self._name, now - since)
             self._away.clear()

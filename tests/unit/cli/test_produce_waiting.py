@@ -1,0 +1,112 @@
+"""``moldau produce`` says when brokers acknowledge nothing: after a few seconds, then rarely, with the reason if one was heard, and when
+it goes on.
+"""
+
+import logging
+
+import pytest
+
+from moldau.cli import produce_waiting
+from moldau.cli.input_records import InputRecord
+from moldau.cli.produce_waiting import TELL_AFTER_S, TELL_AGAIN_S, UNKNOWN_REASON, Waiting
+from moldau.cli.sending import Sender
+from moldau.client.admin import Admin, ConfigChanges, Resource, ResourceType
+from moldau.client.cluster import Cluster
+from moldau.testing.broker import Broker
+
+LINE = "[thrd:{0}/bootstrap]: {0}/bootstrap: Connect to ipv4#{0} failed: Connection refused (after 0ms in state CONNECT)"
+BROKER = "127.0.0.1:9092"
+SHORT_S = 0.05
+
+
+class Scene:
+    """Looks twice a second."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.waiting = Waiting("topic t", 60.0, lambda: self.now)
+
+    def look(self, seconds: float, acknowledged: int, left: int) -> list[str]:
+        said = []
+        for _ in range(int(2 * seconds)):
+            self.now += 0.5
+            said.append(self.waiting.look(acknowledged, left))
+        return [text for text in said if text is not None]
+
+    def hear(self, text: str) -> None:
+        self.waiting.logger.log(logging.ERROR, "%s [%s] %s", "FAIL", "rdkafka#producer-1", text)
+
+
+def test_it_is_told_after_seconds_then_rarely_and_once_when_it_goes_on() -> None:
+    scene = Scene()
+    assert scene.look(TELL_AFTER_S, 7, 1) == []
+    limit = "each is tried again for up to 60 s (--timeout)"
+    assert scene.look(1, 7, 1) == [f"topic t: nothing acknowledged for 4 s, 1 record waits; {limit}; {UNKNOWN_REASON}"]
+    assert scene.look(TELL_AGAIN_S - 1, 7, 1) == []
+    assert scene.look(1, 7, 1200) == [f"topic t: nothing acknowledged for 34 s, 1,200 records wait; {limit}; {UNKNOWN_REASON}"]
+    assert scene.look(1, 8, 1199) == ["topic t: acknowledged again after 35 s, going on"]
+    assert scene.look(TELL_AFTER_S - 1, 8, 1199) == []
+    assert len(scene.look(1, 8, 1199)) == 1, "the next time"
+
+
+def test_nothing_is_told_while_there_is_progress_or_nothing_to_wait_for() -> None:
+    scene = Scene()
+    assert scene.look(TELL_AFTER_S - 1, -1, 2) == [], "a line of the log was counted as a message"
+    for acknowledged in range(1, 100):
+        assert scene.look(TELL_AFTER_S - 1, acknowledged, 3) == []
+    assert scene.look(100, 99, 0) == []
+
+
+def test_what_librdkafka_says_of_a_broker_is_the_reason_until_there_is_progress(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene()
+    assert scene.look(1, 0, 1) == []
+    for _ in range(3):
+        scene.hear(LINE.format(BROKER))
+    (told,) = scene.look(TELL_AFTER_S, 0, 1)
+    assert told.endswith(f"(--timeout); broker {BROKER} is away: Connection refused")
+    assert caplog.records == [], "it is told once"
+    assert len(scene.look(1, 1, 1)) == 1
+    (told,) = scene.look(TELL_AFTER_S, 1, 1)
+    assert told.endswith(UNKNOWN_REASON)
+    scene.hear(LINE.format(BROKER))
+    (told,) = scene.look(TELL_AGAIN_S, 1, 1)
+    assert told.endswith("Connection refused")
+
+
+@pytest.mark.parametrize(("fault", "reason"), [("away", " is away: "), ("too few replicas", UNKNOWN_REASON)])
+def test_a_record_that_waits_for_its_brokers(fault: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The trouble ends when it has been told with its reason; then the record is delivered, and that is told."""
+    told: list[str] = []
+
+    def tell(text: str) -> None:
+        told.append(text)
+        if reason not in text or (fault == "away" and broker.running):
+            return
+        if fault == "away":
+            broker.start()
+        else:
+            configure(broker, "1")
+
+    with Broker() as broker:
+        broker.create_topic("t")
+        sender = Sender(broker.bootstrap_servers, "t", {"acks": "all"}, headers={}, partition=0, timeout_s=60.0)
+        sender.send(InputRecord(1, None, b"one"))
+        sender.finish()
+        monkeypatch.setattr(produce_waiting, "TELL_AFTER_S", SHORT_S)
+        monkeypatch.setattr(produce_waiting, "TELL_AGAIN_S", SHORT_S)
+        sender.tell = tell
+        if fault == "away":
+            broker.stop()
+        else:
+            configure(broker, "2")
+        sender.send(InputRecord(2, None, b"two"))
+        sender.finish()
+        assert (sender.delivered, sender.failed) == (2, 0)
+    assert all(text.startswith("partition t-0: nothing acknowledged for ") and "1 record waits; " in text for text in told[:-1])
+    assert any(reason in text for text in told[:-1])
+    assert told[-1].startswith("partition t-0: acknowledged again after ")
+
+
+def configure(broker: Broker, replicas_min: str) -> None:
+    with Cluster(broker.bootstrap_servers) as cluster:
+        Admin(cluster).alter_configs(Resource(ResourceType.TOPIC, "t"), ConfigChanges(set={"min.insync.replicas": replicas_min}))
