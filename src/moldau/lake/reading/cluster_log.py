@@ -60,8 +60,12 @@ class ClusterLog:
 
     def fetch(self, partition: TopicPartition, offset: int, bytes_max: int, wait_ms: int) -> Fetched:
         """Batches from `offset` on, about `bytes_max` bytes, after at most `wait_ms` without any."""
+        return self.fetch_many({partition: offset}, bytes_max, wait_ms)[partition]
+
+    def fetch_many(self, positions: Mapping[TopicPartition, int], bytes_max: int, wait_ms: int) -> Mapping[TopicPartition, Fetched]:
+        """The same of many partitions: about `bytes_max` bytes of each leader, so that some may come without any."""
         limits = FetchLimits(max_wait_ms=wait_ms, max_bytes=bytes_max, partition_max_bytes=bytes_max, isolation_level=self._isolation_level)
-        return self._cluster.fetch(partition.topic, partition.partition, offset, limits)
+        return self._cluster.fetch_many(positions, limits)
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Set where a group reads next. RequestFailedError: it has members, for one."""

@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from moldau.lake.python_tasks import BALLAST
 from moldau.lake.reading.offsets import OffsetRange
 from moldau.lake.reading.options import ReadOptions, Use, parse_options
 
@@ -27,14 +28,6 @@ if TYPE_CHECKING:
     from moldau.lake.writing.sink import MoldauStreamWriter, MoldauWriter
 
 log = logging.getLogger(__name__)
-
-BALLAST = bytes(1 << 16)
-"""Goes with each reader to its tasks, so that they begin 40 ms earlier.
-
-Spark writes to a task's Python process twice: what to do, which is the reader, and then the partition, which is small. TCP holds a small
-piece back until the one before it is acknowledged, and the other side puts that off for 40 ms, unless the piece is longer than a segment:
-65,483 bytes on the loopback interface. Tasks share one copy of the reader, compressed.
-"""
 
 
 @dataclass
@@ -113,11 +106,10 @@ class MoldauReader(DataSourceReader):
 
 
 def _read(options: ReadOptions, shape: "RowShape", partition: InputPartition) -> Iterator[Any]:
-    from moldau.lake.reading.tasks import read_range
+    from moldau.lake.reading.tasks import read_ranges
 
     if isinstance(partition, RangesPartition):  # Spark makes one task of a plan without any
-        for wanted, topic_id in partition.value:
-            yield from read_range(options, shape, wanted, topic_id)
+        yield from read_ranges(options, shape, partition.value)
 
 
 class MoldauStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

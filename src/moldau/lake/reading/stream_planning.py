@@ -20,6 +20,9 @@ from moldau.model.identity import TopicPartition
 
 log = logging.getLogger(__name__)
 
+LOOK_MS = 1000.0
+"""A run up to the present looks no more often whether what it has yet to read is still there."""
+
 
 class StreamLog(Protocol):
     """What planning asks the brokers."""
@@ -43,6 +46,7 @@ class StreamPlanner:
         self._target: StreamOffsets | None = None
         self._patience = Patience(options.min_offsets_per_trigger or 0, options.max_trigger_delay_ms)
         self._planned: StreamOffsets | None = None
+        self._seen: tuple[dict[str, KnownTopic], StreamOffsets, float] | None = None
         self.newest: StreamOffsets | None = None
         """The end of what there was when it was last looked."""
 
@@ -70,8 +74,7 @@ class StreamPlanner:
 
         `patient`: whether a batch may wait for minOffsetsPerTrigger. DataLossError.
         """
-        topics = self._topics()
-        present = self._present(topics)
+        topics, present = self._look(now_ms)
         self.newest = present
         kept = self._checked(start, present, topics)
         ends = dict(self._upto(present).offsets)
@@ -86,6 +89,14 @@ class StreamPlanner:
         end = StreamOffsets(ends, {topic: known.id for topic, known in topics.items()})
         self._planned = end
         return end
+
+    def _look(self, now_ms: float) -> tuple[dict[str, KnownTopic], StreamOffsets]:
+        """Topics and their ends: of now, or in a run up to the present as they were a moment ago. Nothing that comes belongs to such a run,
+        and what goes is missed by the task that reads it."""
+        if self._target is None or self._seen is None or now_ms - self._seen[2] >= LOOK_MS:
+            topics = self._topics()
+            self._seen = topics, self._present(topics), now_ms
+        return self._seen[0], self._seen[1]
 
     def ranges(self, start: StreamOffsets, end: StreamOffsets) -> list[OffsetRange]:
         """What the tasks of a batch read, cut for minPartitions. DataLossError."""

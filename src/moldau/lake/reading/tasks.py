@@ -1,15 +1,19 @@
-"""What a Spark task does: reads one range and makes rows of it."""
+"""What a Spark task does: reads its ranges one after the other and makes rows of them."""
 
-import gc
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Any
 
+from moldau.lake.python_tasks import spare_collections
+from moldau.lake.reading.beginnings import Beginnings
 from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.lake.reading.offsets import OffsetRange
 from moldau.lake.reading.options import ReadOptions
 from moldau.lake.reading.ranges import RangeRead, ReadRules
 from moldau.lake.reading.row_shape import RowShape
+
+Planned = tuple[OffsetRange, str | None]
+"""A range, of the topic that had this id when the read was planned."""
 
 _logs: dict[tuple[str, str, float, int, str | None], ClusterLog] = {}
 """Connections of this process, which Spark uses for one task after the other: a small batch of a stream would mostly connect.
@@ -18,29 +22,23 @@ Those of one topic, by its id: a connection remembers ids, and would ask for a t
 """
 
 
-def read_range(options: ReadOptions, shape: RowShape, wanted: OffsetRange, topic_id: str | None) -> Iterator[Any]:
-    """Arrow record batches of one range, of the topic that has this id. ReadError, DataLossError, MalformedEventError."""
+def read_ranges(options: ReadOptions, shape: RowShape, task: Sequence[Planned]) -> Iterator[Any]:
+    """Arrow record batches of the ranges of a task. ReadError, DataLossError, MalformedEventError."""
     rules = ReadRules(
         wanted=frozenset(shape.fields),
         bytes_max=options.max_bytes_per_fetch,
         fail_on_data_loss=options.fail_on_data_loss,
         poll_timeout_s=options.poll_timeout_ms / 1000,
     )
-    maker = shape.maker(wanted, topic_id)
-    _spare_collections()
-    for columns in RangeRead(_log(options, topic_id), wanted, rules, topic_id=topic_id):
-        yield from maker.batches(columns)
-    maker.finish()
-
-
-@cache
-def _spare_collections() -> None:
-    """Leave what this process has loaded out of collections of garbage, once.
-
-    Spark lets its Python process collect after every task. To go through the objects of all modules takes some 40 ms of a core, beside
-    the commit of a small batch and the start of the next one.
-    """
-    gc.freeze()
+    spare_collections()
+    for (_, topic_id), planned in groupby(task, key=lambda each: (each[0].topic, each[1])):
+        ranges = [wanted for wanted, _ in planned]
+        fetcher = Beginnings(_log(options, topic_id), ranges)
+        for wanted in ranges:
+            maker = shape.maker(wanted, topic_id)
+            for columns in RangeRead(fetcher, wanted, rules, topic_id=topic_id):
+                yield from maker.batches(columns)
+            maker.finish()
 
 
 def _log(options: ReadOptions, topic_id: str | None) -> ClusterLog:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from moldau.lake.python_tasks import BALLAST, spare_collections
 from moldau.lake.reading.offsets import OptionError
 from moldau.lake.writing.columns import Layout, layout
 from moldau.lake.writing.options import NO_BATCH_ID, WriteOptions, parse_write_options
@@ -54,6 +55,7 @@ class _Sink:
         self.options = options
         self.layout = where
         self.claim: Claim | None = None
+        self.ballast = BALLAST
         self._brokers_answer = False
 
     def __getstate__(self) -> dict[str, Any]:
@@ -76,6 +78,7 @@ class _Sink:
         from moldau.lake.writing.decisions import task_id
         from moldau.lake.writing.task import TaskWriter
 
+        spare_collections()
         how, transactional_id = self.options.transactions, None
         if how is not None:
             if self._is_decided(self.claim, run, batch):

@@ -9,7 +9,7 @@ from moldau.lake.reading.cluster_log import KnownTopic
 from moldau.lake.reading.offsets import EARLIEST, LATEST, DataLossError, OffsetRange, OptionError
 from moldau.lake.reading.options import Use, parse_options
 from moldau.lake.reading.stream_offsets import StreamOffsets
-from moldau.lake.reading.stream_planning import StreamPlanner
+from moldau.lake.reading.stream_planning import LOOK_MS, StreamPlanner
 from moldau.model.identity import TopicPartition
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -108,6 +108,21 @@ def test_up_to_the_present_and_no_further() -> None:
     end, ranges = follow(plans, start)
     assert [str(r) for r in ranges] == ["a-0 [0, 10)"], "and minOffsetsPerTrigger does not hold the last batch back"
     assert follow(plans, end) == (end, [])
+
+
+def test_a_run_up_to_the_present_looks_once_a_second_whether_all_is_still_there() -> None:
+    """What goes in between is missed by a task; a run that goes on for ever looks before every batch."""
+    brokers = Brokers(a=[(0, 10)])
+    plans, unending = (planner(brokers, startingOffsets="earliest") for _ in range(2))
+    plans.stop_at_present()
+    first, also_first = (each.next(each.initial(), 2, 0.0, patient=True) for each in (plans, unending))
+    brokers.delete("a")
+    second = plans.next(first, 2, LOOK_MS - 1, patient=True)
+    assert [str(r) for r in plans.ranges(first, second)] == ["a-0 [2, 4)"]
+    with pytest.raises(DataLossError, match="topic a was deleted, or is read no longer; the query had reached a-0 at offset 4"):
+        plans.next(second, 2, LOOK_MS, patient=True)
+    with pytest.raises(DataLossError, match="topic a was deleted, or is read no longer; the query had reached a-0 at offset 2"):
+        unending.next(also_first, 2, 0.0, patient=True)
 
 
 def test_a_batch_below_the_least_number_waits() -> None:

@@ -5,13 +5,10 @@ from typing import Any
 import pytest
 
 from moldau.lake.writing.decisions import Decision, State, TaskTransaction, Written
-from moldau.lake.writing.machine import (
-    Abandonment,
+from moldau.lake.writing.effects import (
     Abort,
     Aborted,
-    Begin,
     Commit,
-    Commitment,
     Effect,
     Ended,
     Event,
@@ -19,15 +16,14 @@ from moldau.lake.writing.machine import (
     Found,
     GoOn,
     Look,
-    LostBatchError,
     Note,
     Noted,
     Owned,
     Read,
     Seen,
     TakeOver,
-    WriteFailedError,
 )
+from moldau.lake.writing.machine import Abandonment, Begin, Commitment, LostBatchError, WriteFailedError
 from moldau.lake.writing.transactions import Owner
 
 

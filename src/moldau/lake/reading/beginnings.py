@@ -1,0 +1,55 @@
+"""The small ranges of one task, asked for together: a request and its way to the broker cost more than the records of one of them."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+from moldau.client.partition_requests import Fetched
+from moldau.lake.reading.offsets import OffsetRange
+from moldau.lake.reading.ranges import Fetcher
+from moldau.model.errors import MoldauError
+from moldau.model.identity import TopicPartition
+
+
+class ManyFetcher(Fetcher, Protocol):
+    """A fetcher that asks for many partitions at once."""
+
+    def fetch_many(self, positions: Mapping[TopicPartition, int], bytes_max: int, wait_ms: int) -> Mapping[TopicPartition, Fetched]:
+        """As `fetch`, of all these partitions; of one that has nothing, or no room in `bytes_max`, the records are empty."""
+
+
+class Beginnings:
+    """The fetcher of ranges of one topic that are read one after the other.
+
+    Their first fetches are one, made when the first range is begun, and the topic's id that was asked for before it holds for what it
+    brought. A range of which it brought nothing asks alone, and meets its trouble itself.
+    """
+
+    def __init__(self, log: ManyFetcher, ranges: Sequence[OffsetRange]) -> None:
+        self._log = log
+        self._starts = {TopicPartition(each.topic, each.partition): each.start for each in reversed(ranges) if each.size}
+        self._together = len(self._starts) > 1
+        self._fetched: dict[TopicPartition, Fetched] = {}
+        self._id: str | None = None
+
+    def fetch(self, partition: TopicPartition, offset: int, bytes_max: int, wait_ms: int) -> Fetched:
+        """Batches from `offset` on: what was fetched with those of the other ranges, or of this range alone. WorldError, PeerError."""
+        if self._together:
+            self._together = False
+            with suppress(MoldauError):
+                found_together = self._log.fetch_many(self._starts, bytes_max, wait_ms)
+                self._fetched = {where: each for where, each in found_together.items() if each.records}
+        found = self._fetched.pop(partition, None)
+        if found is not None and offset == self._starts[partition]:
+            return found
+        return self._log.fetch(partition, offset, bytes_max, wait_ms)
+
+    def topic_id(self, topic: str) -> str:
+        """Id of the topic that has this name now, or had it when the beginnings were fetched. WorldError, PeerError."""
+        if self._id is None or not self._fetched:
+            self._id = self._log.topic_id(topic)
+        return self._id
+
+    def bounds(self, partition: TopicPartition) -> tuple[int, int]:
+        """First offset of the log, and the one behind its last. WorldError, PeerError."""
+        return self._log.bounds(partition)
