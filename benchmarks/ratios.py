@@ -13,12 +13,12 @@ from pathlib import Path
 from alone_rows import alone_rows
 from broker_rows import broker_rows
 from row import Row, Summary
-from spark_rows import as_summary, spark_rows
+from spark_rows import spark_rows
 
 
 def summaries(paths: Iterable[Path]) -> list[Summary]:
     """The lines that sum up runs."""
-    lines = (as_summary(json.loads(text)) for path in paths for text in path.read_text().splitlines() if text.startswith("{"))
+    lines = (json.loads(text) for path in paths for text in path.read_text().splitlines() if text.startswith("{"))
     return [line for line in lines if line.get("summary")]
 
 

@@ -16,7 +16,6 @@ from measure import Withheld
 
 HERE = Path(__file__).resolve().parent
 OUT = HERE.parent / "out"
-SPARK_RECORDS = 1_000_000
 RUNS, SCALE, FILE = ["--runs", "{runs}"], ["--scale", "{scale}"], ["--out", "{out}"]
 SECTIONS: dict[str, list[str]] = {
     "codec": ["codec/run.py"],
@@ -32,7 +31,7 @@ SECTIONS: dict[str, list[str]] = {
     "registry": ["registry.py", *RUNS, *FILE],
     "tracking": ["tracking.py", *SCALE, *RUNS, *FILE],
     "auditor": ["auditor.py", *SCALE, *RUNS, *FILE],
-    "spark_read": ["spark_read.py", "--records", "{records}", *RUNS, *FILE],
+    "spark_read": ["spark_read.py", *SCALE, *RUNS, *FILE],
     "spark_write": ["spark_write.py", *SCALE, *RUNS, *FILE],
 }
 
@@ -55,7 +54,7 @@ def main() -> None:
     out = OUT / f"{'-'.join(['bench', *given.only])}.jsonl"
     OUT.mkdir(exist_ok=True)
     out.unlink(missing_ok=True)
-    values = {"runs": given.runs, "scale": given.scale, "records": int(SPARK_RECORDS * given.scale), "out": out}
+    values = {"runs": given.runs, "scale": given.scale, "out": out}
     failed = []
     for name in given.only or SECTIONS:
         print(f"# {name}", flush=True)

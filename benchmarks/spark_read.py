@@ -1,15 +1,16 @@
 """A topic read by Spark: our data source beside Spark's own Kafka connector, in one session, from the same broker.
 
-    python benchmarks/spark_read.py [--records 1000000] [--runs 3] [--only count,parquet,stream,avro,avro-list,micro] [--out FILE]
+    python benchmarks/spark_read.py [--scale 1.0] [--runs 3] [--only count,parquet,stream,avro,avro-list,micro] [--out FILE]
 
-Two partitions of 200-byte values, `moldau serve` in a process of its own, Spark on two cores. The sources take turns; two rounds of each
-test are to warm up. JSON lines: source, test, seconds of each run, median rate in records per second.
+A million records (times --scale) of 200 bytes in two partitions, `moldau serve` in a process of its own, Spark on two cores. The sources
+take turns, another one first in each round; two rounds of each test are to warm up. JSON lines: source, test, seconds, rates in records
+per second.
 
-count, sum, parquet: a batch. stream: all there is with Trigger.AvailableNow to Parquet, in batches of a quarter. avro: events of 16
-fields to typed columns, beside ``from_avro``. avro-list: the same with an array, which fastavro has to decode row by row. micro:
-batches of 20 records, milliseconds each. The connector's jars come from Maven Central, as for the tests; without Maven only our
-own source is measured. Of the streams there is also a source `floor`, that makes as many rows of nothing in Python: what Spark itself
-takes for a source of that kind.
+count, sum, parquet: a batch. available-now: a stream of all there is to Parquet, in one batch; stream: in batches of a quarter. avro:
+events of 16 fields to typed columns, beside ``from_avro``. avro-list: a quarter of the records, with an array, which fastavro has to
+decode row by row. micro: batches of 20 records, the median of each run. The connector's jars come from Maven Central, as for the tests;
+without Maven only our own source is measured. Of the streams there is also a source `floor`, that makes as many rows of nothing in
+Python: what Spark itself takes for a source of that kind.
 """
 
 import argparse
@@ -18,7 +19,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,14 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from measure import Results, load_average, spread
+from spark_rows import CONNECTOR, FLOOR
 from spark_turns import bench_session, in_turn
 from support.registry import running_registry
 from support.server import ServerProcess
 from support.spark import connector_jars
 
-PARTITIONS, SIZE = 2, 200
+RECORDS, PARTITIONS, SIZE = 1_000_000, 2, 200
 MICRO_BATCHES, MICRO_RECORDS = 25, 20
 HEADER = {
     "type": "record",
@@ -181,14 +184,9 @@ class Bench:
     """What is measured with one source; each test gives the number of records it saw."""
 
     def __init__(self, spark: Any, bootstrap: str, registry: str, source: str, space: Path, records: int) -> None:
-        self.spark, self.bootstrap, self.registry, self.source, self.space, self.records = (
-            spark,
-            bootstrap,
-            registry,
-            source,
-            space,
-            records,
-        )
+        self.spark, self.bootstrap, self.registry = spark, bootstrap, registry
+        self.source, self.space, self.records = source, space, records
+        self.format = "kafka" if source == CONNECTOR else source
         self.round = 0
 
     def options(self, topic: str, **more: str) -> dict[str, str]:
@@ -197,7 +195,7 @@ class Bench:
 
     def batch(self, topic: str, **more: str) -> Any:
         """A frame."""
-        return self.spark.read.format(self.source).options(**self.options(topic, **more)).load()
+        return self.spark.read.format(self.format).options(**self.options(topic, **more)).load()
 
     def count(self) -> int:
         """Nothing but the number of rows."""
@@ -209,15 +207,23 @@ class Bench:
 
     def parquet(self) -> int:
         """Written to files."""
-        target = str(self.space / f"{self.source}.parquet")
+        target = str(self.space / f"{self.format}.parquet")
         self.batch("plain").select("partition", "offset", "timestamp", "value").write.mode("overwrite").parquet(target)
         return int(self.spark.read.parquet(target).count())
 
+    def available_now(self) -> int:
+        """Written to files by a stream that stops at the end, in one batch."""
+        return self.to_files(self.records)
+
     def stream(self) -> int:
-        """Written to files by a stream that stops at the end."""
+        """The same in four batches."""
+        return self.to_files(self.records // 4)
+
+    def to_files(self, each: int) -> int:
+        """A stream in batches of so many records to its end; how many are in the files."""
         self.round += 1
-        target, checkpoint = (str(self.space / f"{self.source}-{what}-{self.round}") for what in ("stream", "checkpoint"))
-        frame = self.streamed("plain", self.records, self.records // 4)
+        target, checkpoint = (str(self.space / f"{self.format}-{what}-{self.round}") for what in ("stream", "checkpoint"))
+        frame = self.streamed("plain", self.records, each)
         writer = frame.select("partition", "offset", "timestamp", "value").writeStream.format("parquet")
         writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start(target).awaitTermination()
         return int(self.spark.read.parquet(target).count())
@@ -225,13 +231,13 @@ class Bench:
     def streamed(self, topic: str, total: int, each: int) -> Any:
         """A stream of all there is, in batches."""
         options = self.options(topic, startingOffsets="earliest", maxOffsetsPerTrigger=str(each))
-        if self.source == "floor":
+        if self.source == FLOOR:
             options["total"] = str(total)
-        return self.spark.readStream.format(self.source).options(**options).load()
+        return self.spark.readStream.format(self.format).options(**options).load()
 
     def decoded(self, topic: str, schema: str) -> Any:
         """Events as columns."""
-        if self.source == "moldau":
+        if self.source != CONNECTOR:
             return self.batch(topic, format="avro", registry=self.registry)
         from pyspark.sql.avro.functions import from_avro
 
@@ -239,58 +245,60 @@ class Bench:
         return bodies.select(from_avro("body", schema).alias("event")).select("event.*")
 
     def avro(self) -> int:
-        """All columns made, and dropped."""
-        self.decoded("avro", SCHEMA).write.format("noop").mode("overwrite").save()
-        return self.records
+        """All columns made, counted, and dropped."""
+        return self.dropped(self.decoded("avro", SCHEMA))
 
     def avro_list(self) -> int:
         """The same with an array among them."""
-        self.decoded("avro-list", LIST_SCHEMA).write.format("noop").mode("overwrite").save()
-        return self.records // 4
+        return self.dropped(self.decoded("avro-list", LIST_SCHEMA))
 
-    def micro(self) -> Iterator[float]:
-        """Seconds of each small batch."""
+    def dropped(self, frame: Any) -> int:
+        """The number of rows, whose columns have all been made."""
+        from pyspark.sql import Observation, functions
+
+        seen = Observation()
+        frame.observe(seen, functions.count(functions.lit(1)).alias("rows")).write.format("noop").mode("overwrite").save()
+        return int(seen.get["rows"])
+
+    def micro(self) -> float:
+        """Median seconds of a small batch, behind the first five."""
         self.round += 1
         frame = self.streamed("micro", MICRO_BATCHES * MICRO_RECORDS, MICRO_RECORDS)
-        writer = frame.writeStream.format("noop").option("checkpointLocation", str(self.space / f"{self.source}-micro-{self.round}"))
+        writer = frame.writeStream.format("noop").option("checkpointLocation", str(self.space / f"{self.format}-micro-{self.round}"))
         query = writer.trigger(availableNow=True).start()
         query.awaitTermination()
-        for progress in query.recentProgress[5:]:
-            if progress.numInputRows:
-                yield progress.durationMs["triggerExecution"] / 1000
+        seen = sum(each.numInputRows for each in query.recentProgress)
+        assert seen == MICRO_BATCHES * MICRO_RECORDS, f"{self.source}: {seen} records in small batches"
+        batches = [each.durationMs["triggerExecution"] for each in query.recentProgress[5:] if each.numInputRows]
+        return float(statistics.median(batches)) / 1000
 
 
-TESTS = ("count", "sum", "parquet", "stream", "avro", "avro-list", "micro")
-STREAMED = ("stream", "micro")
+TESTS = ("count", "sum", "parquet", "available-now", "stream", "avro", "avro-list", "micro")
+STREAMED = ("available-now", "stream", "micro")
 
 
 def main() -> None:
     """Fill topics, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--scale", type=float, default=1.0, help="multiplies the number of records")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--only", default=",".join(TESTS))
-    parser.add_argument("--out")
+    parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    wanted = given.only.split(",")
+    results, wanted, records = Results(given.out), given.only.split(","), int(RECORDS * given.scale)
     with (
         tempfile.TemporaryDirectory(prefix="moldau-bench-") as name,
         ServerProcess(Path(name, "data")) as server,
         running_registry(server.bootstrap) as registry,
     ):
-        fill_topics(server.bootstrap, registry.url, given.records, wanted)
+        fill_topics(server.bootstrap, registry.url, records, wanted)
         spark = bench_session()
         spark.dataSource.register(Floor)
-        sources = ["moldau", *(["kafka"] if connector_jars() else []), "floor"]
-        every = [Bench(spark, server.bootstrap, registry.url, source, Path(name), given.records) for source in sources]
+        sources = ["moldau", *([CONNECTOR] if connector_jars() else []), FLOOR]
+        every = [Bench(spark, server.bootstrap, registry.url, source, Path(name), records) for source in sources]
         for test in TESTS:
             if test in wanted:
-                benches = [bench for bench in every if bench.source != "floor" or test in STREAMED]
-                for line in micro(benches, given.runs) if test == "micro" else measure(test, benches, given.runs):
-                    print(line, flush=True)
-                    if given.out:
-                        with Path(given.out).open("a") as file:
-                            file.write(line + "\n")
+                measure(test, [bench for bench in every if bench.source != FLOOR or test in STREAMED], given.runs, results)
         spark.stop()
 
 
@@ -299,7 +307,7 @@ def fill_topics(bootstrap: str, registry: str, records: int, wanted: list[str]) 
     from moldau.registry.client import RegistryClient
 
     client = RegistryClient(registry)  # its connection ends with the process
-    if {"count", "sum", "parquet", "stream"} & set(wanted):
+    if {"count", "sum", "parquet", "available-now", "stream"} & set(wanted):
         fill(bootstrap, "plain", plain_values(), records)
     if "avro" in wanted:
         fill(bootstrap, "avro", avro_values(SCHEMA, client.register("avro-value", SCHEMA)), records)
@@ -309,29 +317,28 @@ def fill_topics(bootstrap: str, registry: str, records: int, wanted: list[str]) 
         fill(bootstrap, "micro", plain_values(), MICRO_BATCHES * MICRO_RECORDS)
 
 
-def measure(test: str, benches: list[Bench], runs: int) -> Iterator[str]:
-    """A JSON line for each source."""
-
-    def run(bench: Bench) -> tuple[float, int]:
-        work: Callable[[], int] = getattr(bench, test.replace("-", "_"))
-        begun = time.perf_counter()
-        seen = work()
-        elapsed = round(time.perf_counter() - begun, 3)
-        assert seen in (bench.records, bench.records // 4), f"{bench.source}: {test} saw {seen} of {bench.records} records"
-        return elapsed, seen
-
-    for bench, results in zip(benches, in_turn(benches, run, runs), strict=True):
-        seconds = [elapsed for elapsed, _ in results]
-        rate = round(results[0][1] / statistics.median(seconds))
-        yield json.dumps({"test": f"spark {test}", "source": bench.source, "seconds": seconds, "rate": rate})
+def measure(test: str, benches: list[Bench], runs: int, results: Results) -> None:
+    """A line for each source."""
+    load = load_average()
+    records = benches[0].records // (4 if test == "avro-list" else 1)
+    for bench, seconds in zip(benches, in_turn(benches, lambda bench: timed(bench, test, records), runs), strict=True):
+        if test == "micro":
+            figures: dict[str, Any] = {"ms": spread([round(1000 * each, 1) for each in seconds])}
+        else:
+            figures = {"records": records, "seconds": spread([round(each, 3) for each in seconds])}
+            figures["rate"] = spread([round(records / each) for each in seconds])
+        results.write(system=bench.source, test=f"spark read {test}", summary=True, runs=runs, load=load, **figures)
 
 
-def micro(benches: list[Bench], runs: int) -> Iterator[str]:
-    """A JSON line for each source: the median of the small batches of all runs."""
-    for bench, results in zip(benches, in_turn(benches, lambda each: list(each.micro()), runs), strict=True):
-        each = [elapsed for batches in results for elapsed in batches]
-        ms = round(1000 * statistics.median(each), 1)
-        yield json.dumps({"test": "spark micro", "source": bench.source, "batches": len(each), "ms": ms})
+def timed(bench: Bench, test: str, records: int) -> float:
+    """Seconds of one run, which has to see all records; of `micro` what it says itself."""
+    if test == "micro":
+        return bench.micro()
+    begun = time.perf_counter()
+    seen = getattr(bench, test.replace("-", "_"))()
+    elapsed = time.perf_counter() - begun
+    assert seen == records, f"{bench.source}: {test} saw {seen} of {records} records"
+    return elapsed
 
 
 if __name__ == "__main__":

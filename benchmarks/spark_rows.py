@@ -10,6 +10,7 @@ SOURCE_TESTS: dict[str, tuple[str, float | None]] = {  # what it is, least ratio
     "spark read count": ("source, batch, count", 1.0),
     "spark read sum": ("source, batch, sum of lengths", None),
     "spark read parquet": ("source, batch to Parquet", 0.9),
+    "spark read available-now": ("source, AvailableNow to Parquet", 0.9),
     "spark read stream": ("source, AvailableNow to Parquet in four batches", 0.9),
     "spark read avro": ("source, Avro by columns beside from_avro", 1.0),
     "spark read avro-list": ("source, Avro by fastavro beside from_avro", 0.5),
@@ -17,7 +18,6 @@ SOURCE_TESTS: dict[str, tuple[str, float | None]] = {  # what it is, least ratio
 }
 FLOOR = "floor"
 """Rows of nothing: what Spark itself takes for a source in Python. Has no target."""
-SOURCES = {"moldau": "moldau", "kafka": CONNECTOR, FLOOR: FLOOR}
 SINK_TESTS = {
     "spark write plain": "sink, values",
     "spark write keyed": "sink, with keys",
@@ -26,14 +26,6 @@ SINK_TESTS = {
     "spark write micro": "sink, micro-batch of 20 rows",
 }
 SINK_SYSTEMS = {"moldau": "at least once", "moldau transactional": "transactional"}
-
-
-def as_summary(line: Summary) -> Summary:
-    """A line as the others write it: spark_read.py names the source, and gives nothing but summaries."""
-    if "source" not in line:
-        return line
-    test = line["test"].replace("spark", "spark read", 1)
-    return {**line, "test": test, "system": SOURCES[line["source"]], "summary": True}
 
 
 def spark_rows(lines: list[Summary]) -> Iterator[Row]:

@@ -14,7 +14,7 @@ sys.path.append(str(Path(__file__).parents[3] / "benchmarks"))
 from ratios import summaries, tables
 from row import Row, short
 from run import SECTIONS, sections
-from spark_rows import CONNECTOR
+from spark_rows import CONNECTOR, FLOOR
 from spark_turns import WARM_UPS, in_turn
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
@@ -56,12 +56,12 @@ def test_figures_have_four_digits_that_count_and_no_powers_of_ten() -> None:
 def test_spark_stands_beside_the_connector_of_the_same_run_and_only_with_it(tmp_path: Path) -> None:
     rows = printed(
         tmp_path,
-        {"source": "moldau", "test": "spark count", "rate": 1_200_000},
-        {"source": "kafka", "test": "spark count", "rate": 600_000},
-        {"source": "moldau", "test": "spark micro", "ms": 190.0},
-        {"source": "kafka", "test": "spark micro", "ms": 80.0},
-        {"source": "floor", "test": "spark micro", "ms": 100.0},
-        {"source": "moldau", "test": "spark parquet", "rate": 800_000},  # without a rival: nothing to say
+        {"system": "moldau", "test": "spark read count", "summary": True, "rate": figure(1_200_000)},
+        {"system": CONNECTOR, "test": "spark read count", "summary": True, "rate": figure(600_000)},
+        {"system": "moldau", "test": "spark read micro", "summary": True, "ms": figure(190.0)},
+        {"system": CONNECTOR, "test": "spark read micro", "summary": True, "ms": figure(80.0)},
+        {"system": FLOOR, "test": "spark read micro", "summary": True, "ms": figure(100.0)},
+        {"system": "moldau", "test": "spark read parquet", "summary": True, "rate": figure(800_000)},  # without a rival: nothing to say
         {"system": "moldau", "test": "spark write plain", "summary": True, "rate": figure(1_000_000)},
         {"system": "moldau transactional", "test": "spark write plain", "summary": True, "rate": figure(800_000)},
         {"system": CONNECTOR, "test": "spark write plain", "summary": True, "rate": figure(500_000)},
