@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from moldau.lake.loading.data_files import DAY, TIME_FIELDS, DataFile, PartitionWriter
 from moldau.lake.table import completion_watermark, remove_orphans, wait_until_complete
 from moldau.lake.tables import delta, manifest
 from moldau.lake.tables.committing import (
@@ -27,6 +26,7 @@ from moldau.lake.tables.committing import (
     set_properties,
 )
 from moldau.lake.tables.compaction import compact_table
+from moldau.lake.tables.data_files import DAY, TIME_FIELDS, DataFile, PartitionWriter
 from moldau.lake.tables.evolution import evolve
 from moldau.lake.tables.format import Change, Snapshot, TableError, TableFormat, VersionTakenError
 from moldau.lake.tables.new_file import make_folder

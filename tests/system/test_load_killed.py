@@ -13,7 +13,7 @@ import pytest
 
 from moldau.lake.loading.errors import TaskError
 from moldau.lake.loading.load import load
-from moldau.lake.loading.points import DIE_AT, DIE_ONCE, DRIVER_POINTS, TASK_POINTS, on_point
+from moldau.lake.points import DIE_AT, DIE_ONCE, DRIVER_POINTS, TASK_POINTS, on_point
 from moldau.lake.tables.compaction import compact_table
 from moldau.testing.broker import Broker
 from support.load_world import Killed, LoadWorld, State

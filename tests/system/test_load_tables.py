@@ -17,7 +17,7 @@ from moldau.client.cluster import Cluster
 from moldau.lake.loading.errors import LoadError, SchemaChangeError, TaskError
 from moldau.lake.loading.group_lag import group_lag
 from moldau.lake.loading.load import load
-from moldau.lake.loading.points import on_point
+from moldau.lake.points import on_point
 from moldau.lake.reading.offsets import DataLossError
 from moldau.lake.reports import REPORTS, raw_report, run_report, top_values
 from moldau.lake.table import read_table

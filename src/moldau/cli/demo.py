@@ -116,10 +116,10 @@ def _run(options: "DemoOptions", progress: "Progress") -> "Report":
     from moldau.lake.demo.publish import PublishError
     from moldau.lake.demo.run import run_demo
     from moldau.lake.demo.there import ForeignRecordError
-    from moldau.lake.loading.data_files import FileError
     from moldau.lake.loading.errors import LoadError
     from moldau.lake.reading.offsets import DataLossError
     from moldau.lake.session import SessionError
+    from moldau.lake.tables.data_files import FileError
     from moldau.lake.tables.format import TableError
     from moldau.registry.client import RegistryError
 

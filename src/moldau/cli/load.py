@@ -174,10 +174,10 @@ def _interval_s(given: dict[str, Any]) -> float | None:
 def _rounds(spark: Any, jobs: "LoadJobs", given: dict[str, Any]) -> bool:
     """Whether a topic could not be loaded."""
     from moldau.cli.load_view import show_outcome
-    from moldau.lake.loading.data_files import FileError
     from moldau.lake.loading.errors import LoadError
     from moldau.lake.loading.service import LoadService
     from moldau.lake.reading.offsets import DataLossError
+    from moldau.lake.tables.data_files import FileError
     from moldau.lake.tables.format import TableError
 
     def told(outcome: "Outcome") -> None:

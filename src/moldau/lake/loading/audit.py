@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from hashlib import blake2b
 
-from moldau.lake.loading import points
+from moldau.lake import points
 from moldau.lake.loading.counts import COUNTS_KEY, counts_from_json, untracked_from_json
 from moldau.lake.loading.errors import LoadError
 from moldau.lake.loading.job import LoadJob

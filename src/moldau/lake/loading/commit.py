@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from moldau.lake.loading.counts import COUNTS_KEY
-from moldau.lake.loading.data_files import PARTITIONINGS, DataFile
 from moldau.lake.loading.job import dead_letter_schema
 from moldau.lake.loading.plan import Plan
-from moldau.lake.loading.points import reached
+from moldau.lake.points import reached
 from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.lake.tables.committing import LoadConflictError, Writer, check, commit, discard
+from moldau.lake.tables.data_files import PARTITIONINGS, DataFile
 from moldau.lake.tables.format import Change, TableError
 from moldau.lake.tables.opening import open_or_create
 from moldau.model.errors import MoldauError

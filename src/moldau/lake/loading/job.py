@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from moldau.lake.loading.data_files import DAY, HOUR, PARTITIONINGS, TIME_FIELDS
 from moldau.lake.reading.options import ISOLATION_LEVELS
+from moldau.lake.tables.data_files import DAY, HOUR, PARTITIONINGS, TIME_FIELDS
 from moldau.lake.tables.opening import FORMATS
 
 RECORD_COLUMNS = [("_partition", pa.int32()), ("_offset", pa.int64()), ("_timestamp", pa.timestamp("us", tz="UTC"))]

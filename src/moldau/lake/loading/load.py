@@ -20,16 +20,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from moldau.lake.loading import points
+from moldau.lake import points
 from moldau.lake.loading.audit import keep_counts, publish_counts
 from moldau.lake.loading.commit import Written, check_topic, commit_both
 from moldau.lake.loading.counts import added, counts_from_json, counts_to_json
-from moldau.lake.loading.data_files import DataFile, files_of
 from moldau.lake.loading.errors import task_failure
 from moldau.lake.loading.job import ACTIONS, COUNTS, DEAD_LETTERS, EVENTS, LoadJob
 from moldau.lake.loading.plan import Plan, plan_load
 from moldau.lake.reading.offsets import OffsetRange, format_offsets
 from moldau.lake.tables.committing import LoadConflictError, Writer, discard
+from moldau.lake.tables.data_files import DataFile, files_of
 from moldau.model.errors import MoldauError
 from moldau.model.identity import Offset, TopicPartition
 

@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from moldau.lake.loading.data_files import FileError
 from moldau.lake.loading.errors import LoadError, NoSchemaError, TaskError
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.jobs import LoadJobs
@@ -24,6 +23,7 @@ from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.lake.reading.offsets import DataLossError
 from moldau.lake.tables.committing import FencedError, LoadConflictError, Writer
 from moldau.lake.tables.compaction import Compacted, compact_table
+from moldau.lake.tables.data_files import FileError
 from moldau.lake.tables.format import TableError
 from moldau.lake.tables.opening import open_table
 from moldau.model.errors import MoldauError, PeerError, WorldError

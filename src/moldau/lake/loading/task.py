@@ -12,14 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from moldau.lake.loading import points
+from moldau.lake import points
 from moldau.lake.loading.counts import added, counts_to_json
-from moldau.lake.loading.data_files import DataFile, PartitionWriter, slots_of
 from moldau.lake.loading.decode import decoder
 from moldau.lake.loading.job import COUNTS, DEAD_LETTER_COLUMNS, DEAD_LETTERS, EVENTS, RECORD_COLUMNS, LoadJob
 from moldau.lake.loading.record_headers import header_column, marked_records
 from moldau.lake.loading.schema import Decoding
 from moldau.lake.loading.times import event_times
+from moldau.lake.tables.data_files import DataFile, PartitionWriter, slots_of
 from moldau.lake.tables.fitting import fit
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from moldau.lake.loading.data_files import remove_files
+from moldau.lake.tables.data_files import remove_files
 from moldau.lake.tables.format import Change, Snapshot, TableError, TableFormat, VersionTakenError
 
 COMMIT_TRIES = 100

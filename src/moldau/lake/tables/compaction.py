@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from moldau.lake.loading.data_files import DAY, HOUR, DataFile, FileError
-from moldau.lake.loading.points import reached
+from moldau.lake.points import reached
 from moldau.lake.tables.committing import LoadConflictError, commit, discard
+from moldau.lake.tables.data_files import DAY, HOUR, DataFile, FileError
 from moldau.lake.tables.format import Change, Snapshot, TableError, TableFormat
 from moldau.lake.tables.opening import format_of
 from moldau.lake.tables.rewriting import rewrite

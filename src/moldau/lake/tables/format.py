@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from moldau.lake.loading.data_files import DataFile
+from moldau.lake.tables.data_files import DataFile
 
 
 class TableError(RuntimeError):

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from moldau.lake.loading.data_files import DataFile, OneFile, sync_files
+from moldau.lake.tables.data_files import DataFile, OneFile, sync_files
 from moldau.lake.tables.fitting import fit
 
 ROWS_AT_ONCE = 100_000

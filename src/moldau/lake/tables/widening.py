@@ -4,8 +4,8 @@ Delta has a feature by which files keep their narrow numbers, but few readers kn
 type for each column can be read by all.
 """
 
-from moldau.lake.loading.data_files import DataFile, FileError
 from moldau.lake.tables.committing import commit, discard
+from moldau.lake.tables.data_files import DataFile, FileError
 from moldau.lake.tables.evolution import Evolution
 from moldau.lake.tables.format import Change, Snapshot, TableError, TableFormat
 from moldau.lake.tables.rewriting import rewrite

@@ -15,11 +15,11 @@ from moldau.audit.tiers import TierCounts
 from moldau.lake.loading import audit
 from moldau.lake.loading.audit import keep_counts, publish_counts
 from moldau.lake.loading.counts import COUNTS_KEY, Counts, added, counts_from_json, counts_to_json, untracked_from_json
-from moldau.lake.loading.data_files import DAY, TIME_FIELDS
 from moldau.lake.loading.errors import LoadError
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.tables import manifest
 from moldau.lake.tables.committing import commit
+from moldau.lake.tables.data_files import DAY, TIME_FIELDS
 from moldau.lake.tables.format import Change
 from moldau.lake.tables.opening import FORMATS, format_named, open_or_create
 from moldau.model.errors import WorldError

@@ -19,11 +19,11 @@ from moldau.client.cluster import Cluster
 from moldau.lake import session
 from moldau.lake.loading import checks
 from moldau.lake.loading.checks import check_directory, check_jobs, check_registry
-from moldau.lake.loading.data_files import DAY, TIME_FIELDS
 from moldau.lake.loading.errors import LoadError
 from moldau.lake.loading.jobs import LoadJobs
 from moldau.lake.session import SessionError, check_spark
 from moldau.lake.tables.committing import application_id, commit
+from moldau.lake.tables.data_files import DAY, TIME_FIELDS
 from moldau.lake.tables.format import Change
 from moldau.lake.tables.opening import format_named, open_or_create
 from moldau.registry.client import RegistryUnavailableError

@@ -15,12 +15,12 @@ from moldau.lake.loading import commit as committing_a_load
 from moldau.lake.loading import load as loading
 from moldau.lake.loading.commit import Written, commit_both
 from moldau.lake.loading.counts import counts_to_json
-from moldau.lake.loading.data_files import DataFile, PartitionWriter, files_of
 from moldau.lake.loading.errors import TaskError
 from moldau.lake.loading.job import DEAD_LETTER_COLUMNS, LoadJob
 from moldau.lake.loading.plan import Plan
 from moldau.lake.reading.offsets import OffsetRange
 from moldau.lake.tables.committing import FencedError, LoadConflictError, Writer, application_id, progress
+from moldau.lake.tables.data_files import DataFile, PartitionWriter, files_of
 from moldau.lake.tables.format import Change
 from moldau.lake.tables.opening import FORMATS, format_named, open_or_create, open_table, opened
 

@@ -133,7 +133,7 @@ def test_the_error_of_a_task_is_found_in_what_spark_makes_of_it() -> None:
     page = """An exception was thrown from the Python worker. Please see the stack trace below.
 Traceback (most recent call last):
   File "x.py", line 1, in y
-moldau.lake.loading.data_files.FileError: /lake/a.parquet: cannot be written: no space left on device
+moldau.lake.tables.data_files.FileError: /lake/a.parquet: cannot be written: no space left on device
 
 SQLSTATE: 38000
 JVM stacktrace: org.apache.spark.SparkException: Job aborted"""

@@ -7,12 +7,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from moldau.lake.loading import data_files
-from moldau.lake.loading.data_files import FileError
 from moldau.lake.loading.job import DEAD_LETTERS, EVENTS, LoadJob
 from moldau.lake.loading.schema import Decoding
 from moldau.lake.loading.task import add_times, write_batches
 from moldau.lake.reading.batches import ARROW_TYPES
+from moldau.lake.tables import data_files
+from moldau.lake.tables.data_files import FileError
 
 NAMES = ("key", "value", "partition", "offset", "timestamp", "headers")
 Row = tuple[bytes | None, bytes | None, int, int, int, list[dict[str, Any]] | None]

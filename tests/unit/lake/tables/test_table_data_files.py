@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from moldau.lake.loading import data_files
-from moldau.lake.loading.data_files import FileError, PartitionWriter
-from moldau.lake.loading.file_statistics import FileStatistics
+from moldau.lake.tables import data_files
+from moldau.lake.tables.data_files import FileError, PartitionWriter
+from moldau.lake.tables.file_statistics import FileStatistics
 
 DAY_MS = 86_400_000
 
@@ -122,7 +122,7 @@ def test_a_file_that_cannot_be_begun_is_not_there(tmp_path: Path, monkeypatch: p
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("moldau.lake.loading.data_files.pq.ParquetWriter", full)
+    monkeypatch.setattr("moldau.lake.tables.data_files.pq.ParquetWriter", full)
     writer = PartitionWriter(str(tmp_path), "job")
     writer.add(pa.table({"n": [1]}), np.array([0]))
     with pytest.raises(FileError, match="no space left on device"):

@@ -24,8 +24,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from moldau.lake.loading.file_statistics import FileStatistics
-from moldau.lake.loading.points import reached
+from moldau.lake.points import reached
+from moldau.lake.tables.file_statistics import FileStatistics
 
 BUFFERED_BYTES_MAX = 256 << 20
 DAY, HOUR = "event_day", "event_hour"

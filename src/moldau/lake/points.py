@@ -1,4 +1,4 @@
-"""The named points of a load, so that it can be shown what happens when it dies at each of them.
+"""The named points of a load and of a compaction, so that it can be shown what happens when one dies at each of them.
 
 `reached` costs a look at a variable and at the environment. A test sets a hook in this process (`on_point`), or orders a death by the
 environment: ``MOLDAU_LOAD_DIE_AT="driver: table committed"`` ends the process that reaches this point with SIGKILL, as a power cut would.
