@@ -1,7 +1,6 @@
 """The driver of a transactional write: carries out what `machine` decides, over the raw connection."""
 
 import logging
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -16,6 +15,7 @@ from moldau.lake.writing.points import reached
 from moldau.lake.writing.producing import Producing
 from moldau.lake.writing.transactions import ONGOING, Owner, Standing, Transactions, is_fenced
 from moldau.model.errors import MoldauError
+from moldau.tracking.clock import now_ms
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class Driver:
     def commit(self, claim: Claim, run: str, batch: int, transactions: Sequence[TaskTransaction]) -> None:
         """Behind a batch: decide that it is seen, and see to it. WriteFailedError, FencedError: it is not; LostBatchError."""
         self._owner = claim.owner
-        errand = machine.Commitment(self._how.query, run, batch, transactions, int(time.time() * 1000))
+        errand = machine.Commitment(self._how.query, run, batch, transactions, now_ms())
         self._run(errand)
 
     def abort(self, claim: Claim, run: str, batch: int, transactions: Sequence[TaskTransaction]) -> None:

@@ -4,7 +4,6 @@ The small fields of a record are varints, made as a matrix with one row each and
 are. Arrow joins the pieces row by row, and the buffer of what it gives holds the records one after another, ready to be sent.
 """
 
-import time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from moldau.ports.filesystem import Bytes
 from moldau.protocol.records.builder import assemble
 from moldau.protocol.records.compression import Compression, compress
 from moldau.protocol.records.header import HEADER_SIZE, LOG_OVERHEAD, MAGIC, TRANSACTIONAL_BIT, BatchHeader
+from moldau.tracking.clock import now_ms
 
 Int64s = NDArray[np.int64]
 _VARINT_BYTES_MAX = 5
@@ -110,16 +110,16 @@ def batch_of(
     sequence: int,
     compression: Compression,
     *,
-    now_ms: int | None = None,
+    time_ms: int | None = None,
 ) -> bytearray:
     """One batch of `count` records, by a producer if there is one; transactional if that has a transactional id."""
-    now_ms = int(time.time() * 1000) if now_ms is None else now_ms
+    time_ms = now_ms() if time_ms is None else time_ms
     packed = compress(payload, compression) if compression else payload
     producer = (-1, -1, _NO_SEQUENCE) if owner is None else (owner.producer_id, owner.epoch, sequence)
     transactional = owner is not None and owner.transactional_id is not None
     attributes = compression | (TRANSACTIONAL_BIT if transactional else 0)
     length = HEADER_SIZE - LOG_OVERHEAD + len(packed)
-    header = BatchHeader(0, length, -1, MAGIC, 0, attributes, count - 1, now_ms, now_ms, *producer, count)
+    header = BatchHeader(0, length, -1, MAGIC, 0, attributes, count - 1, time_ms, time_ms, *producer, count)
     return assemble(header, packed)
 
 

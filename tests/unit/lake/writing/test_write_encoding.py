@@ -53,7 +53,7 @@ def test_the_same_bytes_as_one_by_one(rows: list[dict[str, Any]], keys: bool, he
     whole = columns(rows * 2, keys=keys, headers=headers)
     some = Rows(*(None if each is None else each.slice(cut, len(rows)) for each in whole))
     made = encode(some, np.arange(len(rows)))
-    batch = batch_of(made.payload(0, len(rows)), len(rows), Owner("id", 7, 2), 40, Compression.NONE, now_ms=NOW_MS)
+    batch = batch_of(made.payload(0, len(rows)), len(rows), Owner("id", 7, 2), 40, Compression.NONE, time_ms=NOW_MS)
     assert bytes(batch) == one_by_one((rows * 2)[cut : cut + len(rows)], keys=keys, headers=headers)
     sizes = np.diff(made.starts)
     assert (sizes <= size_estimates(some)).all(), "an estimate is never too small"
