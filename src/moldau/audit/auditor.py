@@ -5,8 +5,8 @@ to say, publishes the counts together with the offsets that they reach up to, in
 has either published a stretch of the log or not; the next one goes on behind it. Only one auditor of a tier can be at work: a second one
 takes over, and the first ends with `FencedError`.
 
-What may pass is waited for (brokers that are away, a transaction whose end is not known): counts that are not published are thrown away,
-and counted again from the offsets of the last transaction.
+What may pass is waited for (brokers that are away, a transaction whose end is not known, or that brokers ended since this process was
+stopped in its midst): counts that are not published are thrown away, and counted again from the offsets of the last transaction.
 """
 
 import logging
@@ -16,7 +16,7 @@ from concurrent.futures import Future, wait
 
 from moldau.audit.events import SchemaCheck
 from moldau.audit.points import reached
-from moldau.audit.publishing import Publisher
+from moldau.audit.publishing import OverdueError, Publisher
 from moldau.audit.reading import Reading
 from moldau.audit.round import AuditorOptions, Round
 from moldau.audit.walker import Walker
@@ -50,6 +50,8 @@ class Auditor:
         self._is_tracked = is_tracked
         self._stopping = False
         self._publisher: Publisher | None = None
+        self._overdue: OverdueError | None = None
+        """Until the tier is taken over again: why it was lost, though perhaps to nobody."""
         self._troubles: set[tuple[type, ErrorCode | None]] = set()
         """What was said of the outage that is under way."""
         self._told = {"records": 0, "published": 0, "transactions": 0, "partitions": 0, "restarts": 0}
@@ -116,6 +118,8 @@ class Auditor:
             except (WorldError, PeerError, TransactionError) as error:
                 if once:
                     raise
+                if isinstance(error, OverdueError):
+                    self._overdue = error
                 self._say_interrupted(error)
                 self._told["restarts"] += 1
                 self._rest(_PATIENCE_S)
@@ -135,7 +139,10 @@ class Auditor:
         publisher = self._publisher = Publisher(self._bootstrap, self.options.tier, self.options.topics)
         try:
             with Cluster(self._bootstrap, client_id=f"moldau-audit-{self.options.tier}", sleep=self._pause) as cluster:
+                if self._overdue is not None:
+                    publisher.check_not_replaced(cluster, self._overdue)
                 places = publisher.take_over(cluster)
+                self._overdue = None
                 reached("offsets read")
                 reading, walker = Reading(cluster, self.options.topics, places), Walker(self._is_tracked, fast=self.options.fast)
                 Round(self.options, self, publisher, reading, walker).go_on(once=once)

@@ -6,6 +6,7 @@ auditor that had it, and what that one left open is aborted; so the group's offs
 
 import logging
 import re
+import time
 from collections.abc import Mapping, Sequence
 
 from moldau.audit.coverage import is_counted
@@ -14,11 +15,11 @@ from moldau.audit.places import Place, missing, notes
 from moldau.audit.points import reached
 from moldau.client.cluster import Cluster
 from moldau.client.consumer import Consumer
-from moldau.client.failures import ClientError
+from moldau.client.failures import ClientError, FencedError
 from moldau.client.groups import Groups
 from moldau.client.metadata import NO_TOPIC_ID
 from moldau.client.producer import Producer
-from moldau.model.errors import MoldauError
+from moldau.model.errors import MoldauError, WorldError
 from moldau.model.identity import TopicPartition
 from moldau.tracking.audit_record import AUDIT_TOPIC, AuditRecord, Gap, ensure_audit_topic, new_guid
 from moldau.tracking.clock import now_ms
@@ -40,6 +41,17 @@ class LostOffsetsError(MoldauError):
     """The tier has counts of partitions of which its group has no offsets any more: to count from the beginning would count twice."""
 
 
+class OverdueError(WorldError):
+    """A transaction was open for longer than brokers allow: while this process was stopped, or they were away. They abort it, and fence its
+    producer, as if another auditor had the tier; perhaps one has."""
+
+    def __init__(self, tier: str, open_s: float, fenced: FencedError, known: Mapping[TopicPartition, frozenset[int]]) -> None:
+        super().__init__(f"the transaction of tier {tier} was open for {open_s:.0f} s, so that brokers ended it", retriable=True)
+        self.fenced = fenced
+        self.known = known
+        """The offsets that the group has if nobody else commits any: those before the transaction, or those of it."""
+
+
 class Publisher:
     """Publishes for one tier. ImportError without confluent-kafka. `take_over` comes first."""
 
@@ -49,6 +61,8 @@ class Publisher:
         self.tier = tier
         self._topics = topics
         self._bootstrap = bootstrap
+        self._timeout_s = transaction_timeout_ms / 1000
+        self._committed: dict[TopicPartition, int] = {}
         self._told: dict[str, tuple[bytes, int]] = {}
         """The ids that were said, and when."""
         client_id = f"moldau-audit-{tier}"
@@ -68,6 +82,7 @@ class Publisher:
         reached("id taken over")
         committed = Groups(cluster).committed(group_of(self.tier), stable=True)
         places = {where: Place.of(each) for where, each in committed.items()}
+        self._committed = {where: each.offset for where, each in committed.items()}
         twice = self._counted_already(cluster, places)
         if twice:
             group, names = group_of(self.tier), ", ".join(twice[:5]) + (", ..." if len(twice) > 5 else "")
@@ -76,6 +91,12 @@ class Publisher:
                 f"would be counted again; take another name for the tier, or set where it goes on by `moldau group reset {group}`"
             )
         return places
+
+    def check_not_replaced(self, cluster: Cluster, overdue: OverdueError) -> None:
+        """Before the tier is taken over again. FencedError if somebody else has published for it meanwhile."""
+        found = Groups(cluster).committed(group_of(self.tier), stable=True)
+        if any(each.offset not in overdue.known.get(where, ()) for where, each in found.items()):
+            raise overdue.fenced
 
     def _counted_already(self, cluster: Cluster, places: Mapping[TopicPartition, Place]) -> list[str]:
         """Topics and partitions that this tier has counted and that are there still, and of which it is not known up to where.
@@ -106,8 +127,29 @@ class Publisher:
         """Counts, offsets, if there is a time, the mark that everything before it is counted, gaps, ids that are news: all or nothing.
 
         TransactionAbortedError: nothing of it; it may be published again. FencedError: another auditor has this tier. TransactionError:
-        nobody knows; the next one to take over finds out.
+        nobody knows; the next one to take over finds out. OverdueError: so it is, and perhaps another auditor has this tier.
         """
+        begun = time.monotonic()
+        try:
+            self._publish(counts, offsets, caught_up_ms, topic_ids, gaps)
+        except FencedError as error:
+            open_s = time.monotonic() - begun
+            if open_s < self._timeout_s:
+                raise
+            wheres = self._committed.keys() | offsets.keys()
+            known = {where: frozenset(each[where] for each in (self._committed, offsets) if where in each) for where in wheres}
+            raise OverdueError(self.tier, open_s, error, known) from error
+        self._committed |= offsets
+        reached("committed")
+
+    def _publish(
+        self,
+        counts: Mapping[CountKey, Count],
+        offsets: Mapping[TopicPartition, int],
+        caught_up_ms: int | None,
+        topic_ids: Mapping[TopicPartition, bytes],
+        gaps: Sequence[tuple[str, Gap]],
+    ) -> None:
         time_ms = now_ms()
         pattern = "" if self._topics is None else self._topics.pattern
         read = {where.topic: topic_id for where, topic_id in topic_ids.items() if where in offsets}
@@ -127,7 +169,6 @@ class Publisher:
             transaction.commit_offsets(self._member, offsets, notes(offsets, topic_ids))
             reached("offsets added")
         self._told |= {topic: (topic_id, time_ms) for topic, topic_id in news.items()}
-        reached("committed")
 
     def _is_news(self, topic: str, topic_id: bytes, time_ms: int) -> bool:
         told, told_ms = self._told.get(topic, (NO_TOPIC_ID, 0))

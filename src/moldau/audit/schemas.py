@@ -8,10 +8,12 @@ import json
 import time
 from collections.abc import Callable
 
-from moldau.registry.client import RegistryClient, UnknownSchemaError
+from moldau.registry.client import RegistryClient, RegistryError, RegistryUnavailableError, UnknownSchemaError
 from moldau.tracking.header import is_tracked_schema
 
 _UNKNOWN_S = 10.0
+_LATER = (429, 500, 502, 503, 504)
+"""Answers of a registry that cannot tell now: one that is starting, or without its log."""
 
 
 class TrackedSchemas:
@@ -34,6 +36,10 @@ class TrackedSchemas:
             except UnknownSchemaError:
                 self._unknown_until[schema_id] = self._monotonic() + _UNKNOWN_S
                 return False
+            except RegistryError as error:
+                if error.status not in _LATER:
+                    raise
+                raise RegistryUnavailableError(str(error)) from error
             known = self._known[schema_id] = found.type == "AVRO" and is_tracked_schema(json.loads(found.text))
         return known
 

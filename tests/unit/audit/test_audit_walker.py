@@ -16,7 +16,7 @@ from moldau.protocol.records.control import ControlType, EndTxnMarker, encode_en
 from moldau.protocol.records.header import HEADER_SIZE, read_header, stamp_crc
 from moldau.protocol.records.record import Record
 from moldau.registry.client import RegisteredSchema
-from moldau.registry.client_errors import RegistryUnavailableError, UnknownSchemaError
+from moldau.registry.client_errors import RegistryError, RegistryUnavailableError, UnknownSchemaError
 from moldau.tracking.header import HEADER_SCHEMA
 from support.audit_events import NOON, Host, batch, fetched
 
@@ -135,3 +135,15 @@ def test_a_registry_tells_which_schemas_are_those_of_tracked_events() -> None:
     assert sorted((key.host, count.count) for key, count in tally.counts().items()) == [("", 5), ("ewr-1", 5)]
     with pytest.raises(RegistryUnavailableError):
         Walker(schemas).walk("t", fetched(batch([EWR.event(0, NOON, schema_id=9)])), 0, tally)
+
+
+@pytest.mark.parametrize(("status", "waited_for"), [(500, True), (503, True), (429, True), (401, False), (404, False)])
+def test_a_registry_that_cannot_tell_now_is_waited_for(status: int, waited_for: bool) -> None:
+    """One that is just starting answers with an error, which must not end an auditor. One that refuses will do so again."""
+
+    class Refusing:
+        def schema(self, schema_id: int) -> RegisteredSchema:
+            raise RegistryError(status, status, "not now")
+
+    with pytest.raises(RegistryUnavailableError if waited_for else RegistryError, match="not now"):
+        TrackedSchemas(Refusing())(1)  # type: ignore[arg-type]
