@@ -18,10 +18,8 @@ from moldau.lake.tables.committing import (
     LoadConflictError,
     Progress,
     Writer,
-    application_id,
     commit,
     discard,
-    jobs_of,
     progress,
     set_properties,
 )
@@ -31,11 +29,13 @@ from moldau.lake.tables.evolution import evolve
 from moldau.lake.tables.format import Change, Snapshot, TableError, TableFormat, VersionTakenError
 from moldau.lake.tables.new_file import make_folder
 from moldau.lake.tables.opening import FORMATS, format_named, format_of, open_or_create, open_table, opened
+from moldau.lake.tables.owner import OtherJobError, Owner, application_id, jobs_of
 from moldau.lake.tables.watermark import IncompleteTableError, set_watermark
 from moldau.lake.tables.widening import widen
 
 SCHEMA = pa.schema([("n", pa.int64()), ("small", pa.int32()), *TIME_FIELDS])
 IDS = [application_id("job", "00ff", partition) for partition in range(2)]
+OWNER = Owner("job", "orders", "00ff")
 DAY_MS = 86_400_000
 
 
@@ -158,8 +158,8 @@ def test_an_offset_that_would_go_down_is_refused(table: Table) -> None:
 
 @pytest.mark.parametrize("mine", [True, False])
 def test_a_race_inside_the_commit_is_settled_by_the_version(table: Table, monkeypatch: pytest.MonkeyPatch, mine: bool) -> None:
-    """Somebody commits between our look at the table and our own version: of this job, then we lose; of another, then we go on."""
-    start, other = table.before(), application_id("other", "00ff", 0)
+    """Somebody commits between our look at the table and our own version: of this job, then we lose; of another topic, then we go on."""
+    start, other = table.before(), application_id("other", "11ee", 0)
     kind = type(table.tables)
     raced: list[bool] = []
     real = kind.put
@@ -174,10 +174,59 @@ def test_a_race_inside_the_commit_is_settled_by_the_version(table: Table, monkey
     ours = Change("LOAD", table.file(8), offsets={IDS[0]: 1})
     if mine:
         with pytest.raises(LoadConflictError):
-            commit(table.tables, table.path, ours, before=start)
+            commit(table.tables, table.path, ours, before=start, owner=OWNER)
     else:
-        assert commit(table.tables, table.path, ours, before=start) == 2
+        assert commit(table.tables, table.path, ours, before=start, owner=OWNER) == 2
     assert (table.rows(), table.offsets()) == ([7] if mine else [7, 8], [1, None])
+
+
+@pytest.mark.parametrize("asleep", ["before its commit", "before its version"])
+def test_of_two_jobs_whose_first_commits_meet_one_is_refused(table: Table, monkeypatch: pytest.MonkeyPatch, asleep: str) -> None:
+    """Both were planned on version 0, where no job had loaded the topic. The second would have the table hold each record twice."""
+    base, start = table.now(), table.before()
+    kind = type(table.tables)
+    real, raced = kind.put, list[bool]()
+
+    def other_job_commits() -> None:
+        raced.append(True)
+        change = Change("LOAD", table.file(7), offsets={application_id("other", "00ff", 1): 1})
+        owner = Owner("other", "orders", "00ff")
+        commit(table.tables, table.path, change, base=base, before=[Progress(application_id("other", "00ff", 1), None)], owner=owner)
+
+    def meet(self: Any, path: str, base: Snapshot, change: Change) -> int:
+        if not raced:
+            other_job_commits()
+        return real(self, path, base, change)
+
+    if asleep == "before its commit":
+        other_job_commits()
+    monkeypatch.setattr(kind, "put", meet)
+    ours = Change("LOAD", table.file(8), offsets={IDS[0]: 1})
+    with pytest.raises(OtherJobError) as refused:
+        commit(table.tables, table.path, ours, base=base, before=start, writer=Writer("job"), owner=OWNER)
+    assert str(refused.value) == (
+        f"{table.path}: job other has loaded topic orders into this table, and job job would load each record a second time; "
+        "load it under the name other, or into another directory"
+    )
+    assert (table.now().version, table.rows(), table.offsets()) == (1, [7], [None, None])
+
+
+def test_a_table_that_two_jobs_have_shared_from_of_old_is_loaded_on_by_both(table: Table) -> None:
+    """Also a partition that is new: neither is at its first commit."""
+    for job in ("job", "other"):
+        commit(table.tables, table.path, Change("LOAD", table.file(1), offsets={application_id(job, "00ff", 0): 1}))
+    change = Change("LOAD", table.file(2), offsets={IDS[1]: 1})
+    assert commit(table.tables, table.path, change, before=[Progress(IDS[1], None)], owner=OWNER) == 3
+    assert jobs_of(table.tables.application_ids(table.path), "00ff") == ["job", "other"]
+
+
+def test_a_claim_keeps_other_jobs_out_as_offsets_do(table: Table) -> None:
+    assert not OWNER.is_known(table.tables, table.path)
+    commit(table.tables, table.path, Change("CLAIM TOPIC", offsets={OWNER.claim_id: 1}), owner=OWNER)
+    assert OWNER.is_known(table.tables, table.path)
+    with pytest.raises(OtherJobError, match="job job has loaded topic orders"):
+        Owner("other", "orders", "00ff").is_known(table.tables, table.path)
+    assert not Owner("other", "orders", "11ee").is_known(table.tables, table.path), "made anew, it is another topic"
 
 
 def test_the_older_of_two_processes_is_fenced_once_the_newer_has_committed(table: Table) -> None:

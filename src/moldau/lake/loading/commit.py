@@ -3,6 +3,8 @@
 A record is in one of the two tables because a record that the dead letters hold is left out by the next load, wherever the one that put it
 there died; the other order would have to know what the table holds. The table is looked at before the dead letters are committed, so that
 a load that slept while another one took its records, and may have read them by schemas that this one did not know, puts none of them aside.
+The first load of a job that has dead letters claims the topic in the table before them: of two jobs of different names that are at it at
+once only one puts records aside.
 """
 
 from dataclasses import dataclass
@@ -58,6 +60,7 @@ def commit_dead_letters(planned: Plan, written: Written, writer: Writer) -> int 
     check_topic(planned)
     assert planned.base is not None
     check(planned.tables, job.table, planned.base, planned.before, writer)
+    _claim(planned)
     ahead = {known.application_id: known.offset or 0 for known in planned.dead_before}
     offsets = {name: max(offset, ahead[name]) for name, offset in planned.after.items()}
     change = Change("LOAD", written.dead_letters, offsets=offsets, metadata=_words(planned))
@@ -77,7 +80,16 @@ def commit_events(planned: Plan, written: Written, writer: Writer) -> int:
     }
     schema = None if planned.schema == planned.base.schema else planned.schema
     change = Change("LOAD", written.events, schema=schema, offsets=planned.after, metadata=words)
-    return commit(planned.tables, planned.job.table, change, base=planned.base, before=planned.before, writer=writer)
+    return commit(planned.tables, planned.job.table, change, base=planned.base, before=planned.before, writer=writer, owner=planned.owner)
+
+
+def _claim(planned: Plan) -> None:
+    """Say in the table that this job loads the topic, if nothing says so yet. OtherJobError if another job was faster."""
+    path, owner = planned.job.table, planned.owner
+    if any(known.offset is not None for known in planned.before) or owner.is_known(planned.tables, path):
+        return
+    change = Change("CLAIM TOPIC", offsets={owner.claim_id: 1}, metadata={"moldau.job": owner.job, "moldau.topic": owner.topic})
+    commit(planned.tables, path, change, base=planned.base, before=planned.before, owner=owner)
 
 
 def _words(planned: Plan) -> dict[str, Any]:

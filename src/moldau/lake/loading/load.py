@@ -59,9 +59,10 @@ def load(spark: Any, job: LoadJob, *, fail_on_data_loss: bool = True, writer: Wr
     """Bring the table up to the end of the topic, or as far as `job.records_max` lets it.
 
     `writer` is who loads; a process that loads again and again keeps one, and is refused (FencedError) once another has taken over.
-    LoadConflictError if another load of the job was faster. DataLossError if records between the table and the topic's first offset are
-    gone, unless `fail_on_data_loss` is off: then what is left is loaded, and the audit shows the gap. SchemaChangeError, TaskError,
-    LoadError, TableError, FileError, RegistryError, WorldError, PeerError. Nothing is committed by half, whatever is raised.
+    LoadConflictError if another load of the job was faster, OtherJobError if a job of another name has loaded the topic into the table.
+    DataLossError if records between the table and the topic's first offset are gone, unless `fail_on_data_loss` is off: then what is left
+    is loaded, and the audit shows the gap. SchemaChangeError, TaskError, LoadError, TableError, FileError, RegistryError, WorldError,
+    PeerError. Nothing is committed by half, whatever is raised.
     """
     begun = time.monotonic()
     who = writer or Writer(job.name)

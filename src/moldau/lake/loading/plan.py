@@ -16,10 +16,11 @@ from moldau.lake.loading.schema import Decoding, decoding_of
 from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.lake.reading.offsets import EARLIEST, LATEST, DataLossError, OffsetRange, plan_ranges
 from moldau.lake.reading.options import ISOLATION_LEVELS
-from moldau.lake.tables.committing import LoadConflictError, Progress, application_id, jobs_of, progress
+from moldau.lake.tables.committing import LoadConflictError, Progress, progress
 from moldau.lake.tables.evolution import evolve
 from moldau.lake.tables.format import Snapshot, TableFormat, TableMismatchError
 from moldau.lake.tables.opening import format_named, open_or_create
+from moldau.lake.tables.owner import Owner, application_id
 from moldau.lake.tables.widening import widen
 from moldau.model.identity import TopicPartition
 
@@ -51,6 +52,11 @@ class Plan:
     more: bool = False
     """Whether the job's `records_max` leaves records for another load."""
 
+    @property
+    def owner(self) -> Owner:
+        """Who loads this topic into the table, and wants to be the only one."""
+        return Owner(self.job.name, self.job.topic, self.topic_id)
+
 
 def plan_load(job: LoadJob, *, fail_on_data_loss: bool = True) -> Plan:
     """Makes the table if it is missing and there are rows for it. The errors are those of `moldau.lake.loading.load.load`."""
@@ -67,7 +73,7 @@ def plan_load(job: LoadJob, *, fail_on_data_loss: bool = True) -> Plan:
     known = {partition: None if there is None else there.offset(name) for partition, name in ids.items()}
     starts = {partition: firsts[partition] if offset is None else offset for partition, offset in known.items()}
     if there is not None and all(offset is None for offset in known.values()):
-        _refuse_another_job(job, tables, topic_id)
+        Owner(job.name, job.topic, topic_id).is_known(tables, job.table)
     there_is = plan_ranges(starts, lasts, firsts, lasts, fail_on_data_loss=fail_on_data_loss)
     ranges = _at_most(there_is, job.records_max)
     group_offsets = {partition: offset for partition, offset in known.items() if offset is not None}
@@ -113,16 +119,6 @@ def _without_topic(job: LoadJob, tables: TableFormat, there: Snapshot | None, *,
         raise DataLossError(f"{problem}; with failOnDataLoss=false the table would be left as it is")
     log.warning("%s", problem)
     return Plan(job, tables, "", (), {}, there, None, there.schema)
-
-
-def _refuse_another_job(job: LoadJob, tables: TableFormat, topic_id: str) -> None:
-    """Offsets stand under the job's name: under another one each record would come into the table a second time."""
-    others = jobs_of(tables.application_ids(job.table), topic_id)
-    if others:
-        raise LoadError(
-            f"{job.table}: job {others[0]} has loaded topic {job.topic} into this table, and job {job.name} would load each record a "
-            f"second time; load it under the name {others[0]}, or into another directory"
-        )
 
 
 def _say_if_made_anew(job: LoadJob, tables: TableFormat, topic_id: str) -> None:

@@ -7,9 +7,9 @@ from moldau.lake.loading.jobs import LoadJobs
 from moldau.lake.reading.cluster_log import ClusterLog, KnownTopic
 from moldau.lake.reading.offsets import EARLIEST, LATEST
 from moldau.lake.reading.options import ISOLATION_LEVELS
-from moldau.lake.tables.committing import application_id
 from moldau.lake.tables.format import TableError
 from moldau.lake.tables.opening import format_named
+from moldau.lake.tables.owner import application_id
 from moldau.model.identity import TopicPartition
 
 

@@ -1,7 +1,8 @@
 """How a table is changed: look, check, make the next version; if somebody was faster, look again.
 
 Every check is made on the snapshot that the new version is made from, so nothing can come between. A load is refused when an offset is
-not the one that it started from (another load was faster), when an offset would go down, and when another process has taken the job over.
+not the one that it started from (another load was faster), when an offset would go down, when another process has taken the job over, and
+when a job of another name has loaded the topic: that one need not have been there when the load was planned.
 """
 
 import os
@@ -14,6 +15,7 @@ from typing import Any
 
 from moldau.lake.tables.data_files import remove_files
 from moldau.lake.tables.format import Change, Snapshot, TableError, TableFormat, VersionTakenError
+from moldau.lake.tables.owner import Owner
 
 COMMIT_TRIES = 100
 WRITER = "moldau.writer"
@@ -34,17 +36,6 @@ class Progress:
 
     application_id: str
     offset: int | None
-
-
-def application_id(job: str, topic_id: str, partition: int) -> str:
-    """Name under which a table keeps the offset of one partition. A topic that is made anew has a new id, and starts anew."""
-    return f"moldau:{job}:{topic_id}:{partition}"
-
-
-def jobs_of(application_ids: Iterable[str], topic_id: str) -> list[str]:
-    """The jobs that have loaded a topic, by the application ids of a table."""
-    parts = (name.rsplit(":", 2) for name in application_ids if name.startswith("moldau:") and name.count(":") > 2)  # not a writer's
-    return sorted({job.removeprefix("moldau:") for job, id_, partition in parts if id_ == topic_id and partition.isdecimal()})
 
 
 def progress(snapshot: Snapshot | None, application_ids: Iterable[str]) -> list[Progress]:
@@ -98,13 +89,15 @@ def commit(
     base: Snapshot | None = None,
     before: Sequence[Progress] = (),
     writer: Writer | None = None,
+    owner: Owner | None = None,
     only_on_base: bool = False,
 ) -> int:
     """Make a version with this change; its number.
 
     `base` is the snapshot that the files were written for: other columns since then are a conflict. `before` is what the load started
-    from. With `only_on_base` any version since `base` is a conflict. LoadConflictError, FencedError, TableError for a table that is gone
-    or a disk that is full: nothing was changed.
+    from. `owner` is asked for the first commit of a job: a version in which another job has loaded its topic takes nothing of it. With
+    `only_on_base` any version since `base` is a conflict. LoadConflictError, FencedError, OtherJobError, TableError for a table that is
+    gone or a disk that is full: nothing was changed.
     """
     for _ in range(COMMIT_TRIES):
         snapshot = _existing(tables, path)
@@ -113,6 +106,8 @@ def commit(
         _check_table(path, snapshot, base, change)
         epoch = None if writer is None else writer.claim(tables, path, snapshot)
         _check_offsets(tables, path, snapshot, before, change.offsets, writer)
+        if owner is not None and all(known.offset is None for known in before):
+            owner.is_known(tables, path)  # of `snapshot` or a newer version: then there is no version to be made behind `snapshot`
         made = change
         if writer is not None:
             offsets = dict(change.offsets) if epoch is None else {**change.offsets, writer.application_id: epoch}

@@ -22,10 +22,11 @@ from moldau.lake.loading.checks import check_directory, check_jobs, check_regist
 from moldau.lake.loading.errors import LoadError
 from moldau.lake.loading.jobs import LoadJobs
 from moldau.lake.session import SessionError, check_spark
-from moldau.lake.tables.committing import application_id, commit
+from moldau.lake.tables.committing import commit
 from moldau.lake.tables.data_files import DAY, TIME_FIELDS
 from moldau.lake.tables.format import Change
 from moldau.lake.tables.opening import format_named, open_or_create
+from moldau.lake.tables.owner import application_id
 from moldau.registry.client import RegistryUnavailableError
 from moldau.testing.broker import Broker
 

@@ -1,4 +1,4 @@
-"""Two loads of one job at the same records: whatever each has read, a record ends in one table, and what was refused leaves no file."""
+"""Two loads at the same records: whatever each has read, a record ends in one table once, and what was refused leaves no file."""
 
 import re
 from dataclasses import replace
@@ -18,13 +18,13 @@ from moldau.lake.loading.counts import counts_to_json
 from moldau.lake.loading.errors import TaskError
 from moldau.lake.loading.job import DEAD_LETTER_COLUMNS, LoadJob
 from moldau.lake.loading.plan import Plan
+from moldau.lake.points import on_point
 from moldau.lake.reading.offsets import OffsetRange
-from moldau.lake.tables.committing import FencedError, LoadConflictError, Writer, application_id, progress
+from moldau.lake.tables.committing import FencedError, LoadConflictError, Writer, progress
 from moldau.lake.tables.data_files import DataFile, PartitionWriter, files_of
 from moldau.lake.tables.format import Change
 from moldau.lake.tables.opening import FORMATS, format_named, open_or_create, open_table, opened
-
-ID = application_id("job", "00ff", 0)
+from moldau.lake.tables.owner import OtherJobError, application_id
 
 
 class Lake:
@@ -37,12 +37,12 @@ class Lake:
         self.schema = self.job.table_schema(columns)
         open_or_create(self.tables, self.job.table, self.schema, self.job.partition_columns, "")
 
-    def planned(self, end: int) -> Plan:
-        """A load of the records up to `end`, from what the tables say now."""
-        base = opened(self.job.table)
-        before, dead = progress(base, [ID]), progress(open_table(self.job.dead_letters), [ID])
+    def planned(self, end: int, name: str = "job") -> Plan:
+        """A load of the records up to `end`, from what the tables say now, by the job of this name."""
+        base, job, id_ = opened(self.job.table), replace(self.job, name=name), application_id(name, "00ff", 0)
+        before, dead = progress(base, [id_]), progress(open_table(self.job.dead_letters), [id_])
         ranges = (OffsetRange("t", 0, before[0].offset or 0, end),)
-        return Plan(self.job, self.tables, "00ff", ranges, {}, base, None, self.schema, tuple(before), tuple(dead), {ID: end})
+        return Plan(job, self.tables, "00ff", ranges, {}, base, None, self.schema, tuple(before), tuple(dead), {id_: end})
 
     def written(self, events: list[int], dead: list[int]) -> Written:
         """Files of what a load made of its records."""
@@ -94,6 +94,52 @@ def test_the_older_process_is_fenced_before_its_dead_letters(lake: Lake) -> None
     with pytest.raises(FencedError):
         commit_both(lake.planned(3), lake.written([], [2]), old)
     assert lake.found() == ([0, 1], [])
+
+
+@pytest.mark.parametrize("dead", [[], [1]])
+def test_of_two_jobs_whose_first_loads_meet_one_alone_is_in_the_tables(lake: Lake, dead: list[int]) -> None:
+    """Both were planned while nobody had loaded the topic, and have written their files."""
+    slow, its_files = lake.planned(2, "slow"), lake.written([0], [1])
+    commit_both(lake.planned(2, "fast"), lake.written([0], dead), Writer("fast"))
+    with pytest.raises(OtherJobError, match="job fast has loaded topic t into this table, and job slow would load each record a second"):
+        commit_both(slow, its_files, Writer("slow"))
+    assert lake.found() == ([0], dead)
+    assert lake.lying_there() == 1 + len(dead)
+
+
+def test_a_job_between_its_two_first_commits_is_not_overtaken(lake: Lake) -> None:
+    """Its dead letters stand already, so its events must come: the other one finds the topic claimed, and puts nothing anywhere."""
+    fast, its_files = lake.planned(2, "fast"), lake.written([0, 1], [])
+    met: list[str] = []
+
+    def other_commits(point: str) -> None:
+        if point == "driver: dead letters committed" and not met:
+            met.append(point)
+            with pytest.raises(OtherJobError, match="job slow has loaded topic t"):
+                commit_both(fast, its_files, Writer("fast"))
+
+    with on_point(other_commits):
+        commit_both(lake.planned(2, "slow"), lake.written([0], [1]), Writer("slow"))
+    assert lake.found() == ([0], [1])
+    assert lake.lying_there() == 2
+    assert opened(lake.job.table).version == 2, "one for the claim"
+    commit_both(lake.planned(3, "slow"), lake.written([], [2]), Writer("slow"))
+    assert opened(lake.job.table).version == 3, "one claim is enough"
+
+
+def test_of_two_processes_at_the_first_load_of_a_job_the_one_with_the_dead_letters_goes_on(lake: Lake) -> None:
+    """A claim takes no job over: both may claim the topic."""
+    slow, its_files = lake.planned(2), lake.written([0], [1])
+
+    def other_process(point: str) -> None:
+        if point == "driver: dead letters committed":
+            with pytest.raises(LoadConflictError, match="another load has moved moldau:job:00ff:0 from offset None"):
+                commit_both(slow, its_files, Writer("job"))
+
+    with on_point(other_process):
+        commit_both(lake.planned(2), lake.written([0], [1]), Writer("job"))
+    assert lake.found() == ([0], [1])
+    assert lake.lying_there() == 2
 
 
 def test_of_two_commits_the_second_alone_is_taken_back(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from moldau.lake.loading.jobs import LoadJobs
 from moldau.lake.loading.service import passing
 from moldau.lake.reading.offsets import DataLossError
 from moldau.lake.tables.committing import FencedError, LoadConflictError
+from moldau.lake.tables.owner import OtherJobError
 from moldau.model.errors import ErrorCode, PeerError, WorldError
 
 BASE: dict[str, Any] = {"name": "j", "bootstrap": "b:1", "to": "/lake", "registry": "http://r"}
@@ -120,6 +121,7 @@ def test_the_job_of_one_topic_takes_what_the_job_of_many_says() -> None:
         (WorldError("no broker answers", retriable=True), True),
         (WorldError("no such address", retriable=False), False),
         (FencedError("taken over"), False),
+        (OtherJobError("job other has loaded it"), False),
         (DataLossError("gone"), False),
         (SchemaChangeError("int to string"), False),
         (OSError("disk"), False),

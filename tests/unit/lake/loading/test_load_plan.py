@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 
 from moldau.lake.loading import plan
-from moldau.lake.loading.errors import LoadError
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.plan import plan_load
 from moldau.lake.reading.offsets import EARLIEST, DataLossError
-from moldau.lake.tables.committing import Writer, application_id, commit
+from moldau.lake.tables.committing import Writer, commit
 from moldau.lake.tables.format import Change
 from moldau.lake.tables.opening import FORMATS, format_named, open_or_create, opened
+from moldau.lake.tables.owner import OtherJobError, application_id
 from moldau.model.identity import TopicPartition
 from support.brokers_stand_in import BrokersStandIn
 
@@ -61,7 +61,7 @@ def test_a_second_name_would_load_each_record_twice_and_is_refused(job: LoadJob)
     """warehouse goes on where it was. Another job may have a table of its own, and may be made for another topic of the directory."""
     assert starts(job) == [3, 5]
     before = opened(job.table).version
-    with pytest.raises(LoadError) as refused:
+    with pytest.raises(OtherJobError) as refused:
         plan_load(replace(job, name="other"))
     assert str(refused.value) == (
         f"{job.table}: job warehouse has loaded topic orders into this table, and job other would load each record a second time; "
@@ -77,7 +77,7 @@ def test_a_table_that_two_jobs_share_already_is_loaded_on_by_both(job: LoadJob) 
     commit(format_named(job.table_format), job.table, change, writer=Writer("a: b"))
     assert starts(job) == [3, 5]
     assert starts(replace(job, name="a: b")) == [7, 0]
-    with pytest.raises(LoadError, match="job a: b has loaded topic orders"):
+    with pytest.raises(OtherJobError, match="job a: b has loaded topic orders"):
         plan_load(replace(job, name="other"))
 
 
