@@ -7,8 +7,9 @@ text as bytes, symbols as numbers; nobody looks at them.
 
 from typing import Any
 
-from moldau.lake.avro.schemas import Array, AvroSchema, Enum, Field, Map, Node, Primitive, Record, Union, physical
-from moldau.lake.avro.types import not_null
+from moldau.lake.avro.nodes import Array, Enum, Field, Map, Node, Primitive, Record, Union, not_null
+from moldau.lake.avro.physical import physical
+from moldau.lake.avro.schemas import AvroSchema
 
 Pair = tuple[Any, Any]
 

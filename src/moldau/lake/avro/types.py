@@ -7,7 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from moldau.lake.avro.schemas import Array, AvroText, Enum, Fixed, Logical, Map, Node, Primitive, Record, Union, parse
+from moldau.lake.avro.nodes import Array, Enum, Fixed, Logical, Map, Node, Primitive, Record, Union, not_null
+from moldau.lake.avro.schemas import AvroText, parse
 
 DECIMAL_PRECISION_MAX = 38
 _PLAIN = {
@@ -70,11 +71,6 @@ def decimal_type(logical: Logical | None) -> Any:
     if logical is None or logical.name != "decimal" or logical.precision > DECIMAL_PRECISION_MAX:
         return None
     return pa.decimal128(logical.precision, logical.scale)
-
-
-def not_null(union: Union) -> tuple[Node, ...]:
-    """The branches of a union that hold something."""
-    return tuple(branch for branch in union.branches if not (isinstance(branch, Primitive) and branch.name == "null"))
 
 
 def merged_numbers(union: Union) -> str | None:

@@ -5,6 +5,7 @@ number is too long, a string is no UTF-8) makes it doubtful: it goes on with non
 later. So everything here may be strict, and nothing here decides that a row is bad.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -183,33 +184,5 @@ def _signed(zigzag: Any) -> Int64s:
     return number
 
 
-def decimals(raw: Any, kind: Any) -> tuple[Any, Any]:
-    """Big-endian two's complement bytes as decimals of a type, and a mask of those that are too long, which are made 0."""
-    count = len(raw)
-    if count == 0:
-        return pa.array([], kind), np.zeros(0, np.bool_)
-    offsets = np.frombuffer(raw.buffers()[1], np.int32, count + 1, raw.offset * 4).astype(np.int64)
-    data = raw.buffers()[2]
-    octets = np.zeros(len(data) + 1 if data is not None else 1, np.uint8)
-    if data is not None:
-        octets[:-1] = np.frombuffer(data, np.uint8)
-    start, end = offsets[:-1], offsets[1:]
-    wrong = end - start > 16
-    sign = np.where((end > start) & (octets[start] >= 0x80), 0xFF, 0).astype(np.uint8)
-    little = np.empty((count, 16), np.uint8)
-    for number in range(16):
-        place = end - 1 - number
-        inside = place >= start
-        little[:, number] = np.where(inside, octets[np.where(inside, place, 0)], sign)
-    little[wrong] = 0
-    whole = pa.Array.from_buffers(pa.decimal128(38, kind.scale), count, [None, pa.py_buffer(little)])
-    limit = 10**kind.precision
-    high, low = little[:, 8:].copy().view("<i8")[:, 0], little[:, :8].copy().view("<u8")[:, 0]
-    if kind.precision <= 18:
-        wide = ~(((high == 0) & (low < limit)) | ((high == -1) & (low > (1 << 64) - limit)))
-    else:
-        wide = np.array([abs(int(h) * (1 << 64) + int(lo)) >= limit for h, lo in zip(high.tolist(), low.tolist(), strict=True)], np.bool_)
-    wrong |= wide
-    if wrong.any():
-        little[wrong] = 0
-    return pa.Array.from_buffers(kind, count, whole.buffers()), wrong
+Step = Callable[[Cursor], Any]
+"""Reads an element of all rows of a cursor: an Arrow array; nothing of one that is passed over."""

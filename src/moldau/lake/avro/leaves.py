@@ -1,0 +1,137 @@
+"""Steps of the types that hold no others: primitives, fixed and enums, with their promotions and logical types."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from moldau.lake.avro.decimals import decimals
+from moldau.lake.avro.nodes import Enum, Fixed, Logical, Node, Primitive, Record
+from moldau.lake.avro.types import MILLISECONDS, arrow_type, decimal_type
+from moldau.lake.avro.vectors import Cursor, Int64s, Step
+
+_PROMOTIONS = frozenset((("int", "long"), ("int", "float"), ("int", "double"), ("long", "float"), ("long", "double"), ("float", "double")))
+_MILLISECONDS_MAX = (1 << 63) // 1000 - 1
+
+
+class UnlikeError(Exception):
+    """The fast decoder does not follow this pair."""
+
+
+def same_name(writer: Record | Fixed | Enum, reader: Record | Fixed | Enum) -> None:
+    """UnlikeError if the names are others, without their namespaces, and no alias."""
+    last = writer.name.rpartition(".")[2]
+    if last != reader.name.rpartition(".")[2] and not reader.aliases & {writer.name, last}:
+        raise UnlikeError
+
+
+def leaf_step(writer: Node, reader: Node) -> Step:
+    """Reads an element. UnlikeError for types that are not the same, or hold others."""
+    match writer, reader:
+        case Primitive(), Primitive():
+            return _primitive_step(writer, reader)
+        case Fixed(), Fixed():
+            same_name(writer, reader)
+            if writer.size != reader.size:
+                raise UnlikeError
+            size = writer.size
+            return _bytes_step(lambda cursor: cursor.gather(*cursor.fixed(size)), reader.logical)
+        case Enum(), Enum():
+            same_name(writer, reader)
+            return _enum_step(writer, reader)
+        case _:
+            raise UnlikeError
+
+
+def nulls(kind: Any) -> Step:
+    """Reads nothing: nulls of an Arrow type."""
+    return lambda cursor: pa.nulls(len(cursor), kind)
+
+
+def _enum_step(writer: Enum, reader: Enum) -> Step:
+    known = set(reader.symbols)
+    symbols = [symbol if symbol in known else reader.default for symbol in writer.symbols]
+    texts = pa.array([symbol or "" for symbol in symbols], pa.string())
+    unknown = np.array([symbol is None for symbol in symbols], np.bool_)
+
+    def read(cursor: Cursor) -> Any:
+        chosen = cursor.choices(len(symbols))
+        if unknown.any():
+            cursor.doubt(unknown[chosen])
+        return texts.take(pa.array(chosen))
+
+    return read
+
+
+def _primitive_step(writer: Primitive, reader: Primitive) -> Step:
+    given, wanted, logical = writer.name, reader.name, reader.logical
+    if given in ("bytes", "string") and wanted in ("bytes", "string"):
+        return _text_step(given, wanted, logical)
+    if given != wanted and (given, wanted) not in _PROMOTIONS:
+        raise UnlikeError
+    if wanted == "null":
+        return nulls(pa.null())
+    if wanted == "boolean":
+        return lambda cursor: pa.array(cursor.booleans())
+    if given in ("float", "double"):
+        if given == "double":
+            return lambda cursor: pa.array(cursor.doubles())
+        return lambda cursor: pa.array(cursor.floats().astype(wanted if wanted == "double" else "f4", copy=False))
+    numbers = _read_ints if given == "int" else _read_longs
+    if wanted == "double":
+        return lambda cursor: pa.array(numbers(cursor).astype(np.float64))
+    if wanted == "float":
+        return lambda cursor: pa.array(numbers(cursor).astype(np.float64).astype(np.float32))
+    return _number_step(numbers, arrow_type(reader), milliseconds=wanted == "long" and logical is not None and logical.name in MILLISECONDS)
+
+
+def _read_ints(cursor: Cursor) -> Int64s:
+    return cursor.ints()
+
+
+def _read_longs(cursor: Cursor) -> Int64s:
+    return cursor.longs()
+
+
+def _number_step(numbers: Callable[[Cursor], Int64s], kind: Any, *, milliseconds: bool) -> Step:
+    plain = np.int32 if kind in (pa.int32(), pa.date32()) else np.int64
+
+    def read(cursor: Cursor) -> Any:
+        number = numbers(cursor)
+        if milliseconds:
+            wrong = (number > _MILLISECONDS_MAX) | (number < -_MILLISECONDS_MAX)
+            if wrong.any():
+                cursor.doubt(wrong)
+                number = np.where(wrong, 0, number)
+            number = number * 1000
+        return pa.array(number.astype(plain, copy=False)).view(kind)
+
+    return read
+
+
+def _text_step(given: str, wanted: str, logical: Logical | None) -> Step:
+    if wanted == "string":
+        return lambda cursor: cursor.strings(cursor.gather(*cursor.spans()))
+    if given == "bytes":
+        return _bytes_step(lambda cursor: cursor.gather(*cursor.spans()), logical)
+
+    def checked(cursor: Cursor) -> Any:
+        raw = cursor.gather(*cursor.spans())
+        cursor.strings(raw)
+        return raw
+
+    return _bytes_step(checked, logical)
+
+
+def _bytes_step(raw: Step, logical: Logical | None) -> Step:
+    kind = decimal_type(logical)
+    if kind is None:
+        return raw
+
+    def read(cursor: Cursor) -> Any:
+        array, wrong = decimals(raw(cursor), kind)
+        cursor.doubt(wrong)
+        return array
+
+    return read

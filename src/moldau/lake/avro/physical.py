@@ -1,0 +1,70 @@
+"""A schema as fastavro takes it: without logical types, so that it hands over plain numbers and bytes, which become Arrow values without a
+Python datetime each; and without names, since fastavro resolves two schemas by name wrongly where one of them defines a type in place and
+the other refers to it.
+"""
+
+from typing import Any
+
+from moldau.lake.avro.nodes import MISSING, Array, Enum, Field, Fixed, Map, Node, Primitive, Record, Union
+
+
+def physical(node: Node) -> Any:
+    """The schema without logical types and names, with defaults as values: what fastavro takes."""
+    return _Physical().of(node)
+
+
+class _Physical:
+    """What fastavro takes, made from nodes: every name replaced by what it stands for, since fastavro resolves two schemas by name wrongly
+    where one of them defines a type in place and the other refers to it."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def of(self, node: Node) -> Any:
+        match node:
+            case Primitive(name, _):
+                return name
+            case Array(items):
+                return {"type": "array", "items": self.of(items)}
+            case Map(values):
+                return {"type": "map", "values": self.of(values)}
+            case Union(branches):
+                return [self.of(branch) for branch in branches]
+            case _:
+                if node.name not in self._made:
+                    self._made[node.name] = self._definition(node)
+                return self._made[node.name]
+
+    def _definition(self, node: Fixed | Enum | Record) -> dict[str, Any]:
+        common = {"name": node.name, "aliases": sorted(node.aliases)}
+        match node:
+            case Fixed():
+                return {"type": "fixed", **common, "size": node.size}
+            case Enum():
+                default = {} if node.default is None else {"default": node.default}
+                return {"type": "enum", **common, "symbols": list(node.symbols), **default}
+            case Record():
+                return {"type": "record", **common, "fields": [self._field(each) for each in node.fields]}
+
+    def _field(self, field: Field) -> dict[str, Any]:
+        default = {} if field.default is MISSING else {"default": default_value(field.default, field.type)}
+        return {"name": field.name, "type": self.of(field.type), "aliases": list(field.aliases), **default}
+
+
+def default_value(default: Any, node: Node) -> Any:
+    """The value that a default in JSON stands for, as fastavro would read it: bytes are written as text."""
+    match node:
+        case Primitive("bytes", _) | Fixed():
+            return default.encode("latin-1")
+        case Primitive("float" | "double", _):
+            return float(default)
+        case Array(items):
+            return [default_value(each, items) for each in default]
+        case Map(values):
+            return {name: default_value(each, values) for name, each in default.items()}
+        case Union(branches):
+            return default_value(default, branches[0])  # the default of a union is of its first type
+        case Record(_, fields):
+            return {each.name: default_value(default.get(each.name, each.default), each.type) for each in fields}
+        case _:
+            return default
