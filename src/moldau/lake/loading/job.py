@@ -27,6 +27,17 @@ ACTIONS = "target string, path string, partition string, size bigint, rows bigin
 and bytes of the untracked records as rows and size."""
 EVENTS, DEAD_LETTERS, COUNTS = "events", "dead letters", "counts"
 STOP, TO_DEAD_LETTERS = "stop", "dead-letters"
+NAME_BYTES_MAX = 180
+"""Of a job: data files begin with its name, have 73 bytes more, and file systems take 255."""
+
+
+def check_name(name: str) -> None:
+    """ValueError for a name that no job can have."""
+    if not name:
+        raise ValueError("a job needs a name: the offsets stand under it")
+    size = len(os.fsencode(name))
+    if size > NAME_BYTES_MAX:
+        raise ValueError(f"a job's name has at most {NAME_BYTES_MAX} bytes: its data files begin with it; this one has {size}: {name}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +88,7 @@ class LoadJob:
             if not fine:
                 raise ValueError(f"load {self.name}: {problem}")
 
-        must(bool(self.name), "a job needs a name: the offsets stand under it")
+        check_name(self.name)
         must(
             self.isolation_level in ISOLATION_LEVELS,
             f"the isolation level is read_committed or read_uncommitted, not {self.isolation_level!r}",

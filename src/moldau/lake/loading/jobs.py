@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from moldau.lake.loading.job import STOP, LoadJob
+from moldau.lake.loading.job import STOP, LoadJob, check_name
 
 DEAD_LETTERS_FOLDER = "dead-letters"
 DEFAULT_TIER = "lake"
@@ -42,6 +42,7 @@ class LoadJobs:
     """By topic: what of TOPIC_SETTINGS is another one there."""
 
     def __post_init__(self) -> None:
+        check_name(self.name)
         if bool(self.topics) == (self.pattern is not None):
             raise ValueError(f"load {self.name}: give topics or a pattern, one of the two")
         if self.pattern is not None:

@@ -1,7 +1,6 @@
 """What the audit says of a job's tables, into their properties: up to when each is complete (missions H3, H4)."""
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping
 
 from moldau.audit.forgetting import Watch
@@ -12,6 +11,7 @@ from moldau.lake.tables.format import TableError
 from moldau.lake.tables.opening import format_of
 from moldau.lake.tables.watermark import set_watermark
 from moldau.model.errors import MoldauError
+from moldau.tracking.clock import now_ms
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class Watermarks:
             return {}
         try:
             with Cluster(self._bootstrap, client_id="moldau-load") as cluster:
-                told = self._watch.look(cluster, self._rules(int(time.time() * 1000))).watermarks
+                told = self._watch.look(cluster, self._rules(now_ms())).watermarks
         except MoldauError as error:
             log.warning("the audit cannot be read, so no completion watermark moves: %s", error)
             return {}

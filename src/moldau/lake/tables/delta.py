@@ -9,7 +9,6 @@ import contextlib
 import json
 import logging
 import os
-import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -26,6 +25,7 @@ from moldau.lake.tables.data_files import DataFile
 from moldau.lake.tables.format import Change, Commit, Snapshot, TableError, VersionTakenError, no_version
 from moldau.lake.tables.new_file import make_folder, put_new
 from moldau.lake.tables.schema_json import from_json, to_json
+from moldau.tracking.clock import now_ms
 
 log = logging.getLogger(__name__)
 
@@ -137,7 +137,7 @@ class DeltaFormat:
             "schemaString": json.dumps(to_json(schema)),
             "partitionColumns": list(partition_columns),
             "configuration": {},
-            "createdTime": _now_ms(),
+            "createdTime": now_ms(),
         }
         protocol = {"minReaderVersion": _READER, "minWriterVersion": _WRITER}
         self._write(path, 0, [_commit_info("CREATE TABLE", {}), {"protocol": protocol}, {"metaData": metadata}])
@@ -148,18 +148,20 @@ class DeltaFormat:
         protocol = base.table.protocol()
         if protocol.min_writer_version > _WRITER:
             raise TableError(f"{path}: the table needs a writer of version {protocol.min_writer_version}; this one is of version {_WRITER}")
-        now_ms = _now_ms()
+        time_ms = now_ms()
         actions: list[Mapping[str, Any]] = [_commit_info(change.operation, change.metadata)]
         if change.schema is not None or change.properties is not None:
             actions.append({"metaData": _metadata(base, change)})
-        actions += [{"txn": {"appId": name, "version": version, "lastUpdated": now_ms}} for name, version in sorted(change.offsets.items())]
         actions += [
-            {"remove": {"path": file.path, "deletionTimestamp": now_ms, "dataChange": change.rows_change, "extendedFileMetadata": True,
+            {"txn": {"appId": name, "version": version, "lastUpdated": time_ms}} for name, version in sorted(change.offsets.items())
+        ]
+        actions += [
+            {"remove": {"path": file.path, "deletionTimestamp": time_ms, "dataChange": change.rows_change, "extendedFileMetadata": True,
                         "partitionValues": dict(file.partition), "size": file.size}}
             for file in change.removes
         ]  # fmt: skip
         actions += [
-            {"add": {"path": file.path, "partitionValues": dict(file.partition), "size": file.size, "modificationTime": now_ms,
+            {"add": {"path": file.path, "partitionValues": dict(file.partition), "size": file.size, "modificationTime": time_ms,
                      "dataChange": change.rows_change, "stats": file.statistics}}
             for file in change.adds
         ]  # fmt: skip
@@ -233,9 +235,5 @@ def _metadata(base: DeltaSnapshot, change: Change) -> dict[str, Any]:
 
 
 def _commit_info(operation: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    info = {"timestamp": _now_ms(), "operation": operation, "engineInfo": f"moldau/{__version__}"}
+    info = {"timestamp": now_ms(), "operation": operation, "engineInfo": f"moldau/{__version__}"}
     return {"commitInfo": {**info, **metadata}}
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

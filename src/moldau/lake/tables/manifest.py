@@ -9,7 +9,6 @@ below it without a gap: a file further down was made by a writer that slept whil
 import contextlib
 import json
 import os
-import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -19,6 +18,7 @@ from moldau.lake.tables.data_files import DataFile
 from moldau.lake.tables.format import Change, Commit, Snapshot, TableError, VersionTakenError, no_version
 from moldau.lake.tables.new_file import make_folder, put_new
 from moldau.lake.tables.schema_json import from_json, to_json
+from moldau.tracking.clock import now_ms
 
 FOLDER = "_manifests"
 VERSIONS_KEPT = 200
@@ -90,7 +90,7 @@ class ManifestFormat:
             "properties": dict(old["properties"] if change.properties is None else change.properties),
             "offsets": {**old["offsets"], **change.offsets},
             "files": [each for each in old["files"] if each["path"] not in gone] + [asdict(file) for file in change.adds],
-            "commit": {"operation": change.operation, "timestamp": int(time.time() * 1000), **change.metadata},
+            "commit": {"operation": change.operation, "timestamp": now_ms(), **change.metadata},
         }
         version = base.version + 1
         self._write(path, new)

@@ -2,17 +2,20 @@
 
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from moldau.lake.loading.errors import NoSchemaError, SchemaChangeError, TaskError, task_failure
-from moldau.lake.loading.job import LoadJob
+from moldau.lake.loading.job import NAME_BYTES_MAX, LoadJob
 from moldau.lake.loading.job_file import JobFileError, load_jobs, read_job_file
 from moldau.lake.loading.jobs import LoadJobs
 from moldau.lake.loading.service import passing
 from moldau.lake.reading.offsets import DataLossError
 from moldau.lake.tables.committing import FencedError, LoadConflictError
+from moldau.lake.tables.data_files import PartitionWriter
 from moldau.lake.tables.owner import OtherJobError
 from moldau.model.errors import ErrorCode, PeerError, WorldError
 
@@ -62,6 +65,11 @@ def test_a_topic_that_is_not_there_is_named(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"name": None}, "'name' is missing: give --name, or a job file with name = "),
+        (
+            {"name": "n" * 181, "pattern": "a"},
+            "a job's name has at most 180 bytes: its data files begin with it; this one has 181: nnn",
+        ),
+        ({"name": "ä" * 100, "topics": ["a"]}, "at most 180 bytes: its data files begin with it; this one has 200: äää"),
         ({"to": ""}, "'to' is missing"),
         ({"topics": ["a"], "pattern": "b"}, "'topics' and 'pattern' exclude each other"),
         ({}, "give topics or a pattern"),
@@ -88,6 +96,15 @@ def test_a_topic_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_what_cannot_be_meant_is_said(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         load_jobs({**BASE, **changes})
+
+
+def test_the_longest_name_has_data_files(tmp_path: Path) -> None:
+    """A file system takes 255 bytes; without the limit every load would write nothing and say `file name too long`."""
+    jobs = load_jobs({**BASE, "name": "n" * NAME_BYTES_MAX, "topics": ["a"]})
+    writer = PartitionWriter(str(tmp_path), jobs.name, load=uuid4().hex)
+    writer.add(pa.table({"n": [1]}), np.zeros(1, np.int64))
+    (file,) = writer.finish()
+    assert len(Path(file.path).name) == NAME_BYTES_MAX + 73
 
 
 def test_a_file_at_fault_is_named(tmp_path: Path) -> None:
