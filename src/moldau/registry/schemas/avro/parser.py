@@ -24,8 +24,8 @@ from moldau.registry.schemas.avro.attributes import (
     refuse_constant,
 )
 from moldau.registry.schemas.avro.defaults import default_fault
+from moldau.registry.schemas.avro.definitions import Definitions
 from moldau.registry.schemas.avro.place import Place, shown
-from moldau.registry.schemas.avro.printer import printed
 from moldau.registry.schemas.avro.types import (
     MISSING,
     PRIMITIVES,
@@ -56,19 +56,14 @@ def parse(text: str, references: Sequence[ResolvedReference] = (), *, stored: bo
     return _Parser(names, stored).parse(text), referred
 
 
-class _Forward(AvroType):
-    """A name whose definition has not been met yet; it is replaced before anybody sees it."""
-
-
 class _Parser:
     """One text. `names` holds the types known so far, those of the references too."""
 
     def __init__(self, names: dict[str, NamedType], stored: bool) -> None:
-        self.names = names
+        self.definitions = Definitions(names)
         self.stored = stored
         self.place = Place()
         self.defaults: list[tuple[Field, tuple[object, ...]]] = []
-        self.forward: list[tuple[tuple[str, str], Callable[[AvroType], None], str]] = []
 
     def parse(self, text: str) -> AvroType:
         try:
@@ -78,11 +73,7 @@ class _Parser:
         except RecursionError as error:
             raise InvalidSchemaError("The Avro schema is nested too deeply") from error
         parsed = self._type(node, "", self._root_must_be_known)
-        for (qualified, plain), put, place in self.forward:
-            known = self.names.get(qualified) or self.names.get(plain)
-            if known is None:
-                raise InvalidSchemaError(f"Unknown type {qualified!r} at {place}")
-            put(known)
+        self.definitions.find_awaited()
         if not self.stored:
             self._check_defaults()
         return parsed
@@ -111,14 +102,12 @@ class _Parser:
     def _by_name(self, name: str, namespace: str, put: Callable[[AvroType], None]) -> AvroType:
         if name in _PLAIN:
             return _PLAIN[name]
-        qualified = f"{namespace}.{name}" if namespace and "." not in name else name
-        known = self.names.get(qualified) or self.names.get(name)
+        known = self.definitions.find(name, namespace)
         if known is not None:
             return known
         if not self.place.parts:
             self.place.refuse(f"unknown type {name!r}")
-        self.forward.append(((qualified, name), put, str(self.place)))
-        return _Forward(kind=name)
+        return self.definitions.await_one(name, namespace, put, str(self.place))
 
     def _by_object(self, node: dict[str, Any], namespace: str, put: Callable[[AvroType], None]) -> AvroType:
         kind = node.get("type")
@@ -148,7 +137,7 @@ class _Parser:
         record = RecordType(
             kind=node["type"], properties=properties, name=name, namespace=space, doc=doc_of(node), aliases=aliases, fields=[]
         )
-        same = self._define(record)
+        same = self.definitions.define(record)
         seen = set()
         self.place.enter("fields")
         for index, field_node in enumerate(nodes):
@@ -160,7 +149,7 @@ class _Parser:
             record.fields.append(field)
             self.place.leave()
         self.place.leave()
-        return self._same(same, record)
+        return self.definitions.same(same, record, self.place)
 
     def _field(self, node: Any, namespace: str) -> Field:
         if not isinstance(node, dict):
@@ -213,7 +202,7 @@ class _Parser:
             symbols=symbols,
             default=default,
         )
-        return self._same(self._define(enum), enum)
+        return self.definitions.same(self.definitions.define(enum), enum, self.place)
 
     def _fixed(self, node: dict[str, Any], namespace: str) -> AvroType:
         name, space, aliases = names_of(node, namespace, self.place, strict=not self.stored)
@@ -222,7 +211,7 @@ class _Parser:
             self.place.refuse("a fixed needs a 'size', a number of bytes")
         properties = properties_of(node, TYPE_ATTRIBUTES)
         fixed = FixedType(kind="fixed", properties=properties, name=name, namespace=space, doc=doc_of(node), aliases=aliases, size=size)
-        return self._same(self._define(fixed), fixed)
+        return self.definitions.same(self.definitions.define(fixed), fixed, self.place)
 
     def _array(self, node: dict[str, Any], namespace: str) -> AvroType:
         if "items" not in node:
@@ -258,26 +247,9 @@ class _Parser:
             self.place.leave()
         return UnionType(kind="union", branches=branches)
 
-    # Definitions.
-
     def _check(self, name: str) -> None:
         if not self.stored:
             check_name(name, self.place)
-
-    def _define(self, named: NamedType) -> NamedType | None:
-        """Make the name known, and give back what it stood for before."""
-        before = self.names.get(named.full_name)
-        self.names[named.full_name] = named
-        return before
-
-    def _same(self, before: NamedType | None, again: NamedType) -> NamedType:
-        """What a name stands for after a definition; a second definition must say the same as the first."""
-        if before is None:
-            return again
-        if printed(before) != printed(again):
-            self.place.refuse(f"the name {again.full_name!r} is defined twice, each time differently")
-        self.names[again.full_name] = before
-        return before
 
 
 _UNKNOWN = AvroType(kind="")

@@ -22,6 +22,7 @@ from google.protobuf.descriptor_pb2 import (
 )
 from google.protobuf.message import Message
 
+from moldau.registry.schemas.protobuf.layout import block, indented, listed, number_range
 from moldau.registry.schemas.protobuf.names import Names
 from moldau.registry.schemas.protobuf.options import OptionPrinter, quoted
 
@@ -78,11 +79,11 @@ class _Printer:
     # Messages.
 
     def _message(self, message: DescriptorProto, scope: str) -> str:
-        return _block(f"message {message.name}", self._message_body(message, f"{scope}.{message.name}" if scope else message.name))
+        return block(f"message {message.name}", self._message_body(message, f"{scope}.{message.name}" if scope else message.name))
 
     def _message_body(self, message: DescriptorProto, scope: str) -> list[list[str]]:
         """The sections of a message."""
-        ranges = [_range(start, end, _FIELD_NUMBER_END - 1) for start, end in self._ranges(message.reserved_range, 1)]
+        ranges = [number_range(start, end, _FIELD_NUMBER_END - 1) for start, end in self._ranges(message.reserved_range, 1)]
         plain = [field for field in message.field if not field.HasField("oneof_index") or field.proto3_optional]
         oneofs = [
             (oneof, [field for field in message.field if self._is_member(field, index)]) for index, oneof in enumerate(message.oneof_decl)
@@ -127,7 +128,7 @@ class _Printer:
         if field.type == FieldDescriptorProto.TYPE_GROUP:
             group = next(message for message in messages if field.type_name.rpartition(".")[2] == message.name)
             inside = field.type_name.removeprefix(".")
-            return _block(f"{words} {group.name} = {field.number}{self._field_options(field)}", self._message_body(group, inside))
+            return block(f"{words} {group.name} = {field.number}{self._field_options(field)}", self._message_body(group, inside))
         return f"{words} {field.name} = {field.number}{self._field_options(field)};\n"
 
     def _label(self, field: FieldDescriptorProto) -> str:
@@ -153,25 +154,25 @@ class _Printer:
             settings.append(f"default = {_default(field)}")
         if field.HasField("json_name") and field.json_name != _camel_case(field.name) and not field.extendee:
             settings.append(f"json_name = {quoted(field.json_name)}")
-        return _listed(sorted(settings) if self._normal else settings)
+        return listed(sorted(settings) if self._normal else settings)
 
     def _oneof(
         self, oneof: OneofDescriptorProto, fields: list[FieldDescriptorProto], scope: str, messages: Iterable[DescriptorProto]
     ) -> str:
         options = [f"option {setting};\n" for setting in self._options.settings(oneof.options)]
         members = [self._field(field, scope, messages, label=False) for field in self._by_number(fields)]
-        return _block(f"oneof {oneof.name}", [options, members])
+        return block(f"oneof {oneof.name}", [options, members])
 
     def _extensions(self, message: DescriptorProto, index: int) -> str:
         numbers = message.extension_range[index]
-        words = _range(numbers.start, numbers.end - 1, _FIELD_NUMBER_END - 1)
-        return f"extensions {words}{_listed(self._options.settings(numbers.options))};\n"
+        words = number_range(numbers.start, numbers.end - 1, _FIELD_NUMBER_END - 1)
+        return f"extensions {words}{listed(self._options.settings(numbers.options))};\n"
 
     def _extends(self, fields: Sequence[FieldDescriptorProto], scope: str, messages: Iterable[DescriptorProto]) -> list[str]:
         """Extensions, those of one message together."""
         extended = dict.fromkeys(field.extendee for field in fields)
         return [
-            _block(
+            block(
                 f"extend {self._named(name, scope)}",
                 [[self._field(field, scope, messages) for field in self._by_number(fields) if field.extendee == name]],
             )
@@ -181,11 +182,11 @@ class _Printer:
     # Enums, services.
 
     def _enum(self, enum: EnumDescriptorProto) -> str:
-        ranges = [_range(start, end, _ENUM_NUMBER_MAX) for start, end in self._ranges(enum.reserved_range, 0)]
+        ranges = [number_range(start, end, _ENUM_NUMBER_MAX) for start, end in self._ranges(enum.reserved_range, 0)]
         values = sorted(enum.value, key=lambda value: (value.number, value.name)) if self._normal else enum.value
         options = [f"option {setting};\n" for setting in self._options.settings(enum.options)]
-        constants = [f"{value.name} = {value.number}{_listed(self._options.settings(value.options))};\n" for value in values]
-        return _block(f"enum {enum.name}", [self._reserved(ranges, enum.reserved_name) + options + constants])
+        constants = [f"{value.name} = {value.number}{listed(self._options.settings(value.options))};\n" for value in values]
+        return block(f"enum {enum.name}", [self._reserved(ranges, enum.reserved_name) + options + constants])
 
     def _ranges(self, ranges: Iterable[Any], beyond: int) -> list[tuple[int, int]]:
         """First and last numbers; descriptors of messages give the number beyond the last."""
@@ -208,39 +209,15 @@ class _Printer:
             gives = ("stream " if method.server_streaming else "") + self._named(method.output_type, scope)
             inside = self._statements(method.options)
             calls.append(f"rpc {method.name} ({asks}) returns ({gives}){inside};\n")
-        return _block(f"service {service.name}", [options, calls])
+        return block(f"service {service.name}", [options, calls])
 
     def _statements(self, options: Message) -> str:
         settings = self._options.settings(options)
-        return " {\n" + "".join(_indented(f"option {setting};\n") for setting in settings) + "}" if settings else ""
+        return " {\n" + "".join(indented(f"option {setting};\n") for setting in settings) + "}" if settings else ""
 
 
 def _is_group_of(message: DescriptorProto, fields: Iterable[FieldDescriptorProto]) -> bool:
     return any(field.type == FieldDescriptorProto.TYPE_GROUP and field.type_name.rpartition(".")[2] == message.name for field in fields)
-
-
-def _block(head: str, sections: list[list[str]]) -> str:
-    inside = "\n".join("".join(_indented(statement) for statement in section) for section in sections if section)
-    return f"{head} {{\n{inside}}}\n" if inside else f"{head} {{}}\n"
-
-
-def _indented(text: str) -> str:
-    return "".join(f"  {line}\n" if line else "\n" for line in text.removesuffix("\n").split("\n"))
-
-
-def _listed(settings: list[str]) -> str:
-    """Options in brackets, on lines of their own if there are several."""
-    if not settings:
-        return ""
-    if len(settings) == 1:
-        return f" [{settings[0]}]"
-    return " [\n" + _indented(",\n".join(settings)) + "]"
-
-
-def _range(first: int, last: int, most: int) -> str:
-    if first == last:
-        return str(first)
-    return f"{first} to {'max' if last == most else last}"
 
 
 def _default(field: FieldDescriptorProto) -> str:
