@@ -35,7 +35,6 @@ from moldau.tracking.schemas.event_schema import EventSchema, event_schema
 from moldau.tracking.subjects import SubjectNaming
 
 AUDIT_PUBLISH_INTERVAL_MS: Final = 5_000
-ORIGIN_TEXT_MAX: Final = 1_000
 DATACENTER_VARIABLE: Final = "MOLDAU_DATACENTER"
 
 
@@ -66,7 +65,8 @@ class TrackerProducer:
         delivery_timeout_ms: int = 120_000,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        self.origin = _origin(datacenter or os.environ.get(DATACENTER_VARIABLE) or "local", service, host or socket.gethostname())
+        self.origin = Origin(datacenter or os.environ.get(DATACENTER_VARIABLE) or "local", service, host or socket.gethostname())
+        self.origin.check()
         if audit_publish_interval_ms < 1:
             raise ValueError(f"audit.publish.interval.ms is at least 1, not {audit_publish_interval_ms}")
         brokers = bootstrap_text(bootstrap)
@@ -237,13 +237,6 @@ def _say_farewell(counts: CountPublisher, close_registry: Callable[[], None]) ->
     """A producer that nobody closed."""
     counts.farewell()
     close_registry()
-
-
-def _origin(datacenter: str, service: str, host: str) -> Origin:
-    for name, text in (("datacenter", datacenter), ("service", service), ("host", host)):
-        if not isinstance(text, str) or not text or len(text) > ORIGIN_TEXT_MAX:
-            raise ValueError(f"{name} is text of 1 to {ORIGIN_TEXT_MAX} characters, not {text!r}")
-    return Origin(datacenter, service, host)
 
 
 _of_this_process: "weakref.WeakSet[TrackerProducer]" = weakref.WeakSet()

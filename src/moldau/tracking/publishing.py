@@ -23,6 +23,7 @@ from moldau.tracking.instance import Instance
 
 log = logging.getLogger("moldau.tracking")
 
+ORIGIN_TEXT_MAX: Final = 1_000
 FAREWELL_S: Final = 10.0
 STRAGGLERS_S: Final = 2.0
 TRIES: Final = 2
@@ -44,6 +45,12 @@ class Origin(NamedTuple):
     datacenter: str
     service: str
     host: str
+
+    def check(self) -> None:
+        """ValueError for what is no text, or empty, or endless: all of it stands in each event."""
+        for name, text in self._asdict().items():
+            if not isinstance(text, str) or not text or len(text) > ORIGIN_TEXT_MAX:
+                raise ValueError(f"{name} is text of 1 to {ORIGIN_TEXT_MAX} characters, not {text!r}")
 
 
 class CountPublisher:
