@@ -170,3 +170,12 @@ def test_an_event_that_another_thread_never_sends_keeps_its_instance_open(monkey
     instance.next_guid()
     counts.end()
     assert sent.events == ["open", "flush", "counts", "closed"]
+
+
+@pytest.mark.parametrize("field", ["datacenter", "service", "host"])
+@pytest.mark.parametrize("text", ["", None, 5, "x" * 1_001])
+def test_where_events_come_from_is_text_of_some_length(field: str, text: Any) -> None:
+    """It stands in each event and each count; an empty name is that of records without a header."""
+    Origin("dc", "shop", "h").check()
+    with pytest.raises(ValueError, match=f"^{field} is text of 1 to 1000 characters"):
+        Origin("dc", "shop", "h")._replace(**{field: text}).check()
