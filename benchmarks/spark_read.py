@@ -7,10 +7,10 @@ take turns, another one first in each round; two rounds of each test are to warm
 per second.
 
 count, sum, parquet: a batch. available-now: a stream of all there is to Parquet, in one batch; stream: in batches of a quarter. avro:
-events of 16 fields to typed columns, beside ``from_avro``. avro-list: a quarter of the records, with an array, which fastavro has to
-decode row by row. micro: batches of 20 records, the median of each run. The connector's jars come from Maven Central, as for the tests;
-without Maven only our own source is measured. Of the streams there is also a source `floor`, that makes as many rows of nothing in
-Python: what Spark itself takes for a source of that kind.
+events of 16 fields to typed columns, beside ``from_avro``. avro-list: a quarter of the records, with an array of two strings. micro:
+batches of 20 records, the median of each run. The connector's jars come from Maven Central, as for the tests; without Maven only our own
+source is measured. Of the streams there is also a source `floor`, that makes as many rows of nothing in Python: what Spark itself takes
+for a source of that kind.
 """
 
 import argparse
