@@ -88,7 +88,7 @@ def _claim(planned: Plan) -> None:
     path, owner = planned.job.table, planned.owner
     if any(known.offset is not None for known in planned.before) or owner.is_known(planned.tables, path):
         return
-    change = Change("CLAIM TOPIC", offsets={owner.claim_id: 1}, metadata={"moldau.job": owner.job, "moldau.topic": owner.topic})
+    change = Change("CLAIM TOPIC", offsets={owner.claim_id: 1}, metadata={"moldau.claimed.by": owner.job, "moldau.topic": owner.topic})
     commit(planned.tables, path, change, base=planned.base, before=planned.before, owner=owner)
 
 
