@@ -91,13 +91,17 @@ def run(
 def _schemas(registry: str, source: str) -> "SchemaCheck":
     """Which schemas are those of tracked events, asked of this registry."""
     from moldau.audit.schemas import TrackedSchemas
+    from moldau.model.errors import MoldauError
 
     check_registry_url(registry, source)
     known = TrackedSchemas(registry)
 
     def is_tracked(schema_id: int) -> bool:
-        with naming_source(source):
+        try:
             return known(schema_id)
+        except MoldauError:
+            with naming_source(source):
+                raise
 
     return is_tracked
 
