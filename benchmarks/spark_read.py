@@ -1,16 +1,16 @@
 """A topic read by Spark: our data source beside Spark's own Kafka connector, in one session, from the same broker.
 
-    python benchmarks/spark_read.py [--scale 1.0] [--runs 3] [--only count,parquet,stream,avro,avro-list,micro] [--out FILE]
+    python benchmarks/spark_read.py [--scale 1.0] [--runs 3] [--only count,parquet,stream,avro,avro-list,avro-union,micro] [--out FILE]
 
 A million records (times --scale) of 200 bytes in two partitions, `moldau serve` in a process of its own, Spark on two cores. The sources
 take turns, another one first in each round; two rounds of each test are to warm up. JSON lines: source, test, seconds, rates in records
 per second.
 
 count, sum, parquet: a batch. available-now: a stream of all there is to Parquet, in one batch; stream: in batches of a quarter. avro:
-events of 16 fields to typed columns, beside ``from_avro``. avro-list: a quarter of the records, with an array of two strings. micro:
-batches of 20 records, the median of each run. The connector's jars come from Maven Central, as for the tests; without Maven only our own
-source is measured. Of the streams there is also a source `floor`, that makes as many rows of nothing in Python: what Spark itself takes
-for a source of that kind.
+events of 16 fields to typed columns, beside ``from_avro``. avro-list and avro-union: a quarter of the records, with one field more: an
+array of two strings, or a union of two types, which is left to fastavro. micro: batches of 20 records, the median of each run. The
+connector's jars come from Maven Central, as for the tests; without Maven only our own source is measured. Of the streams there is also a
+source `floor`, that makes as many rows of nothing in Python: what Spark itself takes for a source of that kind.
 """
 
 import argparse
@@ -67,6 +67,9 @@ SCHEMA = json.dumps({"type": "record", "name": "Flight", "fields": FIELDS})
 LIST_SCHEMA = json.dumps(
     {"type": "record", "name": "Flight", "fields": [*FIELDS, {"name": "stops", "type": {"type": "array", "items": "string"}}]}
 )
+UNION_SCHEMA = json.dumps({"type": "record", "name": "Flight", "fields": [*FIELDS, {"name": "gate", "type": ["null", "string", "long"]}]})
+QUARTERS = ("avro-list", "avro-union")
+"""Tests of a quarter of the records."""
 
 
 def plain_values() -> list[bytes]:
@@ -92,7 +95,7 @@ def avro_values(schema: str, schema_id: int) -> list[bytes]:
             "header": header, "carrier": "UA", "flight": number * 7, "tailnum": None if number % 50 == 0 else f"N{number:05}",
             "origin": ("EWR", "JFK", "LGA")[number % 3], "dest": "IAH", "dep_delay": None if number % 40 == 0 else float(number % 60),
             "arr_delay": number / 7, "distance": number * 3, "day": 15_706, "cancelled": number % 9 == 0, "remark": "r" * 95,
-            "stops": ["ORD", "DEN"],
+            "stops": ["ORD", "DEN"], "gate": number if number % 2 else f"B{number}",
         }  # fmt: skip
         values.append(frame(schema_id, encoded(parsed, event)))
     return values
@@ -252,6 +255,10 @@ class Bench:
         """The same with an array among them."""
         return self.dropped(self.decoded("avro-list", LIST_SCHEMA))
 
+    def avro_union(self) -> int:
+        """The same with a union of two types instead, which fastavro decodes."""
+        return self.dropped(self.decoded("avro-union", UNION_SCHEMA))
+
     def dropped(self, frame: Any) -> int:
         """The number of rows, whose columns have all been made."""
         from pyspark.sql import Observation, functions
@@ -273,7 +280,7 @@ class Bench:
         return float(statistics.median(batches)) / 1000
 
 
-TESTS = ("count", "sum", "parquet", "available-now", "stream", "avro", "avro-list", "micro")
+TESTS = ("count", "sum", "parquet", "available-now", "stream", "avro", "avro-list", "avro-union", "micro")
 STREAMED = ("available-now", "stream", "micro")
 
 
@@ -311,8 +318,9 @@ def fill_topics(bootstrap: str, registry: str, records: int, wanted: list[str]) 
         fill(bootstrap, "plain", plain_values(), records)
     if "avro" in wanted:
         fill(bootstrap, "avro", avro_values(SCHEMA, client.register("avro-value", SCHEMA)), records)
-    if "avro-list" in wanted:
-        fill(bootstrap, "avro-list", avro_values(LIST_SCHEMA, client.register("avro-list-value", LIST_SCHEMA)), records // 4)
+    for test, schema in zip(QUARTERS, (LIST_SCHEMA, UNION_SCHEMA), strict=True):
+        if test in wanted:
+            fill(bootstrap, test, avro_values(schema, client.register(f"{test}-value", schema)), records // 4)
     if "micro" in wanted:
         fill(bootstrap, "micro", plain_values(), MICRO_BATCHES * MICRO_RECORDS)
 
@@ -320,7 +328,7 @@ def fill_topics(bootstrap: str, registry: str, records: int, wanted: list[str]) 
 def measure(test: str, benches: list[Bench], runs: int, results: Results) -> None:
     """A line for each source."""
     load = load_average()
-    records = benches[0].records // (4 if test == "avro-list" else 1)
+    records = benches[0].records // (4 if test in QUARTERS else 1)
     for bench, seconds in zip(benches, in_turn(benches, lambda bench: timed(bench, test, records), runs), strict=True):
         if test == "micro":
             figures: dict[str, Any] = {"ms": spread([round(1000 * each, 1) for each in seconds])}

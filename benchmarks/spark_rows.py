@@ -14,6 +14,7 @@ SOURCE_TESTS: dict[str, tuple[str, float | None]] = {  # what it is, least ratio
     "spark read stream": ("source, AvailableNow to Parquet in four batches", 0.9),
     "spark read avro": ("source, Avro by columns beside from_avro", 1.0),
     "spark read avro-list": ("source, Avro with an array beside from_avro", 1.0),
+    "spark read avro-union": ("source, Avro by fastavro beside from_avro", 0.5),
     "spark read micro": ("source, micro-batch of 20 records", 1.0),
 }
 FLOOR = "floor"
