@@ -14,7 +14,6 @@ source `floor`, that makes as many rows of nothing in Python: what Spark itself 
 """
 
 import argparse
-import json
 import statistics
 import sys
 import tempfile
@@ -30,75 +29,17 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from pyspark.sql.types import StructType
 
 from measure import Results, load_average, spread
+from spark_events import LIST_SCHEMA, SCHEMA, SIZE, UNION_SCHEMA, avro_values, plain_values
 from spark_rows import CONNECTOR, FLOOR
 from spark_turns import bench_session, in_turn
 from support.registry import running_registry
 from support.server import ServerProcess
 from support.spark import connector_jars
 
-RECORDS, PARTITIONS, SIZE = 1_000_000, 2, 200
+RECORDS, PARTITIONS = 1_000_000, 2
 MICRO_BATCHES, MICRO_RECORDS = 25, 20
-HEADER = {
-    "type": "record",
-    "name": "EventHeader",
-    "fields": [
-        {"name": "time", "type": {"type": "long", "logicalType": "timestamp-millis"}},
-        {"name": "service", "type": "string"},
-        {"name": "host", "type": "string"},
-        {"name": "datacenter", "type": "string"},
-        {"name": "guid", "type": {"type": "fixed", "name": "Guid", "size": 16}},
-    ],
-}
-FIELDS = [
-    {"name": "header", "type": HEADER},
-    {"name": "carrier", "type": "string"},
-    {"name": "flight", "type": "int"},
-    {"name": "tailnum", "type": ["null", "string"]},
-    {"name": "origin", "type": {"type": "enum", "name": "Origin", "symbols": ["EWR", "JFK", "LGA"]}},
-    {"name": "dest", "type": "string"},
-    {"name": "dep_delay", "type": ["null", "double"]},
-    {"name": "arr_delay", "type": ["null", "double"]},
-    {"name": "distance", "type": "long"},
-    {"name": "day", "type": {"type": "int", "logicalType": "date"}},
-    {"name": "cancelled", "type": "boolean"},
-    {"name": "remark", "type": "string"},
-]
-SCHEMA = json.dumps({"type": "record", "name": "Flight", "fields": FIELDS})
-LIST_SCHEMA = json.dumps(
-    {"type": "record", "name": "Flight", "fields": [*FIELDS, {"name": "stops", "type": {"type": "array", "items": "string"}}]}
-)
-UNION_SCHEMA = json.dumps({"type": "record", "name": "Flight", "fields": [*FIELDS, {"name": "gate", "type": ["null", "string", "long"]}]})
 QUARTERS = ("avro-list", "avro-union")
 """Tests of a quarter of the records."""
-
-
-def plain_values() -> list[bytes]:
-    """Values without a meaning."""
-    return [b"%012d" % number + b"x" * (SIZE - 12) for number in range(1000)]
-
-
-def avro_values(schema: str, schema_id: int) -> list[bytes]:
-    """Events of about SIZE bytes."""
-    from moldau.registry.wire import frame
-    from support.avro_registry import encoded
-
-    parsed, values = json.loads(schema), []
-    for number in range(1000):
-        header = {
-            "time": 1_357_000_000_000 + number * 1000,
-            "service": "departures",
-            "host": "jfk-1",
-            "datacenter": "nyc",
-            "guid": bytes(16),
-        }
-        event = {
-            "header": header, "carrier": "UA", "flight": number * 7, "tailnum": None if number % 50 == 0 else f"N{number:05}",
-            "origin": ("EWR", "JFK", "LGA")[number % 3], "dest": "IAH", "dep_delay": None if number % 40 == 0 else float(number % 60),
-            "arr_delay": number / 7, "distance": number * 3, "day": 15_706, "cancelled": number % 9 == 0, "remark": "r" * 95,
-            "stops": ["ORD", "DEN"], "gate": number if number % 2 else f"B{number}",
-        }  # fmt: skip
-        values.append(frame(schema_id, encoded(parsed, event)))
-    return values
 
 
 def fill(bootstrap: str, topic: str, values: list[bytes], records: int) -> None:
