@@ -6,7 +6,7 @@ import pytest
 
 from moldau.model.errors import ErrorCode
 from moldau.protocol.messages.fetch import FetchPartition, FetchTopic
-from moldau.testing.disk import ForgetfulFile
+from moldau.testing.disk_files import ForgetfulFile
 from support.broker_world import BrokerWorld, Client, fetch_request, values_of
 
 

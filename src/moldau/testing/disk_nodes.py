@@ -1,0 +1,167 @@
+"""What a disk in memory keeps of files and directories: as the process sees them, as the disk has them, and what a crash leaves.
+
+The rules are those that :mod:`moldau.testing.disk` promises.
+"""
+
+from collections.abc import Sequence
+from random import Random
+
+_PAGE = 512
+"""Bytes that a crash keeps or loses together in the ``pages`` variant: a disk's sector."""
+
+Change = tuple[int, bytes | None]
+"""A write of bytes at a position, or a truncation to a size (None)."""
+
+
+def _apply(data: bytearray, change: Change) -> None:
+    position, written = change
+    if len(data) < position:
+        data.extend(bytes(position - len(data)))
+    if written is None:
+        del data[position:]
+    else:
+        data[position : position + len(written)] = written
+
+
+def _apply_prefix(data: bytearray, changes: Sequence[Change], count: int) -> None:
+    """Apply changes until `count` bytes are used up; a truncation counts as one."""
+    for position, written in changes:
+        if count <= 0:
+            return
+        _apply(data, (position, None if written is None else written[:count]))
+        count -= 1 if written is None else len(written)
+
+
+def _after_crash(durable: bytearray, changes: Sequence[Change], random: Random) -> tuple[str, bytearray]:
+    """What a crash leaves of a file: the name of the variant, and the bytes.
+
+    ``lost``: nothing unsynced; ``all``: everything; ``prefix``: up to any byte; ``zeros`` and ``garbage``: the full length was recorded,
+    but from some byte on the blocks hold zeros or what was on the disk before; ``pages``: each sector old or new by itself.
+    """
+    whole = bytearray(durable)
+    for change in changes:
+        _apply(whole, change)
+    variant = random.choice(("lost", "prefix", "prefix", "zeros", "garbage", "pages", "all"))
+    if variant == "lost":
+        return variant, bytearray(durable)
+    if variant == "all":
+        return variant, whole
+    left = bytearray(durable)
+    if variant == "pages":
+        left.extend(bytes(max(0, len(whole) - len(left))))
+        for start in range(0, len(whole), _PAGE):
+            if random.random() < 0.5:
+                left[start : start + _PAGE] = whole[start : start + _PAGE]
+        return variant, left
+    total = sum(1 if written is None else len(written) for _, written in changes)
+    _apply_prefix(left, changes, random.randint(0, total))
+    missing = max(0, len(whole) - len(left))
+    if variant == "zeros":
+        left.extend(bytes(missing))
+    elif variant == "garbage":
+        left.extend(random.randbytes(missing))
+    return variant, left
+
+
+class Content:
+    """A file's bytes, apart from its name: as the process sees them, and as the disk has them."""
+
+    __slots__ = ("changes", "data", "durable", "linked", "modified_ms", "users")
+
+    def __init__(self, modified_ms: int) -> None:
+        self.data = bytearray()
+        self.durable = bytearray()
+        self.changes: list[Change] = []
+        """Invariant: `durable` with these applied in order is `data`, unless a sync failed."""
+        self.modified_ms = modified_ms
+        self.linked = True
+        self.users = 0
+
+    def change(self, position: int, written: bytes | None) -> None:
+        """Write, or truncate; not yet safe."""
+        _apply(self.data, (position, written))
+        self.changes.append((position, written))
+
+    def sync(self) -> None:
+        """Make all changes safe."""
+        for change in self.changes:
+            _apply(self.durable, change)
+        self.changes.clear()
+
+    def forget_lost(self) -> None:
+        """Let the process see no more than is safe or may yet be."""
+        self.data = bytearray(self.durable)
+        for change in self.changes:
+            _apply(self.data, change)
+
+    def crash(self, random: Random | None) -> str:
+        """Keep what a crash leaves, nothing unsynced without `random`; the name of the variant."""
+        variant = "lost"
+        if random is not None and self.changes:
+            variant, self.durable = _after_crash(self.durable, self.changes, random)
+        self.data = bytearray(self.durable)
+        self.changes.clear()
+        self.users = 0
+        return variant
+
+
+class Directory:
+    """Names and what they stand for: as the process sees them, and as the disk has them."""
+
+    __slots__ = ("changes", "durable", "entries")
+
+    def __init__(self) -> None:
+        self.entries: dict[str, Node] = {}
+        self.durable: dict[str, Node] = {}
+        self.changes: list[dict[str, Node | None]] = []
+        """Each a step that happens wholly or not at all: names and what they stand for after it (None: gone)."""
+
+    def change(self, step: "dict[str, Node | None]") -> None:
+        """Change names in one step; not yet safe."""
+        _apply_names(self.entries, step)
+        self.changes.append(step)
+
+    def sync(self) -> None:
+        """Make all changes safe."""
+        for step in self.changes:
+            _apply_names(self.durable, step)
+        self.changes.clear()
+
+    def crash(self, random: Random | None) -> None:
+        """Keep the first few changes, none without `random`."""
+        kept = random.randint(0, len(self.changes)) if random is not None else 0
+        for step in self.changes[:kept]:
+            _apply_names(self.durable, step)
+        self.entries = dict(self.durable)
+        self.changes.clear()
+
+
+Node = Content | Directory
+
+
+def _apply_names(entries: dict[str, Node], step: dict[str, Node | None]) -> None:
+    for name, node in step.items():
+        if node is None:
+            entries.pop(name, None)
+        else:
+            entries[name] = node
+
+
+def used(directory: Directory) -> int:
+    """Bytes of all files below."""
+    return sum(used(node) if isinstance(node, Directory) else len(node.data) for node in directory.entries.values())
+
+
+def crash(directory: Directory, path: str, random: Random | None, report: list[str]) -> None:
+    """Crash everything below; `report` gets a line for each file that had something unsynced."""
+    directory.crash(random)
+    for name, node in directory.entries.items():
+        if isinstance(node, Directory):
+            crash(node, f"{path}/{name}", random, report)
+        else:
+            unsynced = bool(node.changes)
+            before = len(node.data)
+            variant = node.crash(random)
+            node.linked = True
+            if unsynced:
+                report.append(f"{path}/{name}: {variant}, {before} -> {len(node.data)} bytes")
