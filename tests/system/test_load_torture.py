@@ -98,6 +98,16 @@ def _command_line(pid: int) -> bytes:
         return b""
 
 
+def wait_for_the_rest(world: LoadWorld) -> None:
+    """Until everything is loaded and counted. Fifty kills leave many a commit to be made, so it may take long; but it goes on."""
+    seen, since = None, time.monotonic()
+    while (state := world.state()) != world.complete():
+        if state != seen:
+            seen, since = state, time.monotonic()
+        assert time.monotonic() - since < LIMIT_S, (state, world.complete())
+        time.sleep(0.5)
+
+
 def test_random_kills(tmp_path: Path) -> None:
     seed = int(os.environ.get("MOLDAU_SEED", random.randrange(1 << 32)))
     print(f"MOLDAU_SEED={seed}")
@@ -125,10 +135,7 @@ def test_random_kills(tmp_path: Path) -> None:
                 dead = [row["value"] for row in world.rows(world.job.dead_letters, ["value"])]
                 table.append(f"{number:>3} {what:<12} {killed_at:>7} {len(rows):>6} {len(set(rows)):>8} {len(dead):>6} {len(set(dead)):>8}")
                 assert (len(rows), len(dead)) == (len(set(rows)), len(set(dead)))
-            deadline = time.monotonic() + LIMIT_S
-            while world.state() != world.complete():
-                assert time.monotonic() < deadline, (world.state(), world.complete())
-                time.sleep(0.2)
+            wait_for_the_rest(world)
         finally:
             loading.kill()
             print(f"\n{'':>3} {'killed':<12} {'version':>7} {'rows':>6} {'distinct':>8} {'dead':>6} {'distinct':>8}")
