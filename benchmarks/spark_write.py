@@ -22,7 +22,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from measure import Results, load_average, spread
-from spark_read import MICRO_BATCHES, MICRO_RECORDS, fill, plain_values
+from spark_events import plain_values
+from spark_read import MICRO_BATCHES, MICRO_RECORDS, fill
 from spark_rows import CONNECTOR
 from spark_turns import bench_session, in_turn
 from support.server import ServerProcess
