@@ -63,8 +63,31 @@ def default_value(default: Any, node: Node) -> Any:
         case Map(values):
             return {name: default_value(each, values) for name, each in default.items()}
         case Union(branches):
-            return default_value(default, branches[0])  # the default of a union is of its first type
+            return default_value(default, next((branch for branch in branches if _may_be(default, branch)), branches[0]))
         case Record(_, fields):
             return {each.name: default_value(default.get(each.name, each.default), each.type) for each in fields}
         case _:
             return default
+
+
+def _may_be(default: Any, branch: Node) -> bool:
+    """Whether a default is of this type of a union; since Avro 1.12 it need not be the first."""
+    match branch:
+        case Primitive("null", _):
+            return default is None
+        case Primitive("boolean", _):
+            return isinstance(default, bool)
+        case Primitive("int" | "long", _):
+            return isinstance(default, int) and not isinstance(default, bool)
+        case Primitive("float" | "double", _):
+            return isinstance(default, int | float) and not isinstance(default, bool)
+        case Enum(_, symbols):
+            return default in symbols
+        case Array():
+            return isinstance(default, list)
+        case Map():
+            return isinstance(default, dict)
+        case Record(_, fields):
+            return isinstance(default, dict) and all(each.name in default or each.default is not MISSING for each in fields)
+        case _:
+            return isinstance(default, str)
