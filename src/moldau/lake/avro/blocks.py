@@ -20,6 +20,8 @@ ROUNDS = 8
 """So many rounds are made for any number of rows."""
 ROWS = 64
 """More of them need so many rows that take part."""
+LOOK = 64
+"""Every so many rounds doubtful rows are left out: nobody reads their items."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +128,12 @@ def _in_rounds(cursor: Cursor, counts: Int64s, skip: Step) -> Int64s:
     rows = np.arange(len(cursor))
     moving, done = cursor.part(rows), 0
     for number in range(int(counts.max())):
-        if number >= done:  # some row has no more
-            left = np.flatnonzero(counts > number)
+        if number >= done or (number % LOOK == 0 and moving.doubtful.any()):  # some row has no more, or none that is worth a round
+            left = np.flatnonzero((counts > number) & ~moving.doubtful)
             cursor.join(rows, moving)
             rows, counts, firsts = rows[left], counts[left], firsts[left]
+            if not len(rows):
+                return starts
             moving, done = cursor.part(rows), int(counts.min())
         starts[firsts + number] = moving.position
         skip(moving)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from moldau.lake.avro.conversions import conversion, has_named_choice
 from moldau.lake.avro.evolution import fastavro_pair
 from moldau.lake.avro.schemas import AvroSchema
-from moldau.lake.avro.sizes import check_counts
+from moldau.lake.avro.sizes import check_sizes
 from moldau.lake.avro.types import arrow_schema
 
 
@@ -23,7 +23,7 @@ class RowDecoder:
     def __init__(self, writer: AvroSchema, reader: AvroSchema) -> None:
         from fastavro import schemaless_reader
 
-        check_counts(writer.record)
+        check_sizes(writer.record)
         self._read = schemaless_reader
         self.schema = arrow_schema(reader.record)
         self._named = has_named_choice(writer.record) or has_named_choice(reader.record)

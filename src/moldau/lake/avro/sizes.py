@@ -6,21 +6,26 @@ from moldau.lake.avro.schemas import AvroSchemaError
 _WIDTHS = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 
 
-def check_counts(node: Node) -> None:
-    """AvroSchemaError for arrays of what takes no bytes: a value of ten bytes could say that it has 2**62 of them."""
+FIXED_BYTES_MAX = 2**31 - 1
+
+
+def check_sizes(node: Node) -> None:
+    """AvroSchemaError for what no event can have: arrays of what takes no bytes (ten bytes could say that there are 2**62), vast fixed."""
     match node:
+        case Fixed(name, size) if size > FIXED_BYTES_MAX:
+            raise AvroSchemaError(f"fixed {name} has {size} bytes, and no event has more than {FIXED_BYTES_MAX}")
         case Array(items):
             if least_size(items) == 0:
                 raise AvroSchemaError("an array of what takes no bytes cannot be read safely")
-            check_counts(items)
+            check_sizes(items)
         case Map(values):
-            check_counts(values)
+            check_sizes(values)
         case Record(_, fields):
             for each in fields:
-                check_counts(each.type)
+                check_sizes(each.type)
         case Union(branches):
             for branch in branches:
-                check_counts(branch)
+                check_sizes(branch)
         case _:
             return
 

@@ -224,6 +224,44 @@ def test_an_array_of_what_takes_no_bytes_is_refused() -> None:
     }
 
 
+@pytest.mark.parametrize("listed", [False, True])
+@pytest.mark.parametrize("read", [False, True])
+def test_a_fixed_that_no_event_can_have_is_refused(listed: bool, read: bool) -> None:
+    """To place columns by its size would be arithmetic of nonsense. The others of the batch are decoded."""
+    registry = MemoryRegistry()
+    vast: Any = {"type": "fixed", "name": "F", "size": 2**63 - 1}
+    here = field("a", {"type": "map", "values": vast} if listed else vast, default={} if listed else "")
+    huge = registry.add(record(field("n", "int"), here))
+    sane = registry.add(record(field("n", "int"), *([] if read else [field("more", "int", default=1)])))
+    if read:
+        registry.add(record(field("n", "int"), here))
+    decoded = decode(registry, registry.framed(sane, {"n": 7, "more": 1}), frame(huge, b"\x02\x02\x00" + b"x" * 40))
+    assert decoded.rejected[1] == f"schema id {huge}: fixed F has {2**63 - 1} bytes, and no event has more than {2**31 - 1}"
+    assert read or decoded.batch.column("n").to_pylist() == [7]
+
+
+@pytest.mark.parametrize(
+    ("kind", "default", "want"),
+    [
+        (["null", "bytes"], "\u00ff", b"\xff"),
+        (["null", "bytes"], None, None),
+        (["bytes", "null"], "\u00ff", b"\xff"),
+        (["null", {"type": "fixed", "name": "F", "size": 1}], "\u00ff", b"\xff"),
+        (["null", {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 2}], "\u0001", Decimal("0.01")),
+        (["null", {"type": "array", "items": "bytes"}], ["\u00ff"], [b"\xff"]),
+        (["null", "double"], 1, 1.0),
+        (["null", "string"], "x", "x"),
+    ],
+)
+def test_the_default_of_a_union_is_of_whichever_type_it_fits(kind: Any, default: Any, want: Any) -> None:
+    registry = MemoryRegistry()
+    old = registry.add(record(field("n", "int")))
+    registry.add(record(field("n", "int"), field("x", kind, default=default)))
+    decoded = decode(registry, registry.framed(old, {"n": 1}))
+    assert decoded.rejected == {}
+    assert decoded.batch.column("x").to_pylist() == [want]
+
+
 def test_an_event_that_is_cut_off_in_a_field_that_is_not_read_is_not_taken_for_whole() -> None:
     registry = MemoryRegistry()
     kinds = ["double", "string", {"type": "fixed", "name": "F", "size": 4}, {"type": "array", "items": "float"}, ["null", "double"]]

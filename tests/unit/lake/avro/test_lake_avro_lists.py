@@ -8,10 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from moldau.lake.avro.blocks import LOOK, ROWS
 from moldau.lake.avro.fast import FastDecoder, compile_pair
 from moldau.lake.avro.pairs import PairDecoder
 from moldau.lake.avro.schemas import parse
-from moldau.lake.avro.vectors import Bytes
+from moldau.lake.avro.vectors import Bytes, Cursor
 from support.avro_blocks import BlockEncoder, varint
 from support.avro_registry import encoded
 
@@ -123,6 +124,26 @@ def test_of_a_name_that_a_map_has_twice_the_last_value_counts() -> None:
     assert fast(schema, schema, [once, twice, once]) == ([[("a", 1), ("b", 2)]] * 2, [1])
     batch, _, _ = PairDecoder(parse(json.dumps(schema)), parse(json.dumps(schema))).decode(*placed([twice]))
     assert batch.column("x").to_pylist() == [[("a", 3), ("b", 2)]]
+
+
+def test_no_rounds_are_made_for_items_that_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many rows that each say 60,000 items are no exception among others; but their first item is damaged, and that is seen soon."""
+    schema = event(array("string"))
+    decoder = compile_pair(parse(json.dumps(schema)), parse(json.dumps(schema)))
+    assert decoder is not None
+    skipped: list[int] = []
+    real = Cursor.longs
+
+    def counted(cursor: Cursor) -> Any:
+        skipped.append(len(cursor))
+        return real(cursor)
+
+    monkeypatch.setattr(Cursor, "longs", counted)
+    damaged = varint(0) + varint(60_000) + varint(-1) + bytes(60_100)
+    batch, doubtful = decoder.decode(*placed([damaged] * ROWS))
+    assert len(batch) == 0
+    assert doubtful.all()
+    assert len(skipped) < 2 * LOOK
 
 
 HUGE = (1 << 62, (1 << 63) - 1, -(1 << 63), -(1 << 62), 10**6)
