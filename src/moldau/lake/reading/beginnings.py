@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Protocol
+from typing import Protocol, Self
 
 from moldau.client.partition_requests import Fetched
 from moldau.lake.reading.offsets import OffsetRange
@@ -31,6 +31,12 @@ class Beginnings:
         self._together = len(self._starts) > 1
         self._fetched: dict[TopicPartition, Fetched] = {}
         self._id: str | None = None
+        self._begun: TopicPartition | None = None
+
+    def begin(self, wanted: OffsetRange) -> Self:
+        """Say that this range is read from now on."""
+        self._begun = TopicPartition(wanted.topic, wanted.partition)
+        return self
 
     def fetch(self, partition: TopicPartition, offset: int, bytes_max: int, wait_ms: int) -> Fetched:
         """Batches from `offset` on: what was fetched with those of the other ranges, or of this range alone. WorldError, PeerError."""
@@ -45,8 +51,8 @@ class Beginnings:
         return self._log.fetch(partition, offset, bytes_max, wait_ms)
 
     def topic_id(self, topic: str) -> str:
-        """Id of the topic that has this name now, or had it when the beginnings were fetched. WorldError, PeerError."""
-        if self._id is None or not self._fetched:
+        """Id of the topic that has this name now, or had it when the range's beginning was fetched. WorldError, PeerError."""
+        if self._id is None or self._begun not in self._fetched:
             self._id = self._log.topic_id(topic)
         return self._id
 

@@ -36,7 +36,7 @@ def read_ranges(options: ReadOptions, shape: RowShape, task: Sequence[Planned]) 
         fetcher = Beginnings(_log(options, topic_id), ranges)
         for wanted in ranges:
             maker = shape.maker(wanted, topic_id)
-            for columns in RangeRead(fetcher, wanted, rules, topic_id=topic_id):
+            for columns in RangeRead(fetcher.begin(wanted), wanted, rules, topic_id=topic_id):
                 yield from maker.batches(columns)
             maker.finish()
 

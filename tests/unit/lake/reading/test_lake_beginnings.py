@@ -25,6 +25,8 @@ class Log:
         self.together_trouble: Exception | None = None
         self.left_out: set[TopicPartition] = set()
         """Those for which a fetch of many has no room."""
+        self.id_behind: str | None = None
+        """The topic's id once the first range is read."""
 
     def topic_id(self, topic: str) -> str:
         self.asked.append("id")
@@ -58,9 +60,10 @@ def read(log: Log, *ranges: tuple[TopicPartition, int, int]) -> list[str]:
     fetcher = Beginnings(log, wanted)
     values = []
     for each in wanted:
-        for columns in RangeRead(fetcher, each, RULES, topic_id="one"):
+        for columns in RangeRead(fetcher.begin(each), each, RULES, topic_id="one"):
             assert columns.value is not None
             values += [value.decode() for value in columns.value.to_pylist()]
+        log.id = log.id_behind or log.id
     return values
 
 
@@ -90,7 +93,7 @@ def test_what_had_no_room_is_fetched_behind_the_rest_with_the_topic_looked_at_ag
 def test_two_ranges_of_one_partition_share_no_bytes() -> None:
     log = Log()
     assert read(log, (A, 0, 1), (A, 1, 3), (B, 2, 3)) == ["0/0", "0/1", "0/2", "1/2"]
-    assert log.asked == ["id", "2 together", "0 from 1"]
+    assert log.asked == ["id", "2 together", "id", "0 from 1"]
 
 
 @pytest.mark.parametrize("trouble", [WorldError("away", retriable=True), PeerError(ErrorCode.OFFSET_OUT_OF_RANGE, "out of range")])
@@ -114,3 +117,11 @@ def test_another_topic_of_the_same_name_is_not_read() -> None:
     with pytest.raises(DataLossError, match=r"t-0: offset 0 of \[0, 3\): the topic was deleted and made anew"):
         read(log, *WHOLE)
     assert log.asked == ["id"]
+
+
+def test_the_id_of_the_beginnings_says_nothing_of_a_range_that_was_left_out() -> None:
+    """The topic is made anew while the first range is read. What was fetched with it is the old topic's, what was left out is not."""
+    log = Log()
+    log.left_out, log.id_behind = {B}, "two"
+    with pytest.raises(DataLossError, match=r"t-1: offset 1 of \[1, 3\): the topic was deleted and made anew"):
+        read(log, *WHOLE)
