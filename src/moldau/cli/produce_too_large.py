@@ -4,9 +4,11 @@ Brokers take or refuse a batch; a small record that shared one with a large one 
 the limit is said once.
 """
 
+import heapq
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from moldau.cli.output import counted
 from moldau.client.too_large import LIMITS
 from moldau.model.errors import ErrorCode, MoldauError
 
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from moldau.client.admin import ConfigEntry
 
 LINES_TOLD = 10
+LARGE_BYTES = 4096
+"""Of key and value: the line of a record of fewer is not remembered."""
 ASK_S = 5.0
 """How long the brokers are asked for the limit; without their answer it is told without its number."""
 
@@ -26,7 +30,9 @@ class TooLarge:
         self._topic = topic
         self._producer_bytes_max = producer_bytes_max
         self._lines: list[tuple[int, int]] = []
+        """Sizes and lines of the largest, as a heap."""
         self._more = 0
+        self._not_kept = 0
         self._largest = 0
         self._codes: set[ErrorCode] = set()
         self._by_producer = False
@@ -40,21 +46,26 @@ class TooLarge:
         """A broker has refused the record's batch. `line` is None where it was not kept."""
         self._codes.add(ErrorCode(code))
         self._largest = max(self._largest, size)
-        if line is not None:
+        if line is None:
+            self._not_kept += 1
+        else:
             self._note(line, size)
 
     def _note(self, line: int, size: int) -> None:
         if len(self._lines) < LINES_TOLD:
-            self._lines.append((line, size))
+            heapq.heappush(self._lines, (size, line))
         else:
+            heapq.heappushpop(self._lines, (size, line))
             self._more += 1
 
     def told(self, file: str) -> Iterator[str]:
         """The lines, then the limits. Nothing if no record was too large."""
-        for line, size in sorted(self._lines):
+        for line, size in sorted((line, size) for size, line in self._lines):
             yield f"{file}:{line}: not delivered to topic {self._topic}: key and value have {size:,} bytes"
         if self._more:
-            yield f"and {self._more:,} more lines"
+            yield f"and {counted(self._more, 'more line')}, with no more bytes"
+        if self._not_kept:
+            yield f"and {counted(self._not_kept, 'record')} of under {LARGE_BYTES:,} bytes, whose lines are not remembered"
         if self._by_producer:
             limit = f"{self._producer_bytes_max:,} bytes with headers and framing: message.max.bytes of this producer"
             yield f"topic {self._topic}: a record may have {limit}; send less in one record"

@@ -46,7 +46,8 @@ class Waiting:
             told, lasted_s = self._told_at is not None, now - self._since
             self._acknowledged, self._since, self._told_at = acknowledged, now, None
             self.logger.answered()
-            self._heard.reason = ""
+            if not self.logger.any_away:  # else these came before it went away, and it is not told again
+                self._heard.reason = ""
             return f"{self._where}: acknowledged again after {lasted_s:.0f} s, going on" if told else None
         due = self._since + TELL_AFTER_S if self._told_at is None else self._told_at + TELL_AGAIN_S
         if not waiting or now < due:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from moldau.cli.output import say
-from moldau.cli.produce_too_large import TooLarge
+from moldau.cli.produce_too_large import LARGE_BYTES, TooLarge
 from moldau.cli.produce_waiting import Waiting
 from moldau.client.too_large import LIMITS, size_of
 
@@ -29,7 +29,6 @@ QUEUE_RECORDS_MAX = 200_000
 QUEUE_KIB_MAX = 128 * 1024
 LINGER_MS = 20
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024
-LARGE_BYTES = 4096
 POLL_EVERY = 1024
 """Records between looks for failures."""
 FAILURES_TOLD = 10
@@ -110,7 +109,8 @@ class Sender:
         """Queue one record, waiting for room where there is none. A record that librdkafka refuses counts as failed."""
         from confluent_kafka import KafkaError, KafkaException
 
-        report = None if len(record.value) < LARGE_BYTES else partial(self._on_delivery, line=record.line)
+        small = len(record.value) + len(record.key or b"") < LARGE_BYTES
+        report = None if small else partial(self._on_delivery, line=record.line)
         while True:
             try:
                 self._producer.produce(self._topic, record.value, record.key, self._partition, on_delivery=report, headers=self._headers)

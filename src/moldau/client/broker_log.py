@@ -62,6 +62,11 @@ class BrokerLog:
         else:
             self._to.debug(message, *arguments)
 
+    @property
+    def any_away(self) -> bool:
+        """Whether a broker is away that was told of."""
+        return bool(self._away)
+
     def answered(self) -> None:
         """A broker has done what it was asked."""
         if not self._away:

@@ -37,6 +37,7 @@ def test_a_broker_refuses_a_line(broker: Broker, moldau: ConsoleInside) -> None:
     assert done.err.splitlines() == [
         "small-0: 2 not delivered: MSG_SIZE_TOO_LARGE: Broker: Message size too large",
         "stdin:2: not delivered to topic small: key and value have 20,003 bytes",
+        "and 1 record of under 4,096 bytes, whose lines are not remembered",
         limit,
         "0 records sent, 2 failed",
     ]
@@ -61,15 +62,18 @@ def test_the_producer_refuses_a_line(broker: Broker, moldau: ConsoleInside, monk
 
 
 def test_many_lines_and_no_broker_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lines come back in any order, and are told in that of the file."""
+    """The largest are told, in the order of the file: a broker refuses small ones with those that were too large."""
     monkeypatch.setattr(produce_too_large, "ASK_S", 0.05)
     found = TooLarge(NOBODY, "t", 100)
     assert list(found.told("f")) == []
-    for line in range(LINES_TOLD + 3, 0, -1):
-        found.by_broker(ErrorCode.RECORD_LIST_TOO_LARGE, line, 1000 * line)
+    for line in range(1, LINES_TOLD + 4):
+        found.by_broker(ErrorCode.RECORD_LIST_TOO_LARGE, line, 10_000 * line)
     found.by_broker(ErrorCode.RECORD_LIST_TOO_LARGE, None, 3)
     told = list(found.told("f"))
-    assert told[0] == "f:4: not delivered to topic t: key and value have 4,000 bytes"
-    assert len(told) == LINES_TOLD + 2
-    assert told[-2] == "and 3 more lines"
+    assert told[0] == "f:4: not delivered to topic t: key and value have 40,000 bytes"
+    assert len(told) == LINES_TOLD + 3
+    assert told[-3:-1] == [
+        "and 3 more lines, with no more bytes",
+        "and 1 record of under 4,096 bytes, whose lines are not remembered",
+    ]
     assert told[-1].startswith("topic t: a batch of records may have no more than segment.bytes of the topic says; the largest record")

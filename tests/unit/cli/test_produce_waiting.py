@@ -73,6 +73,16 @@ def test_what_librdkafka_says_of_a_broker_is_the_reason_until_there_is_progress(
     assert told.endswith("Connection refused")
 
 
+def test_acknowledgements_that_were_on_their_way_do_not_hide_why_no_more_come() -> None:
+    """They are counted behind the line that says that the broker is away; and that line comes once a minute at most."""
+    scene = Scene()
+    scene.hear(LINE.format(BROKER))
+    assert scene.look(0.5, 5, 10) == []
+    scene.hear(LINE.format(BROKER))
+    (told,) = scene.look(TELL_AFTER_S + 1, 5, 10)
+    assert told.endswith(f"broker {BROKER} is away: Connection refused")
+
+
 @pytest.mark.parametrize(("fault", "reason"), [("away", " is away: "), ("too few replicas", UNKNOWN_REASON)])
 def test_a_record_that_waits_for_its_brokers(fault: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The trouble ends when it has been told with its reason; then the record is delivered, and that is told."""
