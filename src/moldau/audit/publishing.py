@@ -6,7 +6,6 @@ auditor that had it, and what that one left open is aborted; so the group's offs
 
 import logging
 import re
-import time
 from collections.abc import Mapping, Sequence
 
 from moldau.audit.coverage import is_counted
@@ -22,7 +21,7 @@ from moldau.client.producer import Producer
 from moldau.model.errors import MoldauError, WorldError
 from moldau.model.identity import TopicPartition
 from moldau.tracking.audit_record import AUDIT_TOPIC, AuditRecord, Gap, ensure_audit_topic, new_guid
-from moldau.tracking.clock import now_ms
+from moldau.tracking.clock import now_ms, since_boot_s
 from moldau.tracking.counts import Count, CountKey
 
 log = logging.getLogger(__name__)
@@ -129,11 +128,11 @@ class Publisher:
         TransactionAbortedError: nothing of it; it may be published again. FencedError: another auditor has this tier. TransactionError:
         nobody knows; the next one to take over finds out. OverdueError: so it is, and perhaps another auditor has this tier.
         """
-        begun = time.monotonic()
+        begun = since_boot_s()
         try:
             self._publish(counts, offsets, caught_up_ms, topic_ids, gaps)
         except FencedError as error:
-            open_s = time.monotonic() - begun
+            open_s = since_boot_s() - begun
             if open_s < self._timeout_s:
                 raise
             wheres = self._committed.keys() | offsets.keys()

@@ -1,4 +1,4 @@
-"""The time of day, as events and counts have it. It needs nothing that is only there for producers and auditors."""
+"""The time, as events and counts have it. It needs nothing that is only there for producers and auditors."""
 
 import time
 from datetime import UTC, datetime, timedelta
@@ -7,6 +7,11 @@ from datetime import UTC, datetime, timedelta
 def now_ms() -> int:
     """The time now, in ms since 1970."""
     return time.time_ns() // 1_000_000
+
+
+def since_boot_s() -> float:
+    """Seconds that pass on a suspended machine too, as they do for those who wait for it, where the system counts them so (Linux)."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def moment(time_ms: int) -> str:

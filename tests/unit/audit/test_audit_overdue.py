@@ -51,7 +51,7 @@ def publish(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Publisher]:
         producer = FencedProducer(takes_s)
         monkeypatch.setattr(publishing, "Producer", lambda *_, **__: producer)
         monkeypatch.setattr(publishing, "Consumer", lambda *_, **__: producer)
-        monkeypatch.setattr(publishing, "time", SimpleNamespace(monotonic=lambda: producer.now))
+        monkeypatch.setattr(publishing, "since_boot_s", lambda: producer.now)
         publisher = Publisher("127.0.0.1:9", "local")
         publisher._committed = {T0: 5}
         publisher.publish({}, {T0: 7}, None, {})
