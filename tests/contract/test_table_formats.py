@@ -205,7 +205,7 @@ def test_of_two_jobs_whose_first_commits_meet_one_is_refused(table: Table, monke
     with pytest.raises(OtherJobError) as refused:
         commit(table.tables, table.path, ours, base=base, before=start, writer=Writer("job"), owner=OWNER)
     assert str(refused.value) == (
-        f"{table.path}: job other has loaded topic orders into this table, and job job would load each record a second time; "
+        f"{table.path}: job other loads topic orders into this table, and job job would load each record a second time; "
         "load it under the name other, or into another directory"
     )
     assert (table.now().version, table.rows(), table.offsets()) == (1, [7], [None, None])
@@ -224,7 +224,7 @@ def test_a_claim_keeps_other_jobs_out_as_offsets_do(table: Table) -> None:
     assert not OWNER.is_known(table.tables, table.path)
     commit(table.tables, table.path, Change("CLAIM TOPIC", offsets={OWNER.claim_id: 1}), owner=OWNER)
     assert OWNER.is_known(table.tables, table.path)
-    with pytest.raises(OtherJobError, match="job job has loaded topic orders"):
+    with pytest.raises(OtherJobError, match="job job loads topic orders"):
         Owner("other", "orders", "00ff").is_known(table.tables, table.path)
     assert not Owner("other", "orders", "11ee").is_known(table.tables, table.path), "made anew, it is another topic"
 

@@ -27,7 +27,7 @@ ACTIONS = "target string, path string, partition string, size bigint, rows bigin
 and bytes of the untracked records as rows and size."""
 EVENTS, DEAD_LETTERS, COUNTS = "events", "dead letters", "counts"
 STOP, TO_DEAD_LETTERS = "stop", "dead-letters"
-NAME_BYTES_MAX = 180
+NAME_BYTES_MAX = 255 - 73
 """Of a job: data files begin with its name, have 73 bytes more, and file systems take 255."""
 
 

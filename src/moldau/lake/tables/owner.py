@@ -49,7 +49,7 @@ class Owner:
         jobs = jobs_of(tables.application_ids(path), self.topic_id)
         if jobs and self.job not in jobs:
             raise OtherJobError(
-                f"{path}: job {jobs[0]} has loaded topic {self.topic} into this table, and job {self.job} would load each record a "
+                f"{path}: job {jobs[0]} loads topic {self.topic} into this table, and job {self.job} would load each record a "
                 f"second time; load it under the name {jobs[0]}, or into another directory"
             )
         return bool(jobs)

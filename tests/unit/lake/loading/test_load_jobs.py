@@ -66,10 +66,10 @@ def test_a_topic_that_is_not_there_is_named(tmp_path: Path) -> None:
     [
         ({"name": None}, "'name' is missing: give --name, or a job file with name = "),
         (
-            {"name": "n" * 181, "pattern": "a"},
-            "a job's name has at most 180 bytes: its data files begin with it; this one has 181: nnn",
+            {"name": "n" * 183, "pattern": "a"},
+            "a job's name has at most 182 bytes: its data files begin with it; this one has 183: nnn",
         ),
-        ({"name": "ä" * 100, "topics": ["a"]}, "at most 180 bytes: its data files begin with it; this one has 200: äää"),
+        ({"name": "ä" * 100, "topics": ["a"]}, "at most 182 bytes: its data files begin with it; this one has 200: äää"),
         ({"to": ""}, "'to' is missing"),
         ({"topics": ["a"], "pattern": "b"}, "'topics' and 'pattern' exclude each other"),
         ({}, "give topics or a pattern"),

@@ -64,7 +64,7 @@ def test_a_second_name_would_load_each_record_twice_and_is_refused(job: LoadJob)
     with pytest.raises(OtherJobError) as refused:
         plan_load(replace(job, name="other"))
     assert str(refused.value) == (
-        f"{job.table}: job warehouse has loaded topic orders into this table, and job other would load each record a second time; "
+        f"{job.table}: job warehouse loads topic orders into this table, and job other would load each record a second time; "
         "load it under the name warehouse, or into another directory"
     )
     assert opened(job.table).version == before
@@ -77,7 +77,7 @@ def test_a_table_that_two_jobs_share_already_is_loaded_on_by_both(job: LoadJob) 
     commit(format_named(job.table_format), job.table, change, writer=Writer("a: b"))
     assert starts(job) == [3, 5]
     assert starts(replace(job, name="a: b")) == [7, 0]
-    with pytest.raises(OtherJobError, match="job a: b has loaded topic orders"):
+    with pytest.raises(OtherJobError, match="job a: b loads topic orders"):
         plan_load(replace(job, name="other"))
 
 
