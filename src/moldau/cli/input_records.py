@@ -15,6 +15,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+from moldau.cli.output import counted
+
 LINE_BYTES_MAX = 64 * 1024 * 1024
 """A longer line is reported as bad and passed over, whatever the format: a file without line ends must not fill the memory."""
 
@@ -134,7 +136,7 @@ def read_csv(
                 return
             continue
         if len(row) != len(names):
-            yield BadLine(first, f"{len(row)} fields where {len(names)} columns are named")
+            yield BadLine(first, f"{counted(len(row), 'field')} where {counted(len(names), 'column')} are named")
             continue
         value = dict(zip(names, row, strict=True))
         key = value[key_field].encode() if key_field is not None else None

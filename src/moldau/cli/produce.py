@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from moldau.client.cluster import Cluster
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+BATCH_BYTES_MAX = 1_000_000
+"""librdkafka's `batch.size` where it is not set."""
 RECORDS_PER_LOOK = 256
 """How often the progress line is looked at, in records."""
 
@@ -87,13 +89,14 @@ def produce(
     _check_combinations(format_, key_field, key_separator, columns, delimiter)
     if transactional_id is not None and not _idempotence(acks, idempotent):
         raise click.UsageError("--transactional-id needs --acks all, and idempotence")
-    settings: dict[str, str | bool] = {
+    settings: dict[str, str | int | bool] = {
         "compression.type": compression,
         "acks": acks or "all",
         "enable.idempotence": _idempotence(acks, idempotent),
     }
     with open_cluster(bootstrap, timeout) as cluster:
         _check_topic(cluster, topic, partition)
+        settings["batch.size"] = _batch_bytes_max(cluster, topic)
     from moldau.cli.sending import Sender
 
     sender = Sender(bootstrap, topic, settings, headers=headers, partition=partition, timeout_s=timeout, transactional_id=transactional_id)
@@ -201,6 +204,19 @@ def _check_topic(cluster: "Cluster", topic: str, partition: int | None) -> None:
     if partition is not None and found is not None and 0 < len(found.partitions) <= partition:
         known = f"topic {topic} has partitions 0 to {len(found.partitions) - 1}, not {partition}"
         raise click.BadParameter(known, param_hint="--partition")
+
+
+def _batch_bytes_max(cluster: "Cluster", topic: str) -> int:
+    """As large as batches may be without being refused: librdkafka does not cut one that was."""
+    from moldau.client.admin import Admin, Resource, ResourceType
+    from moldau.model.errors import MoldauError
+
+    try:
+        found = Admin(cluster).describe_configs(Resource(ResourceType.TOPIC, topic))
+        limit = next(int(entry.value) for entry in found if entry.name == "max.message.bytes" and entry.value is not None)
+    except (MoldauError, StopIteration):
+        return BATCH_BYTES_MAX
+    return max(1, min(limit, BATCH_BYTES_MAX))
 
 
 def _unescape(text: str) -> str:

@@ -49,7 +49,7 @@ class Sender:
         self,
         bootstrap: str,
         topic: str,
-        settings: Mapping[str, str | bool],
+        settings: Mapping[str, str | int | bool],
         *,
         headers: Mapping[str, str],
         partition: int | None,

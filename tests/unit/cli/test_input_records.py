@@ -111,7 +111,7 @@ def test_a_csv_row_becomes_an_object_of_strings() -> None:
 def test_bad_rows_are_told_and_the_next_row_is_read() -> None:
     source = io.BytesIO(b'a,b\n1\n1,2,3\n"x"y,2\n\xff,1\n5,6\n')
     assert told(read_csv(source)) == [
-        (2, "1 fields where 2 columns are named"),
+        (2, "1 field where 2 columns are named"),
         (3, "3 fields where 2 columns are named"),
         (4, "not CSV: ',' expected after '\"'"),
         (5, "not UTF-8: byte 0xff at column 1"),

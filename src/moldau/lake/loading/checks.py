@@ -7,6 +7,8 @@ from moldau.lake.loading.errors import LoadError
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.jobs import LoadJobs
 from moldau.lake.reading.cluster_log import ClusterLog
+from moldau.lake.tables.format import TableError
+from moldau.lake.tables.opening import check_place
 
 _TIMEOUT_S = 10.0
 
@@ -34,9 +36,12 @@ def check_jobs(jobs: LoadJobs) -> list[LoadJob]:
 def check_directory(path: str) -> None:
     """Make the directory if it is missing, and a file in it for a moment. LoadError."""
     try:
+        check_place(path)
         os.makedirs(path, exist_ok=True)
         with tempfile.TemporaryFile(dir=path):
             pass
+    except TableError as error:
+        raise LoadError(str(error)) from error
     except OSError as error:
         raise LoadError(f"{path}: cannot be written: {error.strerror or error}") from error
 

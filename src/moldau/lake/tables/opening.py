@@ -2,12 +2,16 @@
 
 import contextlib
 import os
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from moldau.lake.tables.format import Snapshot, TableError, TableFormat, VersionTakenError
 
 FORMATS = ("delta", "parquet")
+_FOLDERS = ("_delta_log", "_manifests")
+"""Where the versions of each lie, below the table."""
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def format_named(name: str) -> TableFormat:
@@ -25,7 +29,7 @@ def format_named(name: str) -> TableFormat:
 
 def format_of(path: str) -> TableFormat | None:
     """The format of the table at `path`; None if there is none."""
-    for name, folder in zip(FORMATS, ("_delta_log", "_manifests"), strict=True):
+    for name, folder in zip(FORMATS, _FOLDERS, strict=True):
         if os.path.isdir(os.path.join(path, folder)):
             return format_named(name)
     return None
@@ -45,8 +49,20 @@ def opened(path: str, version: int | None = None) -> Snapshot:
     return snapshot
 
 
+def check_place(path: str) -> None:
+    """TableError for an address, since tables lie in directories, and for a directory among the versions of another table."""
+    if _ADDRESS.match(path):
+        raise TableError(f"{path}: tables lie in directories of this machine; this is an address, which nothing here can write to")
+    for folder in _FOLDERS:
+        if folder in os.path.abspath(path).split(os.sep):
+            raise TableError(f"{path}: inside {folder}, where the versions of another table lie")
+
+
 def open_or_create(tables: TableFormat, path: str, schema: Any, partition_columns: Sequence[str], description: str) -> Snapshot:
-    """The newest version of the table, made if it is missing. TableError if a table of another format or with other partitions is there."""
+    """The newest version of the table, made if it is missing. TableError if a table of another format or with other partitions is there, or
+    there is no place for one.
+    """
+    check_place(path)
     there = format_of(path)
     if there is not None and there.name != tables.name:
         raise TableError(f"{path}: there is a {there.name} table already, not a {tables.name} table")

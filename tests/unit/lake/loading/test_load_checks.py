@@ -24,8 +24,8 @@ from moldau.lake.loading.jobs import LoadJobs
 from moldau.lake.session import SessionError, check_spark
 from moldau.lake.tables.committing import commit
 from moldau.lake.tables.data_files import DAY, TIME_FIELDS
-from moldau.lake.tables.format import Change
-from moldau.lake.tables.opening import format_named, open_or_create
+from moldau.lake.tables.format import Change, TableError
+from moldau.lake.tables.opening import FORMATS, format_named, open_or_create
 from moldau.lake.tables.owner import application_id
 from moldau.registry.client import RegistryUnavailableError
 from moldau.testing.broker import Broker
@@ -43,6 +43,27 @@ def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(LoadError, match=r"file/lake: cannot be written: Not a directory"):
         check_directory(str(tmp_path / "file" / "lake"))
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("s3://bucket/lake", "s3://bucket/lake: tables lie in directories of this machine; this is an address"),
+        ("file:///tmp/lake", "file:///tmp/lake: tables lie in directories"),
+        ("orders/_delta_log/lake", "orders/_delta_log/lake: inside _delta_log, where the versions of another table lie"),
+    ],
+)
+def test_what_is_no_place_for_tables_is_refused_and_nothing_made(
+    place: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory of the name ``s3:`` would take the rows, and nobody would miss them: their counts are told to the audit."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(LoadError, match=message):
+        check_directory(place)
+    for name in FORMATS:
+        with pytest.raises(TableError, match=message):
+            open_or_create(format_named(name), place, pa.schema([("n", pa.int64())]), [], "")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_registry_that_does_not_answer_is_named(closed_port: int) -> None:
