@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # whoever has it set would measure how long our modules take to compile, at each start
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 SHARED_MEMORY = Path("/dev/shm")
 MEMORY_KEPT = 256 * 1024 * 1024
