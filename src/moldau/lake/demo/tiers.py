@@ -13,6 +13,7 @@ from moldau.audit.verdicts import Report
 from moldau.client.cluster import Cluster
 from moldau.model.errors import MoldauError
 from moldau.tracking.audit_record import PRODUCER_TIER
+from moldau.tracking.clock import now_ms
 from moldau.tracking.counts import NOTHING, WINDOW_MS, Count
 
 LOCAL_TIER = "local"
@@ -81,9 +82,9 @@ class TierWatch:
         finally:
             self._cluster.close()
         windows = [key.window_start_ms for counts in self._found.counts.values() for key in counts]
-        now_ms = max(int(time.time() * 1000), max(windows, default=0) + WINDOW_MS)
+        at_ms = max(now_ms(), max(windows, default=0) + WINDOW_MS)
         every = dict.fromkeys(TIERS, lambda _topic: True)
-        rules = Rules(now_ms=now_ms, tiers=TIERS, grace_ms=0, producer_timeout_ms=0, topics={self._topic}, only=every)
+        rules = Rules(now_ms=at_ms, tiers=TIERS, grace_ms=0, producer_timeout_ms=0, topics={self._topic}, only=every)
         totals = dict(self._moments[-1][1]) if self._moments else {}
         moments = (*self._moments, (time.monotonic() - self._begun, totals))
         return reconcile(self._found, rules), Timeline(moments, self._by_day())
