@@ -208,15 +208,10 @@ def _check_topic(cluster: "Cluster", topic: str, partition: int | None) -> None:
 
 def _batch_bytes_max(cluster: "Cluster", topic: str) -> int:
     """As large as batches may be without being refused: librdkafka does not cut one that was."""
-    from moldau.client.admin import Admin, Resource, ResourceType
-    from moldau.model.errors import MoldauError
+    from moldau.cli.produce_too_large import topic_limit
 
-    try:
-        found = Admin(cluster).describe_configs(Resource(ResourceType.TOPIC, topic))
-        limit = next(int(entry.value) for entry in found if entry.name == "max.message.bytes" and entry.value is not None)
-    except (MoldauError, StopIteration):
-        return BATCH_BYTES_MAX
-    return max(1, min(limit, BATCH_BYTES_MAX))
+    found = topic_limit(cluster, topic, "max.message.bytes")
+    return BATCH_BYTES_MAX if found is None or found.value is None else max(1, min(int(found.value), BATCH_BYTES_MAX))
 
 
 def _unescape(text: str) -> str:

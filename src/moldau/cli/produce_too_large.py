@@ -14,12 +14,24 @@ from moldau.model.errors import ErrorCode, MoldauError
 
 if TYPE_CHECKING:
     from moldau.client.admin import ConfigEntry
+    from moldau.client.cluster import Cluster
 
 LINES_TOLD = 10
 LARGE_BYTES = 4096
 """Of key and value: the line of a record of fewer is not remembered."""
 ASK_S = 5.0
 """How long the brokers are asked for the limit; without their answer it is told without its number."""
+
+
+def topic_limit(cluster: "Cluster", topic: str, name: str) -> "ConfigEntry | None":
+    """What holds for a topic by this setting; None if the brokers do not say."""
+    from moldau.client.admin import Admin, Resource, ResourceType
+
+    try:
+        entries = Admin(cluster).describe_configs(Resource(ResourceType.TOPIC, topic))
+    except MoldauError:
+        return None
+    return next((entry for entry in entries if entry.name == name and entry.value is not None), None)
 
 
 class TooLarge:
@@ -86,12 +98,10 @@ class TooLarge:
         return f"{int(found.value or 0):,} bytes: {whose}"
 
     def _ask(self, name: str) -> "ConfigEntry | None":
-        from moldau.client.admin import Admin, Resource, ResourceType
         from moldau.client.cluster import Cluster
 
         try:
             with Cluster(self._bootstrap, client_id="moldau-cli", timeout_s=ASK_S) as cluster:
-                entries = Admin(cluster).describe_configs(Resource(ResourceType.TOPIC, self._topic))
+                return topic_limit(cluster, self._topic, name)
         except MoldauError:
             return None
-        return next((entry for entry in entries if entry.name == name and entry.value is not None), None)
