@@ -4,7 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moldau.audit.forgetting import forget
-from moldau.audit.reconcile import Rules, reconcile
+from moldau.audit.reconcile import reconcile
+from moldau.audit.rules import Rules
 from moldau.audit.summary import overall, summaries
 from moldau.audit.tiers import TierCounts
 from moldau.audit.verdicts import Report

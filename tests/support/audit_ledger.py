@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from moldau.audit.events import count_each
-from moldau.audit.reconcile import Rules, reconcile
+from moldau.audit.reconcile import reconcile
+from moldau.audit.rules import Rules
 from moldau.audit.tiers import TierCounts
 from moldau.audit.verdicts import Report, Verdict
 from moldau.tracking.audit_record import AuditRecord, new_guid

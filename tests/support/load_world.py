@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from moldau.audit.follow import read_audit
-from moldau.audit.reconcile import Rules, reconcile
+from moldau.audit.reconcile import reconcile
+from moldau.audit.rules import Rules
 from moldau.audit.tiers import TierCounts
 from moldau.audit.verdicts import Verdict
 from moldau.client import Producer

@@ -15,7 +15,8 @@ from moldau.audit.events import count_each
 from moldau.audit.follow import read_audit
 from moldau.audit.points import POINTS
 from moldau.audit.publishing import LostOffsetsError, group_of
-from moldau.audit.reconcile import Rules, reconcile
+from moldau.audit.reconcile import reconcile
+from moldau.audit.rules import Rules
 from moldau.audit.tiers import TierCounts
 from moldau.client import ConsumedMessage, Consumer, Producer
 from moldau.client.admin import Admin

@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from moldau.audit.follow import read_audit
-from moldau.audit.reconcile import Rules, reconcile
+from moldau.audit.reconcile import reconcile
+from moldau.audit.rules import Rules
 from moldau.client import Producer
 from moldau.client.cluster import Cluster
 from moldau.lake.demo.file_input import open_input

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from moldau.audit.reconcile import Rules
+from moldau.audit.rules import Rules
 from moldau.cli.load import load_command
 from moldau.client import Producer
 from moldau.client.admin import Admin

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from moldau.audit.follow import read_audit
-from moldau.audit.reconcile import Rules, compared, counting_tiers, reconcile
+from moldau.audit.reconcile import compared, counting_tiers, reconcile
+from moldau.audit.rules import Rules
 from moldau.audit.settled import Settled
 from moldau.audit.tiers import TierCounts
 from moldau.audit.told import Told

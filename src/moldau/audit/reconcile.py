@@ -16,8 +16,6 @@ from moldau.audit.tiers import TierCounts
 from moldau.audit.verdicts import Report, WindowPair
 from moldau.tracking.counts import Count
 
-__all__ = ["Rules", "compared", "counting_tiers", "reconcile"]
-
 
 def reconcile(found: TierCounts, rules: Rules) -> Report:
     """Compare all neighbouring tiers."""

@@ -6,7 +6,8 @@
 from datetime import UTC, datetime, timedelta
 
 from moldau.audit.follow import read_audit
-from moldau.audit.reconcile import Rules, reconcile
+from moldau.audit.reconcile import reconcile
+from moldau.audit.rules import Rules
 from moldau.client.cluster import Cluster
 from moldau.tracking.clock import now_ms
 

@@ -8,7 +8,7 @@ from moldau.cli.audit_comparing import comparing_options, exit_code, rules_of
 from moldau.cli.options import bootstrap_option, json_option, open_cluster, timeout_option
 
 if TYPE_CHECKING:
-    from moldau.audit.reconcile import Rules
+    from moldau.audit.rules import Rules
     from moldau.audit.tiers import TierCounts
     from moldau.audit.verdicts import Report
 

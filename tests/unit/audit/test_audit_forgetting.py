@@ -6,7 +6,7 @@ import pytest
 
 from moldau.audit import forgetting
 from moldau.audit.forgetting import SETTLED_MS, Watch, forget
-from moldau.audit.reconcile import Rules
+from moldau.audit.rules import Rules
 from moldau.audit.settled import Settled
 from moldau.audit.tiers import TierCounts
 from moldau.audit.verdicts import Verdict

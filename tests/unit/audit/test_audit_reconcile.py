@@ -3,7 +3,7 @@
 import pytest
 
 from moldau.audit.events import count_each
-from moldau.audit.reconcile import Rules
+from moldau.audit.rules import Rules
 from moldau.audit.verdicts import Verdict
 from moldau.model.identity import TopicPartition
 from moldau.tracking.audit_record import AUDIT_TOPIC, AuditRecord

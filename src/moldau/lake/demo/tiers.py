@@ -7,7 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from moldau.audit.follow import read_audit
-from moldau.audit.reconcile import Rules, reconcile
+from moldau.audit.reconcile import reconcile
+from moldau.audit.rules import Rules
 from moldau.audit.tiers import TierCounts
 from moldau.audit.verdicts import Report
 from moldau.client.cluster import Cluster

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from moldau.audit.forgetting import Watch
-from moldau.audit.reconcile import Rules
+from moldau.audit.rules import Rules
 from moldau.client.cluster import Cluster
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.tables.format import TableError
