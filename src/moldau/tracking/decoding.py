@@ -12,6 +12,7 @@ from fastavro import parse_schema, schemaless_reader
 from fastavro.read import SchemaResolutionError
 from fastavro.schema import SchemaParseException, UnknownType
 
+from moldau.registry.avro_numbers import checked_numbers
 from moldau.registry.client_errors import UnknownSchemaError
 from moldau.registry.wire import WireFormatError, unframe
 from moldau.tracking.errors import TrackingError
@@ -150,4 +151,4 @@ class WriterSchemas:
             raise self._refuse(schema_id, f"the schema cannot be read: {error}") from error
         if not isinstance(schema, Mapping) or not is_tracked_schema(schema):
             raise self._refuse(schema_id, "the schema is not one of tracked events: it has no header in front")
-        return parsed
+        return checked_numbers(parsed)

@@ -7,18 +7,28 @@ from typing import Any
 from moldau.lake.avro.nodes import Array, Enum, Fixed, Map, Node, Primitive, Record, Union, not_null
 from moldau.lake.avro.physical import default_value
 from moldau.lake.avro.schemas import AvroSchemaError
-from moldau.lake.avro.types import MILLISECONDS, decimal_type, merged_numbers
+from moldau.lake.avro.types import MILLISECONDS, date_range, decimal_type, merged_numbers
 
 Convert = Callable[[Any], Any] | None
 """None where they are the same."""
 _EXACT = Context(prec=100)
 
 
+class YearError(OverflowError):
+    """A date or timestamp that is in no year from 1 to 9999."""
+
+    def __init__(self) -> None:
+        super().__init__("a date or timestamp is in no year from 1 to 9999")
+
+
 def convert_default(default: Any, node: Node) -> Any:
-    """What Arrow takes for a default of the reader's schema, written as JSON."""
+    """What Arrow takes for a default of the reader's schema, written as JSON. AvroSchemaError for a date that Spark does not have."""
     convert = conversion(node, named=False)
     value = default_value(default, node)
-    return value if convert is None else convert(value)
+    try:
+        return value if convert is None else convert(value)
+    except YearError as error:
+        raise AvroSchemaError(f"the default {default!r}: {error}") from error
 
 
 def conversion(node: Node, *, named: bool) -> Convert:
@@ -30,8 +40,9 @@ def conversion(node: Node, *, named: bool) -> Convert:
                 assert logical is not None
                 scale = logical.scale
                 plain = lambda value: Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-scale, _EXACT)  # noqa: E731
-            elif isinstance(node, Primitive) and node.name == "long" and logical is not None and logical.name in MILLISECONDS:
-                plain = lambda value: value * 1000  # noqa: E731
+            elif isinstance(node, Primitive) and (years := date_range(node)) is not None:
+                assert logical is not None
+                plain = _dated(*years, 1000 if logical.name in MILLISECONDS else 1)
             return _unwrapped(plain) if named and isinstance(node, Fixed) else plain
         case Enum():
             return _unwrapped(None) if named else None
@@ -48,6 +59,15 @@ def conversion(node: Node, *, named: bool) -> Convert:
             return lambda value: [(name, entry(each)) for name, each in value.items()]
         case Union():
             return _convert_union(node, named=named)
+
+
+def _dated(least: int, most: int, factor: int) -> Convert:
+    def convert(value: int) -> int:
+        if least <= value <= most:
+            return value * factor
+        raise YearError
+
+    return convert
 
 
 def _convert_record(node: Record, *, named: bool) -> Convert:

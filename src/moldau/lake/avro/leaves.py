@@ -8,11 +8,10 @@ import pyarrow as pa
 
 from moldau.lake.avro.decimals import decimals
 from moldau.lake.avro.nodes import Enum, Fixed, Logical, Node, Primitive, Record
-from moldau.lake.avro.types import MILLISECONDS, arrow_type, decimal_type
+from moldau.lake.avro.types import MILLISECONDS, arrow_type, date_range, decimal_type
 from moldau.lake.avro.vectors import Cursor, Int64s, Step
 
 _PROMOTIONS = frozenset((("int", "long"), ("int", "float"), ("int", "double"), ("long", "float"), ("long", "double"), ("float", "double")))
-_MILLISECONDS_MAX = (1 << 63) // 1000 - 1
 
 
 class UnlikeError(Exception):
@@ -83,7 +82,8 @@ def _primitive_step(writer: Primitive, reader: Primitive) -> Step:
         return lambda cursor: pa.array(numbers(cursor).astype(np.float64))
     if wanted == "float":
         return lambda cursor: pa.array(numbers(cursor).astype(np.float64).astype(np.float32))
-    return _number_step(numbers, arrow_type(reader), milliseconds=wanted == "long" and logical is not None and logical.name in MILLISECONDS)
+    factor = 1000 if wanted == "long" and logical is not None and logical.name in MILLISECONDS else 1
+    return _number_step(numbers, arrow_type(reader), date_range(reader), factor)
 
 
 def _read_ints(cursor: Cursor) -> Int64s:
@@ -94,17 +94,17 @@ def _read_longs(cursor: Cursor) -> Int64s:
     return cursor.longs()
 
 
-def _number_step(numbers: Callable[[Cursor], Int64s], kind: Any, *, milliseconds: bool) -> Step:
+def _number_step(numbers: Callable[[Cursor], Int64s], kind: Any, years: tuple[int, int] | None, factor: int) -> Step:
     plain = np.int32 if kind in (pa.int32(), pa.date32()) else np.int64
 
     def read(cursor: Cursor) -> Any:
         number = numbers(cursor)
-        if milliseconds:
-            wrong = (number > _MILLISECONDS_MAX) | (number < -_MILLISECONDS_MAX)
-            if wrong.any():
-                cursor.doubt(wrong)
-                number = np.where(wrong, 0, number)
-            number = number * 1000
+        if years is not None and len(number) and (number.min() < years[0] or number.max() > years[1]):
+            wrong = (number < years[0]) | (number > years[1])
+            cursor.doubt(wrong)
+            number = np.where(wrong, 0, number)
+        if factor != 1:
+            number = number * factor
         return pa.array(number.astype(plain, copy=False)).view(kind)
 
     return read

@@ -1,7 +1,7 @@
 """Avro bodies row by row through fastavro: every shape there is, and the judge of what the fast decoder doubts.
 
 What is stricter than fastavro: bytes left over behind an event are an error (they are what a wrong schema id looks like), and so are
-numbers that do not fit their type.
+numbers that do not fit their type, numbers below 0 of symbols and branches, and dates and times outside of the years 1 to 9999.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,11 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from moldau.lake.avro.conversions import conversion, has_named_choice
+from moldau.lake.avro.conversions import YearError, conversion, has_named_choice
 from moldau.lake.avro.evolution import fastavro_pair
 from moldau.lake.avro.schemas import AvroSchema
 from moldau.lake.avro.sizes import check_sizes
 from moldau.lake.avro.types import arrow_schema
+from moldau.registry.avro_numbers import NegativeNumberError, checked_numbers
 
 
 class RowDecoder:
@@ -27,7 +28,8 @@ class RowDecoder:
         self._read = schemaless_reader
         self.schema = arrow_schema(reader.record)
         self._named = has_named_choice(writer.record) or has_named_choice(reader.record)
-        self._writer, self._reader = fastavro_pair(writer, reader)
+        given, self._reader = fastavro_pair(writer, reader)
+        self._writer = checked_numbers(given)
         self._converts = [(each.name, conversion(each.type, named=self._named)) for each in reader.record.fields]
 
     def decode(self, bodies: Iterable[Any]) -> tuple[Any, list[int], dict[int, str]]:
@@ -50,6 +52,8 @@ class RowDecoder:
         stream = BytesIO(body)
         try:
             event: Any = self._read(stream, self._writer, self._reader, return_named_type=self._named)
+        except NegativeNumberError:
+            raise
         except IndexError:
             raise (EOFError if stream.tell() == len(body) else IndexError) from None  # a number that is cut off is an IndexError, too
         if stream.tell() != len(body):
@@ -88,6 +92,8 @@ def _reason(error: Exception) -> str:
             return "an enum or a union has a number that its schema does not have"
         case UnicodeDecodeError():
             return f"a string is not UTF-8: {error.reason} at its byte {error.start}"
+        case YearError():
+            return str(error)
         case OverflowError():
             return "a number is too large for its type"
     text = str(error).split(", '__fastavro")[0]

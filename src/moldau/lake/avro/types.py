@@ -31,6 +31,14 @@ _LOGICAL = {
 """Times of day stay numbers and the other logical types what they are made of."""
 MILLISECONDS = frozenset(("timestamp-millis", "local-timestamp-millis"))
 """Logical types whose numbers are multiplied by 1000."""
+_DAYS = (-719_162, 2_932_896)
+_MILLISECONDS = (-62_135_596_800_000, 253_402_300_799_999)
+_RANGES = {
+    "date": _DAYS,
+    **dict.fromkeys(MILLISECONDS, _MILLISECONDS),
+    **dict.fromkeys(("timestamp-micros", "local-timestamp-micros"), (_MILLISECONDS[0] * 1000, _MILLISECONDS[1] * 1000 + 999)),
+}
+"""Of Spark's dates and timestamps, which lie in the years 1 to 9999: the least and the greatest number."""
 
 
 def arrow_schema(schema: str | AvroText | Record) -> Any:
@@ -64,6 +72,14 @@ def arrow_type(node: Node) -> Any:
             if not members:
                 return pa.null()
             return pa.struct([pa.field(f"member{number}", arrow_type(member)) for number, member in enumerate(members)])
+
+
+def date_range(node: Primitive) -> tuple[int, int] | None:
+    """The least and the greatest number of a date or timestamp that Spark has; None for other types."""
+    logical = node.logical
+    if logical is None or (node.name, logical.name) not in _LOGICAL:
+        return None
+    return _RANGES[logical.name]
 
 
 def decimal_type(logical: Logical | None) -> Any:
