@@ -22,7 +22,7 @@ RANGE_COST = 512
 class Slot:
     """The place of an answer among those of its connection."""
 
-    __slots__ = ("cost", "delayed", "parts")
+    __slots__ = ("cost", "delayed", "holds", "parts")
 
     def __init__(self) -> None:
         self.parts: Sequence[Part] | None = None
@@ -30,6 +30,8 @@ class Slot:
         self.cost = 0
         self.delayed: WaitingFetch | None = None
         """The fetch that waits, for whoever has to end it."""
+        self.holds = False
+        """Whether no later frame is handled until the answer is there."""
 
 
 class Answers:

@@ -14,6 +14,7 @@ from moldau.broker.delayed import DelayedRequests
 from moldau.broker.flusher import Flusher
 from moldau.broker.housekeeping import Housekeeping
 from moldau.broker.leading import Leading
+from moldau.broker.slices import SliceScheduler
 from moldau.broker.staged import StagedWrites
 from moldau.cluster.producer_ids import ProducerIds
 from moldau.cluster.registry import NewTopic, Registry
@@ -83,6 +84,7 @@ class Broker:
         self.storage_failed = self.leading.storage_failed
         self.registry = Registry(coordination, broker_id=self.broker_id, time_ms=clock.time_ms, random_bytes=random_bytes)
         self.producer_ids = ProducerIds(coordination, self.broker_id)
+        self.slices = SliceScheduler(clock)
         self.delayed = DelayedRequests(clock, config.int("delayed.requests.max"))
         self.staged_writes = StagedWrites(self.delayed, self.storage_failed)
         self.flusher = Flusher(background, self.leading.flushed, self.storage_failed)
@@ -152,6 +154,7 @@ class Broker:
     def stop(self) -> None:
         """Answer what waits, flush and close the logs."""
         self.housekeeping.stop()
+        self.slices.close()
         if self._coordinating is not None:
             self._coordinating.close()
         self.delayed.close()
@@ -165,6 +168,7 @@ class Broker:
             "connections": len(self.connections),
             "partitions_led": len(self.partitions),
             "requests_delayed": self.delayed.waiting,
+            "requests_sliced": self.slices.running,
             **(self._coordinating.statistics() if self._coordinating is not None else {}),
             **self.logs.statistics(),
         }

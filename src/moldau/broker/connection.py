@@ -13,7 +13,8 @@ The order of answers is kept by `answers`. Rules that hold here:
 * Bounds: with `requests_max` slots, or `queued_bytes_max` bytes of answers that the peer has not taken, the connection stops reading, in
   the middle of a read if it must, and goes on once it is below both.
 * Another connection's progress never runs our frames: going on is left to the clock, so calls do not nest.
-* A Produce request that waits for the transaction coordinator holds the frames behind it (`producing`).
+* A request may hold the frames after it (`hold`), as Kafka mutes a channel: one that is long runs in turns (`slices`), a Produce request
+  may wait for the transaction coordinator, look-ups for another thread. When the connection is lost, sliced work is dropped.
 * Failures: a request that breaks the protocol ends the connection after the answers before it, with one line in the log; a bug of ours
   ends it too, with the traceback. Neither touches another connection, and no batch stays staged.
 """
@@ -26,6 +27,7 @@ from moldau.broker.answers import Answers, Slot, release
 from moldau.broker.dispatch import HEAD_SIZE, dispatch, unpack_head
 from moldau.broker.handlers.fetch import handle_fetch
 from moldau.broker.producing import Producing
+from moldau.broker.slices import SlicedWork, Steps
 from moldau.broker.unwritten import NO_PLACE, UnwrittenAnswers
 from moldau.model.errors import ProtocolError
 from moldau.ports.transport import Part, Transport
@@ -53,6 +55,7 @@ class Connection:
         "_broker",
         "_closed",
         "_going_on",
+        "_holds",
         "_number",
         "_paused",
         "_producing",
@@ -61,6 +64,7 @@ class Connection:
         "_stopping",
         "_transport",
         "_unwritten",
+        "_work",
     )
 
     def __init__(self, broker: "Broker", transport: Transport) -> None:
@@ -72,7 +76,10 @@ class Connection:
         self._reader = FrameReader(broker.receive_buffer, broker.request_bytes_max, broker.decoded_bytes_max)
         self._answers = Answers()
         self._unwritten = UnwrittenAnswers()
-        self._producing = Producing(broker, self._answers, self._unwritten, self._write, self._answer, self._take_up)
+        self._producing = Producing(broker, self._answers, self._unwritten, self._write, self._answer, self.hold, self.release)
+        self._holds = 0
+        """Requests under way that no later frame may overtake."""
+        self._work: SlicedWork | None = None
         self._serving = False
         """Whether frames are being handled: what is answered meanwhile leaves at the end."""
         self._paused = False
@@ -92,8 +99,8 @@ class Connection:
         self._reader.updated(count)
         try:
             self._serve()
-        except Exception:
-            self._abort_for_a_bug()
+        except Exception as error:
+            self._abort_for_a_bug(error)
 
     def queue_drained(self) -> None:
         """The peer has taken everything."""
@@ -102,10 +109,28 @@ class Connection:
     def connection_lost(self, error: Exception | None) -> None:
         """Give up what still waits."""
         self._closed = True
+        if self._work is not None:
+            self._work.drop()
         self._answers.give_up()
         self._broker.connections.discard(self)
         if error is not None:
             _LOG.debug("connection lost: peer=%s:%d error=%s", *self._transport.peer, error)
+
+    # What requests under way call
+
+    def hold(self) -> None:
+        """Handle no frame after the present one until `release`, once for each call."""
+        self._holds += 1
+
+    def release(self, work: Callable[[], object] | None = None) -> None:
+        """Handle frames again. `work` completes the request before: it is run on its own, at the clock's turn, and what it stages is
+        written; a lost connection drops it. Call it on the broker's thread.
+        """
+        if work is None:
+            self._holds -= 1
+            self._go_on()
+        else:
+            self._broker.clock.call_later(0.0, lambda: self._complete(work))
 
     # What the broker calls
 
@@ -136,8 +161,8 @@ class Connection:
             stopped_early = self._handle_frames()
         except ProtocolError as error:
             self._cut(error)
-        except Exception:
-            self._abort_for_a_bug()
+        except Exception as error:
+            self._abort_for_a_bug(error)
         self._reader.stash()
         if self._unwritten.entries or self._broker.staged_writes.dirty:
             self._write()
@@ -152,8 +177,8 @@ class Connection:
         _LOG.warning("connection cut: peer=%s:%d reason=%s", *self._transport.peer, reason)
         self.finish()
 
-    def _abort_for_a_bug(self) -> None:
-        _LOG.exception("connection cut by a bug: peer=%s:%d", *self._transport.peer)
+    def _abort_for_a_bug(self, error: Exception) -> None:
+        _LOG.error("connection cut by a bug: peer=%s:%d", *self._transport.peer, exc_info=error)
         self._serving = False
         self._transport.abort()
 
@@ -199,8 +224,9 @@ class Connection:
                 return True
         return False
 
-    def _take_up(self, work: Callable[[], object]) -> None:
-        """Finish a Produce request that was held."""
+    def _complete(self, work: Callable[[], object]) -> None:
+        """Complete a request that was held."""
+        self._holds -= 1
         if self._closed:
             return
         self._serving = True
@@ -208,8 +234,8 @@ class Connection:
             work()
         except ProtocolError as error:
             self._cut(error)
-        except Exception:
-            self._abort_for_a_bug()
+        except Exception as error:
+            self._abort_for_a_bug(error)
         self._write()
         self._serving = False
         self._flush()
@@ -227,13 +253,40 @@ class Connection:
     def _dispatch(self, frame: memoryview) -> None:
         slot = self._answers.hold(None)
         try:
-            peer, advertised = self._transport.peer, self._advertised
-            dispatch(self._broker, frame, peer, advertised, lambda parts: self._answer(slot, parts), self._number)
+            steps = dispatch(
+                self._broker,
+                frame,
+                self._transport.peer,
+                self._advertised,
+                lambda parts: self._answer(slot, parts),
+                lambda: self._hold_until(slot),
+                self._number,
+            )
+            if steps is not None:
+                self._run(steps)
         except ProtocolError:
             self._answers.slots.remove(slot)
             raise
         finally:
             self._answers.collect()
+
+    def _run(self, steps: Steps) -> None:
+        """Run a long request in turns."""
+        self._work = self._broker.slices.run(steps, self._work_ended)
+        if self._work is not None:
+            self.hold()
+
+    def _work_ended(self, error: Exception | None) -> None:
+        self._work = None
+        if error is not None:
+            self._abort_for_a_bug(error)
+        self.release()
+
+    def _hold_until(self, slot: Slot) -> None:
+        """Handle no later frame until the answer to this one is there."""
+        if slot.parts is None and not slot.holds:
+            slot.holds = True
+            self.hold()
 
     def _write(self) -> None:
         """Write what the requests so far have staged."""
@@ -249,6 +302,9 @@ class Connection:
             release(parts)
             return
         self._answers.fill(slot, parts)
+        if slot.holds:
+            slot.holds = False
+            self._holds -= 1
         if not self._serving:
             self._flush()
             self._go_on()
@@ -269,7 +325,7 @@ class Connection:
         """Whether no further frame may be handled."""
         broker = self._broker
         return (
-            self._producing.held
+            self._holds > 0
             or len(self._answers.slots) >= broker.requests_in_flight_max
             or self._answers.cost + self._transport.queued_bytes() >= broker.queued_bytes_max
         )
@@ -287,7 +343,7 @@ class Connection:
         self._paused = False
         try:
             self._serve()
-        except Exception:
-            self._abort_for_a_bug()
+        except Exception as error:
+            self._abort_for_a_bug(error)
         if not self._paused and not self._stopping:
             self._transport.resume_reading()

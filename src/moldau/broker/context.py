@@ -1,10 +1,16 @@
 """What a handler knows of a request besides its body."""
 
+from collections.abc import Callable
+
+
+def _nothing() -> None:
+    """Stands where there are no later frames to hold."""
+
 
 class RequestContext:
     """Where a request comes from and how its answer is encoded."""
 
-    __slots__ = ("advertised", "api_key", "api_version", "client_id", "connection", "correlation_id", "peer")
+    __slots__ = ("advertised", "api_key", "api_version", "client_id", "connection", "correlation_id", "hold", "peer")
 
     def __init__(
         self,
@@ -15,6 +21,7 @@ class RequestContext:
         peer: tuple[str, int],
         advertised: tuple[str, int],
         connection: int = 0,
+        hold: Callable[[], object] = _nothing,
     ) -> None:
         self.api_key = api_key
         self.api_version = api_version
@@ -26,3 +33,5 @@ class RequestContext:
         """Host and port under which this client is told to find this broker."""
         self.connection = connection
         """Number of the client's connection; one that was made later has a higher number."""
+        self.hold = hold
+        """Handle no later frame of the connection until this request is answered; for a handler whose answer comes later."""

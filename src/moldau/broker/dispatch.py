@@ -10,6 +10,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from moldau.broker.context import RequestContext
+from moldau.broker.slices import Steps
 from moldau.model.errors import ErrorCode, ProtocolError
 from moldau.protocol.api_keys import ApiKey, api_name
 from moldau.protocol.codec import decoder, encode_into
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from moldau.broker.broker import Broker
 
 Reply = Callable[[Any], object]
-Handler = Callable[["Broker", Any, RequestContext, Reply], object]
+Handler = Callable[["Broker", Any, RequestContext, Reply], Steps | None]
+"""Called with the decoded request. A generator function's steps are run in turns, see `slices`; the connection is held meanwhile."""
 
 _HANDLERS_PACKAGE = "moldau.broker.handlers"
 OWN_WAY = ""
@@ -106,10 +108,12 @@ def dispatch(
     peer: tuple[str, int],
     advertised: tuple[str, int],
     answer: Callable[[list[bytes]], object],
+    hold: Callable[[], object],
     connection: int = 0,
-) -> None:
+) -> Steps | None:
     """Decode the request in `frame` and hand it to its handler; `answer` takes the framed response, now or later.
 
+    What it returns, if anything, has to be run for the answer to come. `hold` is for a handler, see `RequestContext.hold`.
     ProtocolError (also `UnservedError`) if the request cannot be read.
     """
     key, version, correlation_id = unpack_head(frame)
@@ -119,17 +123,17 @@ def dispatch(
     if not CODEC[api_key].includes(version):
         if api_key is ApiKey.API_VERSIONS:  # its header may be of a future version too: nothing more is read of it
             answer(_unknown_api_versions(correlation_id))
-            return
+            return None
         raise UnservedError(key, version)
 
     def reply(response: Any) -> None:
         answer(encode_answer(response, api_key, version, correlation_id))
 
     _, _, _, client_id, position = decode_request_header(frame)
-    context = RequestContext(key, version, correlation_id, client_id, peer, advertised, connection)
+    context = RequestContext(key, version, correlation_id, client_id, peer, advertised, connection, hold)
     # What follows a request is not looked at, as in Kafka: librdkafka 2.16 sends three zeros too many when it asks for all topics.
     request, _ = decoder(load(api_key).request, version)(frame, position, broker.decoded_elements_max)
-    handler_of(api_key)(broker, request, context, reply)
+    return handler_of(api_key)(broker, request, context, reply)
 
 
 def encode_answer(response: Any, api_key: ApiKey, version: int, correlation_id: int) -> list[bytes]:

@@ -1,7 +1,7 @@
 """The Produce requests of one connection that do not go the shortest way: decoded, their batches staged, their answers put in their place.
 
-A request that waits for the transaction coordinator is `held`, and with it the frames behind it: the order of a producer's batches is that
-of its requests. It is taken up by itself, also when the connection has no room for more.
+A request that waits for the transaction coordinator holds the frames after it: the order of a producer's batches is that of its requests.
+It is completed by itself, also when the connection has no room for more.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ _PRODUCE = int(ApiKey.PRODUCE)
 class Producing:
     """See the module. `repeated` is what the next request will probably look like, once there was one of the usual kind."""
 
-    __slots__ = ("_answer", "_answers", "_broker", "_resume", "_unwritten", "_write", "held", "repeated")
+    __slots__ = ("_answer", "_answers", "_broker", "_hold", "_release", "_unwritten", "_write", "repeated")
 
     def __init__(
         self,
@@ -38,17 +38,18 @@ class Producing:
         unwritten: UnwrittenAnswers,
         write: Callable[[], object],
         answer: "Callable[[Slot, Sequence[Part]], object]",
-        resume: Callable[[Callable[[], object]], object],
+        hold: Callable[[], object],
+        release: Callable[[Callable[[], object]], object],
     ) -> None:
-        """`write` writes what is staged; `answer` gives a slot what it stands for; `resume` runs work that was held, on its own."""
+        """`write` writes what is staged; `answer` gives a slot what it stands for; `hold` and `release` are those of the connection."""
         self._broker = broker
         self._answers = answers
         self._unwritten = unwritten
         self._write = write
         self._answer = answer
-        self._resume = resume
+        self._hold = hold
+        self._release = release
         self.repeated: RepeatedProduce | None = None
-        self.held = False
 
     def handle(self, frame: memoryview, version: int, correlation_id: int, now_ms: int) -> None:
         """Stage the batches of a request, and answer it or see to its answer. ProtocolError."""
@@ -71,17 +72,15 @@ class Producing:
         """Ask the transaction coordinator; the outcome if it has answered at once."""
         if self._unwritten.entries:  # the coordinator writes too, and it is not told of what was ours in a write that fails
             self._write()
-        clock = self._broker.clock
-        if produce.ask(lambda: clock.call_later(0.0, lambda: self._take_up(produce, slot))):
+        if produce.ask(lambda: self._release(lambda: self._complete(produce, slot))):
             return produce.outcome(now_ms)
-        self.held = True
+        self._hold()
         slot = None if produce.acks == ACKS_NONE else self._answers.hold(None, cost)
         return None
 
-    def _take_up(self, produce: "TransactionalProduce", slot: Slot | None) -> None:
+    def _complete(self, produce: "TransactionalProduce", slot: Slot | None) -> None:
         """The transaction coordinator has answered."""
-        self.held = False
-        self._resume(lambda: self._place(produce.outcome(self._broker.clock.time_ms()), slot))
+        self._place(produce.outcome(self._broker.clock.time_ms()), slot)
 
     def _place(self, outcome: ProduceOutcome, slot: Slot | None) -> None:
         """Put the answer to a request where it belongs: into `slot` if it has one already. ProtocolError."""

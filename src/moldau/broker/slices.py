@@ -1,0 +1,134 @@
+"""Long work of requests, run in turns on the broker's thread, so that other requests do not wait for it.
+
+Work is an iterator: each step does a piece of well below 1 ms. `SliceScheduler.run` runs the first turn at once. What is left follows in
+turns of the clock; between two turns the loop serves sockets and timers. The works share a turn round robin; a connection has at most
+one of them, because it is held meanwhile (see `connection`).
+
+Rules for a generator that is run here:
+
+* At a bare `yield` the work may be dropped, because its connection is gone or the broker stops: what was done so far must be consistent.
+  `yield UNFINISHED` says that it is not; the work then goes on without its connection until a bare `yield` or its end. Only a stop drops it
+  there too, as a crash would.
+* Between two steps anything may change. Look again at what was looked up before, or hold a snapshot that never changes.
+"""
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from typing import Literal
+
+from moldau.ports.clock import Clock
+
+TURN_S = 0.010
+"""Time that all works together take before the loop gets its turn."""
+QUANTUM_S = 0.002
+"""Time that one work takes before the next one's turn."""
+UNFINISHED: Literal["unfinished"] = "unfinished"
+"""Yielded where the work must go on, whether anyone waits for its answer or not."""
+
+Steps = Iterator[Literal["unfinished"] | None]
+Ended = Callable[[Exception | None], object]
+"""Called with the error that ended the work, a bug; None at its end."""
+
+
+class SlicedWork:
+    """Some work and how far it has come."""
+
+    __slots__ = ("_droppable", "_dropped", "_ended", "_steps")
+
+    def __init__(self, steps: Steps, ended: Ended) -> None:
+        self._steps = steps
+        self._ended = ended
+        self._droppable = True
+        self._dropped = False
+
+    def drop(self) -> None:
+        """Nobody waits for the outcome: no more is done than consistency asks for, and `ended` is called only for a bug."""
+        self._dropped = True
+
+    def advance(self, until: float, monotonic: Callable[[], float]) -> bool:
+        """Run steps until it is `until`; whether that was the last. Raises what the work raises."""
+        for pause in self._steps:
+            self._droppable = pause is None
+            if monotonic() >= until or (self._dropped and self._droppable):
+                return False
+        return True
+
+    def run_turn(self, until: float, monotonic: Callable[[], float]) -> bool:
+        """As `advance`, and `ended` is called at the end; True also for work that was dropped."""
+        if self._dropped and self._droppable:
+            self.close()
+            return True
+        try:
+            if not self.advance(until, monotonic):
+                return False
+        except Exception as error:
+            self._ended(error)
+            return True
+        if not self._dropped:
+            self._ended(None)
+        return True
+
+    def close(self) -> None:
+        """Do nothing more of it."""
+        if isinstance(self._steps, Generator):
+            self._steps.close()
+
+
+class SliceScheduler:
+    """See the module."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._works: deque[SlicedWork] = deque()
+        self._scheduled = False
+        self._first_turns_s = TURN_S
+        """Time left for first turns before the loop's next turn: many connections may have sent long work in this one."""
+
+    @property
+    def running(self) -> int:
+        """Works that have not come to their end."""
+        return len(self._works)
+
+    def run(self, steps: Steps, ended: Ended) -> SlicedWork | None:
+        """Give the work its first turn, and raise what that raises. None if it has ended; otherwise `ended` is called when it has."""
+        work = SlicedWork(steps, ended)
+        if self._first_turns_s > 0:
+            monotonic = self._clock.monotonic
+            started = monotonic()
+            has_ended = work.advance(started + self._first_turns_s, monotonic)
+            self._first_turns_s -= monotonic() - started
+            if has_ended:
+                if self._first_turns_s < TURN_S / 2:
+                    self._schedule()
+                return None
+        self._works.append(work)
+        self._schedule()
+        return work
+
+    def close(self) -> None:
+        """Drop every work: the broker stops."""
+        works, self._works = self._works, deque()
+        for work in works:
+            work.close()
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._clock.call_later(0.0, self._run_turn)
+
+    def _run_turn(self) -> None:
+        self._scheduled = False
+        self._first_turns_s = TURN_S
+        monotonic = self._clock.monotonic
+        now = monotonic()
+        until = now + TURN_S
+        works = self._works
+        try:
+            while works and now < until:
+                work = works.popleft()
+                if not work.run_turn(min(now + QUANTUM_S, until), monotonic):
+                    works.append(work)
+                now = monotonic()
+        finally:
+            if works:
+                self._schedule()
