@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from moldau.client.admin import Admin, Resource, ResourceType
 from moldau.client.cluster import Cluster
+from moldau.model.config import ConfigSource
 from support.console import MOLDAU, Console, end
 from support.server import ServerProcess
 
@@ -204,3 +206,31 @@ def test_whoever_cannot_be_told_the_address_is_not_served(tmp_path: Path) -> Non
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == "Error: cannot write the output: no space left on device"
+
+
+def test_a_server_properties_of_kafka_is_a_configuration(tmp_path: Path) -> None:
+    """What it gives is shown as given at the start, advertised.listeners included (kafka-python's own test of its admin client)."""
+    file = tmp_path / "server.properties"
+    file.write_text(
+        "process.roles=broker,controller\nnode.id=0\nlisteners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0\n"
+        f"controller.listener.names=CONTROLLER\nlog.dirs={tmp_path / 'data'}\nnum.partitions=3\n"
+    )
+    process, where = start("--config", str(file))
+    with Cluster(where) as cluster:
+        entries = {entry.name: entry for entry in Admin(cluster).describe_configs(Resource(ResourceType.BROKER, "0"))}
+    code, _, err = end(process, signal.SIGTERM)
+    shown = {name: (entries[name].value, entries[name].source) for name in ("advertised.listeners", "num.partitions")}
+    assert shown == {
+        "advertised.listeners": (f"PLAINTEXT://{where}", ConfigSource.STATIC_BROKER),
+        "num.partitions": ("3", ConfigSource.STATIC_BROKER),
+    }
+    assert code == 0
+    assert f"setting of Apache Kafka passed over: {file}:1: process.roles: there is no KRaft quorum" in err
+
+
+def test_a_server_properties_that_asks_for_encryption_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("log.dirs=x\nssl.keystore.location=/etc/keys\n")
+    done = Console()("serve", "--config", str(file))
+    assert done.code == 2
+    assert f"{file}:2: configuration 'ssl.keystore.location' of Apache Kafka does not exist in this version" in done.err

@@ -24,7 +24,7 @@ from moldau.cluster.snapshot import BrokerInfo
 from moldau.log.log_set import AllDirectoriesFailedError, AllFailedListener
 from moldau.log.meta_properties import FILE_NAME as META_PROPERTIES
 from moldau.log.meta_properties import read_meta_properties
-from moldau.model.config.listeners import parse_listener
+from moldau.model.config.listeners import Listener, parse_listener
 from moldau.model.config.store import BrokerConfig
 from moldau.model.errors import CoordinationError, MoldauError
 
@@ -76,6 +76,8 @@ class RunningBroker:
         ignored = self.config.static.without_effect()
         if ignored:
             _LOG.warning("settings without effect in this version: names=%s", ",".join(ignored))
+        for passed_over in self.config.static.passed_over:
+            _LOG.warning("setting of Apache Kafka passed over: %s", passed_over)
 
     async def stop(self) -> None:
         """Stop in order; waits for requests in flight."""
@@ -148,6 +150,7 @@ class RunningBroker:
                 log_files_max=log_files_max(),
             )
             self.broker.advertised = self._advertised()
+            self._show_advertised()
             self.broker.start(adopt=adopt)
             self._announce()
         except BaseException as error:
@@ -181,6 +184,14 @@ class RunningBroker:
             _LOG.info("advertised address: each client is told the one that it connected to; --advertise sets another")
             return None
         return None if host == "localhost" else (host, port)
+
+    def _show_advertised(self) -> None:
+        """Have DescribeConfigs show what `listeners` means for clients, where it was given and names a host; as Kafka's brokers do."""
+        given = self.config.static.texts
+        hosts = {host for host, _ in self.addresses}
+        if "listeners" in given and "advertised.listeners" not in given and hosts.isdisjoint(EVERY_INTERFACE):
+            shown = ",".join(str(Listener("PLAINTEXT", host, port)) for host, port in self.addresses)
+            self.config.derive("advertised.listeners", shown, "listeners")
 
     def _announce(self) -> None:
         """Register in the store under the advertised address, or the best that is known of it."""

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from moldau.broker.config_views import Described, broker_view, defaults_view, topic_view
 from moldau.broker.host import PartitionHost
+from moldau.broker.ineffective import warn_without_effect
 from moldau.broker.store_errors import reported
 from moldau.broker.topic_names import check_name
 from moldau.broker.topics import unknown_topic
@@ -172,6 +173,7 @@ class Configs:
         if validate_only:
             return
         values = {name: _normal(_definitions(resource)[name], text) for name, text in values.items()}
+        self._warn_without_effect(resource, values)
         if resource.type == ResourceType.TOPIC:
             with reported(f"configure topic {resource.name}"):
                 self._registry.set_topic_config(resource.name, values)
@@ -182,6 +184,13 @@ class Configs:
         changed = self.load()
         if changed:
             self._host.reconfigure_broker(changed)
+
+    def _warn_without_effect(self, resource: Resource, values: Mapping[str, str]) -> None:
+        """Name those that are new: what was set before has had its line."""
+        before = self._current(resource)
+        changed = {name: text for name, text in values.items() if before.get(name) != text}
+        of = f"topic={resource.name}" if resource.type == ResourceType.TOPIC else f"broker={resource.name or 'all'}"
+        warn_without_effect(of, changed, _definitions(resource))
 
 
 def _definitions(resource: Resource) -> Mapping[str, ConfigDefinition]:

@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 from moldau.broker.assignment import Replicas, check_by_hand, in_order, spread
 from moldau.broker.host import PartitionHost
+from moldau.broker.ineffective import warn_without_effect
 from moldau.broker.store_errors import reported
 from moldau.broker.topic_names import Collisions, check_name
 from moldau.cluster.registry import NewTopic, Registry
 from moldau.cluster.snapshot import INTERNAL_TOPICS, TopicInfo
-from moldau.model.config import BrokerConfig, InvalidConfigError, check_topic, format_value, parse_value, topic_definition
+from moldau.model.config import TOPIC, BrokerConfig, InvalidConfigError, check_topic, format_value, parse_value, topic_definition
 from moldau.model.errors import ErrorCode, MoldauError, PeerError
 from moldau.model.identity import TopicPartition
 
@@ -71,6 +72,7 @@ class Topics:
         except PeerError as error:
             return _instead_of_topics(outcomes, error)
         for topic in planned:
+            warn_without_effect(f"topic={topic.name}", topic.configs, TOPIC)
             self._open(topic.name, range(len(topic.replicas)))
         lost = self._host.storage_lost()
         return outcomes if lost is None else _instead_of_topics(outcomes, lost)

@@ -35,7 +35,13 @@ def host_port(ctx: click.Context, parameter: click.Parameter, value: str | None)
     "--advertise", metavar="HOST:PORT", callback=host_port, help="Address that clients are told to connect to, when it is another one."
 )
 @click.option("--data", "directories", metavar="DIR", multiple=True, help="Data directory; may be repeated.  [default: ./moldau-data]")
-@click.option("--config", "file", metavar="FILE", type=click.Path(path_type=Path), help="Settings: TOML with dotted names.")
+@click.option(
+    "--config",
+    "file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Settings: TOML with dotted names, or a server.properties of Apache Kafka.",
+)
 @click.option("-s", "--set", "settings", metavar="NAME=VALUE", multiple=True, help="A setting, such as num.partitions=3; may be repeated.")
 @click.option("--adopt", is_flag=True, help="Take over a data directory that another system, such as Apache Kafka, wrote.")
 @click.option(

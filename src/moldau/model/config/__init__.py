@@ -17,7 +17,7 @@ from moldau.model.config.definition import (
     format_value,
     parse_value,
 )
-from moldau.model.config.static import StaticConfig, read_static
+from moldau.model.config.static import StaticConfig, read_static, without_effect
 from moldau.model.config.store import BrokerConfig, Setting, TopicConfig
 from moldau.model.config.tables.broker import BROKER
 from moldau.model.config.tables.topic import TOPIC
@@ -44,4 +44,5 @@ __all__ = [
     "parse_value",
     "read_static",
     "topic_definition",
+    "without_effect",
 ]

@@ -27,11 +27,15 @@ Names, types, ranges and defaults are those of Apache Kafka 4.3; [where they dif
 
 A broker takes its configuration from three places; the later wins:
 
-1. a file, `moldau serve --config broker.toml`: TOML with bare dotted keys, `num.partitions = 3`. Tables (`[log]`) and quoted keys work too;
+1. a file, `moldau serve --config broker.toml`: TOML with bare dotted keys, `num.partitions = 3`. Tables (`[log]`) and quoted keys work too.
+   A file whose name ends with `.properties` is read as Apache Kafka reads its `server.properties`;
 2. the environment: `MOLDAU_NUM_PARTITIONS=3`, the name in capitals with underscores for dots;
 3. the command line: `moldau serve --set num.partitions=3`, as often as needed.
 
 A name that is not known, or a value that is not allowed, stops the start with a line that says where it stands and what is allowed.
+A setting that Kafka has and this version does not is named with the reason. In a `server.properties`, what changes nothing for clients
+here (`process.roles`, `zookeeper.connect`, `metric.reporters`, listeners of a controller, ...) is passed over with a line in the log; what
+would be dangerous to ignore (`ssl.*`, `sasl.*`, `authorizer.class.name`, ...) stops the start.
 
 While a broker runs, `moldau config` and every Kafka tool (AlterConfigs, IncrementalAlterConfigs) change what is not read-only: for this
 broker, or for all brokers. Such a change holds at once and is kept over a restart. A topic's own configurations are given when it is
@@ -48,7 +52,8 @@ Which value holds, first match wins:
 
 Within each of these places a configuration comes before its synonyms, these in the order given below.
 
-† marks what is known, so that tools which read it work and files may carry it, but has no effect in this version.
+† marks what is known, so that tools which read it work and files may carry it, but has no effect in this version. The broker's log says so
+when one is set to another value than its default: at the start, for a topic, and while the broker runs.
 """
 
 

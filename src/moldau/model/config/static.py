@@ -4,22 +4,30 @@ Later ones win: file, then ``MOLDAU_NUM_PARTITIONS=3``, then ``--set num.partiti
 allowed, is an error that says where it stands; nothing is skipped in silence.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from moldau.model.config.definition import InvalidConfigError, parse_value
+from moldau.model.config.definition import ConfigDefinition, InvalidConfigError, parse_value
 from moldau.model.config.tables.broker import BROKER
+
+if TYPE_CHECKING:
+    from moldau.model.config.kafka_names import Absent
 
 ENVIRONMENT_PREFIX = "MOLDAU_"
 
 
 class StaticConfig:
-    """Texts by name, all of them checked. `origin` tells where each came from, for a person."""
+    """Texts by name, all of them checked. `origin` says where each came from, for a person.
 
-    __slots__ = ("origin", "texts")
+    `passed_over`: settings of a ``server.properties`` that Kafka has and this version does not, as ``file:line: name: reason``.
+    """
+
+    __slots__ = ("origin", "passed_over", "texts")
 
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
         self.origin: dict[str, str] = {}
+        self.passed_over: list[str] = []
 
     def put(self, name: str, text: str, origin: str) -> None:
         """Set a value. InvalidConfigError, with `origin` before it, for an unknown name or a value that is not allowed."""
@@ -35,11 +43,18 @@ class StaticConfig:
 
     def without_effect(self) -> list[str]:
         """Names that were set to another value than their default though nothing in this version depends on them."""
-        return sorted(
-            name
-            for name, text in self.texts.items()
-            if not (definition := BROKER[name]).in_effect and parse_value(definition, text) != definition.default
-        )
+        return without_effect(self.texts, BROKER)
+
+
+def without_effect(texts: Mapping[str, str], definitions: Mapping[str, ConfigDefinition]) -> list[str]:
+    """Which of these settings, whose values are allowed, differ from their default though nothing in this version depends on them."""
+    return sorted(
+        name
+        for name, text in texts.items()
+        if (definition := definitions.get(name)) is not None
+        and not definition.in_effect
+        and parse_value(definition, text) != definition.default
+    )
 
 
 def read_static(
@@ -48,10 +63,7 @@ def read_static(
     """Read the layers in order. `settings` are ``NAME=VALUE``. InvalidConfigError names file and line, variable, or setting."""
     static = StaticConfig()
     if file_text is not None:
-        from moldau.model.config.file import read_file
-
-        for entry in read_file(file_text, file_name):
-            static.put(entry.name, entry.text, entry.origin)
+        _read_file(static, file_text, file_name)
     if environment:
         _read_environment(static, environment)
     for setting in settings:
@@ -60,6 +72,23 @@ def read_static(
             raise InvalidConfigError(f"--set {setting}: needs NAME=VALUE")
         static.put(name.strip(), text.strip(), f"--set {setting}")
     return static
+
+
+def _read_file(static: StaticConfig, text: str, file_name: str) -> None:
+    if not file_name.endswith(".properties"):
+        from moldau.model.config.file import read_file
+
+        for entry in read_file(text, file_name):
+            static.put(entry.name, entry.text, entry.origin)
+        return
+    from moldau.model.config.properties import read_properties
+
+    for entry in read_properties(text, file_name):
+        missing = None if entry.name in BROKER else _missing(entry.name, near_names(entry.name, BROKER))
+        if missing is not None and missing.may_pass:
+            static.passed_over.append(f"{entry.origin}: {entry.name}: {missing.reason}")
+        else:
+            static.put(entry.name, entry.text, entry.origin)
 
 
 def _read_environment(static: StaticConfig, environment: Mapping[str, str]) -> None:
@@ -84,9 +113,19 @@ def environment_name(name: str) -> str:
 
 
 def unknown_name(name: str, known: Iterable[str], what: str = "configuration") -> str:
-    """A sentence about a name that is not known, with the nearest one that is."""
+    """A sentence about a name that is not known: that Kafka has it and this version does not, or the nearest name that is known."""
     near = near_names(name, known)
+    missing = _missing(name, near)
+    if missing is not None:
+        return f"{what} '{name}' of Apache Kafka does not exist in this version: {missing.reason}"
     return f"unknown {what} '{name}'" + (f", did you mean '{near[0]}'?" if near else "")
+
+
+def _missing(name: str, near: Sequence[str]) -> "Absent | None":
+    """The reason why Kafka's setting `name` is not here, unless it is a slip of a name that is."""
+    from moldau.model.config.kafka_names import NAMES, absent
+
+    return None if near and name not in NAMES else absent(name)
 
 
 def near_names(name: str, known: Iterable[str]) -> list[str]:

@@ -99,6 +99,11 @@ class BrokerConfig(Configured):
         self.version += 1
         return {name for name, value in before.items() if self.value(name) != value}
 
+    def derive(self, name: str, text: str, given_as: str) -> None:
+        """Take a value that the start worked out from setting `given_as`, which was given: it is shown as given, too."""
+        self.static.put(name, text, self.static.origin[given_as])
+        self._values.clear()
+
     def settings(self, name: str) -> list[Setting]:
         """Every place that gives a value for `name`, winner first, down to the default."""
         return list(self._settings(name, BROKER[name].synonyms))

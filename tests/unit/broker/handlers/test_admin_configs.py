@@ -367,3 +367,17 @@ def test_what_has_configurations_is_listed_by_type(broker: Administered) -> None
     assert resources(broker, [BROKERS, LOGGERS, CLIENT_METRICS, GROUPS]) == ("NONE", [("0", BROKERS)])
     assert resources(broker, [TOPICS, 77]) == ("UNSUPPORTED_VERSION", [])
     assert resources(broker, [], 0) == ("NONE", []), "version 0 knows client metrics only, and there are none"
+
+
+def test_settings_without_effect_are_named_once_when_a_topic_or_a_broker_gets_them(
+    broker: Administered, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.topics.create([TopicSpec("v", configs=[("preallocate", "true"), ("retention.ms", "5")])])
+    edit(broker, TOPICS, "t", [("preallocate", SET, "true")])
+    edit(broker, TOPICS, "t", [("retention.ms", SET, "7")])
+    edit(broker, BROKERS, "", [("num.replica.fetchers", SET, "3")])
+    assert [record.getMessage() for record in caplog.records if "without effect" in record.getMessage()] == [
+        "settings without effect in this version: topic=v names=preallocate",
+        "settings without effect in this version: topic=t names=preallocate",
+        "settings without effect in this version: broker=all names=num.replica.fetchers",
+    ]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from moldau.model.config import BrokerConfig, ConfigSource, InvalidConfigError, Setting, read_static
+from moldau.model.config import TOPIC, BrokerConfig, ConfigSource, InvalidConfigError, Setting, read_static, without_effect
 from moldau.model.config.listeners import Listener, parse_listener
 from moldau.model.host_port import parse_host_port
 
@@ -134,3 +134,8 @@ def test_a_listener_address(text: str, listener: Listener) -> None:
 def test_an_address_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"port|bracket"):
         parse_host_port(text)
+
+
+def test_what_has_no_effect_is_named_only_where_it_differs_from_the_default() -> None:
+    assert without_effect({"preallocate": "true", "retention.ms": "1"}, TOPIC) == ["preallocate"]
+    assert without_effect({"preallocate": "false"}, TOPIC) == []
