@@ -30,7 +30,7 @@ class Cluster:
         self.late = 0
         """So many times more nobody knows of the topic."""
 
-    def topics(self) -> list[TopicMetadata]:
+    def topics(self, *, internal: bool = False) -> list[TopicMetadata]:
         self.late -= 1
         if self.topic_id is None or self.late >= 0:
             return []

@@ -7,20 +7,18 @@ only what it has loaded, so a topic that it never did is not known to be its own
 import re
 from typing import TYPE_CHECKING
 
+from moldau.model.topic_names import is_internal, matches
 from moldau.tracking.audit_record import AUDIT_TOPIC, PRODUCER_TIER
 
 if TYPE_CHECKING:
     from moldau.audit.tiers import TierCounts
 
-_OWN = "_"
-"""Topics of brokers, registries and audits begin so."""
-
 
 def is_counted(topic: str, pattern: re.Pattern[str] | None) -> bool:
-    """Whether an auditor counts a topic: if the pattern matches it whole; None: unless it begins with an underscore."""
+    """Whether an auditor counts a topic: if the pattern matches it; None: all but internal ones."""
     if topic == AUDIT_TOPIC:
         return False
-    return not topic.startswith(_OWN) if pattern is None else bool(pattern.fullmatch(topic))
+    return not is_internal(topic) if pattern is None else matches(pattern, topic)
 
 
 def covers(found: "TierCounts", tier: str, topic: str) -> bool:

@@ -103,7 +103,7 @@ class Publisher:
         Of a topic without any offset the audit topic tells whether it was counted, unless it is known to be another of the same name.
         """
         twice, found = [], None
-        for topic in cluster.topics():
+        for topic in cluster.topics(internal=True):
             lost = missing(places, topic) if is_counted(topic.name, self._topics) else []
             if len(lost) < len(topic.partitions):
                 twice += [str(where) for where in lost]

@@ -90,7 +90,7 @@ class Reading:
         there: dict[TopicPartition, bytes] = {}
         unreadable: dict[str, ErrorCode] = {}
         self._leaderless.clear()
-        for topic in self._cluster.topics():
+        for topic in self._cluster.topics(internal=True):
             if not self.wants(topic.name):
                 continue
             if topic.error:

@@ -66,7 +66,9 @@ def create(
 
 
 @topic.command("list")
-@click.option("--internal", is_flag=True, help="List the brokers' own topics too.")
+@click.option(
+    "--internal", is_flag=True, help="List topics too whose names begin with an underscore: those of brokers, registries and audits."
+)
 @json_option
 @bootstrap_option
 @timeout_option(10.0)

@@ -19,6 +19,7 @@ from moldau.client.partition_requests import (
 )
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import TopicPartition
+from moldau.model.topic_names import is_internal
 from moldau.protocol.api_keys import ApiKey
 
 
@@ -30,9 +31,9 @@ class Cluster(Brokers):
     """
 
     def topics(self, *, internal: bool = False) -> list[TopicMetadata]:
-        """All topics by name, asked for now; the internal ones only if wanted."""
+        """All topics by name, asked for now; internal ones, whose names begin with an underscore, only if wanted."""
         found = self.metadata().topics
-        return [found[name] for name in sorted(found) if internal or not found[name].internal]
+        return [found[name] for name in sorted(found) if internal or not (found[name].internal or is_internal(name))]
 
     def topic(self, name: str) -> TopicMetadata:
         """One topic, asked for now. RequestFailedError if there is none."""

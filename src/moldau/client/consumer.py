@@ -15,6 +15,7 @@ from typing import Any, Literal, Self
 
 from moldau.client.failures import ClientError
 from moldau.client.message import ConsumedMessage
+from moldau.client.patterns import hiding_settings
 from moldau.client.places import checked_offset, checked_partitions
 from moldau.client.reader import Listener, Reader
 from moldau.client.session import BEGINNING, COMMITTED, END, Session, log
@@ -65,11 +66,13 @@ class Consumer:
             close_timeout_ms=close_timeout_ms,
             settings=settings,
         )
-        made = consumer_settings(bootstrap_servers, group_id, options)
-        self._session = Session(made, group_id, close_timeout_ms / 1000)
+        wanted = _names(topics)
+        self._made = consumer_settings(bootstrap_servers, group_id, options)
+        self._hiding = hiding_settings(wanted)
+        self._session = Session({**self._hiding, **self._made}, group_id, close_timeout_ms / 1000)
         self._reader = Reader(self._session)
         self._reset = auto_offset_reset
-        wanted = _names(topics)
+        self._began = False
         if wanted:
             self.subscribe(wanted)
 
@@ -78,15 +81,22 @@ class Consumer:
     def subscribe(self, topics: Iterable[str], *, on_assign: Listener | None = None, on_revoke: Listener | None = None) -> None:
         """Share these topics with the other members of the group; a name that begins with ^ is a pattern.
 
+        A pattern leaves out internal topics, whose names begin with an underscore, unless it begins with ``^_`` itself. ValueError for
+        patterns of a consumer that has read topics by name, and the other way round: librdkafka hides topics for good.
         The listeners are called, from within `poll`, with partitions that came, and with those that are about to go or have gone.
         """
         if self._session.group is None:
             raise ValueError("to subscribe takes a group_id; without a group there is assign")
+        wanted = _names(topics)
+        self._hide(hiding_settings(wanted))
         self._reader.on_assign, self._reader.on_revoke = on_assign, on_revoke
-        self._session.subscribe(_names(topics), self._reader)
+        self._began = True
+        self._session.subscribe(wanted, self._reader)
 
     def assign(self, partitions: Iterable[TopicPartition] | Mapping[TopicPartition, int | Literal["smallest", "largest"]]) -> None:
         """Read these partitions, from these offsets if they are given; else from what the group has committed, or where one begins."""
+        self._hide({})
+        self._began = True
         if not isinstance(partitions, Mapping):
             start = COMMITTED if self._session.group is not None else BEGINNING if self._reset in _SMALLEST else END
             self._reader.start_over()
@@ -99,6 +109,17 @@ class Consumer:
         }
         self._reader.start_over()
         self._session.assign(offsets)
+
+    def _hide(self, hiding: dict[str, str]) -> None:
+        """Make the session anew if it hides other topics than these, and has read nothing yet."""
+        if hiding == self._hiding:
+            return
+        if self._began:
+            raise ValueError("patterns, which leave out internal topics, and names take a consumer each")
+        group, limit_s = self._session.group, self._session.close_timeout_s
+        self._session.close(0.0)
+        self._session = Session({**hiding, **self._made}, group, limit_s)
+        self._reader, self._hiding = Reader(self._session), hiding
 
     def unsubscribe(self) -> None:
         """Leave the group, or let go of what was assigned; what was finished is committed."""

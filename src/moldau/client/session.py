@@ -43,7 +43,7 @@ class Session(Questions):
         self.group = group
         self.commits_by_itself = bool(settings["enable.auto.commit"])
         self.closed = False
-        self._close_timeout_s = close_timeout_s
+        self.close_timeout_s = close_timeout_s
         self._reset = settings.get("auto.offset.reset")
         self._brokers = BrokerLog("consumer" if group is None else f"consumer of group {group}")
         self._commits = Commits(group or "")
@@ -238,7 +238,7 @@ class Session(Questions):
         if self.closed:
             return
         self.closed = True
-        limit_s = self._close_timeout_s if timeout_s is None else timeout_s
+        limit_s = self.close_timeout_s if timeout_s is None else timeout_s
         if not self._calls.run(self._commit_and_leave, limit_s):
             self._commits.raise_failure()
             for where, offset in self._commits.unknown().items():

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
+from moldau.model.topic_names import is_internal
+
 CREATE_TIMEOUT_S: Final = 30.0
 NAME_MAX: Final = 249
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
@@ -24,7 +26,7 @@ def check_topic(topic: str) -> None:
     """ValueError for a name that no topic of events can have: those that begin with "_" are the cluster's and the audit's own."""
     if not isinstance(topic, str):
         raise ValueError(f"topic is the name of one, not {topic!r} ({type(topic).__name__})")
-    if topic.startswith("_"):
+    if is_internal(topic):
         raise ValueError(
             f"topic {topic}: names that begin with '_' are those of the cluster and the audit; events need a topic of their own"
         )

@@ -153,7 +153,7 @@ class Several(Cluster):
         super().__init__(topic_id)
         self.asked: list[list[str]] = []
 
-    def topics(self) -> list[TopicMetadata]:
+    def topics(self, *, internal: bool = False) -> list[TopicMetadata]:
         made = tuple(PartitionMetadata(number, leader, 0, (ME,), (ME,), (), ErrorCode.NONE) for number, leader in enumerate(self.leaders))
         names = [] if self.topic_id is None else [f"t{number}" for number in range(5)]
         return [TopicMetadata(name, self.topic_id or b"", False, made, ErrorCode.NONE) for name in names]

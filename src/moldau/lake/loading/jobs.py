@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from moldau.lake.loading.job import STOP, LoadJob, check_name
+from moldau.model.topic_names import matches
 
 DEAD_LETTERS_FOLDER = "dead-letters"
 DEFAULT_TIER = "lake"
@@ -27,7 +28,8 @@ class LoadJobs:
     topics: tuple[str, ...] = ()
     """These topics, and no other; or `pattern`."""
     pattern: str | None = None
-    """A regular expression for the whole name of a topic; new ones are found in each round. Internal topics are left out."""
+    """A regular expression for the whole name of a topic; new ones are found in each round. Internal topics only if it begins with an
+    underscore."""
     registry: str | None = None
     partition: str = "day"
     table_format: str = "delta"
@@ -87,7 +89,7 @@ class LoadJobs:
         there = set(existing)
         if self.pattern is not None:
             matching = re.compile(self.pattern)
-            return [self.job(topic) for topic in sorted(there) if matching.fullmatch(topic) and topic != DEAD_LETTERS_FOLDER]
+            return [self.job(topic) for topic in sorted(there) if matches(matching, topic) and topic != DEAD_LETTERS_FOLDER]
         return [self.job(topic) for topic in self.topics]
 
     def missing(self, existing: Iterable[str]) -> list[str]:

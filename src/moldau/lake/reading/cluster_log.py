@@ -30,19 +30,18 @@ class ClusterLog:
         self._isolation_level = isolation_level
 
     def topics(self, names: Sequence[str] | None) -> Mapping[str, KnownTopic]:
-        """These topics, or all that are not internal; an unknown one is left out."""
+        """These topics, or all, internal ones too; an unknown one is left out."""
         known = {}
         for name, topic in self._cluster.metadata(names).topics.items():
             if topic.error in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION):
                 continue
             if topic.error:
                 raise failure(topic.error, f"topic {name}")
-            if names is not None or not topic.internal:
-                known[name] = KnownTopic(_id(topic), len(topic.partitions))
+            known[name] = KnownTopic(_id(topic), len(topic.partitions))
         return known
 
     def partition_counts(self, topics: Sequence[str] | None) -> Mapping[str, int]:
-        """Number of partitions of each of these topics, or of all topics that are not internal; an unknown one is left out."""
+        """Number of partitions of each of these topics, or of all, internal ones too; an unknown one is left out."""
         return {name: known.partitions for name, known in self.topics(topics).items()}
 
     def topic_id(self, topic: str) -> str:

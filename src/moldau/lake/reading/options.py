@@ -63,7 +63,8 @@ class Topics:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Read all partitions of every topic whose whole name the regular expression matches (Python's syntax)."""
+    """Read all partitions of every topic whose whole name the regular expression matches (Python's syntax); internal ones only if the
+    expression begins with an underscore."""
 
     pattern: str
 

@@ -7,13 +7,14 @@ from typing import Protocol
 from moldau.lake.reading.offsets import EARLIEST, LATEST, OffsetRange, OptionError, plan_ranges, resolve, split_ranges
 from moldau.lake.reading.options import Assignment, Pattern, ReadOptions, Topics
 from moldau.model.identity import TopicPartition
+from moldau.model.topic_names import matches
 
 
 class LogInfo(Protocol):
     """What planning asks the brokers."""
 
     def partition_counts(self, topics: Sequence[str] | None) -> Mapping[str, int]:
-        """Number of partitions of each of these topics, or of all topics that are not internal; an unknown one is left out."""
+        """Number of partitions of each of these topics, or of all, internal ones too; an unknown one is left out."""
 
     def offsets(self, times: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """For each partition the offset at a time in ms (or LATEST, EARLIEST); -1 where no record is that young."""
@@ -42,7 +43,7 @@ def partitions_of(options: ReadOptions, log: LogInfo) -> list[TopicPartition]:
             _all_known("subscribe", names, counts)
         case Pattern(pattern):
             matching = re.compile(pattern)
-            counts = {name: count for name, count in log.partition_counts(None).items() if matching.fullmatch(name)}
+            counts = {name: count for name, count in log.partition_counts(None).items() if matches(matching, name)}
             if not counts:
                 raise OptionError("subscribePattern", f"no topic matches {pattern!r}")
         case Assignment(partitions):

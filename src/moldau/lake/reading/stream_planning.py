@@ -17,6 +17,7 @@ from moldau.lake.reading.options import Assignment, Pattern, ReadOptions, Topics
 from moldau.lake.reading.planning import Bounds, partitions_of
 from moldau.lake.reading.stream_offsets import StreamOffsets
 from moldau.model.identity import TopicPartition
+from moldau.model.topic_names import matches
 
 log = logging.getLogger(__name__)
 
@@ -28,10 +29,10 @@ class StreamLog(Protocol):
     """What planning asks the brokers."""
 
     def topics(self, names: Sequence[str] | None) -> Mapping[str, KnownTopic]:
-        """These topics, or all that are not internal; unknown ones are left out."""
+        """These topics, or all, internal ones too; unknown ones are left out."""
 
     def partition_counts(self, topics: Sequence[str] | None) -> Mapping[str, int]:
-        """Number of partitions of each of these topics, or of all that are not internal."""
+        """Number of partitions of each of these topics, or of all, internal ones too."""
 
     def offsets(self, times: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """For each partition the offset at a time in ms (or LATEST, EARLIEST); -1 where no record is that young."""
@@ -122,7 +123,7 @@ class StreamPlanner:
                 return dict(self._log.topics(names))
             case Pattern(pattern):
                 matching = re.compile(pattern)
-                return {name: known for name, known in self._log.topics(None).items() if matching.fullmatch(name)}
+                return {name: known for name, known in self._log.topics(None).items() if matches(matching, name)}
             case Assignment(partitions):
                 return dict(self._log.topics(sorted({p.topic for p in partitions})))
 

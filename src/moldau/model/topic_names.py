@@ -1,0 +1,25 @@
+"""Which topics are internal: those whose names begin with an underscore, of brokers, registries, audits and Spark's checkpoints.
+
+Patterns do not match internal topics, so that `.*` means all topics of events. A pattern that begins with an underscore itself does:
+`_?.*` is every topic there is, `_schemas` this one.
+"""
+
+import re
+from typing import Final
+
+INTERNAL_PREFIX: Final = "_"
+
+
+def is_internal(topic: str) -> bool:
+    """Whether a topic with this name is an internal one."""
+    return topic.startswith(INTERNAL_PREFIX)
+
+
+def names_internal(pattern: str) -> bool:
+    """Whether a regular expression matches internal topics too."""
+    return pattern.removeprefix("^").startswith(INTERNAL_PREFIX)
+
+
+def matches(pattern: re.Pattern[str], topic: str) -> bool:
+    """Whether a pattern matches the whole name of a topic; not that of an internal one, unless the pattern begins as its name does."""
+    return pattern.fullmatch(topic) is not None and (not is_internal(topic) or names_internal(pattern.pattern))
