@@ -25,6 +25,10 @@ FIGURES: dict[str, tuple[Figure, ...]] = {
     "registry-register": (Figure("ms_each", "registry of {schemas:,} schemas: a new schema acknowledged, ms", None),),
     "tracking-track": (Figure("rate", "events of 10 fields tracked, acknowledged, counted, by one core: events/s", 60_000, least=True),),
     "tracking-encode": (Figure("rate", "of that, checked and encoded only: events/s", None, least=True),),
+    "tracking-track dataclass": (Figure("rate", "the same, dataclasses of 9 fields of mixed types: events/s", 80_000, least=True),),
+    "tracking-encode dataclass": (Figure("rate", "of that, checked and encoded only: events/s", None, least=True),),
+    "tracking-track pydantic": (Figure("rate", "the same, pydantic models of 9 fields of mixed types: events/s", 80_000, least=True),),
+    "tracking-encode pydantic": (Figure("rate", "of that, checked and encoded only: events/s", None, least=True),),
     "tracking-read": (Figure("rate", "events of 10 fields read and decoded by one core: events/s", None, least=True),),
 }
 AUDIT_TARGETS = {"pure Python": 200_000.0, "numpy": 400_000.0}

@@ -1,16 +1,16 @@
-"""Tracked events: how many a second one core publishes and reads, events of ten fields given as dicts.
+"""Tracked events: how many a second one core publishes and reads: dicts of ten simple fields; dataclasses and pydantic models of nine of
+mixed types (`tracking_events`).
 
     python benchmarks/tracking.py [--scale 1.0] [--runs 5] [--out FILE]
 
 This process is bound to one core and the broker to another. `track` runs from the first call until all in-sync replicas have acknowledged
 the last event and the counts are published: checked, encoded, sent, delivered, counted. `cpu_us` is the processor time per event of the
-whole process, librdkafka's threads too. `read` decodes them all with their writer's schema into dicts. The registry is one in memory: it is
-asked once.
+whole process, librdkafka's threads too. `encode` is checking and encoding alone. `read` decodes the dicts with their writer's schema into
+dicts. The registry is one in memory: it is asked once.
 """
 
 import argparse
 import os
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -23,11 +23,9 @@ from moldau.model.identity import TopicPartition
 from moldau.tracking.consumer import TrackedConsumer
 from moldau.tracking.producer import TrackerProducer
 from moldau.tracking.schemas.event_schema import event_schema
-from systems import ROOT, System, moldau
-
-sys.path.insert(0, str(ROOT / "tests"))
-
-from support.tracked_events import TEN_FIELDS, MemoryRegistry, page_view
+from support.tracked_events import MemoryRegistry
+from systems import System, moldau
+from tracking_events import KINDS
 
 EVENTS = 400_000
 DISTINCT = 1_000
@@ -44,19 +42,21 @@ def timed(system: System, count: int, begun: float, cpu: float, broker: float) -
     }
 
 
-def encode(count: int) -> dict[str, Any]:
+def encode(kind: str, count: int) -> dict[str, Any]:
     """Checking and encoding alone."""
-    schema, events = event_schema(TEN_FIELDS), [page_view(number) for number in range(DISTINCT)]
+    source, made = KINDS[kind]
+    schema, events = event_schema(source), [made(number) for number in range(DISTINCT)]
     begun = time.perf_counter()
     for number in range(count):
         schema.encode(events[number % DISTINCT])
     return {"rate": round(count / (time.perf_counter() - begun))}
 
 
-def track(system: System, registry: MemoryRegistry, topic: str, count: int) -> dict[str, Any]:
+def track(system: System, registry: MemoryRegistry, kind: str, topic: str, count: int) -> dict[str, Any]:
     """From the first call to the end of close: every event acknowledged, the counts published."""
-    events = [page_view(number) for number in range(DISTINCT)]
-    tracker = TrackerProducer(service="bench", bootstrap=system.bootstrap, registry=registry, schemas={topic: TEN_FIELDS})
+    source, made = KINDS[kind]
+    events = [made(number) for number in range(DISTINCT)]
+    tracker = TrackerProducer(service="bench", bootstrap=system.bootstrap, registry=registry, schemas={topic: source})
     tracker.track(events[0], topic=topic).result()
     begun, cpu, broker = time.perf_counter(), time.process_time(), cpu_seconds(system.pid)
     for number in range(1, count):
@@ -94,17 +94,18 @@ def main() -> None:
             os.sched_setaffinity(int(thread.name), cores[-1:])
         registry = MemoryRegistry()
         for run in range(given.runs):
-            topic = f"page-views-{run}"
-            for test, row in (
-                ("encode", encode(count)),
-                ("track", track(system, registry, topic, count)),
-                ("read", read(system, registry, topic, count)),
-            ):
-                rows.setdefault(test, []).append(row)
-                results.write(system="moldau", test=f"tracking-{test}", run=run, events=count, **row)
+            for kind in KINDS:
+                topic = f"{kind}-{run}"
+                measured = {"encode": encode(kind, count), "track": track(system, registry, kind, topic, count)}
+                if kind == "dict":
+                    measured["read"] = read(system, registry, topic, count)
+                for what, row in measured.items():
+                    test = f"tracking-{what}" if kind == "dict" else f"tracking-{what} {kind}"
+                    rows.setdefault(test, []).append(row)
+                    results.write(system="moldau", test=test, run=run, events=count, **row)
     for test, runs in rows.items():
         summary = {key: spread([run[key] for run in runs]) for key in runs[0] if key != "load"}
-        results.write(system="moldau", test=f"tracking-{test}", summary=True, **summary)
+        results.write(system="moldau", test=test, summary=True, **summary)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Random schemas and events: what is accepted is written so that fastavro reads the same, and the fast guard never accepts more."""
+"""Random schemas and events: what is accepted is written so that fastavro reads the same; headers."""
 
 import io
 import json

@@ -5,6 +5,7 @@ from typing import Final
 
 from moldau.tracking.errors import EventError
 from moldau.tracking.header import TIME_MAX_MS, TIME_MIN_MS
+from moldau.tracking.schemas.numbers import varint
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -27,13 +28,7 @@ def event_time_ms(given: datetime | int, path: str) -> int:
 
 def time_bytes(time_ms: int) -> bytes:
     """As Avro writes a long: zigzag, then 7 bits to a byte, the lowest first."""
-    left = (time_ms << 1) ^ (time_ms >> 63)
-    made = bytearray()
-    while left > 0x7F:
-        made.append(left & 0x7F | 0x80)
-        left >>= 7
-    made.append(left)
-    return bytes(made)
+    return varint((time_ms << 1) ^ (time_ms >> 63))
 
 
 def text_bytes(text: str) -> bytes:

@@ -1,7 +1,7 @@
-"""Whether a value is what an Avro schema says, and if not, which field is at fault. This is what "valid" means; `guards` is its fast form.
+"""Whether a value is what an Avro schema says, and if not, which field is at fault. This is what "valid" means.
 
-Nothing is guessed: a number is not text, ``True`` is not 1, a time needs its zone, a name that the schema does not know is a mistake.
-What has a default may be left out. Schemas are as fastavro parses them: names in full.
+`encoders` are its fast form. Nothing is guessed: a number is not text, ``True`` is not 1, a time needs its zone, a name that the schema
+does not know is a mistake. What has a default may be left out. Schemas are as fastavro parses them: names in full.
 """
 
 import json

@@ -20,8 +20,8 @@ from fastavro.schema import SchemaParseException, UnknownType
 from moldau.tracking.errors import EventError, SchemaError
 from moldau.tracking.header import HEADER_FIELD, HEADER_SCHEMA, full_name, is_header_type, namespace_of
 from moldau.tracking.schemas.checking import complete, defaults_of
+from moldau.tracking.schemas.encoders import UNSURE, encoder_of
 from moldau.tracking.schemas.expanding import Library, add_to_library, expand, read_files, refers_to
-from moldau.tracking.schemas.guards import guard_of
 from moldau.tracking.schemas.plain import plain_fields
 from moldau.tracking.schemas.reading import reading_schema
 
@@ -51,7 +51,8 @@ class EventSchema:
         self._reading: dict[str, Any] | None = None
         self._size = len(self._body["fields"])
         self._defaults = defaults_of(self._body, self._names, self._short)
-        self._surely_valid = guard_of(self._body, self._names)
+        self._encode_dict = encoder_of(self._body, self._names)
+        self._encode_own = self._encode_dict if python_type is None else encoder_of(self._body, self._names, python_type)
 
     @property
     def topic(self) -> str:
@@ -70,28 +71,22 @@ class EventSchema:
 
         EventError names the field at fault.
         """
-        if event.__class__ is not dict:
-            event = plain_fields(event, self._short)
-        if len(event) != self._size:
-            event = {**self._defaults, **event}
-        out = io.BytesIO()
         try:
-            valid = self._surely_valid(event)
-        except (LookupError, TypeError):
-            valid = False
-        if valid:
-            try:
-                schemaless_writer(out, self._body, event)
-            except (ValueError, TypeError, OverflowError):
-                out = io.BytesIO()
-            else:
-                return out.getvalue()
-        return self._encode_slowly(event, out)
+            if event.__class__ is not dict:
+                return self._encode_own(event)
+            if len(event) != self._size:
+                event = {**self._defaults, **event}
+            return self._encode_dict(event)
+        except UNSURE:
+            return self._encode_slowly(event)
 
-    def _encode_slowly(self, event: Mapping[str, Any], out: io.BytesIO) -> bytes:
+    def _encode_slowly(self, event: Any) -> bytes:
+        """The event as it is checked and written without any shortcut; this is what decides."""
+        event = plain_fields(event, self._short)
         if HEADER_FIELD in event:
             raise EventError(f"{self._short}.{HEADER_FIELD}", "is filled in by the producer")
         completed = complete(self._body, event, self._names, self._short)
+        out = io.BytesIO()
         try:
             schemaless_writer(out, self._body, completed)
         except (ValueError, TypeError, OverflowError, KeyError, AttributeError) as error:
