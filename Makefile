@@ -1,6 +1,6 @@
 # Moldau: the commands of the house. `make demo` and `make test` set up whatever they need.
 .DELETE_ON_ERROR:
-.PHONY: demo test check quick torture bench setup clean
+.PHONY: demo test check quick torture properties bench setup clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -28,8 +28,12 @@ check: $(READY)  ## format, lint, types, layers
 quick: $(READY)  ## unit, property and contract tests only
 	$(BIN)/pytest -q -m "not ($(LONG))"
 
-torture: $(READY)  ## the long acceptance runs at full size
-	MOLDAU_TORTURE=1 $(BIN)/pytest -q -m torture
+torture: properties  ## the long acceptance runs at full size
+	MOLDAU_TORTURE=1 $(BIN)/pytest -q -m "torture and not drawn"
+
+properties: $(READY)  ## the property tests with fresh examples, at full size; SEED=N draws those of an earlier run
+	@seed=$${SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; echo "property tests with seed $$seed (again: make properties SEED=$$seed)"; \
+	MOLDAU_TORTURE=1 $(BIN)/pytest -q -m drawn --hypothesis-seed=$$seed
 
 bench: $(READY)  ## measurements beside Apache Kafka in the same run; JSON lines
 	$(BIN)/python benchmarks/run.py

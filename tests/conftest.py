@@ -1,7 +1,8 @@
 """What holds for all tests: properties are judged by their outcome, not by how long a busy machine took over an example.
 
-They draw the same examples each time, so that a change is judged and not the luck of a run; with MOLDAU_TORTURE=1 they draw anew, and print
-how to draw what failed again.
+They draw the same examples each time, so that a change is judged and not the luck of a run; with MOLDAU_TORTURE=1 they draw fresh and more
+examples (`make properties`, part of `make torture`, prints the seed) and print how to draw what failed again. Such tests have the mark
+`drawn`, wherever they stand.
 
 And Ctrl-C means what it means at a terminal: a shell starts what it runs in the background with that signal ignored, and every process
 that a test starts would inherit it.
@@ -11,26 +12,29 @@ Nor does it outlive a test how its command has set up logging: later tests look 
 """
 
 import logging
-import os
 import signal
 import threading
 import time
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
+
+from support.sizes import TORTURE
 
 settings.register_profile(
     "any machine",
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
-    derandomize=os.environ.get("MOLDAU_TORTURE") != "1",
+    derandomize=not TORTURE,
 )
 settings.load_profile("any machine")
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+PROPERTIES = Path(__file__).parent / "property"
 THREADS_END_S = 10.0
 _first_seen: dict[threading.Thread, str] = {}
 """Our threads, and the test during which each was seen first."""
@@ -38,6 +42,13 @@ _first_seen: dict[threading.Thread, str] = {}
 
 def _ours() -> list[threading.Thread]:
     return [each for each in threading.enumerate() if each.name.startswith("moldau")]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(PROPERTIES) or is_hypothesis_test(getattr(item, "obj", None)):
+            item.add_marker("drawn")
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)

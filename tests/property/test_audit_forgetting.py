@@ -11,6 +11,7 @@ from moldau.audit.tiers import TierCounts
 from moldau.audit.verdicts import Report
 from support.audit_events import MINUTE, NOON, Host
 from support.audit_ledger import Ledger
+from support.sizes import sized
 
 HOSTS = [Host(f"host-{number}", "dc", "s", b"inst-%03d" % number) for number in range(3)]
 TIERS = ("producer", "local", "lake")
@@ -44,7 +45,7 @@ def seen(report: Report) -> object:
     return wrong, sums, report.watermarks, report.skewed, report.complete, report.alarming, overall(report)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=sized(120), deadline=None)
 @given(STEPS, st.booleans())
 def test_forgetting_changes_nothing_that_is_seen(steps: list[tuple[int, int, int, str, int]], closes: bool) -> None:
     ledger, number = Ledger(by_broker=True), 0

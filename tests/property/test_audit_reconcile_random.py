@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 from moldau.audit.verdicts import Verdict
 from support.audit_events import MINUTE, NOON, Host
 from support.audit_ledger import Ledger
+from support.sizes import sized
 
 HOSTS = [Host(f"host-{number}", f"dc-{number % 2}", "s", b"inst-%03d" % number) for number in range(4)]
 FAULTS = {"none": None, "drop": Verdict.LOSS, "double": Verdict.DUPLICATION, "swap": Verdict.HIDDEN_LOSS, "replace": Verdict.HIDDEN_LOSS}
 MANY_MINUTES = 600 * MINUTE
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=sized(60), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 45 * MINUTE)), min_size=2, max_size=40),
     st.sampled_from(sorted(FAULTS)),

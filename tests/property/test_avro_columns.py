@@ -14,6 +14,7 @@ from moldau.lake.avro.vectors import Bytes
 from support.avro_blocks import BlockEncoder
 from support.avro_pairs import pairs
 from support.avro_registry import encoded
+from support.sizes import sized
 
 Case = tuple[Any, Any, list[Any]]
 
@@ -43,14 +44,14 @@ def text(batch: Any) -> list[str]:
     return texts
 
 
-@settings(max_examples=100)
+@settings(max_examples=sized(100))
 @given(pairs())
 def test_events(case: Case) -> None:
     writer, reader, events = case
     both(writer, reader, [encoded(writer, event) for event in events])
 
 
-@settings(max_examples=100)
+@settings(max_examples=sized(100))
 @given(pairs(), st.integers(0, 1 << 32))
 def test_items_in_any_blocks(case: Case, seed: int) -> None:
     writer, reader, events = case
@@ -58,7 +59,7 @@ def test_items_in_any_blocks(case: Case, seed: int) -> None:
     both(writer, reader, [encoder.encode(writer, event) for event in events])
 
 
-@settings(max_examples=150)
+@settings(max_examples=sized(150))
 @given(pairs(), st.integers(0, 1 << 32), st.data())
 def test_hostile_bytes(case: Case, seed: int, data: st.DataObject) -> None:
     """Bodies that are cut, lengthened, changed in a byte, or were never events."""
@@ -81,7 +82,7 @@ def test_hostile_bytes(case: Case, seed: int, data: st.DataObject) -> None:
     both(writer, reader, bodies)
 
 
-@settings(max_examples=40)
+@settings(max_examples=sized(40))
 @given(st.lists(st.binary(max_size=12), min_size=1, max_size=20), st.sampled_from(["long", "int", "string", "bytes"]))
 def test_numbers_of_any_length(bodies: list[bytes], kind: str) -> None:
     schema = {"type": "record", "name": "R", "fields": [{"name": "x", "type": kind}]}

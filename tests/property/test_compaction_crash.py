@@ -7,7 +7,6 @@ compaction must end with what an undisturbed one ends with.
 """
 
 import logging
-import os
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -19,8 +18,9 @@ from moldau.log import names
 from moldau.log.findings import Severity
 from moldau.log.verify import verify
 from support.compaction import CONFIG, FOLDER, CompactionWorld, KeyValue
+from support.sizes import sized
 
-SEEDS = 40 if os.environ.get("MOLDAU_TORTURE") else 2
+SEEDS = sized(2, 40)
 SLICES = 8
 
 

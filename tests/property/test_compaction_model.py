@@ -13,7 +13,6 @@ step:
 At the end, with no transaction open and no retention of tombstones, a log of so many keys has no more records beside its active segment.
 """
 
-import os
 from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING
@@ -28,11 +27,12 @@ from moldau.protocol.records.batch import iterate
 from moldau.protocol.records.control import ControlType, decode_end_txn_marker
 from support.compaction import CONFIG, CompactionWorld, KeyValue
 from support.logs import flush
+from support.sizes import sized
 
 if TYPE_CHECKING:
     from moldau.ports.transport import FileRange
 
-EXAMPLES = 3000 if os.environ.get("MOLDAU_TORTURE") else 80
+EXAMPLES = sized(80, 3000)
 KEYS = [b"a", b"b", b"c", b"d" * 46, b"d" * 47, b"e" * 60, b""]
 RECORDS = st.lists(st.tuples(st.sampled_from(KEYS), st.none() | st.binary(max_size=40)), min_size=1, max_size=5)
 IDEMPOTENT, TRANSACTIONAL = 5, (7, 8)

@@ -4,7 +4,6 @@ Whole requests come from the declarations of the messages. Damaged ones come fro
 way and one with everything in it: cut anywhere, and every byte changed, doubled or left out.
 """
 
-import os
 from typing import Any
 
 import pytest
@@ -18,13 +17,12 @@ from moldau.protocol.fast.produce import ProduceFrame, decode_produce
 from moldau.protocol.messages import fetch, produce
 from moldau.protocol.varint import uvarint
 from support.messages import values
+from support.sizes import sized
 
 PRODUCE_VERSIONS = range(3, 14)
 FETCH_VERSIONS = range(4, 19)
 
-quick = settings(
-    max_examples=500 if os.environ.get("MOLDAU_TORTURE") == "1" else 25, deadline=None, suppress_health_check=list(HealthCheck)
-)
+quick = settings(max_examples=sized(25, 500), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def produce_frame(request: produce.ProduceRequest, version: int) -> ProduceFrame:

@@ -1,6 +1,5 @@
 """The fast encoders write the same answers to Produce and Fetch as the compiled codec, in all the shapes that records come in."""
 
-import os
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -19,10 +18,9 @@ from moldau.protocol.headers import response_header
 from moldau.protocol.messages import fetch, produce
 from moldau.testing.disk import ForgetfulDisk
 from support.messages import values
+from support.sizes import sized
 
-quick = settings(
-    max_examples=500 if os.environ.get("MOLDAU_TORTURE") == "1" else 25, deadline=None, suppress_health_check=list(HealthCheck)
-)
+quick = settings(max_examples=sized(25, 500), deadline=None, suppress_health_check=list(HealthCheck))
 NAMES = ["", "t", "ü", *("x" * size for size in (125, 126, 127, 128, 249))]
 
 

@@ -1,15 +1,14 @@
 """However a stream is split into reads, byte by byte or not, whoever shares the buffer, and wherever a consumer stops: the same frames."""
 
-import os
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moldau.protocol.framing import FrameReader, ReceiveBuffer
+from support.sizes import sized
 
 MAX_FRAME_BYTES = 1 << 20
 
-thorough = settings(max_examples=3000 if os.environ.get("MOLDAU_TORTURE") == "1" else 150, deadline=None)
+thorough = settings(max_examples=sized(150, 3000), deadline=None)
 payloads = st.lists(
     st.binary(max_size=40) | st.integers(0, 900).map(lambda size: bytes(index & 0xFF for index in range(size))), max_size=12
 )

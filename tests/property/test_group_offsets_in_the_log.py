@@ -4,7 +4,6 @@ Any sequence of commits, commits in transactions, ends of transactions, deletion
 on a list of what happened, from which the offset of a partition is found in an obvious way.
 """
 
-import os
 from typing import NamedTuple
 
 import hypothesis.strategies as st
@@ -14,6 +13,7 @@ from moldau.broker.state_log import LoadedBatch, TransactionalProducer
 from moldau.model.errors import ErrorCode
 from moldau.protocol.records.control import ControlType
 from support.coordinated_groups import Coordinated
+from support.sizes import sized
 from support.state_logs import ListStateLog
 
 GROUPS = ("g", "h")
@@ -56,7 +56,7 @@ STEPS = st.lists(
     min_size=10,
     max_size=40,
 )
-EXAMPLES = 5000 if os.environ.get("MOLDAU_TORTURE") == "1" else 150
+EXAMPLES = sized(150, 5000)
 
 
 def obvious(history: list[tuple[Step, int]], group: str, partition: int) -> int | None:

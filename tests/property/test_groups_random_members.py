@@ -11,7 +11,6 @@ In the end: a group whose members all live and are left alone becomes stable, wi
 it. Once all are dead the group is empty, nobody waits for an answer, and no deadline is left.
 """
 
-import os
 from collections.abc import Callable
 from math import inf
 
@@ -25,8 +24,9 @@ from moldau.broker.groups.membership_joining import NEW_MEMBER_TIMEOUT_MS
 from moldau.broker.groups.membership_states import State
 from moldau.model.errors import ErrorCode
 from support.memberships import GroupTable, subscription
+from support.sizes import sized
 
-EXAMPLES = 3000 if os.environ.get("MOLDAU_TORTURE") else 300
+EXAMPLES = sized(300, 3000)
 SESSION_MS, REBALANCE_MS, BEAT_MS, STEP_MS = 10_000, 15_000, 3_000, 500
 MEMBERS_MAX = 6
 INSTANCES = ("one", "two")

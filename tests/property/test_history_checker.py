@@ -4,7 +4,6 @@ A model of a log with clients at random makes histories with everything that is 
 seeks, duplicates without idempotence, offset resets, fenced producers. None of them may be called an anomaly. Then one entry is falsified.
 """
 
-import os
 import random
 import time
 from collections.abc import Callable
@@ -19,11 +18,12 @@ from support.history.history import NONE, History, Outcome, Reader
 from support.history.kinds import Kind
 from support.history.saving import load, save
 from support.model_history import Model
+from support.sizes import TORTURE, sized
 
 SEEDS = st.integers(0, 1 << 32)
 
 
-@settings(max_examples=60)
+@settings(max_examples=sized(60))
 @given(SEEDS, st.integers(1, 1000))
 def test_an_honest_log_is_not_accused(seed: int, steps: int) -> None:
     counts, shown = check(Model(seed).run(steps))
@@ -133,7 +133,7 @@ FALSEHOODS: dict[Callable[[History, random.Random], None], set[Kind]] = {
 
 
 @pytest.mark.parametrize("falsify", FALSEHOODS)
-@settings(max_examples=10)
+@settings(max_examples=sized(10))
 @given(SEEDS)
 def test_one_falsehood_is_found(falsify: Callable[[History, random.Random], None], seed: int) -> None:
     history = Model(seed).run(1000)
@@ -153,7 +153,7 @@ def test_a_history_comes_back_from_its_file(tmp_path: Path) -> None:
 @pytest.mark.torture
 def test_a_history_of_ten_minutes_is_checked_within_a_minute() -> None:
     """1.2 million sends, read four times, 100,000 transactions (a tenth of all that unless MOLDAU_TORTURE=1)."""
-    scale = 1.0 if os.environ.get("MOLDAU_TORTURE") == "1" else 0.1
+    scale = 1.0 if TORTURE else 0.1
     history = Model(1, partitions=6).run(int(2_000_000 * scale))
     begun = time.process_time()
     assert not check(history)[0]

@@ -7,7 +7,6 @@ byte for byte, the last one that was written at its offset, or one whose write w
 """
 
 import contextlib
-import os
 from dataclasses import replace
 from random import Random
 
@@ -23,9 +22,10 @@ from moldau.protocol.records.builder import encode_batch
 from moldau.protocol.records.header import check_batch
 from moldau.protocol.records.record import Record
 from support.log_machine import DIRECTORY, NOW_MS, LogMachine
+from support.sizes import sized
 
 PRODUCERS = (11, 22)
-EXAMPLES = 5000 if os.environ.get("MOLDAU_TORTURE") else 100
+EXAMPLES = sized(100, 5000)
 
 
 class ListMachine(LogMachine):

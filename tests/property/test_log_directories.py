@@ -18,6 +18,7 @@ from moldau.model.errors import StorageError
 from moldau.model.identity import TopicPartition
 from moldau.testing.disk import ForgetfulDisk
 from support.logs import CLUSTER, NOW_MS, append_values, flush, values_of
+from support.sizes import sized
 
 PARTITIONS = st.builds(TopicPartition, st.sampled_from(["a", "b-1"]), st.integers(0, 2))
 CONFIG = LogConfig(segment_bytes=600, file_delete_delay_ms=100)
@@ -138,5 +139,5 @@ class DirectoriesMachine(RuleBasedStateMachine):
             assert values_of(log) == model.written
 
 
-DirectoriesMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+DirectoriesMachine.TestCase.settings = settings(max_examples=sized(60), stateful_step_count=30, deadline=None)
 TestLogDirectories = DirectoriesMachine.TestCase

@@ -5,7 +5,6 @@ kind twice, so that the shortest way knows it, and then a changed one: every byt
 its size put right, other acks, topics, batches. What both answer and what stands in both logs must be the same.
 """
 
-import os
 import struct
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -20,10 +19,11 @@ from moldau.model.identity import TopicPartition
 from moldau.protocol.records.compression import Compression
 from moldau.protocol.records.control import ControlType, EndTxnMarker
 from support.broker_world import BrokerWorld, Client, batch, produce_request
+from support.sizes import sized
 
 VERSIONS = (3, 5, 6, 7, 8, 9, 12, 13)
 TOPIC = "a-topic"
-STEP = 1 if os.environ.get("MOLDAU_TORTURE") == "1" else 5
+STEP = sized(5, 1)
 """Of all requests one step away, each of the runs below takes every so many."""
 
 
@@ -161,7 +161,7 @@ def test_requests_of_a_transaction_one_step_away(
     twins.compare(usual, following, usual, following)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=sized(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_random_requests(data: st.DataObject) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:

@@ -4,7 +4,6 @@ Two readers that share no loop, `iterate` and `validate_records`, agree on what 
 offsets without gaps.
 """
 
-import os
 import tracemalloc
 from collections.abc import Callable
 
@@ -25,13 +24,14 @@ from moldau.protocol.records.batch import (
 )
 from moldau.protocol.records.header import HEADER_SIZE, check_batch, pack_header, read_header, stamp_crc
 from moldau.protocol.records.validate import validate_records
+from support.sizes import sized
 
 MAX_BYTES = 1 << 16
 BATCH = encode_batch(
     [Record(offset, 1000 + offset, CREATE_TIME, b"key", bytes(70 * offset), [("h", b"x"), ("i", None)]) for offset in range(4)]
 )
 
-thorough = settings(max_examples=5000 if os.environ.get("MOLDAU_TORTURE") == "1" else 250, deadline=None)
+thorough = settings(max_examples=sized(250, 5000), deadline=None)
 noise = st.binary(max_size=200) | st.lists(st.sampled_from((0, 1, 2, 3, 0x7F, 0x80, 0xFE, 0xFF)), max_size=200).map(bytes)
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from moldau.registry.schemas.language import InvalidSchemaError, ParsedSchema
 from moldau.registry.schemas.languages import language
+from support.sizes import sized
 
 WORD_LIST = """
     type name fields items values symbols size default aliases namespace record enum fixed array map int string null logicalType object
@@ -52,19 +53,19 @@ def taken(name: str, text: str, *, stored: bool) -> None:
 
 
 @pytest.mark.parametrize("name", ["AVRO", "JSON"])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=sized(150), deadline=None)
 @given(tree=TREES, stored=st.booleans())
 def test_any_json(name: str, tree: Any, stored: bool) -> None:
     taken(name, json.dumps(tree), stored=stored)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=sized(60), deadline=None)
 @given(SCRAPS)
 def test_scraps_of_protobuf(text: str) -> None:
     taken("PROTOBUF", text, stored=False)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=sized(100), deadline=None)
 @given(st.data())
 def test_damaged_descriptors(source: st.DataObject) -> None:
     text = 'syntax = "proto2"; message M { map<int32, M> m = 1; optional group G = 2 { oneof o { E e = 3; } } } enum E { Z = 0; }'

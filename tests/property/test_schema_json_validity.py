@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from moldau.registry.schemas.json_schema.language import JsonLanguage, JsonSchema
 from moldau.registry.schemas.json_schema.text import read_json, write_json
+from support.sizes import sized
 
 JSON = JsonLanguage()
 LIMITS = {
@@ -82,7 +83,7 @@ def changed(draw: st.DrawFn, schema: Any) -> Any:
     return result
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=sized(120), deadline=None)
 @given(st.data())
 def test_what_fitted_fits_after_a_change_that_is_called_compatible(source: st.DataObject) -> None:
     older = source.draw(schemas())
@@ -109,7 +110,7 @@ def plain(value: Any) -> Any:
     return Decimal(str(value)) if isinstance(value, float) else value
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=sized(60), deadline=None)
 @given(schemas())
 def test_a_schema_is_compatible_with_itself_and_with_its_normal_form(schema: Any) -> None:
     original = parsed(schema)

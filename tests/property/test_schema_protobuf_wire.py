@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moldau.registry.schemas.protobuf.language import ProtobufLanguage, ProtobufSchema
+from support.sizes import sized
 
 PROTOBUF = ProtobufLanguage()
 SCALARS = ["int32", "int64", "uint32", "uint64", "bool", "sint32", "sint64", "fixed32", "sfixed64", "float", "double", "string", "bytes"]
@@ -95,7 +96,7 @@ def set_numbers(message: Any) -> set[int]:
     return {field.number for field, _ in message.ListFields()}
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=sized(120), deadline=None)
 @given(st.data())
 def test_a_message_is_read_whole_with_a_compatible_schema(source: st.DataObject) -> None:
     before = source.draw(messages)
@@ -118,7 +119,7 @@ def in_order(schema: ProtobufSchema) -> FileDescriptorProto:
     return file
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=sized(40), deadline=None)
 @given(messages)
 def test_the_stored_text_describes_the_same_messages(message: dict[int, Field]) -> None:
     schema = PROTOBUF.parse(text(message))

@@ -7,7 +7,6 @@ reader of committed records who fetches in pieces of any size gets exactly the r
 """
 
 import contextlib
-import os
 from dataclasses import replace
 from random import Random
 from typing import NamedTuple
@@ -25,9 +24,10 @@ from moldau.protocol.records.control import ControlType, EndTxnMarker, decode_en
 from moldau.protocol.records.header import BatchHeader, check_batch
 from moldau.protocol.records.record import Record
 from support.log_machine import DIRECTORY, NOW_MS, LogMachine
+from support.sizes import sized
 
 PRODUCERS = (11, 22, 33)
-EXAMPLES = 5000 if os.environ.get("MOLDAU_TORTURE") else 100
+EXAMPLES = sized(100, 5000)
 
 BATCH, COMMIT, ABORT = "batch", "commit", "abort"
 

@@ -8,7 +8,6 @@ The partitions keep to the rules of a log: the newest epoch of a producer, one t
 number of the transaction that its client means, which nothing but this test looks at.
 """
 
-import os
 from collections.abc import Callable, Sequence
 from random import Random
 
@@ -20,6 +19,7 @@ from moldau.broker.markers import Marker, MarkerResults, MarkersDone
 from moldau.broker.state_log import Done, KeyValue, TransactionalProducer
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import TopicPartition
+from support.sizes import sized
 from support.state_logs import ListStateLog
 from support.transactions import Asked, Told, TransactionWorld
 
@@ -317,7 +317,7 @@ def check(world: World, clients: Sequence[Client]) -> None:
             assert outcomes.get(number, {committed}) == {committed}, f"transaction {number}: told {committed}, became {outcomes[number]}"
 
 
-@settings(max_examples=25)
+@settings(max_examples=sized(25))
 @given(st.integers(0, 2**32))
 def test_a_transaction_has_one_outcome(seed: int) -> None:
     run(seed, 400)
@@ -325,7 +325,7 @@ def test_a_transaction_has_one_outcome(seed: int) -> None:
 
 @pytest.mark.torture
 def test_a_transaction_has_one_outcome_over_many_runs() -> None:
-    runs = 2000 if os.environ.get("MOLDAU_TORTURE") == "1" else 5
+    runs = sized(5, 2000)
     first = Random().randrange(2**32)
     print(f"seeds {first} to {first + runs - 1}")
     for seed in range(first, first + runs):

@@ -1,6 +1,5 @@
 """Every (message class, version), and hypothesis strategies for their values, built from the declarations of the fields."""
 
-import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -11,9 +10,10 @@ from moldau.model.errors import ErrorCode
 from moldau.protocol import messages
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.codec.fields import Blob, Field, Fixed, ListOf, Nested, Text, WireType, fields_of, int8, int32, int64
+from support.sizes import sized
 
 few = settings(
-    max_examples=100 if os.environ.get("MOLDAU_TORTURE") == "1" else 3,
+    max_examples=sized(3, 100),
     deadline=None,
     database=None,
     phases=(Phase.generate, Phase.shrink),

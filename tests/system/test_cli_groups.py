@@ -192,4 +192,4 @@ def test_the_list_is_quick(moldau: Console) -> None:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
         assert isinstance(json.loads(done.out), list)
-    assert min(times) <= 0.4, times
+    assert max(times) <= 0.4, times

@@ -23,11 +23,12 @@ from confluent_kafka.cimpl import NewTopic
 from support.copy_program import FENCED, IMPATIENT
 from support.maven import kafka_libraries
 from support.server import ServerProcess
+from support.sizes import sized
 from support.supervised import Supervised
 
 pytestmark = [pytest.mark.system, pytest.mark.torture]
 
-SCALE = 10 if os.environ.get("MOLDAU_TORTURE") == "1" else 1
+SCALE = sized(1, 10)
 RECORDS = 20_000 * SCALE
 BROKER_KILLS = 3 * SCALE
 PROGRAM_KILLS = 1 * SCALE

@@ -29,6 +29,7 @@ from moldau.testing.broker import Broker
 from moldau.tracking.audit_record import PRODUCER_TIER
 from moldau.tracking.consumer import TrackedConsumer
 from moldau.tracking.schemas.event_schema import event_schema
+from support.sizes import sized
 
 pytestmark = pytest.mark.system
 
@@ -69,7 +70,7 @@ def publish_all(broker: Broker, topic: str, events: Path, known: list[int]) -> l
     return [publish(orders(broker, topic, events, host, bits)) for host in range(3)]
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=sized(6), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sets(st.integers(1, LINES)))
 def test_any_lines_that_are_there_are_completed(broker: Broker, events: Path, landed: set[int]) -> None:
     """First only some lines arrive, of whatever partition and order; then a second run, and a third that has nothing to do."""

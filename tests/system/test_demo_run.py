@@ -1,7 +1,6 @@
 """The demonstration ends with the same report, however often it is run and wherever it is killed; a planted loss is found and named."""
 
 import json
-import os
 import random
 import signal
 import subprocess
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from moldau.lake.demo.children import BrokerProcess
+from support.sizes import TORTURE
 
 pytestmark = [pytest.mark.system, pytest.mark.spark]
 
@@ -22,7 +22,6 @@ LINES = 2_000
 STEP_MS = 432_000
 BAD_LINES = (77, 1_500)
 RUN_LIMIT_S = 600
-TORTURE = os.environ.get("MOLDAU_TORTURE") == "1"
 KILLS = 20 if TORTURE else 2
 CORES = 2 if TORTURE else 1
 """For Spark: with so few events a second one only makes the first wait."""

@@ -17,12 +17,13 @@ import pytest
 from support.history.checker import assert_clean
 from support.history.saving import save
 from support.server import ServerProcess
+from support.sizes import sized
 from support.workload.run import run
 from support.workload.world import World
 
 pytestmark = [pytest.mark.system, pytest.mark.torture]
 
-SECONDS = 600 if os.environ.get("MOLDAU_TORTURE") == "1" else 20
+SECONDS = sized(20, 600)
 FAULTS_LEAST = 3
 SETTINGS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",

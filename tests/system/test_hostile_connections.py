@@ -23,11 +23,11 @@ from moldau.protocol.codec import encode
 from moldau.protocol.headers import request_header
 from moldau.protocol.messages.api_versions import ApiVersionsRequest
 from support.server import ServerProcess
+from support.sizes import TORTURE
 from support.wire import Wire, batch, fetch, produce
 
 pytestmark = [pytest.mark.system, pytest.mark.torture]
 
-TORTURE = os.environ.get("MOLDAU_TORTURE") == "1"
 ONE_BY_ONE = 10_000 if TORTURE else 1_000
 AT_ONCE = 1_000 if TORTURE else 200
 ROUNDS = 5

@@ -18,13 +18,13 @@ import confluent_kafka
 import pytest
 
 from support.server import ServerProcess
+from support.sizes import TORTURE
 
 pytestmark = [pytest.mark.system, pytest.mark.torture]
 
-TORTURE = os.environ.get("MOLDAU_TORTURE") == "1"
 KILLS = 200 if TORTURE else 20
 RESTART_LIMIT_S = 2.0
-"""For the median: a machine with other work lets single starts wait for a processor."""
+"""For each restart."""
 TOPIC = "numbers"
 
 
@@ -114,4 +114,4 @@ def test_kills_at_random_moments(tmp_path: Path) -> None:
     assert values == list(range(writer.sent)), "once each, in order"
     restarts.sort()
     print(f"{KILLS} kills, {writer.sent} records, restart median {restarts[len(restarts) // 2]:.2f} s, longest {restarts[-1]:.2f} s")
-    assert restarts[len(restarts) // 2] <= RESTART_LIMIT_S
+    assert restarts[-1] <= RESTART_LIMIT_S

@@ -21,11 +21,12 @@ import pytest
 from moldau.lake.tables.opening import open_table
 from moldau.testing.broker import Broker
 from support.load_world import LoadWorld
+from support.sizes import sized
 from support.spark import short_lived
 
 pytestmark = [pytest.mark.system, pytest.mark.torture, pytest.mark.spark]
 
-KILLS = 50 if os.environ.get("MOLDAU_TORTURE") == "1" else 5
+KILLS = sized(5, 50)
 LIMIT_S = 120.0
 RECORDS = 200
 """Published for each kill."""

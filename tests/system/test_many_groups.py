@@ -141,20 +141,21 @@ def test_ten_thousand_groups_are_listed_within_100_ms(running: Connected) -> Non
     groups = decode(ListGroupsResponse, 4, memoryview(body), 5).groups
     print(f"\n{len(groups)} groups listed in {sorted(times_ms)[2]:.0f} ms (median of 5)")
     assert {f"listed-{number}" for number in range(LISTED)} <= {each.group_id for each in groups}
-    assert min(times_ms) <= 100
+    assert max(times_ms) <= 100, times_ms
     wire.close()
 
 
 def test_one_connection_commits_ten_thousand_times_a_second(running: Connected) -> None:
     wire = connect(running.server)
     answer = encode(wire.ask(one_commit("fast", 0), COMMIT_VERSION), COMMIT_VERSION)
-    rates = []
+    took_s = []
     for _ in range(3):
         frames = b"".join(wire.frame(one_commit("fast", number), COMMIT_VERSION) for number in range(COMMITS))
         wire.due.clear()
         begin = time.monotonic()
         pipelined(wire, frames, (8 + len(answer)) * COMMITS)
-        rates.append(COMMITS / (time.monotonic() - begin))
-    print(f"\n{sorted(rates)[1]:.0f} commits/s on one connection, pipelined (median of 3)")
-    assert max(rates) >= 10_000
+        took_s.append(time.monotonic() - begin)
+    rate = len(took_s) * COMMITS / sum(took_s)
+    print(f"\n{rate:.0f} commits/s on one connection, pipelined (over {len(took_s)} runs)")
+    assert rate >= 10_000, took_s
     wire.close()

@@ -6,7 +6,6 @@ something that was sent after it.
 """
 
 import contextlib
-import os
 import random
 import threading
 from pathlib import Path
@@ -18,11 +17,12 @@ from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from moldau.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from support.server import ServerProcess
+from support.sizes import sized
 from support.wire import Wire
 
 pytestmark = [pytest.mark.system, pytest.mark.torture]
 
-KILLS = 40 if os.environ.get("MOLDAU_TORTURE") == "1" else 6
+KILLS = sized(6, 40)
 GROUPS = [f"group-{number}" for number in range(5)]
 AT_ONCE = 20
 LOADING = 14

@@ -3,7 +3,6 @@
 Two points and one version of Kafka; all of both with MOLDAU_TORTURE=1.
 """
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,11 +13,12 @@ from moldau.client.cluster import Cluster
 from moldau.lake.writing.driver import FencedError
 from moldau.lake.writing.points import DRIVER_POINTS, TASK_POINTS
 from support.kafka import KafkaProcess
+from support.sizes import TORTURE
 from support.spark_write import PARTITIONS, Processes, Query, die_and_start_again, seen, written
 
 pytestmark = [pytest.mark.system, pytest.mark.torture]
 
-FULL = os.environ.get("MOLDAU_TORTURE") == "1"
+FULL = TORTURE
 VERSIONS = ("4.3.0", "3.9.1") if FULL else ("4.3.0",)
 POINTS = (*TASK_POINTS, *DRIVER_POINTS) if FULL else ("task sent", "one committed")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from moldau.model.errors import MoldauError
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka import KafkaError
 
 
 _WHOSE = re.compile(r"(?:^|: )(?:Local|Broker): ")
@@ -76,9 +76,3 @@ class TransactionAbortedError(TransactionError):
 
 class FencedError(TransactionError):
     """Another producer with this transactional id has started, and this one may do nothing any more."""
-
-
-def cause_of(exception: "KafkaException") -> "KafkaError":
-    """The error inside an exception of confluent-kafka."""
-    error: KafkaError = exception.args[0]
-    return error

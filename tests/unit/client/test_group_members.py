@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from moldau.client.group_members import assigned_partitions, subscribed_topics
 from moldau.model.identity import TopicPartition
+from support.sizes import sized
 
 ASSIGNMENT = bytes.fromhex("0003 00000002 0005 66697273 74 00000002 00000000 00000007 0001 62 00000001 00000001 ffffffff".replace(" ", ""))
 """Version 3: first-0, first-7, b-1, no user data."""
@@ -25,7 +26,7 @@ def test_a_subscription() -> None:
     assert subscribed_topics(SUBSCRIPTION) == ("b", "first")
 
 
-@settings(max_examples=50)
+@settings(max_examples=sized(50))
 @given(st.dictionaries(names, st.lists(st.integers(0, 2**31 - 1), max_size=4, unique=True), max_size=4), st.binary(max_size=5))
 def test_every_assignment(topics: dict[str, list[int]], behind: bytes) -> None:
     data = struct.pack(">hi", 1, len(topics))
@@ -36,7 +37,7 @@ def test_every_assignment(topics: dict[str, list[int]], behind: bytes) -> None:
     assert assigned_partitions(data + behind) == tuple(expected)
 
 
-@settings(max_examples=200)
+@settings(max_examples=sized(200))
 @given(st.integers(1, len(ASSIGNMENT) - 5))
 def test_what_is_cut_off_is_not_read(size: int) -> None:
     assert assigned_partitions(ASSIGNMENT[:size]) is None

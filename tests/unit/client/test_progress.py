@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from moldau.client.message import ConsumedMessage
 from moldau.client.progress import Progress
 from moldau.model.identity import TopicPartition
+from support.sizes import sized
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -87,7 +88,7 @@ def test_of_partitions_that_are_gone_nothing_counts() -> None:
     assert progress.positions() == progress.unsettled() == {T1: 4}
 
 
-@settings(max_examples=60)
+@settings(max_examples=sized(60))
 @given(st.lists(st.tuples(st.sampled_from(["take", "commit", "rewind", "seek"]), st.integers(0, 1), st.integers(1, 3)), max_size=25))
 def test_a_reader_that_stops_anywhere_has_finished_everything_before_its_commit(steps: list[tuple[str, int, int]]) -> None:
     """The next offset of each partition against a list that is read by hand."""

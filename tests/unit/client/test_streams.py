@@ -20,6 +20,7 @@ from moldau.client.streams import MessageStream, MessageStreams
 from moldau.model.identity import TopicPartition
 from support.late_answers import LateAnswer
 from support.paper import wait_until
+from support.sizes import sized
 from support.stream_sources import LIMIT_S, FakeSource
 
 if TYPE_CHECKING:
@@ -305,7 +306,7 @@ def test_closing_from_within_a_loop() -> None:
     assert source.committed == {P0: 2}
 
 
-@settings(max_examples=25)
+@settings(max_examples=sized(25))
 @given(st.integers(0, 2**32 - 1))
 def test_at_least_once_in_order_whatever_comes_and_goes(seed: int) -> None:
     """Partitions come, go and are lost at random while messages are read and finished.

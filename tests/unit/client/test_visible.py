@@ -9,6 +9,7 @@ from moldau.client.partition_requests import AbortedTransaction
 from moldau.client.visible import Visible
 from moldau.protocol.records.batch import RecordBatchBuilder, batches
 from moldau.protocol.records.control import ControlType, EndTxnMarker, encode_end_txn_marker
+from support.sizes import sized
 
 
 class TransactionalLog:
@@ -61,7 +62,7 @@ class TransactionalLog:
         return {offset for offset in shown if position <= offset < stable}
 
 
-@settings(max_examples=60)
+@settings(max_examples=sized(60))
 @given(st.integers(0, 2**32 - 1))
 def test_from_wherever_they_read(seed: int) -> None:
     chance = random.Random(seed)

@@ -12,6 +12,7 @@ from moldau.log.partition_log import PartitionLog
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.protocol.records.batch import Compression, Record, encode_batch
 from support.one_log import append, make_batch, new_disk, open_log, overwrite, stage
+from support.sizes import sized
 
 Batches = list[list[int]]
 
@@ -28,7 +29,7 @@ def looked_up(log: PartitionLog, timestamp: int, limit: int | None = None) -> tu
     return None if found is None else (found.timestamp_ms, found.offset)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=sized(60))
 @given(
     st.lists(st.lists(st.integers(-1, 30), min_size=1, max_size=4), max_size=12),
     st.integers(0, 31),

@@ -11,6 +11,7 @@ from moldau.lake.reading.columns import Section, decode_sections
 from moldau.model.errors import CorruptBatchError
 from moldau.protocol.records.batch import CREATE_TIME, Record, encode_batch, iterate
 from moldau.protocol.records.header import HEADER_SIZE, read_header
+from support.sizes import sized
 
 ALL = ("key", "value", "headers")
 
@@ -41,7 +42,7 @@ def section(batch: bytes) -> Section:
     return Section(batch[HEADER_SIZE:], header.record_count, header.base_offset, header.base_timestamp, appended)
 
 
-@settings(max_examples=150)
+@settings(max_examples=sized(150))
 @given(batches)
 def test_columns_are_what_the_plain_reader_reads(drawn: Any) -> None:
     made = build(drawn)

@@ -15,6 +15,7 @@ from moldau.model.identity import Offset, TopicPartition
 from moldau.protocol.records.batch import Compression, Record, RecordBatchBuilder, encode_batch
 from moldau.protocol.records.control import ControlType, EndTxnMarker, encode_end_txn_marker
 from moldau.protocol.records.header import stamp_crc
+from support.sizes import sized
 
 LAST_OFFSET_DELTA = Struct(">i")
 WHERE = TopicPartition("t", 3)
@@ -109,7 +110,7 @@ def read(log: FakeLog, start: int, end: int, *, rules: ReadRules | None = None, 
     return values
 
 
-@settings(max_examples=60)
+@settings(max_examples=sized(60))
 @given(st.integers(1, 40), st.integers(1, 9), st.integers(0, 40), st.integers(0, 40), st.sampled_from(Compression))
 def test_exactly_the_range_whatever_the_batches(count: int, size: int, a: int, b: int, compression: Compression) -> None:
     start, end = sorted((min(a, count), min(b, count)))

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from moldau.lake.writing.decisions import Decision, DecisionError, State, TaskTransaction, Written, driver_id, ids_of, task_id
 from moldau.lake.writing.transactions import Owner
+from support.sizes import sized
 
 numbers = st.integers(0, 2**31)
 decisions = st.builds(
@@ -28,7 +29,7 @@ decisions = st.builds(
 
 
 @given(decisions)
-@settings(max_examples=20)
+@settings(max_examples=sized(20))
 def test_what_is_written_is_read(decision: Decision) -> None:
     assert Decision.from_bytes(decision.to_bytes()) == decision
 

@@ -16,6 +16,7 @@ from moldau.lake.writing.transactions import Owner
 from moldau.protocol.records.batch import RecordBatchBuilder, iterate
 from moldau.protocol.records.compression import Compression
 from moldau.protocol.records.header import read_header, verify_crc
+from support.sizes import sized
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 NOW_MS = 1_357_000_000_000
@@ -46,7 +47,7 @@ def one_by_one(rows: list[dict[str, Any]], *, keys: bool, headers: bool) -> byte
 
 
 @given(records, st.booleans(), st.booleans(), st.integers(0, 5))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=sized(30), deadline=None)
 def test_the_same_bytes_as_one_by_one(rows: list[dict[str, Any]], keys: bool, headers: bool, cut: int) -> None:
     """Of a slice of Arrow arrays, too."""
     cut = min(cut, len(rows))
@@ -72,7 +73,7 @@ def test_every_codec_is_read_back(codec: Compression) -> None:
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=30), st.integers(1, 120))
-@settings(max_examples=30)
+@settings(max_examples=sized(30))
 def test_batches_are_cut_as_late_as_they_may(sizes: list[int], limit: int) -> None:
     """None is above the limit but one of a single row; none could take the row that follows."""
     ends = batch_ends(np.array(sizes), limit)
@@ -85,7 +86,7 @@ def test_batches_are_cut_as_late_as_they_may(sizes: list[int], limit: int) -> No
 
 
 @given(st.lists(st.binary(max_size=40), min_size=1, max_size=30), st.integers(1, 50), st.integers(0, 3))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=sized(20), deadline=None)
 def test_keys_go_where_every_client_puts_them(keys: list[bytes], partitions: int, cut: int) -> None:
     keys = [*keys, b"k" * 256, b"k" * 257, b"k" * 1000]
     array = pa.array([b"", b"a", b"bc", *keys], pa.binary()).slice(cut)

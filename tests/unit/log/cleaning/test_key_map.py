@@ -10,6 +10,7 @@ from moldau.log.cleaning.key_map import KEPT, LOAD_MAX, REPLACED, SLOTS_MIN, TOM
 from moldau.protocol.records.builder import encode_batch
 from moldau.protocol.records.header import HEADER_SIZE
 from moldau.protocol.records.record import Record
+from support.sizes import sized
 
 KEYS = st.sampled_from([None, b"", b"a", b"b", b"c" * 63, b"c" * 64, b"d" * 70, b"e" * 9000])
 ROWS = st.lists(
@@ -35,7 +36,7 @@ def new_map() -> KeyMap:
     return KeyMap(1 << 20)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=sized(150), deadline=None)
 @given(batches=st.lists(ROWS, min_size=1, max_size=4), older=ROWS)
 def test_states_are_what_the_obvious_way_says(batches: list[list[Row]], older: list[Row]) -> None:
     key_map = new_map()

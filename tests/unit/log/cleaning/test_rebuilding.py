@@ -12,6 +12,7 @@ from moldau.protocol.records.builder import encode_batch
 from moldau.protocol.records.compression import Compression
 from moldau.protocol.records.header import read_header, verify_crc
 from moldau.protocol.records.record import Record
+from support.sizes import sized
 
 TIMES = st.sampled_from([-1, 0, 1, 63, 64, 8191, 8192, 2**40, 2**62])
 RECORDS = st.lists(st.tuples(TIMES, st.binary(max_size=70), st.none() | st.binary(max_size=300), st.booleans()), min_size=1, max_size=90)
@@ -21,7 +22,7 @@ def records(rows: list[tuple[int, bytes, bytes | None, bool]]) -> list[Record]:
     return [Record(1000 + number * 3, time, 0, key, value, []) for number, (time, key, value, _) in enumerate(rows)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=sized(150), deadline=None)
 @given(
     rows=RECORDS,
     codec=st.sampled_from(list(Compression)),
