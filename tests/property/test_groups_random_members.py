@@ -5,6 +5,7 @@ is loaded anew from what was stored. At every step:
 
 * a request is answered once (the driver fails on a second answer) and a deadline never lies before the one that a timer is set for;
 * members of one generation are told the same protocol, one that they support, and the group has one leader, who is a member;
+* the memory that is counted for members is what a recount gives;
 * an assignment is given out only in the generation that is current, and only when it has been stored.
 
 In the end: a group whose members all live and are left alone becomes stable, with every one of them in it and holding what was stored for
@@ -23,6 +24,7 @@ from moldau.broker.groups.membership_events import Event, Joined, Synced
 from moldau.broker.groups.membership_joining import NEW_MEMBER_TIMEOUT_MS
 from moldau.broker.groups.membership_states import State
 from moldau.model.errors import ErrorCode
+from support.budgets import membership_bytes, roster_bytes
 from support.memberships import GroupTable, subscription
 from support.sizes import sized
 
@@ -248,6 +250,8 @@ class GroupMachine(RuleBasedStateMachine):
         assert set(roster.static.values()) == {each.member_id for each in roster.members.values() if each.group_instance_id}
         assert not roster.pending.keys() & roster.members.keys()
         assert group.unsynced <= roster.members.keys()
+        assert roster.held_bytes == roster_bytes(roster)
+        assert roster.account.held == membership_bytes(group)
         joins, settles = group.state is State.PREPARING_REBALANCE, group.state in {State.COMPLETING_REBALANCE, State.STABLE}
         assert (group.join_deadline_ms < inf) == joins
         assert (group.sync_deadline_ms < inf) == bool(group.unsynced)

@@ -22,11 +22,13 @@ PARTITIONS = 3
 class Coordinated:
     """A coordinator over a list."""
 
-    def __init__(self, log: ListStateLog | None = None) -> None:
+    def __init__(self, log: ListStateLog | None = None, **settings: int) -> None:
+        """`settings`: of the broker, with underscores for dots."""
         self.clock = FakeClock()
         self.log = log or ListStateLog(PARTITIONS)
         self.log.clock = self.clock
-        config = BrokerConfig(read_static(settings=["group.initial.rebalance.delay.ms=0"]))
+        config = BrokerConfig(read_static(settings=[f"{name.replace('_', '.')}={value}" for name, value in settings.items()]))
+        self.config = config
         self.groups = GroupCoordinator(self.log, self.clock, config, lambda count: bytes(count))
 
     def lead(self, partitions: Sequence[int] = range(PARTITIONS)) -> "Coordinated":
@@ -40,12 +42,17 @@ class Coordinated:
         """What an earlier coordinator left."""
         self.log.append(self.log.partition_for(group), records, lambda _: None, producer)
 
-    def commit(self, group: str, offset: int, producer: TransactionalProducer | None = None, *, partition: int = 0) -> ErrorCode:
+    def commit(
+        self, group: str, offset: int, producer: TransactionalProducer | None = None, *, partition: int = 0, metadata: str = ""
+    ) -> ErrorCode:
         """Commit, and how it ended."""
-        found = self.groups.group_for(group, create=True)
+        try:
+            found = self.groups.group_for(group, create=True)
+        except PeerError as refusal:
+            return refusal.code
         assert found is not None
         outcomes: list[PeerError | None] = []
-        self.groups.commit(found, [Commit("t", partition, offset, -1, "", NO_TOPIC_ID)], outcomes.append, producer=producer)
+        self.groups.commit(found, [Commit("t", partition, offset, -1, metadata, NO_TOPIC_ID)], outcomes.append, producer=producer)
         (error,) = outcomes
         return ErrorCode.NONE if error is None else error.code
 

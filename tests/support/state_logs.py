@@ -53,9 +53,13 @@ class ListStateLog:
         """Give every batch there is, then the end."""
 
         def read() -> None:
-            for batch in batches:
-                take(batch)
-            done(self.load_failure)
+            try:
+                for batch in batches:
+                    take(batch)
+            except PeerError as error:
+                done(error)
+            else:
+                done(self.load_failure)
 
         batches = list(self.batches[partition])
         if self.clock is None:

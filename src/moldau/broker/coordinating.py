@@ -26,6 +26,7 @@ class Coordinating:
         self.offsets_topic = StateTopic(broker, OFFSETS)
         self.transactions_topic = StateTopic(broker, TRANSACTIONS)
         self.groups = GroupCoordinator(self.offsets_topic, broker.clock, broker.config, broker.random_bytes)
+        broker.on_reconfigured.append(self.groups.load_refused)
         self._transactions: TransactionCoordinator | None = None
         self._closed = False
 

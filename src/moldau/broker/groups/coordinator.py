@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from moldau.broker.groups.group import Group
+from moldau.broker.groups.group import Group, GroupMemory, group_size
 from moldau.broker.groups.group_records import group_value
+from moldau.broker.groups.membership_roster import ROSTER_COST
 from moldau.broker.groups.offsets import NOT_SET, Commit, CommittedOffset
 from moldau.broker.groups.records import group_key, offset_key, offset_value
 from moldau.broker.groups.removal import Removal
-from moldau.broker.groups.shard import Shard
+from moldau.broker.groups.shard import DoesNotFitError, Shard
+from moldau.model.budget import Budget
 from moldau.model.errors import ErrorCode, PeerError
 
 if TYPE_CHECKING:
@@ -37,7 +39,10 @@ class GroupCoordinator:
         self.config = config
         self.random_bytes = random_bytes
         self._state_log = state_log
+        self.memory = GroupMemory(*(_budget(setting, clock, config) for setting in ("groups.memory.max.bytes", "offsets.memory.max.bytes")))
         self._shards: dict[int, Shard] = {}
+        self._too_large: dict[int, str] = {}
+        """Partitions that are led here and not served, since they do not fit into memory; with what was said of it."""
         self.removal = Removal(self)
 
     # For handlers
@@ -46,12 +51,14 @@ class GroupCoordinator:
         """The group; one that is not there is made if `create`, and None otherwise.
 
         PeerError: INVALID_GROUP_ID for the empty id unless the API takes it (`empty_id`), NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
-        POLICY_VIOLATION at the bound on groups.
+        COORDINATOR_NOT_AVAILABLE for a partition that does not fit into memory, POLICY_VIOLATION at the bounds on groups.
         """
         if not group_id and not empty_id:
             raise PeerError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
         partition = self._state_log.partition_for(group_id)
         shard = self._shards.get(partition)
+        if partition in self._too_large:
+            raise PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, self._too_large[partition])
         if shard is None:
             raise PeerError(
                 ErrorCode.NOT_COORDINATOR, f"group '{group_id}' belongs to partition {partition} of the offsets topic, not led here"
@@ -64,6 +71,12 @@ class GroupCoordinator:
             group = shard.make_group(group_id)
         return group
 
+    def runner_of(self, group: Group, what: str) -> "GroupRunner":
+        """What runs the group's members, made for the first. PeerError POLICY_VIOLATION at the bound on memory."""
+        if group.runner_if_any is None and not self.memory.groups.has_room(ROSTER_COST, what, new=True):
+            raise PeerError(ErrorCode.POLICY_VIOLATION, f"no room for members of group '{group.group_id}': groups.memory.max.bytes")
+        return group.runner
+
     def commit(
         self,
         group: Group,
@@ -73,10 +86,16 @@ class GroupCoordinator:
         retention_ms: int | None = None,
         producer: "TransactionalProducer | None" = None,
     ) -> None:
-        """Commit offsets, with a `producer` when its transaction does. `done` as for `StateLog.append`.
+        """Commit offsets, with a `producer` when its transaction does. `done` as for `StateLog.append`; POLICY_VIOLATION at the bound on
+        memory, which an offset that takes the place of another of the group does not reach.
 
         `retention_ms`: how long the client wants them kept, if it says so.
         """
+        growth = group.offsets.growth(commits, None if producer is None else producer.producer_id)
+        if not self.memory.offsets.has_room(growth, f"offsets of group '{group.group_id}'", new=group.offsets.is_empty):
+            message = f"group '{group.group_id}': {growth} bytes for {len(commits)} offsets do not fit into offsets.memory.max.bytes"
+            done(PeerError(ErrorCode.POLICY_VIOLATION, message))
+            return
         shard = self._shards[group.partition]
         now_ms = self.clock.time_ms()
         expires_ms = NOT_SET if retention_ms is None else now_ms + retention_ms
@@ -111,6 +130,11 @@ class GroupCoordinator:
             "groups": len(groups),
             "offsets_committed": sum(len(group.offsets) for group in groups),
             "group_partitions_loading": sum(shard.loading for shard in self._shards.values()),
+            "group_partitions_too_large": len(self._too_large),
+            "groups_memory_bytes": self.memory.groups.held,
+            "groups_memory_refused": self.memory.groups.refusals,
+            "offsets_memory_bytes": self.memory.offsets.held,
+            "offsets_memory_refused": self.memory.offsets.refusals,
         }
 
     # For the broker
@@ -123,15 +147,22 @@ class GroupCoordinator:
         """This broker leads a partition of the offsets topic now: read it, then coordinate its groups."""
         if partition in self._shards:
             return
-        shard = self._shards[partition] = Shard(partition, self._make_runner)
+        self._too_large.pop(partition, None)
+        shard = self._shards[partition] = Shard(partition, self._make_runner, self.memory)
         self.removal.start()
         self._state_log.load(partition, shard.replay, lambda error: self._loaded(shard, error))
 
     def resign(self, partition: int) -> None:
         """It leads it no longer: whoever waits for an answer of its groups is told NOT_COORDINATOR."""
+        self._too_large.pop(partition, None)
         shard = self._shards.pop(partition, None)
         if shard is not None:
             shard.close(PeerError(ErrorCode.NOT_COORDINATOR, f"partition {partition} of the offsets topic is not led here any more"))
+
+    def load_refused(self) -> None:
+        """Try again to serve what did not fit into memory: the settings have changed, or other groups have gone."""
+        for partition in list(self._too_large):
+            self.become_coordinator(partition)
 
     def transaction_ended(self, partition: int, producer_id: int, *, committed: bool) -> None:
         """A marker was written to a partition of the offsets topic: the offsets that waited for it count now, or are gone."""
@@ -174,6 +205,8 @@ class GroupCoordinator:
         most = self.config.int("groups.max")
         if sum(len(shard.groups) for shard in self._shards.values()) >= most:
             raise PeerError(ErrorCode.POLICY_VIOLATION, f"group '{group_id}' would be one too many; groups.max is {most}")
+        if not self.memory.groups.has_room(group_size(group_id), f"new group '{group_id}'", new=True):
+            raise PeerError(ErrorCode.POLICY_VIOLATION, f"no room for group '{group_id}': groups.memory.max.bytes")
 
     def _make_runner(self, group: Group, state: "GroupState | None") -> "GroupRunner":
         from moldau.broker.groups.runner import GroupRunner
@@ -183,13 +216,24 @@ class GroupCoordinator:
     def _loaded(self, shard: Shard, error: PeerError | None) -> None:
         if not self.coordinates(shard):
             return
+        if error is None:
+            shard.loaded()
+            try:
+                shard.check_memory()
+            except DoesNotFitError as too_large:
+                error = too_large
         if error is not None:
             _LOG.error("group state not loaded: partition=__consumer_offsets-%d reason=%s", shard.partition, error.message)
             self.resign(shard.partition)
+            if isinstance(error, DoesNotFitError):
+                self._too_large[shard.partition] = error.message
             return
-        shard.loaded()
         if any(each.loading for each in self._shards.values()):
             return
         numbers = self.statistics()
         if numbers["groups"]:
             _LOG.info("group state loaded: groups=%d offsets=%d", numbers["groups"], numbers["offsets_committed"])
+
+
+def _budget(setting: str, clock: "Clock", config: "BrokerConfig") -> Budget:
+    return Budget(setting, lambda: config.int(setting), clock.monotonic)

@@ -1,9 +1,11 @@
 """A consumer group: its members, if it ever had any, and its offsets."""
 
 from collections.abc import Callable
+from sys import getsizeof
 from typing import TYPE_CHECKING
 
 from moldau.broker.groups.offsets import GroupOffsets
+from moldau.model.budget import Account, Budget
 from moldau.model.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -15,23 +17,56 @@ MakeRunner = Callable[["Group", "GroupState | None"], "GroupRunner"]
 """Makes what runs the members of a group, from what was stored of them, if anything was."""
 
 
+GROUP_COST = 350
+"""Bytes that a group takes beside its id, without members and offsets."""
+
+
+class GroupMemory:
+    """The two budgets of a coordinator."""
+
+    __slots__ = ("groups", "offsets")
+
+    def __init__(self, groups: Budget, offsets: Budget) -> None:
+        self.groups = groups
+        """Of groups and their members."""
+        self.offsets = offsets
+        """Of committed offsets, and those that wait for their transaction."""
+
+    def all(self) -> tuple[Budget, Budget]:
+        """Both."""
+        return self.groups, self.offsets
+
+
+def group_size(group_id: str) -> int:
+    """Bytes that a group takes, without members and offsets."""
+    return GROUP_COST + getsizeof(group_id)
+
+
 class Group:
     """One group of a partition that this broker coordinates.
 
     A group to which only offsets are committed never has members: it has no runner until somebody joins.
     """
 
-    __slots__ = ("_make_runner", "_runner", "group_id", "is_stored", "offsets", "partition")
+    __slots__ = ("_make_runner", "_runner", "account", "group_id", "is_stored", "offsets", "partition")
 
-    def __init__(self, group_id: str, partition: int, make_runner: MakeRunner) -> None:
+    def __init__(self, group_id: str, partition: int, make_runner: MakeRunner, memory: "GroupMemory") -> None:
         self.group_id = group_id
         self.partition = partition
         """Of the offsets topic."""
-        self.offsets = GroupOffsets()
+        self.account = Account(memory.groups)
+        """Memory of the group and its members."""
+        self.account.add(group_size(group_id))
+        self.offsets = GroupOffsets(Account(memory.offsets))
         self.is_stored = False
         """Whether the topic holds a record of the group itself, which needs a tombstone when the group goes."""
         self._make_runner = make_runner
         self._runner: GroupRunner | None = None
+
+    def close(self) -> None:
+        """The group is gone from memory: give back what it takes there."""
+        self.account.close()
+        self.offsets.account.close()
 
     def restore(self, state: "GroupState") -> None:
         """The group was stored with these members."""

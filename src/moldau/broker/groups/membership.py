@@ -37,6 +37,7 @@ from moldau.broker.groups.membership_states import State
 from moldau.broker.groups.membership_static import Replacement, replacement_stored
 from moldau.broker.groups.membership_syncing import AssignmentTicket, assignment_stored, sync
 from moldau.broker.groups.state import GroupState
+from moldau.model.budget import Account
 from moldau.model.errors import ErrorCode
 
 _LOG = logging.getLogger(__name__)
@@ -46,11 +47,12 @@ class Membership(MembershipCore):
     """See the module."""
 
     @classmethod
-    def restored(cls, group_id: str, limits: Limits, state: GroupState) -> "Membership":
+    def restored(cls, group_id: str, limits: Limits, state: GroupState, account: Account | None = None) -> "Membership":
         """The group that was kept as `state`. Its sessions begin with the event `Loaded`."""
-        group = cls(group_id, limits)
+        group = cls(group_id, limits, account)
         for each in state.members:
             group.roster.add(Member.restored(each, state.protocol))
+        group.roster.expect_assignment(sum(len(each.assignment) for each in state.members))
         group.state = State.STABLE if state.members else State.EMPTY
         group.generation = state.generation
         group.protocol_type = state.protocol_type or None
@@ -169,7 +171,8 @@ class Membership(MembershipCore):
             self.answer_join(member, error)
             self.answer_sync(member, error)
             member.deadline_ms = inf
-        self.roster.pending.clear()
+        for member_id in list(self.roster.pending):
+            self.roster.take_back_id(member_id)
         self.unsynced.clear()
         self.storing = None
         self.join_deadline_ms = self.sync_deadline_ms = self.earliest_ms = inf

@@ -5,6 +5,7 @@ The rules themselves are functions in the modules that :mod:`moldau.broker.group
 
 import logging
 from math import inf
+from sys import getsizeof
 from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.broker.groups.membership_events import NO_MEMBER, Effect, Join, Joined, Synced, Token
@@ -17,8 +18,12 @@ from moldau.model.errors import ErrorCode
 if TYPE_CHECKING:
     from moldau.broker.groups.membership_rebalance import Gathering
     from moldau.broker.groups.membership_syncing import AssignmentTicket
+    from moldau.model.budget import Account
 
 _LOG = logging.getLogger(__name__)
+
+TOPIC_COST = 70
+"""Bytes that a topic of a subscription takes beside its name."""
 
 
 class Limits(NamedTuple):
@@ -35,7 +40,8 @@ class Limits(NamedTuple):
 class MembershipCore:
     """See the module."""
 
-    def __init__(self, group_id: str, limits: Limits) -> None:
+    def __init__(self, group_id: str, limits: Limits, account: "Account | None" = None) -> None:
+        """`account` counts the memory of the members; its budget bounds that of all groups."""
         self.group_id = group_id
         self.limits = limits
         self.state = State.EMPTY
@@ -46,9 +52,13 @@ class MembershipCore:
         """How this generation shares out partitions; None without members."""
         self.state_timestamp_ms = NO_TIMESTAMP
         """When it came into its state, by the wall's clock."""
-        self.roster = Roster()
+        self.roster = Roster(account)
         self.topics: frozenset[str] | None = None
         """What consumers are subscribed to; None where that is not known, or not said."""
+        self._topics_bytes = 0
+        """What the account has for `topics`."""
+        self.full_since_ms = -inf
+        """When the log last said that the group is full."""
 
         self.earliest_ms = inf
         """No deadline is before this."""
@@ -147,7 +157,7 @@ class MembershipCore:
 
     def update(self, member: Member, event: Join) -> None:
         """A member joins again: what it says now counts."""
-        member.take(event.protocols)
+        self.roster.update(member, event.protocols)
         member.rebalance_timeout_ms = event.rebalance_timeout_ms
         member.session_timeout_ms = event.session_timeout_ms
         self.wait_to_join(member, event.token)
@@ -159,13 +169,20 @@ class MembershipCore:
         self.roster.remove(member)
 
     def look_up_topics(self) -> None:
-        """Read what this generation is subscribed to."""
+        """Read what this generation is subscribed to, if there is room for it."""
+        account = self.roster.account
+        account.add(-self._topics_bytes)
+        self.topics, self._topics_bytes = None, 0
         if not self.is_consumer_group:
-            self.topics = None
             return
-        self.topics = subscribed_topics(member.metadata(self.protocol) for member in self.roster.members.values())
-        if self.topics is None:
+        topics = subscribed_topics(member.metadata(self.protocol) for member in self.roster.members.values())
+        if topics is None:
             _LOG.warning("subscriptions cannot be read: group=%s protocol=%s", self.group_id, self.protocol)
+            return
+        size = sum(map(getsizeof, topics)) + TOPIC_COST * len(topics)
+        if account.has_room(size, f"subscription of group '{self.group_id}'"):
+            account.add(size)
+            self.topics, self._topics_bytes = topics, size
 
     def snapshot(self, assignments: dict[str, bytes]) -> GroupState:
         """What is kept of the group if its members are given these."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from moldau.broker.groups.membership_events import NO_MEMBER, Join, Joined
 from moldau.broker.groups.membership_rebalance import complete_if_all_joined, rebalance_or_complete
-from moldau.broker.groups.membership_roster import MEMBER_COST, Member, protocols_size
+from moldau.broker.groups.membership_roster import Member, member_size, pending_size, protocols_size
 from moldau.broker.groups.membership_states import State
 from moldau.broker.groups.membership_static import replace
 from moldau.model.errors import ErrorCode
@@ -21,6 +21,8 @@ _LOG = logging.getLogger(__name__)
 
 NEW_MEMBER_TIMEOUT_MS = 300_000
 """How long a new member may wait. It cannot be heard from before it is told a generation, and its client may be gone. Kafka's figure."""
+NOTES_INTERVAL_MS = 60_000
+"""How often the log says of a group that it is full."""
 
 
 def join(group: "MembershipCore", event: Join) -> None:
@@ -47,7 +49,7 @@ def _join_without_id(group: "MembershipCore", event: Join) -> None:
         else:
             replace(group, group.roster.members[away], event)
     elif event.needs_known_id:
-        group.roster.pending[event.new_member_id] = group.remind(event.session_timeout_ms)
+        group.roster.give_id(event.new_member_id, group.remind(event.session_timeout_ms))
         _refuse(group, event, ErrorCode.MEMBER_ID_REQUIRED, event.new_member_id)
     else:
         _add(group, event, event.new_member_id)
@@ -105,10 +107,18 @@ def _join_again(group: "MembershipCore", event: Join) -> None:
 def _has_room(group: "MembershipCore", event: Join) -> bool:
     roster, limits = group.roster, group.limits
     known = roster.members.get(event.member_id) or roster.members.get(roster.static.get(event.group_instance_id or "", NO_MEMBER))
-    grows = protocols_size(event.protocols) + MEMBER_COST
+    grows = protocols_size(event.protocols)
     if known is not None:
-        grows -= known.sent_bytes + MEMBER_COST
-    if roster.held_bytes() + grows > limits.bytes_max:
+        grows -= known.sent_bytes
+    else:
+        grows += member_size(event.member_id or event.new_member_id, event.group_instance_id, event.client_id, event.client_host)
+        if event.member_id in roster.pending:
+            grows -= pending_size(event.member_id)
+    if roster.held_bytes + grows > limits.bytes_max:
+        return False
+    if not roster.account.has_room(
+        grows, f"JoinGroup of client '{event.client_id}' in group '{group.group_id}'", new=group.generation == 0
+    ):
         return False
     match group.state:
         case State.EMPTY:
@@ -121,17 +131,19 @@ def _has_room(group: "MembershipCore", event: Join) -> bool:
 
 
 def _put_out(group: "MembershipCore", event: Join) -> None:
-    _LOG.warning(
-        "group is full: group=%s members=%d bytes=%d client=%s",
-        group.group_id,
-        len(group.roster),
-        group.roster.held_bytes(),
-        event.client_id,
-    )
+    if group.now_ms - group.full_since_ms >= NOTES_INTERVAL_MS:
+        group.full_since_ms = group.now_ms
+        _LOG.warning(
+            "group is full: group=%s members=%d bytes=%d client=%s",
+            group.group_id,
+            len(group.roster),
+            group.roster.held_bytes,
+            event.client_id,
+        )
     member = group.roster.members.get(event.member_id)
     if member is not None:
         group.remove(member)
-    group.roster.pending.pop(event.member_id, None)
+    group.roster.take_back_id(event.member_id)
     _refuse(group, event, ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER)
     if member is not None and group.state is not State.PREPARING_REBALANCE:
         rebalance_or_complete(group, f"member {event.member_id} no longer fits into the group")

@@ -42,7 +42,7 @@ def _leave(group: "MembershipCore", leaver: Leaver) -> ErrorCode:
     if member_id == NO_MEMBER:  # put out by an administrator, who knows the name of its instance alone
         member_id = roster.static.get(leaver.group_instance_id or "", NO_MEMBER)
         error = ErrorCode.UNKNOWN_MEMBER_ID if member_id == NO_MEMBER else ErrorCode.NONE
-    elif roster.pending.pop(member_id, None) is not None:
+    elif roster.take_back_id(member_id):
         return ErrorCode.NONE
     else:
         error = group.check_member(member_id, leaver.group_instance_id)
@@ -56,7 +56,7 @@ def due(group: "MembershipCore") -> None:
     """End what has come to its end by now; then look up when the next end is."""
     now_ms = group.now_ms
     for member_id in [member_id for member_id, deadline_ms in group.roster.pending.items() if deadline_ms <= now_ms]:
-        del group.roster.pending[member_id]
+        group.roster.take_back_id(member_id)
         complete_if_nobody_missing(group)
     for member in [member for member in group.roster.members.values() if member.deadline_ms <= now_ms]:
         _session_over(group, member)

@@ -1,16 +1,27 @@
 """Who is in a group, who is about to be, who leads it, and which protocol they agree on.
 
 A member that was given an id but has not come back with it is *pending*: it has an id and a deadline, nothing else.
+
+What all of this takes is counted as it changes, in an account of the budget over all groups (`groups.memory.max.bytes`) and for the group
+itself (`group.max.bytes`). Sizes are those of the objects, the fixed costs were measured (`tests/unit/broker/groups/test_group_budget.py`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import inf
+from sys import getsizeof
 
 from moldau.broker.groups.membership_events import JoinedMember, Protocols, Token
-from moldau.broker.groups.state import NO_REBALANCE_TIMEOUT, MemberState
+from moldau.broker.groups.state import NO_REBALANCE_TIMEOUT, GroupState, MemberState
+from moldau.model.budget import Account, Budget
 
 MEMBER_COST = 1000
-"""Bytes that a member takes beside what it sent, roughly."""
+"""Bytes that a member takes beside what it sent, with the requests of it that wait."""
+PROTOCOL_COST = 140
+"""Bytes that one of its protocols takes beside name and metadata."""
+PENDING_COST = 120
+"""Bytes that an id which was given takes beside the id."""
+ROSTER_COST = 2200
+"""Bytes of what runs the members of a group, before there are any."""
 
 
 class Member:
@@ -69,6 +80,11 @@ class Member:
         self.protocols = protocols
         self.sent_bytes = protocols_size(protocols)
 
+    @property
+    def held_bytes(self) -> int:
+        """Memory that it takes without its assignment."""
+        return self.sent_bytes + member_size(self.member_id, self.group_instance_id, self.client_id, self.client_host)
+
     def supports(self, protocols: Protocols) -> bool:
         """Whether these are its protocols, in the same order and with the same bytes."""
         return list(protocols.items()) == list(self.protocols.items())
@@ -112,16 +128,45 @@ class Member:
 
 def protocols_size(protocols: Protocols) -> int:
     """Bytes that a member's protocols take."""
-    return sum(len(name) + len(metadata) for name, metadata in protocols.items())
+    return sum(len(name) + len(metadata) + PROTOCOL_COST for name, metadata in protocols.items())
+
+
+def member_size(member_id: str, group_instance_id: str | None, client_id: str, client_host: str) -> int:
+    """Bytes that a member takes beside its protocols and its assignment."""
+    return MEMBER_COST + getsizeof(member_id) + getsizeof(group_instance_id or "") + getsizeof(client_id) + getsizeof(client_host)
+
+
+def pending_size(member_id: str) -> int:
+    """Bytes that an id takes that was given."""
+    return PENDING_COST + getsizeof(member_id)
+
+
+def stored_size(state: GroupState) -> int:
+    """Bytes that the members of a stored group take, before it is restored and after."""
+    protocol = len(state.protocol or "") + PROTOCOL_COST
+    return ROSTER_COST + sum(
+        member_size(each.member_id, each.group_instance_id, each.client_id, each.client_host)
+        + protocol
+        + len(each.subscription)
+        + len(each.assignment)
+        for each in state.members
+    )
 
 
 class Roster:
     """The members of one group.
 
-    Invariant: `leader` is a member, or None when there are none.
+    Invariants: `leader` is a member, or None when there are none. `held_bytes` is what members, given ids and assignments take; `account`
+    has it with `ROSTER_COST` and what else the group adds.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, account: Account | None = None) -> None:
+        self.account = Account(Budget.unlimited()) if account is None else account
+        self.account.add(ROSTER_COST)
+        self.held_bytes = 0
+        self.assigned_bytes = 0
+        """Of the largest of: the assignment that holds, the one that is being stored. Kept through a rebalance, so that a group which
+        goes on as before needs no room for its next assignment."""
         self.members: dict[str, Member] = {}
         """By member id, the longest there first."""
         self.static: dict[str, str] = {}
@@ -137,23 +182,57 @@ class Roster:
 
     def add(self, member: Member) -> None:
         """Take a member in; the first leads."""
+        self._grow(member.held_bytes)
         self.members[member.member_id] = member
         if member.group_instance_id is not None:
             self.static[member.group_instance_id] = member.member_id
         if self.leader is None:
             self.leader = member.member_id
-        self.pending.pop(member.member_id, None)
+        self.take_back_id(member.member_id)
+
+    def give_id(self, member_id: str, deadline_ms: float) -> None:
+        """Somebody was told this id and has until then to come back with it."""
+        self._grow(pending_size(member_id))
+        self.pending[member_id] = deadline_ms
+
+    def take_back_id(self, member_id: str) -> bool:
+        """An id that was given is no longer expected; whether it was."""
+        if self.pending.pop(member_id, None) is None:
+            return False
+        self._grow(-pending_size(member_id))
+        return True
 
     def remove(self, member: Member) -> None:
         """Let a member go; if it led, the longest there leads."""
+        self._grow(-member.held_bytes)
         del self.members[member.member_id]
         if member.group_instance_id is not None:
             del self.static[member.group_instance_id]
         if self.leader == member.member_id:
             self.leader = next(iter(self.members), None)
+        if not self.members:
+            self.expect_assignment(-self.assigned_bytes)
+
+    def update(self, member: Member, protocols: Protocols) -> None:
+        """A member supports these from now on."""
+        before = member.sent_bytes
+        member.take(protocols)
+        self._grow(member.sent_bytes - before)
+
+    def expect_assignment(self, growth: int) -> None:
+        """An assignment of `assigned_bytes` and so many more is being stored."""
+        self.assigned_bytes += growth
+        self._grow(growth)
+
+    def assign(self, assignments: Mapping[str, bytes]) -> None:
+        """Every member has its part, by member id."""
+        for member_id, member in self.members.items():
+            member.assignment = assignments[member_id]
+        self.expect_assignment(sum(map(len, assignments.values())) - self.assigned_bytes)
 
     def rename(self, member: Member, member_id: str) -> None:
         """Give a static member another id; it leads if it did."""
+        self._grow(getsizeof(member_id) - getsizeof(member.member_id))
         del self.members[member.member_id]
         if self.leader == member.member_id:
             self.leader = member_id
@@ -210,11 +289,10 @@ class Roster:
 
     # Views
 
-    def held_bytes(self) -> int:
-        """Memory that the members take, roughly."""
-        sent = sum(member.sent_bytes + len(member.assignment) for member in self.members.values())
-        return sent + MEMBER_COST * (len(self.members) + len(self.pending))
-
     def told(self, protocol: str | None) -> tuple[JoinedMember, ...]:
         """The members as their leader is told of them."""
         return tuple(JoinedMember(each.member_id, each.group_instance_id, each.metadata(protocol)) for each in self.members.values())
+
+    def _grow(self, amount: int) -> None:
+        self.held_bytes += amount
+        self.account.add(amount)

@@ -81,7 +81,7 @@ def replacement_stored(group: "MembershipCore", replacement: Replacement, error:
     if error is not ErrorCode.NONE:
         _LOG.warning("static member not stored: group=%s instance=%s error=%s", group.group_id, member.group_instance_id, error.name)
         old_id, protocols, member.rebalance_timeout_ms, member.session_timeout_ms = replacement.old
-        member.take(protocols)
+        group.roster.update(member, protocols)
         _rename(group, member, old_id)
         member_id, leader = NO_MEMBER, replacement.leader
     elif replacement.can_skip_assignment:

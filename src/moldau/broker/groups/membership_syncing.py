@@ -55,8 +55,8 @@ def assignment_stored(group: "MembershipCore", ticket: AssignmentTicket, error: 
         return
     group.storing = None
     group.go_to(State.STABLE)
+    group.roster.assign(ticket.assignments)
     for member in group.roster.members.values():
-        member.assignment = ticket.assignments[member.member_id]
         if member.syncing is not None:
             group.answer_sync(member, ErrorCode.NONE)
             group.begin_session(member)
@@ -66,11 +66,16 @@ def _store(group: "MembershipCore", given: Mapping[str, bytes]) -> None:
     assignments = {member_id: given.get(member_id, b"") for member_id in group.roster.members}
     for member_id in group.roster.members.keys() - given.keys():
         _LOG.warning("leader forgot a member: group=%s generation=%d member=%s", group.group_id, group.generation, member_id)
-    size = group.roster.held_bytes() + sum(map(len, assignments.values()))
-    if size > group.limits.bytes_max:
-        _LOG.warning("assignment is too large: group=%s generation=%d bytes=%d", group.group_id, group.generation, size)
+    roster = group.roster
+    grows = max(sum(map(len, assignments.values())) - roster.assigned_bytes, 0)
+    has_room = roster.account.has_room(grows, f"assignment of group '{group.group_id}'")
+    if roster.held_bytes + grows > group.limits.bytes_max or not has_room:
+        _LOG.warning(
+            "assignment is too large: group=%s generation=%d bytes=%d", group.group_id, group.generation, roster.assigned_bytes + grows
+        )
         _fail(group, ErrorCode.GROUP_MAX_SIZE_REACHED)
         return
+    roster.expect_assignment(grows)
     group.storing = AssignmentTicket(assignments)
     group.do(Store(group.snapshot(assignments), group.storing))
 

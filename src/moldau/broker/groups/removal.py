@@ -41,13 +41,14 @@ class Removal:
 
     def group(self, shard: "Shard", group: "Group", done: "Done") -> None:
         """Delete an empty group with all of its offsets. `done` as for `StateLog.append`."""
+        producer_ids = list(group.offsets.pending)
         changes = _offset_changes(group, group.offsets.places())
         if group.is_stored:
             changes.append((group_key(group.group_id), lambda: None))
         if self._delete(group, changes, done):
-            shard.groups.pop(group.group_id, None)
             if group.runner_if_any is not None:
                 group.runner_if_any.close(PeerError(ErrorCode.GROUP_ID_NOT_FOUND, f"group '{group.group_id}' was deleted"))
+            shard.remove(group, producer_ids)
 
     def topics(self, shard: "Shard", names: Collection[str]) -> None:
         """These topics were deleted: what is committed there goes."""
@@ -72,6 +73,7 @@ class Removal:
         self._timer = self._coordinator.clock.call_later(interval_ms / 1000, self._look)
 
     def _look(self) -> None:
+        self._coordinator.load_refused()
         self._left = self._coordinator.shards()
         self._step()
 

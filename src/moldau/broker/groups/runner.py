@@ -44,9 +44,9 @@ class GroupRunner:
         config = coordinator.config
         limits = Limits(config.int("group.initial.rebalance.delay.ms"), config.int("group.max.size"), config.int("group.max.bytes"))
         if state is None:
-            self.membership = Membership(group.group_id, limits)
+            self.membership = Membership(group.group_id, limits, group.account)
         else:
-            self.membership = Membership.restored(group.group_id, limits, state)
+            self.membership = Membership.restored(group.group_id, limits, state, group.account)
             self.take(Loaded())
 
     def take(self, event: Event) -> None:

@@ -6,21 +6,35 @@ left out with a line in the log; those of other kinds of groups are left alone.
 
 import logging
 from collections.abc import Callable
+from sys import getsizeof
 from typing import TYPE_CHECKING
 
 from moldau.broker.groups.group import Group, MakeRunner
 from moldau.broker.groups.group_records import decode_group
+from moldau.broker.groups.membership_roster import stored_size
 from moldau.broker.groups.offsets import CommittedOffset
 from moldau.broker.groups.records import GroupKey, OffsetKey, UnknownKey, decode_key, decode_offset
-from moldau.model.errors import PeerError
+from moldau.model.budget import Account
+from moldau.model.errors import ErrorCode, PeerError
 from moldau.protocol.records.control import ControlType
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from moldau.broker.groups.group import GroupMemory
     from moldau.broker.groups.state import GroupState
     from moldau.broker.state_log import LoadedBatch
     from moldau.protocol.records.record import Record
 
 _LOG = logging.getLogger(__name__)
+
+
+PEAK_FACTOR = 2
+"""While partitions are read, all groups may take so many times the memory that they may take in the end."""
+
+
+class DoesNotFitError(PeerError):
+    """The groups of a partition take more memory than a setting allows."""
 
 
 class Shard:
@@ -29,11 +43,14 @@ class Shard:
     Invariant: `_waiting` names, by producer id, the groups that have pending offsets of that producer.
     """
 
-    def __init__(self, partition: int, make_runner: MakeRunner) -> None:
+    def __init__(self, partition: int, make_runner: MakeRunner, memory: "GroupMemory") -> None:
         self.partition = partition
         self.loading = True
         self.groups: dict[str, Group] = {}
         self._make_runner = make_runner
+        self._memory = memory
+        self._reading = Account(memory.groups)
+        """Memory of `_states`."""
         self._next_order = 0
         self._waiting: dict[int, set[Group]] = {}
         self._states: dict[str, GroupState] = {}
@@ -46,7 +63,8 @@ class Shard:
     # Reading
 
     def replay(self, batch: "LoadedBatch") -> None:
-        """The next batch of the partition."""
+        """The next batch of the partition. DoesNotFitError when it takes far too much memory: see `check_memory`."""
+        self.check_memory(PEAK_FACTOR)
         if batch.marker is not None:
             self._end(batch.producer_id, committed=batch.marker.type is ControlType.COMMIT)
         for record in batch.records:
@@ -64,13 +82,14 @@ class Shard:
     def loaded(self) -> None:
         """The partition is read to its end: serve."""
         self.loading = False
+        self._reading.close()
         for group_id, state in self._states.items():
             self.make_group(group_id).restore(state)
         deferred, self._deferred = self._deferred, []
         for action in deferred:
             action()
         for group in [group for group in self.groups.values() if not group.is_stored and group.offsets.is_empty]:
-            del self.groups[group.group_id]
+            self.remove(group, ())
         if self._left_alone:
             _LOG.warning(
                 "records of other kinds of groups left alone: partition=__consumer_offsets-%d records_by_version=%s",
@@ -94,10 +113,13 @@ class Shard:
                 else:
                     self.put_pending(group, producer_id, topic, partition, committed)
             case GroupKey(group_id):
-                if record.value is None:
-                    self._states.pop(group_id, None)
-                else:
-                    self._states[group_id] = decode_group(record.value)
+                state = None if record.value is None else decode_group(record.value)
+                before = self._states.pop(group_id, None)
+                if before is not None:
+                    self._reading.add(-stored_size(before) - getsizeof(group_id))
+                if state is not None:
+                    self._reading.add(stored_size(state) + getsizeof(group_id))
+                    self._states[group_id] = state
             case UnknownKey(version):
                 self._left_alone[version] = self._left_alone.get(version, 0) + 1
 
@@ -107,8 +129,31 @@ class Shard:
         """The group of that id, a new one if there is none."""
         group = self.groups.get(group_id)
         if group is None:
-            group = self.groups[group_id] = Group(group_id, self.partition, self._make_runner)
+            group = self.groups[group_id] = Group(group_id, self.partition, self._make_runner, self._memory)
         return group
+
+    def remove(self, group: Group, producer_ids: "Iterable[int]") -> None:
+        """Forget a group; `producer_ids` are those of which it had pending offsets."""
+        if self.groups.pop(group.group_id, None) is not None:
+            group.close()
+        for producer_id in producer_ids:
+            waiting = self._waiting.get(producer_id, set())
+            waiting.discard(group)
+            if not waiting:
+                self._waiting.pop(producer_id, None)
+
+    def check_memory(self, factor: int = 1) -> None:
+        """DoesNotFitError (COORDINATOR_NOT_AVAILABLE) if all groups together take more than `factor` times what a setting allows.
+
+        While the log is read there may be more in memory than at its end: groups and offsets that are deleted further on.
+        """
+        for budget in self._memory.all():
+            if budget.held > factor * budget.limit:
+                raise DoesNotFitError(
+                    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                    f"__consumer_offsets-{self.partition} does not fit into memory: {budget.setting} is {budget.limit} bytes,"
+                    f" {budget.held} are needed so far; nothing is lost, raise the setting to have the groups served",
+                )
 
     def next_order(self) -> int:
         """The place of the next commit among all of the partition."""
@@ -136,6 +181,8 @@ class Shard:
         for group in self.groups.values():
             if group.runner_if_any is not None:
                 group.runner_if_any.close(error)
+            group.close()
+        self._reading.close()
 
     def _end(self, producer_id: int, *, committed: bool) -> None:
         for group in self._waiting.pop(producer_id, ()):

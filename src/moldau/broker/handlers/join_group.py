@@ -26,7 +26,7 @@ def handle(broker: "Broker", request: JoinGroupRequest, context: RequestContext,
     """The rules are in :mod:`moldau.broker.groups.membership_joining`.
 
     Beside their errors: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, UNKNOWN_MEMBER_ID for a
-    member of a group that is not there, and POLICY_VIOLATION for a new group where there are too many.
+    member of a group that is not there, and POLICY_VIOLATION for a new group where there are too many, or no room for it.
     """
     version = context.api_version
 
@@ -34,7 +34,7 @@ def handle(broker: "Broker", request: JoinGroupRequest, context: RequestContext,
         reply(_response(joined, version))
 
     try:
-        runner = _runner_for(broker, request)
+        runner = _runner_for(broker, request, context.client_id)
     except PeerError as error:
         answer(Joined(None, error.code, request.member_id))
         return
@@ -60,7 +60,7 @@ def handle(broker: "Broker", request: JoinGroupRequest, context: RequestContext,
     )
 
 
-def _runner_for(broker: "Broker", request: JoinGroupRequest) -> GroupRunner:
+def _runner_for(broker: "Broker", request: JoinGroupRequest, client_id: str | None) -> GroupRunner:
     """The members of the group, which is made for one that is new."""
     timeout_ms, config = request.session_timeout_ms, broker.config
     shortest_ms, longest_ms = config.int("group.min.session.timeout.ms"), config.int("group.max.session.timeout.ms")
@@ -69,7 +69,7 @@ def _runner_for(broker: "Broker", request: JoinGroupRequest) -> GroupRunner:
     group = broker.groups.group_for(request.group_id, create=request.member_id == NO_MEMBER)
     if group is None:
         raise PeerError(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group '{request.group_id}'")
-    return group.runner
+    return broker.groups.runner_of(group, f"JoinGroup of client '{client_id or ''}' in group '{request.group_id}'")
 
 
 def _protocols(request: JoinGroupRequest) -> Protocols:

@@ -30,7 +30,7 @@ def handle(broker: "Broker", request: OffsetCommitRequest, context: RequestConte
 
     Codes: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, OFFSET_METADATA_TOO_LARGE; for all that are there, if the group refuses: those of
     `Membership.check_commit`, GROUP_ID_NOT_FOUND, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE,
-    INVALID_COMMIT_OFFSET_SIZE.
+    INVALID_COMMIT_OFFSET_SIZE, POLICY_VIOLATION at a bound on groups or on memory.
     """
     verdict = _verdict(broker, request, by_id=context.api_version >= FIRST_BY_ID)
 

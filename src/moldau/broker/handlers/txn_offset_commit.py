@@ -37,7 +37,8 @@ def handle(broker: "Broker", request: TxnOffsetCommitRequest, context: RequestCo
 
     Codes: UNKNOWN_TOPIC_OR_PARTITION, OFFSET_METADATA_TOO_LARGE; for all that are there, if the group or the transaction refuses:
     INVALID_GROUP_ID, those of `Membership.check_commit`, ILLEGAL_GENERATION for a member of a group that is not there, those of the
-    transaction's coordinator, INVALID_PRODUCER_EPOCH, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
+    transaction's coordinator, INVALID_PRODUCER_EPOCH, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE;
+    TRANSACTION_ABORTABLE (POLICY_VIOLATION before version 4) at the bound on memory.
     """
     snapshot = broker.metadata
     metadata_max = broker.config.int("offset.metadata.max.bytes")
@@ -103,6 +104,8 @@ def _group_for(broker: "Broker", request: TxnOffsetCommitRequest) -> "Group":
 def _told(code: ErrorCode, version: int) -> ErrorCode:
     if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < FIRST_WITH_LOADING:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if code is ErrorCode.POLICY_VIOLATION and version >= FIRST_WITH_ABORTABLE:  # other codes end the producer, not only its transaction
+        return ErrorCode.TRANSACTION_ABORTABLE
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < FIRST_WITH_ABORTABLE:
         return ErrorCode.INVALID_TXN_STATE
     return code

@@ -10,6 +10,7 @@ from moldau.model.config.validators import Between, DifferentItems, OneOf, SomeO
 
 SEGMENT_BYTES_MIN = 1_048_576
 SEGMENT_LEAST = "At least 1 MiB, as `segment.bytes` of any topic; Kafka takes less here, and cannot make the topic then."
+MEMORY = "A bound of our own over all peers together; Kafka has none and takes memory until there is no more."
 CAPPED = "Capped by the number of live brokers, so that a single broker can have the topic at all."
 
 
@@ -69,8 +70,8 @@ COORDINATORS = table(
         integer(
             "group.max.bytes",
             16_777_216,
-            "Memory that the members of one group may take: what they sent and were assigned, and 1,000 bytes for each member and each "
-            "that was given an id. Who would need more is refused like one member too many.",
+            "Memory that the members of one group may take: what they sent and were assigned, and 1,000 bytes for each member. Who would "
+            "need more is refused like one member too many.",
             allowed=at_least(1),
             own=True,
             deviation="A bound of our own: members that send much, or take an id and never come back, must not fill our memory.",
@@ -83,6 +84,27 @@ COORDINATORS = table(
             mode=CLUSTER,
             own=True,
             deviation="A group takes about a kilobyte of memory, and an offset a quarter of that, until they expire; Kafka has no bound.",
+        ),
+        long(
+            "groups.memory.max.bytes",
+            50_331_648,
+            "Memory that all groups and their members may take together. At the bound new groups and members are refused "
+            "(POLICY_VIOLATION, GROUP_MAX_SIZE_REACHED); groups that are there go on.",
+            allowed=at_least(1),
+            mode=CLUSTER,
+            own=True,
+            deviation=MEMORY,
+        ),
+        long(
+            "offsets.memory.max.bytes",
+            100_663_296,
+            "Memory that the committed offsets of all groups may take together, with their metadata: about 270 bytes for an offset. At "
+            "the bound a group may commit again what it has committed; more is refused with POLICY_VIOLATION. A partition of the "
+            "offsets topic that does not fit when it is read is not served until this is raised; nothing of it is lost.",
+            allowed=at_least(1),
+            mode=CLUSTER,
+            own=True,
+            deviation=MEMORY,
         ),
         integer(
             "offset.metadata.max.bytes",

@@ -1,0 +1,92 @@
+"""A bound on one kind of state that peers can make the broker keep, counted over all peers.
+
+Whoever keeps such state has an `Account`: it adds what an object takes when it is made and subtracts it when it is gone, in O(1).
+Before the state grows, `Budget.has_room` is asked. What shrinks or stays as large is always allowed, so that existing clients keep working
+at the bound. The setting may change at run time; a limit below what is held refuses growth until enough is released.
+"""
+
+import logging
+import sys
+from collections.abc import Callable
+
+from moldau.model.seldom import Seldom
+
+_LOG = logging.getLogger(__name__)
+
+NOTES_INTERVAL_S = 60.0
+RESERVED = 10
+"""One part in so many of the limit is kept for what belongs to state that is there already."""
+
+
+class Budget:
+    """Bytes, or a number of objects, that all accounts together hold; bounded by the broker setting named `setting`."""
+
+    __slots__ = ("_limit", "_monotonic", "_notes", "held", "refusals", "setting")
+
+    def __init__(self, setting: str, limit: Callable[[], int], monotonic: Callable[[], float]) -> None:
+        """`limit` gives the value of the setting as it is now, `monotonic` seconds of a clock that never goes back."""
+        self.setting = setting
+        self.held = 0
+        self.refusals = 0
+        self._limit = limit
+        self._monotonic = monotonic
+        self._notes = Seldom(NOTES_INTERVAL_S, 1)
+
+    @classmethod
+    def unlimited(cls) -> "Budget":
+        """One that refuses nothing, for state that stands alone."""
+        return cls("", lambda: sys.maxsize, lambda: 0.0)
+
+    @property
+    def limit(self) -> int:
+        """The value of the setting."""
+        return self._limit()
+
+    def has_room(self, amount: int, what: str, *, new: bool = False) -> bool:
+        """Whether state may grow by `amount`; a refusal is counted, and logged once a minute with `what` it is about.
+
+        `new`: something that does not belong to state that is there; a tenth of the limit is not for that.
+        """
+        if amount <= 0:
+            return True
+        limit = self._limit()
+        if self.held + amount <= (limit - limit // RESERVED if new else limit):
+            return True
+        self.refusals += 1
+        if self._notes.due(self.setting, self._monotonic()):
+            _LOG.warning(
+                "bound reached, refusing more: setting=%s limit=%d held=%d wanted=%d refused_so_far=%d first=%s",
+                self.setting, limit, self.held, amount, self.refusals, what[:200],
+            )  # fmt: skip
+        return False
+
+    @property
+    def is_exceeded(self) -> bool:
+        """Whether more is held than the limit allows: it was lowered, or what was read from disk is more."""
+        return self.held > self._limit()
+
+
+class Account:
+    """What one owner holds of a budget. Invariant: the budget's `held` is the sum over its open accounts."""
+
+    __slots__ = ("_budget", "held")
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget: Budget | None = budget
+        self.held = 0
+
+    def add(self, amount: int) -> None:
+        """The owner holds so much more; less if it is negative. Without effect once closed."""
+        if self._budget is not None:
+            self.held += amount
+            self._budget.held += amount
+
+    def has_room(self, amount: int, what: str, *, new: bool = False) -> bool:
+        """As `Budget.has_room`; True once closed."""
+        return self._budget is None or self._budget.has_room(amount, what, new=new)
+
+    def close(self) -> None:
+        """Give everything back: the owner is gone."""
+        if self._budget is not None:
+            self._budget.held -= self.held
+            self._budget, self.held = None, 0
