@@ -23,8 +23,8 @@ from moldau.protocol.records.batch import (
     read_columns,
 )
 from moldau.protocol.records.header import HEADER_SIZE, check_batch, pack_header, read_header, stamp_crc
-from moldau.protocol.records.validate import validate_records
 from support.sizes import sized
+from support.validation import validated
 
 MAX_BYTES = 1 << 16
 BATCH = encode_batch(
@@ -72,7 +72,7 @@ def rows_of(log: memoryview) -> list[Record]:
 def test_any_payload(payload: bytes, count: int, codec: Compression) -> None:
     batch = with_payload(payload, count, codec)
     records = outcome(lambda: list(iterate(batch, max_decompressed_bytes=MAX_BYTES)))
-    summary = outcome(lambda: validate_records(batch, read_header(batch), MAX_BYTES))
+    summary = outcome(lambda: validated(batch, MAX_BYTES))
     assert summary is None or records is not None
     if count:
         assert records == outcome(lambda: rows_of(batch))
@@ -95,7 +95,7 @@ def mutations(data: st.DataObject, whole: bytes) -> bytes:
 def test_damaged_records_of_which_both_readers_think_alike(data: st.DataObject) -> None:
     batch = with_payload(mutations(data, BATCH[HEADER_SIZE:]), 4, Compression.NONE)
     records = outcome(lambda: list(iterate(batch, max_decompressed_bytes=MAX_BYTES)))
-    summary = outcome(lambda: validate_records(batch, read_header(batch), MAX_BYTES))
+    summary = outcome(lambda: validated(batch, MAX_BYTES))
     if isinstance(records, list):
         dense = [record.offset for record in records] == list(range(4))
         assert (summary is not None) == dense
@@ -131,7 +131,7 @@ def test_memory_follows_the_bytes_not_the_claims() -> None:
             for count in (4, 2**31 - 1):
                 batch = with_payload(bytes(payload), count, Compression.NONE)
                 outcome(lambda batch=batch: list(iterate(batch, max_decompressed_bytes=MAX_BYTES)))  # type: ignore[misc]
-                outcome(lambda batch=batch: validate_records(batch, read_header(batch), MAX_BYTES))  # type: ignore[misc]
+                outcome(lambda batch=batch: validated(batch, MAX_BYTES))  # type: ignore[misc]
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

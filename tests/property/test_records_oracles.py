@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moldau.protocol.records.batch import CREATE_TIME, Compression, Record, encode_batch, iterate
-from moldau.protocol.records.header import check_batch
-from moldau.protocol.records.validate import validate_records
+from support.validation import validated
 
 with warnings.catch_warnings():  # about how the package reads its own resources
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -83,7 +82,7 @@ def test_each_reads_the_others(library: Any, codec: Compression) -> None:
         assert list(iterate(batch, max_decompressed_bytes=MAX_BYTES)) == records
         times = [record.timestamp for record in records]
         no_key = next((record.offset for record in records if record.key is None), -1)
-        assert validate_records(batch, check_batch(batch), MAX_BYTES) == (min(times), max(times), no_key)
+        assert validated(batch, MAX_BYTES) == (min(times), max(times), no_key)
         assert read_by(library, ours(records, codec)) == records
 
     check()

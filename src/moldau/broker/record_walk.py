@@ -8,7 +8,7 @@
 
 from moldau.broker.partition import UNLIMITED, Partition
 from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError
-from moldau.protocol.records.batch import recompress
+from moldau.protocol.records.batch import decompressed_records, recompress
 from moldau.protocol.records.compression import Compression
 from moldau.protocol.records.header import BatchHeader, read_header
 from moldau.protocol.records.validate import validate_records
@@ -25,16 +25,15 @@ def walk(partition: Partition, batch: memoryview, header: BatchHeader, now_ms: i
     codec = _CODECS.get(rules.compression_type, header.compression)
     if codec == header.compression:
         return batch, header
-    stored = memoryview(
-        recompress(batch, header, Compression(codec), rules.compression_level, max_decompressed_bytes=rules.decompressed_bytes_max)
-    )
+    records = decompressed_records(batch, header, rules.decompressed_bytes_max)
+    stored = memoryview(recompress(records, header, Compression(codec), rules.compression_level))
     return stored, read_header(stored)
 
 
 def _check_records(partition: Partition, batch: memoryview, header: BatchHeader, now_ms: int) -> None:
     config, where = partition.log.config, partition.topic_partition
     try:
-        summary = validate_records(batch, header, partition.rules.decompressed_bytes_max)
+        summary = validate_records(decompressed_records(batch, header, partition.rules.decompressed_bytes_max), header)
     except CorruptBatchError:
         raise
     except PeerError as error:

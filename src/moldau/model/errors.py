@@ -213,6 +213,10 @@ class CorruptBatchError(PeerError):
         super().__init__(code, message)
 
 
+class BeyondBoundError(CorruptBatchError):
+    """Records that may be whole, and are more than the reader takes: decompressed bytes, or headers."""
+
+
 class WorldError(MoldauError):
     """Something outside the process failed; `retriable` says whether trying again may help."""
 

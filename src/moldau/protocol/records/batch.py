@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from itertools import repeat
 from struct import Struct
 
-from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError
+from moldau.model.errors import BeyondBoundError, CorruptBatchError, ErrorCode, PeerError
+from moldau.protocol.records.bounds import BATCH_HEADERS_MAX
 from moldau.protocol.records.builder import RecordBatchBuilder, encode_batch, recompress
 from moldau.protocol.records.compression import Compression, decompress
 from moldau.protocol.records.header import HEADER_SIZE, LENGTH_OFFSET, LOG_OVERHEAD, BatchHeader, read_header
@@ -23,6 +24,7 @@ __all__ = [
     "Record",
     "RecordBatchBuilder",
     "batches",
+    "decompressed_records",
     "encode_batch",
     "iterate",
     "iterate_log",
@@ -38,19 +40,21 @@ _LENGTH = Struct(">i")
 _make_record = tuple.__new__
 
 
-def iterate(view: memoryview, *, max_decompressed_bytes: int) -> Iterator[Record]:
+def iterate(view: memoryview, *, max_decompressed_bytes: int, with_headers: bool = True) -> Iterator[Record]:
     """Records of the one batch that fills `view`, those of a control batch too. The checksum is not looked at (`verify_crc`).
 
-    CorruptBatchError for a header or a compressed block that is malformed, PeerError INVALID_RECORD for a record. Offsets ascend.
+    CorruptBatchError for a header or a compressed block that is malformed, PeerError INVALID_RECORD for a record, BeyondBoundError for
+    more than is read: it names the offset. Offsets ascend. Without headers, those of the records are passed over, however many there are.
     """
     header = read_header(view)
     timestamp_type = _timestamp_type(header)
-    data = _records_of(view, header, max_decompressed_bytes)
+    data = decompressed_records(view, header, max_decompressed_bytes)
     position = index = 0
+    columns = Columns()
     while index < header.record_count:
-        columns = Columns()
+        columns = Columns(columns.headers_left)
         count = min(_RECORDS_AT_A_TIME, header.record_count - index)
-        position = read_records(data, count, header.base_offset, header.base_timestamp, columns, position, index)
+        position = read_records(data, count, header.base_offset, header.base_timestamp, columns, position, index, with_headers=with_headers)
         index += count
         _check_end(header, columns, index, len(data) - position)
         timestamps = repeat(header.max_timestamp) if timestamp_type == LOG_APPEND_TIME else columns.timestamps
@@ -93,7 +97,8 @@ def read_columns(
         if header.is_control or header.last_offset < first_offset or header.base_offset >= end_offset:
             continue
         start = len(into)
-        data = _records_of(batch, header, max_decompressed_bytes)
+        into.headers_left = BATCH_HEADERS_MAX
+        data = decompressed_records(batch, header, max_decompressed_bytes)
         position = read_records(data, header.record_count, header.base_offset, header.base_timestamp, into)
         _check_end(header, into, header.record_count, len(data) - position)
         if header.timestamp_type_is_log_append:
@@ -105,12 +110,16 @@ def read_columns(
             into.cut(start, bisect_left(into.offsets, first_offset, start))
 
 
-def _records_of(view: memoryview, header: BatchHeader, max_decompressed_bytes: int) -> bytes:
+def decompressed_records(view: memoryview, header: BatchHeader, max_decompressed_bytes: int) -> bytes:
+    """The decompressed records of the one batch in `view`. CorruptBatchError, BeyondBoundError."""
     if header.size != len(view):
         raise CorruptBatchError(f"record batch at offset {header.base_offset} has {header.size} bytes, {len(view)} are here")
     if header.record_count < 0:
         raise CorruptBatchError(f"record batch at offset {header.base_offset} says that it holds {header.record_count} records")
-    return decompress(view[HEADER_SIZE:], header.compression, max_decompressed_bytes)
+    try:
+        return decompress(view[HEADER_SIZE:], header.compression, max_decompressed_bytes)
+    except BeyondBoundError as error:
+        raise BeyondBoundError(f"record batch at offset {header.base_offset}: {error.message}") from error
 
 
 def _timestamp_type(header: BatchHeader) -> int:

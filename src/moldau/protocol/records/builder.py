@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from moldau.ports.filesystem import Bytes
-from moldau.protocol.records.compression import Compression, compress, decompress
+from moldau.protocol.records.compression import Compression, compress
 from moldau.protocol.records.header import (
     COMPRESSION_MASK,
     CONTROL_BIT,
@@ -137,14 +137,11 @@ def encode_batch(
     return builder.build()
 
 
-def recompress(
-    view: memoryview, header: BatchHeader, codec: Compression, level: int | None = None, *, max_decompressed_bytes: int
-) -> bytearray:
-    """The one batch in `view` with its records compressed by `codec` instead; all else stays, but for length and checksum.
+def recompress(records: bytes, header: BatchHeader, codec: Compression, level: int | None = None) -> bytearray:
+    """The batch of `header` with its `records`, which are decompressed, compressed by `codec`; all else stays, but for length and checksum.
 
-    CorruptBatchError if the records cannot be decompressed. They are not walked.
+    They are not walked.
     """
-    records = decompress(view[HEADER_SIZE:], header.compression, max_decompressed_bytes)
     payload = compress(records, codec, level)
     return assemble(
         header._replace(batch_length=HEADER_SIZE - LOG_OVERHEAD + len(payload), attributes=header.attributes & ~COMPRESSION_MASK | codec),

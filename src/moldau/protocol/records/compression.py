@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from enum import IntEnum
 from struct import Struct
 
-from moldau.model.errors import CorruptBatchError
+from moldau.model.errors import BeyondBoundError, CorruptBatchError
 from moldau.ports.filesystem import Bytes
 
 
@@ -68,7 +68,9 @@ def compress(data: Bytes, codec: int, level: int | None = None) -> bytes:
 
 
 def decompress(data: Bytes, codec: int, max_bytes: int) -> bytes:
-    """What `data` stands for, at most `max_bytes` of it. CorruptBatchError if it is malformed, unfinished, or becomes more."""
+    """What `data` stands for, at most `max_bytes` of it. CorruptBatchError if it is malformed or unfinished, BeyondBoundError if it becomes
+    more.
+    """
     match codec:
         case Compression.NONE:
             return bytes(data)
@@ -103,8 +105,10 @@ def _decompress_into(decoder: Callable[[Bytes, Bytes], int], data: Bytes, codec:
         try:
             size = decoder(data, output)
         except DecompressionError as error:
-            if capacity == max_bytes or output.endswith(_UNWRITTEN):
-                raise _refused(codec, data, max_bytes, str(error)) from error
+            if output.endswith(_UNWRITTEN):
+                raise _refused(codec, data, str(error)) from error
+            if capacity == max_bytes:
+                raise _beyond(codec, data, max_bytes) from error
         else:
             return bytes(memoryview(output)[:size])
         del output
@@ -117,11 +121,11 @@ def _decompress_gzip(data: Bytes, max_bytes: int) -> bytes:
     try:
         decompressed = decoder.decompress(data, max_bytes + 1)
     except zlib.error as error:
-        raise _refused(Compression.GZIP, data, max_bytes, str(error)) from error
+        raise _refused(Compression.GZIP, data, str(error)) from error
     if len(decompressed) > max_bytes:
-        raise _refused(Compression.GZIP, data, max_bytes, "they become more")
+        raise _beyond(Compression.GZIP, data, max_bytes)
     if not decoder.eof or decoder.unused_data:
-        raise _refused(Compression.GZIP, data, max_bytes, "bytes follow the end" if decoder.eof else "they are cut off")
+        raise _refused(Compression.GZIP, data, "bytes follow the end" if decoder.eof else "they are cut off")
     return decompressed
 
 
@@ -140,22 +144,22 @@ def _decompress_snappy(data: memoryview, max_bytes: int) -> bytes:
     import cramjam
 
     if not data:
-        raise _refused(Compression.SNAPPY, data, max_bytes, "they are cut off")
+        raise _refused(Compression.SNAPPY, data, "they are cut off")
     try:
         blocks = list(_xerial_blocks(data)) if data[: len(_XERIAL_MAGIC)] == _XERIAL_MAGIC else [data]
         sizes = [cramjam.snappy.decompress_raw_len(block) for block in blocks]
         size = sum(sizes)
-        if size > max_bytes:
-            raise _refused(Compression.SNAPPY, data, max_bytes, f"they become {size}")
         if size > len(data) * _SNAPPY_RATIO_MAX:
-            raise _refused(Compression.SNAPPY, data, max_bytes, f"they claim to become {size}")
+            raise _refused(Compression.SNAPPY, data, f"they claim to become {size}")
+        if size > max_bytes:
+            raise _beyond(Compression.SNAPPY, data, max_bytes)
         output = memoryview(bytearray(size))
         position = 0
         for block, block_size in zip(blocks, sizes, strict=True):
             cramjam.snappy.decompress_raw_into(block, output[position : position + block_size])
             position += block_size
     except cramjam.DecompressionError as error:
-        raise _refused(Compression.SNAPPY, data, max_bytes, str(error)) from error
+        raise _refused(Compression.SNAPPY, data, str(error)) from error
     return bytes(output)
 
 
@@ -172,5 +176,9 @@ def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
         yield data[start:position]
 
 
-def _refused(codec: Compression, data: Bytes, max_bytes: int, reason: str) -> CorruptBatchError:
-    return CorruptBatchError(f"{len(data)} bytes of {codec.name.lower()} do not decompress within {max_bytes} bytes: {reason}")
+def _refused(codec: Compression, data: Bytes, reason: str) -> CorruptBatchError:
+    return CorruptBatchError(f"{len(data)} bytes of {codec.name.lower()} do not decompress: {reason}")
+
+
+def _beyond(codec: Compression, data: Bytes, max_bytes: int) -> BeyondBoundError:
+    return BeyondBoundError(f"{len(data)} bytes of {codec.name.lower()} decompress to more than {max_bytes} bytes")

@@ -9,11 +9,13 @@ A record, all of its numbers zigzag varints::
 The loop of `read_records` is the one place where the cost of every record counts. So it repeats the varints of one and two bytes in line
 (a value of 200 bytes has a length of two), reads from `bytes`, which is faster to index and slice than a view, and looks only once per
 record whether everything fitted: positions never move back, and what lies beyond the end reads as too short or fails by itself. A
-record that does not fit is walked again by :mod:`moldau.protocol.records.walk`, which finds out why.
+record that does not fit is walked again by :mod:`moldau.protocol.records.walk`, which finds out why. More headers than the bounds
+(:mod:`moldau.protocol.records.bounds`) are refused before an object is made of them.
 """
 
 from typing import NamedTuple
 
+from moldau.protocol.records.bounds import BATCH_HEADERS_MAX, RECORD_HEADERS_MAX, refuse_batch_headers, refuse_record_headers
 from moldau.protocol.records.walk import long_varint, refuse_record
 
 CREATE_TIME = 0
@@ -36,12 +38,14 @@ class Record(NamedTuple):
 class Columns:
     """Records column by column, for readers that want no object per record. All lists have the same length.
 
-    `read_records` knows nothing of timestamp types; who calls it fills them in.
+    `read_records` knows nothing of timestamp types; who calls it fills them in. `headers_left`: how many more headers it takes; who calls
+    it sets that for each batch.
     """
 
-    __slots__ = ("headers", "keys", "offsets", "timestamp_types", "timestamps", "values")
+    __slots__ = ("headers", "headers_left", "keys", "offsets", "timestamp_types", "timestamps", "values")
 
-    def __init__(self) -> None:
+    def __init__(self, headers_left: int = BATCH_HEADERS_MAX) -> None:
+        self.headers_left = headers_left
         self.offsets: list[int] = []
         self.timestamps: list[int] = []
         self.timestamp_types: list[int] = []
@@ -58,11 +62,21 @@ class Columns:
             del column[start:stop]
 
 
-def read_records(data: bytes, count: int, base_offset: int, base_timestamp: int, into: Columns, position: int = 0, index: int = 0) -> int:
+def read_records(
+    data: bytes,
+    count: int,
+    base_offset: int,
+    base_timestamp: int,
+    into: Columns,
+    position: int = 0,
+    index: int = 0,
+    *,
+    with_headers: bool = True,
+) -> int:
     """Append the next `count` records, from `position`, to `into`; the position after them.
 
-    `index` is the number of the first in its batch. Offsets ascend. PeerError INVALID_RECORD for a malformed record; the columns are of
-    no use then.
+    `index` is the number of the first in its batch. Offsets ascend. Without headers, they are passed over by the record's size, unread.
+    PeerError INVALID_RECORD for a malformed record, BeyondBoundError for too many headers; the columns are of no use then.
     """
     add_offset, add_timestamp, add_headers = into.offsets.append, into.timestamps.append, into.headers.append
     add_key, add_value = into.keys.append, into.values.append
@@ -147,8 +161,14 @@ def read_records(data: bytes, count: int, base_offset: int, base_timestamp: int,
                 p = n
 
             if data[p]:
-                headers, p = _read_headers(data, p)
-                add_headers(headers)
+                if with_headers:
+                    headers, p = _read_headers(data, p, into)
+                    add_headers(headers)
+                else:
+                    if p >= end:
+                        break
+                    add_headers([])
+                    p = end
             else:
                 add_headers([])
                 p += 1
@@ -162,13 +182,22 @@ def read_records(data: bytes, count: int, base_offset: int, base_timestamp: int,
     raise refuse_record(data, start, number)
 
 
-def _read_headers(data: bytes, position: int) -> tuple[list[Header], int]:
-    """Headers of a record; IndexError if they are malformed or reach beyond the data."""
+def _read_headers(data: bytes, position: int, into: Columns) -> tuple[list[Header], int]:
+    """Headers of the record that is being appended to `into`; IndexError if they are malformed or reach beyond the data."""
     n, p = long_varint(data, position)
     if n & 1:
         raise IndexError
+    count = n >> 1
+    if 2 * count > len(data) - p:
+        raise IndexError
+    into.headers_left -= count
+    if count > RECORD_HEADERS_MAX or into.headers_left < 0:
+        where = f"the record at offset {into.offsets[-1]}"
+        if count > RECORD_HEADERS_MAX:
+            refuse_record_headers(where, count, RECORD_HEADERS_MAX)
+        refuse_batch_headers(where, BATCH_HEADERS_MAX)
     headers: list[Header] = []
-    for _ in range(n >> 1):
+    for _ in range(count):
         n = data[p]
         p += 1
         if n >= 0x80:

@@ -1,14 +1,15 @@
 """The full walk over a produced batch, for topics with `produce.validation=records` and for compacted ones.
 
 It follows every number of every record and keeps nothing. What `check_batch` takes on trust is checked
-here: that the records are as many as the header says, each exactly of its size, with offset deltas 0, 1, 2, ..., and nothing after them.
+here: that the records are as many as the header says, each exactly of its size, with offset deltas 0, 1, 2, ..., and nothing after them;
+and that they do not have more headers than they may.
 """
 
 from typing import NamedTuple
 
 from moldau.model.errors import ErrorCode, PeerError
-from moldau.protocol.records.compression import decompress
-from moldau.protocol.records.header import HEADER_SIZE, BatchHeader
+from moldau.protocol.records.bounds import BATCH_HEADERS_MAX, RECORD_HEADERS_MAX, refuse_batch_headers, refuse_record_headers
+from moldau.protocol.records.header import BatchHeader
 from moldau.protocol.records.walk import long_varint, refuse_record
 
 
@@ -21,13 +22,14 @@ class RecordsSummary(NamedTuple):
     """Index of the first record without a key, -1 if all have one."""
 
 
-def validate_records(view: memoryview, header: BatchHeader, max_decompressed_bytes: int) -> RecordsSummary:
-    """Walk all records of the one batch in `view`. PeerError INVALID_RECORD names the first one that is malformed.
+def validate_records(
+    data: bytes, header: BatchHeader, *, record_headers_max: int = RECORD_HEADERS_MAX, batch_headers_max: int = BATCH_HEADERS_MAX
+) -> RecordsSummary:
+    """Walk all records of a batch, which are decompressed. PeerError INVALID_RECORD names the first one that is malformed.
 
-    CorruptBatchError if the records cannot be decompressed.
+    BeyondBoundError for more headers than a record, or all of them together, may have.
     """
-    data = decompress(view[HEADER_SIZE:], header.compression, max_decompressed_bytes)
-    position, summary = _walk(data, header.record_count, header.base_timestamp)
+    position, summary = _walk(data, header.record_count, header.base_timestamp, record_headers_max, batch_headers_max)
     if position != len(data):
         raise PeerError(
             ErrorCode.INVALID_RECORD, f"{len(data) - position} bytes follow the {header.record_count} records that the batch says it holds"
@@ -35,11 +37,11 @@ def validate_records(view: memoryview, header: BatchHeader, max_decompressed_byt
     return summary
 
 
-def _walk(data: bytes, count: int, base_timestamp: int) -> tuple[int, RecordsSummary]:
+def _walk(data: bytes, count: int, base_timestamp: int, record_headers_max: int, batch_headers_max: int) -> tuple[int, RecordsSummary]:
     """Position after the records, and what they hold. Numbers stay in zigzag form: -1 is 1, other negative ones are odd."""
     null_key = -1
     lowest, highest = (0, 0) if count == 0 else (1 << 64, -(1 << 64))
-    start = p = index = 0
+    start = p = index = headers = 0
     try:
         for index in range(count):
             start = p
@@ -116,7 +118,13 @@ def _walk(data: bytes, count: int, base_timestamp: int) -> tuple[int, RecordsSum
                 p += n >> 1
 
             if data[p]:
-                p = _skip_headers(data, p)
+                n, p = _header_count(data, p)
+                headers += n
+                if n > record_headers_max:
+                    refuse_record_headers(f"record {index} of the batch", n, record_headers_max)
+                if headers > batch_headers_max:
+                    refuse_batch_headers(f"record {index}", batch_headers_max)
+                p = _skip_headers(data, p, n)
             else:
                 p += 1
             if p != end:
@@ -129,12 +137,18 @@ def _walk(data: bytes, count: int, base_timestamp: int) -> tuple[int, RecordsSum
     raise refuse_record(data, start, index)
 
 
-def _skip_headers(data: bytes, position: int) -> int:
-    """Position after the headers of a record; IndexError if they are malformed or reach beyond the data."""
+def _header_count(data: bytes, position: int) -> tuple[int, int]:
+    """How many headers a record says it has, and where they begin; IndexError if that cannot be."""
     n, p = long_varint(data, position)
-    if n & 1:
+    if n & 1 or n > len(data) - p:  # a header takes two bytes, and `n` is twice their number
         raise IndexError
-    for _ in range(n >> 1):
+    return n >> 1, p
+
+
+def _skip_headers(data: bytes, position: int, count: int) -> int:
+    """Position after so many headers; IndexError if they are malformed or reach beyond the data."""
+    p = position
+    for _ in range(count):
         n = data[p]
         p += 1
         if n >= 0x80:

@@ -4,6 +4,7 @@ It is many times slower than the loops that decode and validate, and runs only f
 """
 
 from moldau.model.errors import ErrorCode, PeerError, ProtocolError
+from moldau.protocol.records.bounds import RECORD_HEADERS_MAX
 from moldau.protocol.varint import VARLONG_BYTES_MAX, read_varint, read_varlong
 
 
@@ -50,6 +51,8 @@ def _fault(data: bytes, start: int) -> str:
     count, position = read_varint(body, position)
     if not 0 <= count <= end - position:
         return f"it says that it has {count} headers, but {end - position} bytes are left in the record"
+    if count > RECORD_HEADERS_MAX:  # not walked here, where each would take a microsecond
+        return f"it is not what its size or the record before it asks for, and has {count} headers"
     for number in range(count):
         for what, least in (("key", 0), ("value", -1)):
             length, position = read_varint(body, position)

@@ -8,7 +8,8 @@ import pytest
 from moldau.protocol.records.batch import CREATE_TIME, LOG_APPEND_TIME, Compression, Record, encode_batch, iterate
 from moldau.protocol.records.control import ControlType, EndTxnMarker, decode_end_txn_marker, encode_end_txn_marker
 from moldau.protocol.records.header import check_batch, read_header, verify_crc
-from moldau.protocol.records.validate import RecordsSummary, validate_records
+from moldau.protocol.records.validate import RecordsSummary
+from support.validation import validated
 
 GOLDEN_LINES = Path(__file__).with_name("golden").joinpath("java-4.3.0.txt").read_text().splitlines()
 GOLDEN = {name: bytes.fromhex(text) for name, text in map(str.split, GOLDEN_LINES)}
@@ -49,7 +50,7 @@ def test_compressed_batch_is_read(codec: str) -> None:
     header = check_batch(batch)
     assert header.compression == Compression[codec.upper()]
     assert records_of(GOLDEN[codec]) == RECORDS
-    assert validate_records(batch, header, MAX_BYTES) == RecordsSummary(1699999999990, 1700000000300, first_null_key=1)
+    assert validated(batch, MAX_BYTES) == RecordsSummary(1699999999990, 1700000000300, first_null_key=1)
 
 
 def test_header_says_what_java_meant() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError
+from moldau.model.errors import BeyondBoundError, CorruptBatchError, ErrorCode, PeerError
 from moldau.protocol.records.batch import (
     CREATE_TIME,
     Columns,
@@ -10,6 +10,7 @@ from moldau.protocol.records.batch import (
     Record,
     RecordBatchBuilder,
     batches,
+    decompressed_records,
     encode_batch,
     iterate,
     iterate_log,
@@ -18,8 +19,8 @@ from moldau.protocol.records.batch import (
 )
 from moldau.protocol.records.control import ControlType, EndTxnMarker, decode_end_txn_marker, encode_end_txn_marker
 from moldau.protocol.records.header import HEADER_SIZE, check_batch, pack_header, read_header, stamp_crc, verify_crc
-from moldau.protocol.records.validate import validate_records
 from moldau.protocol.varint import varint, varlong
+from support.validation import validated
 
 MAX_BYTES = 1 << 20
 
@@ -183,7 +184,7 @@ def test_a_malformed_record_is_named(case: str) -> None:
     for walk in (
         lambda: read(batch),
         lambda: read_columns(batch, Columns(), max_decompressed_bytes=MAX_BYTES),
-        lambda: validate_records(batch, read_header(batch), MAX_BYTES),
+        lambda: validated(batch, MAX_BYTES),
     ):
         with pytest.raises(PeerError, match=f"record {index} of the batch") as caught:
             walk()
@@ -194,7 +195,10 @@ def test_a_malformed_record_is_named(case: str) -> None:
 @pytest.mark.parametrize("tail", [b"\0", GOOD[2]])
 def test_bytes_after_the_records(tail: bytes) -> None:
     batch = with_payload(GOOD[0] + GOOD[1] + tail, 2)
-    for walk in (lambda: read(batch), lambda: validate_records(batch, read_header(batch), MAX_BYTES)):
+    for walk in (
+        lambda: read(batch),
+        lambda: validated(batch, MAX_BYTES),
+    ):
         with pytest.raises(PeerError, match=f"{len(tail)} bytes follow"):
             walk()
 
@@ -209,27 +213,27 @@ class TestValidation:
     def test_offsets_of_a_produced_batch_have_no_gaps(self) -> None:
         batch = memoryview(encode_batch([record(0), record(2)]))
         with pytest.raises(PeerError, match=r"record 1 of the batch.*offset delta 2"):
-            validate_records(batch, read_header(batch), MAX_BYTES)
+            validated(batch, MAX_BYTES)
 
     @pytest.mark.parametrize("codec", Compression)
     def test_keys_and_timestamps(self, codec: Compression) -> None:
         records = [record(0), record(1, None, timestamp=-5000), record(2, None, timestamp=10**12)]
         batch = memoryview(encode_batch(records, compression=codec))
-        assert validate_records(batch, check_batch(batch), MAX_BYTES) == (-4999, 10**12 + 2, 1)
+        assert validated(batch, MAX_BYTES) == (-4999, 10**12 + 2, 1)
 
     def test_empty_keys_are_keys(self) -> None:
         batch = memoryview(encode_batch([record(0, b""), record(1, b"x" * 200)]))
-        assert validate_records(batch, check_batch(batch), MAX_BYTES).first_null_key == -1
+        assert validated(batch, MAX_BYTES).first_null_key == -1
 
     def test_a_timestamp_of_ten_bytes(self) -> None:
         batch = with_payload(raw(b"\0" + varlong(-(1 << 63)) + b"\0\1\1\0"), 1)
-        assert validate_records(batch, check_batch(batch), MAX_BYTES).timestamp_min == 1000 - (1 << 63)
+        assert validated(batch, MAX_BYTES).timestamp_min == 1000 - (1 << 63)
 
     def test_records_that_cannot_be_decompressed(self) -> None:
         batch = bytearray(with_payload(b"\xff" * 30, 1))
         batch[22] = Compression.ZSTD
         with pytest.raises(CorruptBatchError, match="30 bytes of zstd"):
-            validate_records(memoryview(batch), read_header(batch), MAX_BYTES)
+            validated(memoryview(batch), MAX_BYTES)
 
 
 class TestRecompression:
@@ -240,7 +244,7 @@ class TestRecompression:
     def test_all_but_the_codec_stays(self, source: Compression, target: Compression) -> None:
         batch = memoryview(encode_batch(self.records, compression=source, producer_id=7, producer_epoch=1, base_sequence=5))
         header = check_batch(batch)
-        changed = recompress(batch, header, target, max_decompressed_bytes=MAX_BYTES)
+        changed = recompress(decompressed_records(batch, header, MAX_BYTES), header, target)
         assert verify_crc(changed)
         after = check_batch(memoryview(changed))
         assert after.compression == target
@@ -249,8 +253,8 @@ class TestRecompression:
 
     def test_a_bomb_is_refused(self) -> None:
         batch = memoryview(encode_batch(self.records, compression=Compression.ZSTD))
-        with pytest.raises(CorruptBatchError, match="within 100 bytes"):
-            recompress(batch, read_header(batch), Compression.LZ4, max_decompressed_bytes=100)
+        with pytest.raises(BeyondBoundError, match=r"offset 0: .* of zstd decompress to more than 100 bytes"):
+            decompressed_records(batch, read_header(batch), 100)
 
 
 class TestBuilding:

@@ -1,0 +1,47 @@
+"""Records passed over by their sizes: of each only the first numbers are read, and no object is made of key, value or headers.
+
+So a record of 40 MB costs what one of 40 bytes does. What lies behind the key's length is neither looked at nor checked.
+"""
+
+from collections.abc import Iterator
+
+from moldau.protocol.records.walk import long_varint, refuse_record
+
+
+def skim(data: bytes, count: int) -> Iterator[tuple[int, int, bool]]:
+    """Timestamp delta and offset delta of each of `count` records, and whether its key is null.
+
+    PeerError INVALID_RECORD at the first record that is malformed as far as it is read, or whose offset does not ascend.
+    """
+    start = p = index = 0
+    last_offset = -1
+    size = len(data)
+    try:
+        for index in range(count):  # noqa: B007 - for the message
+            start = p
+            n = data[p]
+            p += 1
+            if n >= 0x80:
+                n, p = long_varint(data, p - 1)
+            end = p + (n >> 1)
+            if n & 1 or end > size:
+                break
+            timestamp = data[p + 1]
+            p += 2
+            if timestamp >= 0x80:
+                timestamp, p = long_varint(data, p - 1)
+            offset = data[p]
+            p += 1
+            if offset >= 0x80:
+                offset, p = long_varint(data, p - 1)
+            key = data[p]
+            if offset & 1 or offset <= last_offset or p >= end:
+                break
+            last_offset = offset
+            yield ~(timestamp >> 1) if timestamp & 1 else timestamp >> 1, offset >> 1, key == 1
+            p = end
+        else:
+            return
+    except IndexError:
+        pass
+    raise refuse_record(data, start, index)
