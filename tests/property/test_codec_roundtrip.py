@@ -7,7 +7,8 @@ from hypothesis import given
 
 from moldau.model.errors import ProtocolError
 from moldau.protocol.api_keys import ApiKey
-from moldau.protocol.codec import decode, encode, encode_into
+from moldau.protocol.codec import decode, encode, encode_into, step_decoder, step_writer
+from moldau.protocol.decoded_bounds import NO_BOUND
 from moldau.protocol.versions import FLEXIBLE_FROM
 from support.messages import Case, cases, few, values
 
@@ -29,10 +30,25 @@ def round_trip(case: Case) -> None:
         parts: list[bytes | bytearray | memoryview] = [b"header"]
         encode_into(parts, message, case.version)
         assert b"".join(parts) == b"header" + data
+        assert in_steps(case, message, data) == (message, len(data))
         with pytest.raises(ProtocolError, match="1 bytes follow it"):
             decode(*case, data + b"\0")
 
     same()
+
+
+def in_steps(case: Case, message: Any, data: bytes) -> Any:
+    """What the decoder in steps makes of what the encoder in steps has made, which has to be `data`."""
+    parts: list[bytes | bytearray | memoryview] = []
+    for _ in step_writer(case.cls, case.version)(message, parts.append):
+        pass
+    assert b"".join(parts) == data
+    decoding = step_decoder(*case)(data, 0, NO_BOUND)
+    while True:
+        try:
+            next(decoding)
+        except StopIteration as end:
+            return end.value
 
 
 @pytest.mark.parametrize("api_key", ApiKey, ids=lambda key: key.name)

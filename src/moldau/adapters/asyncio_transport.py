@@ -20,6 +20,9 @@ from moldau.ports.transport import FileRange, Part, Receiver
 
 _LOG = logging.getLogger(__name__)
 
+PARTS_JOINED_MAX = 4096
+"""More parts than these belong to a long answer; they are not copied into one piece."""
+
 
 class SocketTransport:
     """A :class:`moldau.ports.transport.Transport` over a connected, non-blocking stream socket."""
@@ -109,7 +112,7 @@ class SocketTransport:
         if self._queue:
             self._queue.extend(parts)
             return
-        if FileRange in map(type, parts):
+        if len(parts) > PARTS_JOINED_MAX or FileRange in map(type, parts):
             self._queue.extend(parts)
             if self._flush():
                 self._loop.add_writer(self._descriptor, self._writable)

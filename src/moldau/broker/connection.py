@@ -278,7 +278,10 @@ class Connection:
 
     def _work_ended(self, error: Exception | None) -> None:
         self._work = None
-        if error is not None:
+        if isinstance(error, ProtocolError):
+            self._answers.slots.pop()  # its own: the connection was held
+            self._cut(error)
+        elif error is not None:
             self._abort_for_a_bug(error)
         self.release()
 

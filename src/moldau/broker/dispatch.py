@@ -6,6 +6,7 @@ API are imported at the first request, so that a start pays for none of them.
 
 from collections.abc import Callable
 from importlib import import_module
+from inspect import isgeneratorfunction
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from moldau.broker.context import RequestContext
 from moldau.broker.slices import Steps
 from moldau.model.errors import ErrorCode, ProtocolError
 from moldau.protocol.api_keys import ApiKey, api_name
-from moldau.protocol.codec import decoder, encode_into
+from moldau.protocol.codec import decoder, encode_into, step_decoder, step_writer
 from moldau.protocol.headers import decode_request_header, response_header
 from moldau.protocol.messages import load
 from moldau.protocol.versions import CODEC, SERVED, VersionRange
@@ -74,6 +75,11 @@ unpack_head = Struct(">hhi").unpack_from
 """API key, version and correlation id: what every request begins with."""
 HEAD_SIZE = 8
 
+DECODED_AT_ONCE_MAX = 8 * 1024
+"""Bytes of a request that is decoded in one go: at the most a few milliseconds."""
+JOINED_MAX = 1024 * 1024
+"""Bytes of a response that is copied into one piece."""
+
 _SIZE = Struct(">i")
 _handlers: dict[ApiKey, Handler] = {}
 
@@ -131,17 +137,64 @@ def dispatch(
 
     _, _, _, client_id, position = decode_request_header(frame)
     context = RequestContext(key, version, correlation_id, client_id, peer, advertised, connection, hold)
+    if len(frame) > DECODED_AT_ONCE_MAX:
+        return _decoded_in_steps(broker, bytes(frame), position, context, answer, reply)
     # What follows a request is not looked at, as in Kafka: librdkafka 2.16 sends three zeros too many when it asks for all topics.
     request, _ = decoder(load(api_key).request, version)(frame, position, broker.decoded_elements_max)
-    return handler_of(api_key)(broker, request, context, reply)
+    handler = handler_of(api_key)
+    if isgeneratorfunction(handler):
+        return _in_steps(handler, broker, request, context, answer, reply)
+    return handler(broker, request, context, reply)
+
+
+def _decoded_in_steps(
+    broker: "Broker", frame: bytes, position: int, context: RequestContext, answer: Callable[[list[bytes]], object], reply: Reply
+) -> Steps:
+    """A long request: decoded, handled and answered piece by piece."""
+    api_key = ApiKey(context.api_key)
+    decode = step_decoder(load(api_key).request, context.api_version)
+    request, _ = yield from decode(frame, position, broker.decoded_elements_max)
+    handler = handler_of(api_key)
+    if isgeneratorfunction(handler):
+        yield from _in_steps(handler, broker, request, context, answer, reply)
+    else:
+        handler(broker, request, context, reply)
+
+
+def _in_steps(
+    handler: Handler, broker: "Broker", request: Any, context: RequestContext, answer: Callable[[list[bytes]], object], reply: Reply
+) -> Steps:
+    """Run a handler that is a generator function. A response that is there when it ends is encoded piece by piece too."""
+    responses: list[Any] = []
+    running = True
+
+    def take(response: Any) -> None:
+        if running:
+            responses.append(response)
+        else:
+            reply(response)
+
+    yield from handler(broker, request, context, take) or ()
+    running = False
+    for response in responses:
+        yield None
+        parts: list[Any] = [b"", response_header(context.api_key, context.api_version, context.correlation_id)]
+        yield from step_writer(type(response), context.api_version)(response, parts.append)
+        answer(_framed(parts))
 
 
 def encode_answer(response: Any, api_key: ApiKey, version: int, correlation_id: int) -> list[bytes]:
     """A response as the parts of a frame."""
     parts: list[Any] = [b"", response_header(api_key, version, correlation_id)]
     encode_into(parts, response, version)
-    parts[0] = _SIZE.pack(sum(map(len, parts)))
-    return [b"".join(parts)]
+    return _framed(parts)
+
+
+def _framed(parts: list[Any]) -> list[bytes]:
+    """`parts` after their size; one piece unless they are long, then those that are in memory once stay so."""
+    size = sum(map(len, parts))
+    parts[0] = _SIZE.pack(size)
+    return [b"".join(parts)] if size <= JOINED_MAX else parts
 
 
 def _unknown_api_versions(correlation_id: int) -> list[bytes]:

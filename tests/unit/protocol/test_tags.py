@@ -25,3 +25,8 @@ def test_the_position_after_them(data: str, after: int) -> None:
 def test_what_is_cut_off_is_refused(data: str) -> None:
     with pytest.raises(ProtocolError):
         skip_tags(bytes.fromhex(data), 0)
+
+
+def test_a_header_has_few_of_them() -> None:
+    with pytest.raises(ProtocolError, match="at most 1000 are taken"):
+        skip_tags(b"\xe9\x07" + b"\x63\x00" * 1001, 0)

@@ -1,6 +1,6 @@
 """Encoders and decoders by (message class, version), made on first use; what makes them is imported then, to keep the start short."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, Protocol, TypeVar
 
 from moldau.model.errors import ErrorCode, ProtocolError
@@ -23,8 +23,17 @@ class Decoder(Protocol[M_co]):
 Writer = Callable[[Any, Callable[[Bytes], None]], None]
 """Hands the parts of a message to a function, usually the `append` of a list."""
 
+StepDecoder = Callable[[Bytes, int, int], Generator[None, None, tuple[Any, int]]]
+"""A decoder that yields between elements and returns what the other one does. Its view must not change before its end."""
+
+StepWriter = Callable[[Any, Callable[[Bytes], None]], Iterator[None]]
+"""A writer that yields between elements."""
+
 _decoders: dict[tuple[type[Any], int], Decoder[Any]] = {}
 _writers: dict[tuple[type[Any], int], Writer] = {}
+_step_decoders: dict[tuple[type[Any], int], StepDecoder] = {}
+_step_writers: dict[tuple[type[Any], int], StepWriter] = {}
+_element_writers: dict[tuple[type[Any], int], Writer] = {}
 
 
 def decode(cls: type[M], version: int, view: Bytes, position: int = 0) -> M:
@@ -45,14 +54,26 @@ def decoder(cls: type[M], version: int) -> Decoder[M]:
         return _decoders[cls, version]
     except KeyError:
         pass
-    if not CODEC[cls.API].includes(version):  # type: ignore[attr-defined]
+    made: Decoder[M] = _compiled_decoder(cls, version, in_steps=False)
+    _decoders[cls, version] = made
+    return made
+
+
+def step_decoder(cls: type[Any], version: int) -> StepDecoder:
+    """`decoder` as a generator function, for what may take long."""
+    made = _step_decoders.get((cls, version))
+    if made is None:
+        made = _step_decoders[cls, version] = _compiled_decoder(cls, version, in_steps=True)
+    return made
+
+
+def _compiled_decoder(cls: type[Any], version: int, *, in_steps: bool) -> Callable[..., Any]:
+    if not CODEC[cls.API].includes(version):
         raise ProtocolError(f"{cls.__name__} has no version {version}", ErrorCode.UNSUPPORTED_VERSION)
     from moldau.protocol.codec.decoding import decoder_source
 
-    source = decoder_source(cls, version, flexible=_is_flexible(cls, version))
-    made: Decoder[M] = source.compile("decode", f"<decoder of {cls.__name__} v{version}>")
-    _decoders[cls, version] = made
-    return made
+    source = decoder_source(cls, version, flexible=_is_flexible(cls, version), in_steps=in_steps)
+    return source.compile("decode", f"<decoder of {cls.__name__} v{version}>")
 
 
 def encode(message: Any, version: int) -> bytes:
@@ -85,14 +106,34 @@ def writer(cls: type[Any], version: int) -> Writer:
         return _writers[cls, version]
     except KeyError:
         pass
+    made: Writer = _compiled_writer(cls, cls, version, in_steps=False)
+    _writers[cls, version] = made
+    return made
+
+
+def step_writer(cls: type[Any], version: int) -> StepWriter:
+    """`writer` as a generator function, for what may take long."""
+    made = _step_writers.get((cls, version))
+    if made is None:
+        made = _step_writers[cls, version] = _compiled_writer(cls, cls, version, in_steps=True)
+    return made
+
+
+def element_writer(cls: type[Any], element: type[Any], version: int) -> Writer:
+    """`writer` for a struct in a `cls`."""
+    made = _element_writers.get((element, version))
+    if made is None:
+        made = _element_writers[element, version] = _compiled_writer(cls, element, version, in_steps=False)
+    return made
+
+
+def _compiled_writer(cls: type[Any], struct: type[Any], version: int, *, in_steps: bool) -> Callable[..., Any]:
     if not CODEC[cls.API].includes(version):
         raise UnencodableError(f"{cls.__name__} has no version {version}")
     from moldau.protocol.codec.encoding import encoder_source
 
-    source = encoder_source(cls, version, flexible=_is_flexible(cls, version))
-    made: Writer = source.compile("encode", f"<encoder of {cls.__name__} v{version}>")
-    _writers[cls, version] = made
-    return made
+    source = encoder_source(struct, version, flexible=_is_flexible(cls, version), in_steps=in_steps)
+    return source.compile("encode", f"<encoder of {struct.__name__} v{version}>")
 
 
 def _is_flexible(cls: type[Any], version: int) -> bool:

@@ -7,8 +7,9 @@ How the generated code works:
 * Neighbours of fixed size are read by one `struct` unpack, straight into the attributes of the new object; the length prefix of what
   follows is part of the same unpack.
 * The end of the data is checked once, at the end: a read beyond it fails by itself, a slice beyond it is merely short, and no position
-  ever moves back. Only counts of arrays are checked before use, against the bytes left and the least size of an element, and together
-  against a bound that the caller sets.
+  ever moves back. Only counts of arrays are checked before use, against the bytes left and the least size of an element, and together,
+  with those of tagged fields, against a bound that the caller sets.
+* The same function `in_steps` is a generator that yields after each element which is a struct, for requests that take long.
 """
 
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from moldau.protocol.codec import primitives
 from moldau.protocol.codec.fields import Blob, Field, Fixed, ListOf, Nested, Text, WireType, fields_of
 from moldau.protocol.codec.source import Source
 from moldau.protocol.decoded_bounds import NO_BOUND, too_many_elements
-from moldau.protocol.tags import skip_tags
+from moldau.protocol.tags import skip_fields
 from moldau.protocol.varint import read_uvarint
 
 MALFORMED = (struct_error, IndexError, UnicodeDecodeError, ProtocolError)
@@ -38,10 +39,10 @@ def malformed(title: str, error: Exception, position: int, end: int) -> Protocol
     return ProtocolError(f"{title}, near byte {position} of {end}: {reason}")
 
 
-def decoder_source(cls: type[Any], version: int, *, flexible: bool) -> Source:
-    """Source of `decode(view, p, elements_max) -> (message, position after it)`."""
+def decoder_source(cls: type[Any], version: int, *, flexible: bool, in_steps: bool = False) -> Source:
+    """Source of `decode(view, p, elements_max) -> (message, position after it)`, or of a generator function that returns that."""
     source = Source(
-        new=object.__new__, uvarint=read_uvarint, skip_tags=skip_tags, bad_length=primitives.bad_length,
+        new=object.__new__, uvarint=read_uvarint, skip_fields=skip_fields, bad_length=primitives.bad_length,
         bad_count=primitives.bad_count, bad_tag=primitives.bad_tag, too_many_elements=too_many_elements,
         MALFORMED=MALFORMED, malformed=malformed,
     )  # fmt: skip
@@ -51,8 +52,10 @@ def decoder_source(cls: type[Any], version: int, *, flexible: bool) -> Source:
         source.line("data = view" if in_place else "data = bytes(view)")
         source.line("end = len(data)")
         source.line("left = elements_max")
+        if in_steps:
+            source.line("if False: yield")
         with source.block("try:"):
-            body = _Body(source, version, flexible=flexible, in_place=in_place)
+            body = _Body(source, version, flexible=flexible, in_place=in_place, in_steps=in_steps)
             message = source.fresh("o")
             body.read_struct(cls, message)
             body.flush()
@@ -83,11 +86,12 @@ def _holds_records(wire: WireType) -> bool:
 class _Body:
     """Emits the statements that read values. `n` holds the latest length, which nothing needs for long."""
 
-    def __init__(self, source: Source, version: int, *, flexible: bool, in_place: bool) -> None:
+    def __init__(self, source: Source, version: int, *, flexible: bool, in_place: bool, in_steps: bool) -> None:
         self.source = source
         self.version = version
         self.flexible = flexible
         self.in_place = in_place
+        self.in_steps = in_steps
         self._run: list[tuple[str, int, str]] = []
 
     def flush(self) -> None:
@@ -132,11 +136,14 @@ class _Body:
         self.flush()
         if not fields:
             with source.block("if n:"):
-                source.line("p = skip_tags(data, p - 1)")
+                source.line("n, p = uvarint(data, p - 1)")
+                self._spend()
+                source.line("p = skip_fields(data, p, n)")
             return
         tag, stop = source.fresh("tag"), source.fresh("stop")
         with source.block("if n:"):
             source.line("n, p = uvarint(data, p - 1)")
+            self._spend()
             with source.block("for _ in range(n):"):
                 source.line(f"{tag}, p = uvarint(data, p)")
                 source.line(f"{stop}, p = uvarint(data, p)")
@@ -207,9 +214,7 @@ class _Body:
         least = least_size(element, self.version, flexible=self.flexible)
         with source.block(f"if n * {least} > end - p:" if least > 1 else "if n > end - p:"):
             source.line(f"bad_count({name!r}, n, end - p)")
-        source.line("left -= n")
-        with source.block("if left < 0:"):
-            source.line("too_many_elements(elements_max)")
+        self._spend()
         if isinstance(element, Fixed):
             source.line(f"{target} = list({source.shared(f'unpackers_{element.code}', primitives.Unpackers, element.code)}[n](data, p))")
             source.line(f"p += n * {element.size}")
@@ -220,6 +225,14 @@ class _Body:
             self._read(element, item, nullable=False)
             self.flush()
             source.line(f"{elements}.append({item})")
+            if self.in_steps and isinstance(element, Nested):
+                source.line("yield")
+
+    def _spend(self) -> None:
+        """Count `n` elements against the bound."""
+        self.source.line("left -= n")
+        with self.source.block("if left < 0:"):
+            self.source.line("too_many_elements(elements_max)")
 
     def _read_nested(self, cls: type[Any], target: str, *, nullable: bool) -> None:
         item = target if target.isidentifier() else self.source.fresh("o")

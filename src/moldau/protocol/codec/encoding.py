@@ -3,12 +3,16 @@
 The generated function hands byte strings to `w`, usually the `append` of a list that is joined once. Neighbours of fixed size, the length
 prefix that follows them and, where it is short, the array of numbers behind it are packed by one `struct` call. Fields that the version
 does not carry cost nothing if ignorable and one comparison if not.
+
+The same function `in_steps` is a generator that yields after each element of an array which is a struct, for responses that take long. An
+array may be an :class:`moldau.protocol.codec.encoded.EncodedArray`: its elements are there as bytes already.
 """
 
 from struct import error as struct_error
 from typing import Any
 
 from moldau.protocol.codec import primitives
+from moldau.protocol.codec.encoded import EncodedArray
 from moldau.protocol.codec.errors import UnencodableError
 from moldau.protocol.codec.fields import Blob, Field, Fixed, ListOf, Nested, Text, WireType, fields_of, uuid
 from moldau.protocol.codec.source import Source
@@ -22,16 +26,16 @@ def unencodable(title: str, error: Exception) -> UnencodableError:
     return UnencodableError(f"{title}: {error}")
 
 
-def encoder_source(cls: type[Any], version: int, *, flexible: bool) -> Source:
-    """Source of `encode(message, w)`."""
+def encoder_source(cls: type[Any], version: int, *, flexible: bool, in_steps: bool = False) -> Source:
+    """Source of `encode(message, w)`, a generator function with `in_steps`."""
     source = Source(
         uvarint=uvarint, long_uvarint=primitives.long_uvarint, tagged=primitives.tagged, uuid16=primitives.uuid16,
         refuse=primitives.refuse, UNENCODABLE=UNENCODABLE, unencodable=unencodable,
     )  # fmt: skip
     with source.block("def encode(message, w):"):
         with source.block("try:"):
-            source.line("pass")
-            body = _Body(source, version, flexible=flexible)
+            source.line("if False: yield" if in_steps else "pass")
+            body = _Body(source, version, flexible=flexible, in_steps=in_steps)
             body.write_struct(cls, "message")
             body.flush()
         with source.block("except UNENCODABLE as error:"):
@@ -42,10 +46,11 @@ def encoder_source(cls: type[Any], version: int, *, flexible: bool) -> Source:
 class _Body:
     """Emits the statements that write values. `x`, `s` and `n` hold the latest value, its bytes and its length."""
 
-    def __init__(self, source: Source, version: int, *, flexible: bool) -> None:
+    def __init__(self, source: Source, version: int, *, flexible: bool, in_steps: bool = False) -> None:
         self.source = source
         self.version = version
         self.flexible = flexible
+        self.in_steps = in_steps
         self._codes: list[str] = []
         self._values: list[str] = []
         self._write = "w"
@@ -176,9 +181,15 @@ class _Body:
             source.line(f"n = len({elements}){f' + {more}' if more else ''}")
         self._write_length("i")
         item = source.fresh("m")
+        if isinstance(element, Nested):
+            with source.block(f"if type({elements}) is {source.constant('EncodedArray', EncodedArray)}:"):
+                source.line(f"for part in {elements}.parts: {self._write}(part)")
+                source.line(f"{elements} = ()")
         with source.block(f"for {item} in {elements} or ():" if nullable else f"for {item} in {elements}:"):
             self._write_value(element, item, nullable=False)
             self.flush()
+            if self.in_steps and isinstance(element, Nested):
+                source.line("yield")
 
     def _write_numbers(self, element: Fixed, elements: str) -> None:
         codes, values = "".join(self._codes), self._values.copy()

@@ -23,7 +23,7 @@ class Cursor:
     __slots__ = ("_elements_left", "_elements_max", "flexible", "position", "view")
 
     def __init__(self, view: memoryview, position: int, elements_max: int = NO_BOUND, *, flexible: bool) -> None:
-        """`elements_max`: bound of all counts together."""
+        """`elements_max`: bound of all counts together, those of tagged fields too."""
         self.view = view
         self.position = position
         self.flexible = flexible
@@ -43,9 +43,7 @@ class Cursor:
         left = len(self.view) - self.position
         if not 0 <= count <= left // bytes_each:
             raise ProtocolError(f"{count} {what} at byte {self.position} cannot be in the {left} bytes left")
-        self._elements_left -= count
-        if self._elements_left < 0:
-            too_many_elements(self._elements_max)
+        self._spend(count)
         return count
 
     def nullable_string(self) -> str | None:
@@ -74,11 +72,15 @@ class Cursor:
         """Read the tagged fields in `known`, skip the others. Nothing is there unless the encoding is flexible."""
         if not self.flexible:
             return
-        for _ in range(self._uvarint()):  # ends with the view: a tag takes two bytes
+        count = self._uvarint()
+        if count:
+            self._spend(count)
+        for _ in range(count):
             tag, size = self._uvarint(), self._uvarint()
-            value = Cursor(self._take(size, "tagged field"), 0, flexible=True)
+            taken = self._take(size, "tagged field")
             read = None if known is None else known.get(tag)
             if read is not None:
+                value = Cursor(taken, 0, flexible=True)
                 read(value)
                 value.end("tagged field")
 
@@ -86,6 +88,11 @@ class Cursor:
         """Nothing may follow."""
         if self.position != len(self.view):
             raise ProtocolError(f"{len(self.view) - self.position} bytes follow the {what}")
+
+    def _spend(self, count: int) -> None:
+        self._elements_left -= count
+        if self._elements_left < 0:
+            too_many_elements(self._elements_max)
 
     def _uvarint(self) -> int:
         view, position = self.view, self.position

@@ -1,0 +1,39 @@
+"""An array of a response whose elements are encoded one by one, before the response is: at most one of them is there as an object.
+
+An element's part that many of them have in common can be an `EncodedArray` of its own: its bytes are then in memory once.
+"""
+
+from typing import TYPE_CHECKING, Any, cast
+
+from moldau.protocol.codec.compiler import Writer, element_writer
+
+if TYPE_CHECKING:
+    from moldau.ports.filesystem import Bytes
+
+
+class EncodedArray:
+    """Stands for a list of structs in a message that is encoded in the same version."""
+
+    __slots__ = ("_count", "_write", "parts")
+
+    def __init__(self, message: type[Any], element: type[Any], version: int) -> None:
+        """For elements of the class `element` somewhere in a `message`."""
+        self._write: Writer = element_writer(message, element, version)
+        self._count = 0
+        self.parts: list[Bytes] = []
+
+    def append(self, element: Any) -> None:
+        """Encode one more element. UnencodableError."""
+        self._write(element, self.parts.append)
+        self._count += 1
+
+    def join(self) -> None:
+        """Make one piece of the bytes so far, for an array that is used many times."""
+        self.parts = [b"".join(self.parts)]
+
+    def __len__(self) -> int:
+        return self._count
+
+    def as_list(self) -> list[Any]:
+        """This, as what the message's field is declared to be."""
+        return cast("list[Any]", self)
