@@ -1,5 +1,6 @@
 """What goes in by `produce` comes out by `consume`: keys, headers, order, formats; and what does not go in is accounted for."""
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -8,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from support.console import MOLDAU, Console, ConsoleInside, end
 from support.server import ServerProcess
@@ -73,6 +75,52 @@ def test_records_that_cannot_be_written_end_in_one_line(moldau: Console, topic: 
             check=False,
         )
     assert (done.returncode, done.stderr) == (1, b"Error: cannot write the output: no space left on device\n")
+
+
+def damage(server: ServerProcess, topic: str, text: bytes) -> None:
+    """Change one byte of a value on the disk below a running broker."""
+    (segment,) = (server.data / f"{topic}-0").glob("*.log")
+    with segment.open("r+b") as file:
+        at = file.read().index(text)
+        file.seek(at)
+        file.write(b"X")
+
+
+def test_a_changed_value_is_never_printed(moldau: Console, server: ServerProcess, topic: str) -> None:
+    for line in ("first\n", "second\n", "third\n"):
+        moldau.ok("produce", topic, text=line)
+    damage(server, topic, b"second")
+    done = moldau("consume", topic, "--until-end")
+    assert (done.code, done.lines) == (1, ["first"])
+    assert done.err == f"Error: CORRUPT_MESSAGE: partition {topic}-0: the batch at offset 1 is damaged: its checksum does not match\n"
+    skipped = moldau.ok("consume", topic, "--until-end", "--skip-damaged", "--group", "g")
+    assert skipped.lines == ["first", "third"]
+    assert skipped.err.splitlines() == [
+        f"partition {topic}-0: the batch at offset 1 is damaged: its checksum does not match; 1 offset skipped, going on at 2",
+        "1 damaged place skipped",
+    ]
+    assert moldau.ok("consume", topic, "--until-end", "--group", "g").lines == []
+
+
+def test_records_between_two_times(moldau: Console, topic: str) -> None:
+    with moldau_client(moldau) as producer:
+        for hour in range(6):
+            producer.produce(topic, b"%d" % hour, timestamp=1_357_016_400_000 + hour * 3_600_000)
+    between = ["--since", "2013-01-01T07:00", "--until", "2013-01-01T09:00:00Z"]
+    assert moldau.ok("consume", topic, *between).lines == ["2", "3"], "--until ends without --until-end"
+    assert moldau.ok("consume", topic, "--since", "@1357030800000", "--until", "1h").lines == ["4", "5"]
+    assert moldau.ok("consume", topic, "--since", "1h", "--until-end").lines == []
+    assert moldau.ok("consume", topic, "--until", "2013-01-01").lines == []
+    wrong = moldau("consume", topic, "--since", "1h", "--from", "end")
+    assert (wrong.code, "--from and --since" in wrong.err) == (2, True)
+    assert moldau("consume", topic, "--since", "yesterday").code == 2
+
+
+@contextlib.contextmanager
+def moldau_client(moldau: Console) -> Iterator[Producer]:
+    producer = Producer({"bootstrap.servers": moldau.environment["MOLDAU_BOOTSTRAP"]})
+    yield producer
+    assert not producer.flush(30)
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])

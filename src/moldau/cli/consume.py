@@ -5,27 +5,30 @@ offsets are, and commits what it has printed, without being a member.
 """
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import time
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
+from click.core import ParameterSource
 
 from moldau.cli.group_commits import GroupCommitter
 from moldau.cli.interruptions import Interruptions
-from moldau.cli.offsets import StartPoint, find_offsets, parse_start
+from moldau.cli.offsets import AtTime, End, StartPoint, find_offsets, parse_start, parse_time
 from moldau.cli.options import NAME, TEXT, bootstrap_option, open_cluster, timeout_option
-from moldau.cli.output import abandon_stdout
+from moldau.cli.output import abandon_stdout, counted, say
 from moldau.cli.output_records import Formatter, TemplateError, make_formatter
-from moldau.model.errors import ErrorCode
 from moldau.model.identity import Offset, TopicPartition
 
 if TYPE_CHECKING:
+    from moldau.cli.partition_reader import PartitionReader
     from moldau.client.cluster import Cluster
-    from moldau.client.partition_requests import Fetched
-    from moldau.protocol.records.batch import Record
 
-DECOMPRESSED_BYTES_MAX = 256 * 1024 * 1024
-"""A batch that would grow beyond this is refused, so that a small one cannot fill the memory."""
+
+def _time(ctx: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+    try:
+        return None if value is None else parse_time(value, round(time.time() * 1000))
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, parameter) from error
 
 
 @click.command("consume")
@@ -38,6 +41,18 @@ DECOMPRESSED_BYTES_MAX = 256 * 1024 * 1024
     show_default=True,
     help="beginning, end, an offset, -N for the last N of each partition, an ISO time (UTC unless it says otherwise), "
     "or @ and milliseconds since 1970.",
+)
+@click.option(
+    "--since",
+    metavar="TIME",
+    callback=_time,
+    help="Begin at the first record of each partition that is not older: 1h, 30m, 2d ago, or an ISO time.",
+)
+@click.option(
+    "--until",
+    metavar="TIME",
+    callback=_time,
+    help="End before the first record of each partition that is not older, or at what is the end now.",
 )
 @click.option("-n", "--max", "limit", type=click.IntRange(min=0), metavar="N", help="Stop after N records.")
 @click.option("--until-end", is_flag=True, help="Stop at what is the end of the partitions now, instead of waiting for more.")
@@ -67,17 +82,21 @@ DECOMPRESSED_BYTES_MAX = 256 * 1024 * 1024
     show_default=True,
     help="read_committed: leave out aborted transactions, and wait for open ones.",
 )
+@click.option("--skip-damaged", is_flag=True, help="Go on after batches that are damaged, instead of ending with exit code 1.")
 @bootstrap_option
 @timeout_option(30.0)
 def consume(
     topic: str,
     start: str,
+    since: int | None,
+    until: int | None,
     limit: int | None,
     until_end: bool,
     partitions: tuple[int, ...],
     format_: str,
     group: str | None,
     isolation_level: str,
+    skip_damaged: bool,
     bootstrap: str,
     timeout: float,
 ) -> None:
@@ -92,17 +111,31 @@ def consume(
     moldau consume flights --from 2013-06-01 --max 10 --format '%p:%o %k %s'
     """
     try:
-        point = parse_start(start)
+        point = _start(start, since)
         formatter = make_formatter(format_, terminal=sys.stdout.isatty())
     except TemplateError as error:
         raise click.BadParameter(str(error), param_hint="--format") from error
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--from") from error
     with Interruptions() as interruptions, open_cluster(bootstrap, timeout) as cluster:
+        from moldau.cli.partition_reader import PartitionReader
+        from moldau.client.partition_requests import READ_COMMITTED, READ_UNCOMMITTED
+
         wanted = _choose(cluster, topic, partitions)
+        committed_only = isolation_level == "read_committed"
         committer = None if group is None else GroupCommitter(cluster, group)
-        start_at = {} if committer is None else committer.offsets(wanted)
-        reader = _Reader(cluster, wanted, point, start_at, until_end=until_end, committed_only=isolation_level == "read_committed")
+        committed = {} if committer is None else committer.offsets(wanted)
+        positions = {**find_offsets(cluster, point, [where for where in wanted if where not in committed]), **committed}
+        ends = {}
+        if until is not None or until_end:
+            level = READ_COMMITTED if committed_only else READ_UNCOMMITTED
+            ends = find_offsets(cluster, End() if until is None else AtTime(until), wanted, isolation_level=level)
+        if until is not None:  # which may well be before the beginning
+            ends = {where: max(end, positions[where]) for where, end in ends.items()}
+        values_only = format_ == "value" and limit is None
+        reader = PartitionReader(
+            cluster, positions, ends, committed_only=committed_only, skip_damaged=skip_damaged, values_only=values_only
+        )
         try:
             _print_records(reader, formatter, limit, sys.stdout.buffer, committer, interruptions)
         except KeyboardInterrupt:
@@ -112,104 +145,17 @@ def consume(
         finally:
             if committer is not None:
                 committer.finish()
+            if reader.damaged:
+                say(f"{counted(reader.damaged, 'damaged place')} skipped", err=True)
 
 
-class _Reader:
-    """Reads partitions from a point on, some at a time."""
-
-    def __init__(
-        self,
-        cluster: "Cluster",
-        partitions: Sequence[TopicPartition],
-        point: StartPoint,
-        start_at: Mapping[TopicPartition, Offset],
-        *,
-        until_end: bool,
-        committed_only: bool,
-    ) -> None:
-        """Where `start_at` says nothing, the point counts."""
-        from moldau.client.partition_requests import LATEST, READ_COMMITTED, READ_UNCOMMITTED, FetchLimits
-
-        self._cluster = cluster
-        level = READ_COMMITTED if committed_only else READ_UNCOMMITTED
-        self._limits = FetchLimits(isolation_level=level)
-        self.positions = {**find_offsets(cluster, point, [where for where in partitions if where not in start_at]), **start_at}
-        self.ends: dict[TopicPartition, Offset] = {}
-        self._finished: dict[TopicPartition, Offset] = {}
-        if until_end:
-            ends = cluster.list_offsets(dict.fromkeys(partitions, LATEST), isolation_level=level)
-            self.ends = {where: found.offset for where, found in ends.items()}
-            self._check_ends()
-            self._drop_finished()
-
-    def chunks(self) -> Iterator[Iterator[tuple[TopicPartition, "Record"]]]:
-        """Records as they come, one fetch after the other; with `until_end` up to the end."""
-        while self.positions:
-            for where, fetched in self._fetch().items():
-                yield self._records(where, fetched)
-            self._drop_finished()
-
-    def _fetch(self) -> "dict[TopicPartition, Fetched]":
-        """One fetch. Where retention has overtaken us, go on at the new beginning and say so."""
-        from moldau.client.errors import RequestFailedError
-
-        try:
-            fetched = self._cluster.fetch_many(self.positions, self._limits)
-        except RequestFailedError as error:
-            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE or not isinstance(error.subject, TopicPartition):
-                raise
-            self._catch_up(error.subject)
-            return {}
-        # The next fetch begins behind the partitions that gave something in this one, so that none is starved by the byte limit.
-        for where in [where for where, got in fetched.items() if got.records]:
-            self.positions[where] = self.positions.pop(where)
-        return fetched
-
-    def _catch_up(self, where: TopicPartition) -> None:
-        from moldau.client.partition_requests import EARLIEST, LATEST
-
-        asked = self.positions[where]
-        first = self._cluster.list_offsets({where: EARLIEST})[where].offset
-        end = self._cluster.list_offsets({where: LATEST})[where].offset
-        if asked > end:
-            raise _beyond_end(where, asked, first, end)
-        click.echo(f"partition {where}: records before offset {first} are gone, going on there (from {asked})", err=True)
-        self.positions[where] = first
-
-    def _check_ends(self) -> None:
-        """With `until_end` a position beyond the end would be finished at once, and look like an empty partition."""
-        from moldau.client.partition_requests import EARLIEST
-
-        for where, end in self.ends.items():
-            if self.positions[where] > end:
-                first = self._cluster.list_offsets({where: EARLIEST})[where].offset
-                raise _beyond_end(where, self.positions[where], first, end)
-
-    def _records(self, where: TopicPartition, fetched: "Fetched") -> Iterator[tuple[TopicPartition, "Record"]]:
-        from moldau.client.visible import Visible
-        from moldau.protocol.records.batch import batches, iterate
-
-        end, visible = self.ends.get(where), Visible(fetched.aborted)
-        for header, batch in batches(fetched.records):
-            if visible.shows(header, batch):
-                for record in iterate(batch, max_decompressed_bytes=DECOMPRESSED_BYTES_MAX):
-                    if record.offset >= self.positions[where] and (end is None or record.offset < end):
-                        yield where, record
-            self.positions[where] = Offset(header.last_offset + 1)
-
-    def reached(self) -> dict[TopicPartition, Offset]:
-        """How far each partition is, those that are read to their end among them; none beyond its end."""
-        return self._finished | {where: min(offset, self.ends.get(where, offset)) for where, offset in self.positions.items()}
-
-    def _drop_finished(self) -> None:
-        for where, end in self.ends.items():
-            if self.positions.get(where, -1) >= end:
-                del self.positions[where]
-                self._finished[where] = end
-
-
-def _beyond_end(where: TopicPartition, asked: int, first: int, end: int) -> click.ClickException:
-    return click.ClickException(f"partition {where} has offsets {first} to {end}, not {asked}")
+def _start(start: str, since: int | None) -> StartPoint:
+    """Where to begin; ValueError for what is no point."""
+    if since is None:
+        return parse_start(start)
+    if click.get_current_context().get_parameter_source("start") is not ParameterSource.DEFAULT:
+        raise click.UsageError("--from and --since both say where to begin: give one of them")
+    return AtTime(since)
 
 
 def _choose(cluster: "Cluster", topic: str, partitions: tuple[int, ...]) -> list[TopicPartition]:
@@ -221,7 +167,7 @@ def _choose(cluster: "Cluster", topic: str, partitions: tuple[int, ...]) -> list
 
 
 def _print_records(
-    reader: _Reader,
+    reader: "PartitionReader",
     formatter: Formatter,
     limit: int | None,
     output: BinaryIO,
@@ -238,13 +184,14 @@ def _print_records(
     for chunk in reader.chunks():
         with interruptions.held():
             last: dict[TopicPartition, Offset] = {}
-            for where, record in chunk:
-                output.write(formatter(where, record))
+            for where, columns in chunk:
                 if left is not None:
-                    left -= 1
-                    if left == 0:
-                        last[where] = Offset(record.offset + 1)
-                        break
+                    columns.cut(left, len(columns))
+                    left -= len(columns)
+                output.write(formatter(where, columns))
+                if left == 0:
+                    last[where] = Offset(columns.offsets[-1] + 1)
+                    break
             output.flush()
             if committer is not None:
                 committer.done({**reader.reached(), **last})

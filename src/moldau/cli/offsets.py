@@ -1,5 +1,6 @@
 """Points in a topic as people name them: ``beginning`` or ``earliest``, ``end`` or ``latest``, an offset, the last N, a time."""
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -72,12 +73,33 @@ def parse_start(text: str) -> StartPoint:
     return AtTime(max(0, round(moment.timestamp() * 1000)))
 
 
-def find_offsets(cluster: "Cluster", point: StartPoint, partitions: "Sequence[TopicPartition]") -> dict[TopicPartition, Offset]:
+_UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
+_AGO = re.compile(rf"(\d{{1,15}})({'|'.join(_UNIT_MS)})", re.ASCII)
+
+
+def parse_time(text: str, now_ms: int) -> int:
+    """Milliseconds since 1970 of an ISO time, ``@1357016400000``, or so long before now: ``90s``, ``1h``, ``2d``. ValueError."""
+    found = _AGO.fullmatch(text.strip())
+    if found is not None:
+        return max(0, now_ms - int(found[1]) * _UNIT_MS[found[2]])
+    try:
+        point = parse_start(text)
+    except ValueError:
+        point = None
+    if not isinstance(point, AtTime):
+        raise ValueError(f"{text!r} is none of a time ago (90s, 30m, 1h, 2d, 1w), an ISO time, or @ and milliseconds since 1970")
+    return point.timestamp_ms
+
+
+def find_offsets(
+    cluster: "Cluster", point: StartPoint, partitions: "Sequence[TopicPartition]", *, isolation_level: int = 0
+) -> dict[TopicPartition, Offset]:
     """Where the point is in each partition, asked of the leaders."""
     from moldau.client.partition_requests import EARLIEST, LATEST
 
     def look_up(timestamp: int) -> dict[TopicPartition, Offset]:
-        return {where: listed.offset for where, listed in cluster.list_offsets(dict.fromkeys(partitions, timestamp)).items()}
+        found = cluster.list_offsets(dict.fromkeys(partitions, timestamp), isolation_level=isolation_level)
+        return {where: listed.offset for where, listed in found.items()}
 
     match point:
         case Beginning():

@@ -39,10 +39,10 @@ class Retry:
 
 
 def may_pass(trouble: MoldauError) -> bool:
-    """Whether the same thing may succeed later."""
+    """Whether the same thing may succeed later. A batch that is damaged stays so, though Kafka calls the code retriable."""
     match trouble:
         case PeerError():
-            return trouble.code.retriable
+            return trouble.code.retriable and trouble.code is not ErrorCode.CORRUPT_MESSAGE
         case WorldError():
             return trouble.retriable
         case _:

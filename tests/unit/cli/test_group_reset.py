@@ -30,7 +30,7 @@ class FakeCluster:
         partitions = [SimpleNamespace(partition=where.partition, leader=0) for where in BOUNDS if where.topic == name]
         return SimpleNamespace(partitions=partitions)
 
-    def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, ListedOffset]:
+    def list_offsets(self, wanted: Mapping[TopicPartition, int], *, isolation_level: int = 0) -> dict[TopicPartition, ListedOffset]:
         return {where: ListedOffset(Offset(self._find(where, time)), TimestampMs(-1), 0) for where, time in wanted.items()}
 
     def _find(self, where: TopicPartition, time: int) -> int:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from moldau.cli.offsets import AtOffset, AtTime, Beginning, End, LastOffsets, StartPoint, find_offsets, parse_start
+from moldau.cli.offsets import AtOffset, AtTime, Beginning, End, LastOffsets, StartPoint, find_offsets, parse_start, parse_time
 from moldau.client.partition_requests import EARLIEST, LATEST, ListedOffset
 from moldau.model.identity import Offset, TimestampMs, TopicPartition
 
@@ -40,10 +40,37 @@ def test_what_is_no_point_is_refused(text: str) -> None:
         parse_start(text)
 
 
+NOW_MS = 1_700_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "time_ms"),
+    [
+        ("500ms", NOW_MS - 500),
+        ("90s", NOW_MS - 90_000),
+        ("30m", NOW_MS - 1_800_000),
+        ("1h", NOW_MS - 3_600_000),
+        ("2d", NOW_MS - 172_800_000),
+        ("1w", NOW_MS - 604_800_000),
+        ("999999w", 0),
+        ("2013-01-01T05:00:00Z", 1357016400000),
+        ("@1357016400000", 1357016400000),
+    ],
+)
+def test_times_are_read(text: str, time_ms: int) -> None:
+    assert parse_time(text, NOW_MS) == time_ms
+
+
+@pytest.mark.parametrize("text", ["", "1", "h", "-1h", "1y", "1 h", "1.5h", "beginning", "-3"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is none of a time ago"):
+        parse_time(text, NOW_MS)
+
+
 class FakeCluster:
     """Partition 0 has offsets 5 to 100, one of each millisecond from 1005 on; partition 1 is empty."""
 
-    def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, ListedOffset]:
+    def list_offsets(self, wanted: Mapping[TopicPartition, int], *, isolation_level: int) -> dict[TopicPartition, ListedOffset]:
         return {where: ListedOffset(Offset(self._find(where.partition, time)), TimestampMs(-1), 0) for where, time in wanted.items()}
 
     def _find(self, partition: int, timestamp: int) -> int:

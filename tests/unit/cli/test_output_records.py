@@ -6,13 +6,24 @@ import pytest
 
 from moldau.cli.output_records import TemplateError, make_formatter
 from moldau.model.identity import TopicPartition
-from moldau.protocol.records.record import Record
+from moldau.protocol.records.record import Columns
 
 WHERE = TopicPartition("flights", 2)
 
 
-def record(key: bytes | None = b"k", value: bytes | None = b"v", headers: tuple[tuple[str, bytes | None], ...] = ()) -> Record:
-    return Record(41, 1_357_000_000_000, 0, key, value, list(headers))
+def record(key: bytes | None = b"k", value: bytes | None = b"v", headers: tuple[tuple[str, bytes | None], ...] = ()) -> Columns:
+    columns = Columns()
+    add(columns, 41, key, value, headers)
+    return columns
+
+
+def add(to: Columns, offset: int, key: bytes | None, value: bytes | None, headers: tuple[tuple[str, bytes | None], ...] = ()) -> None:
+    to.offsets.append(offset)
+    to.timestamps.append(1_357_000_000_000)
+    to.timestamp_types.append(0)
+    to.keys.append(key)
+    to.values.append(value)
+    to.headers.append(list(headers))
 
 
 @pytest.mark.parametrize(
@@ -29,7 +40,7 @@ def record(key: bytes | None = b"k", value: bytes | None = b"v", headers: tuple[
         ("\u00fc%p", record(), "\u00fc2\n".encode()),
     ],
 )
-def test_values_and_templates(format_: str, given: Record, printed: bytes) -> None:
+def test_values_and_templates(format_: str, given: Columns, printed: bytes) -> None:
     assert make_formatter(format_, terminal=False)(WHERE, given) == printed
 
 
@@ -67,6 +78,21 @@ def test_json_carries_everything() -> None:
 )
 def test_json_tells_tombstones_bytes_and_text_apart(value: bytes | None, shown: object) -> None:
     assert json.loads(make_formatter("json", terminal=False)(WHERE, record(value=value)))["value"] == shown
+
+
+def test_records_are_written_together_as_they_are_one_by_one() -> None:
+    both = record(b"a%d", b"1")
+    add(both, 42, None, None, (("h", b"%"),))
+    write = {name: make_formatter(name, terminal=False) for name in ("value", "%o|%k|%s|%h", "%p%%", "json")}
+    assert write["value"](WHERE, both) == b"1\nnull\n"
+    assert write["%o|%k|%s|%h"](WHERE, both) == b"41|a%d|1|\n42|null|null|h=%\n"
+    assert write["%p%%"](WHERE, both) == b"2%\n2%\n"
+    assert [json.loads(line)["key"] for line in write["json"](WHERE, both).splitlines()] == ["a%d", None]
+
+
+def test_decoded_columns_are_json_within_json() -> None:
+    line = make_formatter("json", terminal=False, decoded=["values"])(WHERE, record(value=b'{"a":[1]}'))
+    assert (json.loads(line)["key"], json.loads(line)["value"]) == ("k", {"a": [1]})
 
 
 @pytest.mark.parametrize("format_", ["xml", "", "%x", "100%"])

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 from moldau.client.admin import Admin
+from moldau.client.checked import checked_batches
 from moldau.client.cluster import Cluster
 from moldau.client.errors import RequestFailedError
 from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED, FetchLimits
@@ -17,7 +18,7 @@ from moldau.lake.writing.producing import Batch, DeliveryError, Producing
 from moldau.lake.writing.transactions import Owner, Transactions
 from moldau.model.errors import ErrorCode, WorldError
 from moldau.model.identity import TopicPartition
-from moldau.protocol.records.batch import RecordBatchBuilder, batches, iterate
+from moldau.protocol.records.batch import RecordBatchBuilder, iterate
 from moldau.protocol.records.compression import Compression
 
 TIMEOUT_MS = 10_000
@@ -117,7 +118,7 @@ class DecisionLog:
         while offset < end:
             fetched = self._cluster.fetch(self._where.topic, self._where.partition, offset, limits)
             visible, after = Visible(fetched.aborted), offset
-            for header, batch in batches(fetched.records):
+            for header, batch in checked_batches(self._where, fetched.records, offset):
                 after = header.last_offset + 1
                 if not visible.shows(header, batch):
                     continue

@@ -8,7 +8,7 @@ import pytest
 from moldau.client.partition_requests import EARLIEST, Fetched
 from moldau.lake.writing.decision_log import DecisionLog
 from moldau.lake.writing.decisions import Decision, State
-from moldau.model.errors import WorldError
+from moldau.model.errors import CorruptBatchError, WorldError
 from moldau.model.identity import Offset, TopicPartition
 from moldau.protocol.records.batch import RecordBatchBuilder
 
@@ -80,3 +80,14 @@ def test_a_leader_that_does_not_know_yet_what_is_committed_is_waited_for() -> No
     leader.knows, leader.knows_at = 5, 1e9
     with pytest.raises(WorldError, match=r"partition _spark_commits-0: its leader shows nothing from offset \d to 10"):
         last(leader)
+
+
+def test_a_decision_that_was_changed_on_the_disk_is_not_believed() -> None:
+    class Damaged(Leader):
+        def _batch(self, offset: int, key: bytes, value: bytes | None) -> bytes:
+            whole = bytearray(super()._batch(offset, key, value))
+            whole[-2] ^= 1
+            return bytes(whole)
+
+    with pytest.raises(CorruptBatchError, match="partition _spark_commits-0: the batch at offset 0 is damaged"):
+        last(Damaged(4, {3: (b"flights", decision(1))}))

@@ -1,0 +1,199 @@
+"""Reads partitions for ``moldau consume``: whole batches, each checked, in pieces of columns."""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import click
+
+from moldau.cli.output import counted, say
+from moldau.client.checked import DamagedBatchError, checked_batches
+from moldau.client.errors import RequestFailedError
+from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, FetchLimits
+from moldau.client.visible import Visible
+from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.identity import Offset, TopicPartition
+from moldau.protocol.records.batch import MAX_OFFSET, Columns, read_columns
+from moldau.protocol.records.compression import decompress
+from moldau.protocol.records.header import HEADER_SIZE
+from moldau.protocol.records.values import read_values
+
+if TYPE_CHECKING:
+    from moldau.client.cluster import Cluster
+    from moldau.client.partition_requests import Fetched
+    from moldau.protocol.records.header import BatchHeader
+
+Piece = tuple[TopicPartition, Columns]
+
+DECOMPRESSED_BYTES_MAX = 256 * 1024 * 1024
+"""A batch that would grow beyond this is refused, so that a small one cannot fill the memory."""
+PIECE_RECORDS = 4096
+"""Small batches are put together until they have so many records: what is done once per piece then costs little per record."""
+FETCH_BYTES = 4 * 1024 * 1024
+"""Of one partition in one fetch."""
+
+
+class PartitionReader:
+    """Reads from `positions` on, partitions in turn. With `ends` each up to there, else until it is told to stop.
+
+    Damage raises DamagedBatchError with everything before it given out already; `skip_damaged` goes on after it and says so. Of the
+    columns of a piece `values_only` fills that one alone, which takes half the time.
+    """
+
+    def __init__(
+        self,
+        cluster: "Cluster",
+        positions: Mapping[TopicPartition, Offset],
+        ends: Mapping[TopicPartition, Offset],
+        *,
+        committed_only: bool = False,
+        skip_damaged: bool = False,
+        values_only: bool = False,
+    ) -> None:
+        self.positions = dict(positions)
+        self.damaged = 0
+        """Damaged places that were skipped."""
+        self._cluster = cluster
+        self._ends = dict(ends)
+        self._skip_damaged = skip_damaged
+        self._values_only = values_only
+        self._limits = FetchLimits(isolation_level=READ_COMMITTED if committed_only else READ_UNCOMMITTED, partition_max_bytes=FETCH_BYTES)
+        self._finished: dict[TopicPartition, Offset] = {}
+        self._check_ends()
+        self._drop_finished()
+
+    def chunks(self) -> Iterator[Iterator[Piece]]:
+        """Records as they come, one fetch after the other; where there are ends up to those."""
+        while self.positions:
+            for where, fetched in self._fetch().items():
+                yield self._pieces(where, fetched)
+            self._drop_finished()
+
+    def reached(self) -> dict[TopicPartition, Offset]:
+        """How far each partition is, those that are read to their end among them; none beyond its end."""
+        return self._finished | {where: min(offset, self._ends.get(where, offset)) for where, offset in self.positions.items()}
+
+    def _fetch(self) -> "dict[TopicPartition, Fetched]":
+        """One fetch. Where retention has overtaken us, go on at the new beginning and say so."""
+        try:
+            fetched = self._cluster.fetch_many(self.positions, self._limits)
+        except RequestFailedError as error:
+            where = error.subject
+            if not isinstance(where, TopicPartition):
+                raise
+            if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                self._catch_up(where)
+            elif error.code is ErrorCode.CORRUPT_MESSAGE:
+                self._meet_damage(DamagedBatchError(where, self.positions[where], None, "its broker refuses to send it"))
+            else:
+                raise
+            return {}
+        # The next fetch begins after the partitions that gave something in this one, so that none is starved by the byte limit.
+        for where in [where for where, got in fetched.items() if got.records]:
+            self.positions[where] = self.positions.pop(where)
+        return fetched
+
+    def _pieces(self, where: TopicPartition, fetched: "Fetched") -> Iterator[Piece]:
+        """What a fetch brought of one partition. Where damage is in it, what is before; the next fetch then begins there."""
+        begun = self.positions[where]
+        visible, piece = Visible(fetched.aborted), Columns()
+        try:
+            for header, batch in checked_batches(where, fetched.records, begun):
+                self._read(where, header, batch, visible, piece)
+                self.positions[where] = Offset(header.last_offset + 1)
+                if len(piece.values) >= PIECE_RECORDS or (piece.values and header.compression):
+                    yield where, piece
+                    piece = Columns()
+        except DamagedBatchError as error:
+            if self.positions[where] == begun:
+                self._meet_damage(error)
+        if piece.values:
+            yield where, piece
+
+    def _read(self, where: TopicPartition, header: "BatchHeader", batch: memoryview, visible: Visible, into: Columns) -> None:
+        """DamagedBatchError where the checksum is right and the records are not; `into` is then as it was."""
+        size, first, end = len(into.values), self.positions[where], self._ends.get(where, MAX_OFFSET)
+        try:
+            if not visible.shows(header, batch):
+                return
+            if not self._values_only:
+                read_columns(batch, into, max_decompressed_bytes=DECOMPRESSED_BYTES_MAX, first_offset=first, end_offset=end)
+            elif first <= header.base_offset and header.last_offset < end:
+                data = decompress(batch[HEADER_SIZE:], header.compression, DECOMPRESSED_BYTES_MAX)
+                read_values(data, header.record_count, into.values.append)
+            else:
+                part = Columns()
+                read_columns(batch, part, max_decompressed_bytes=DECOMPRESSED_BYTES_MAX, first_offset=first, end_offset=end)
+                into.values += part.values
+        except PeerError as error:
+            into.cut(size, sys.maxsize)
+            raise DamagedBatchError(where, max(header.base_offset, first), header.last_offset + 1, error.message) from error
+
+    def _meet_damage(self, found: DamagedBatchError) -> None:
+        """At the position of its partition: raise it, or go on where the partition can be read again."""
+        if not self._skip_damaged:
+            raise found
+        where, begun = found.partition, self.positions[found.partition]
+        following = found.next_offset or self._next_readable(where, begun)
+        self.damaged += 1
+        say(f"{found.message}; {counted(following - begun, 'offset')} skipped, going on at {following}", err=True)
+        self.positions[where] = Offset(following)
+
+    def _next_readable(self, where: TopicPartition, bad: int) -> int:
+        """The first offset after `bad` from which whole batches can be read, or the log's end."""
+        end = self._cluster.list_offsets({where: LATEST})[where].offset
+        return first_true(bad + 1, end, lambda offset: self._is_readable(where, offset))
+
+    def _is_readable(self, where: TopicPartition, offset: int) -> bool:
+        try:
+            records = self._cluster.fetch(*where, offset, FetchLimits(partition_max_bytes=1)).records
+            return next(checked_batches(where, records, offset), None) is not None
+        except PeerError as error:
+            if error.code is not ErrorCode.CORRUPT_MESSAGE:
+                raise
+            return False
+
+    def _catch_up(self, where: TopicPartition) -> None:
+        asked = self.positions[where]
+        first = self._cluster.list_offsets({where: EARLIEST})[where].offset
+        end = self._cluster.list_offsets({where: LATEST})[where].offset
+        if asked > end:
+            raise _beyond_end(where, asked, first, end)
+        click.echo(f"partition {where}: records before offset {first} are gone, going on there (from {asked})", err=True)
+        self.positions[where] = first
+
+    def _check_ends(self) -> None:
+        """A position beyond the end would be finished at once, and look like an empty partition."""
+        for where, end in self._ends.items():
+            if self.positions[where] > end:
+                first = self._cluster.list_offsets({where: EARLIEST})[where].offset
+                raise _beyond_end(where, self.positions[where], first, end)
+
+    def _drop_finished(self) -> None:
+        for where, end in self._ends.items():
+            if self.positions.get(where, -1) >= end:
+                del self.positions[where]
+                self._finished[where] = end
+
+
+def first_true(start: int, end: int, holds: Callable[[int], bool]) -> int:
+    """The first number from `start` to before `end` for which `holds`, where it holds for all after one; else `end`.
+
+    Asks near the start first: about twice the logarithm of how far it is.
+    """
+    below, step = start - 1, 1
+    while below + step < end and not holds(below + step):
+        below += step
+        step *= 2
+    above = min(below + step, end)
+    while above - below > 1:
+        middle = (below + above) // 2
+        if holds(middle):
+            above = middle
+        else:
+            below = middle
+    return above
+
+
+def _beyond_end(where: TopicPartition, asked: int, first: int, end: int) -> click.ClickException:
+    return click.ClickException(f"partition {where} has offsets {first} to {end}, not {asked}")

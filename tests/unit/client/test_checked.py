@@ -1,0 +1,88 @@
+"""Nothing of a batch is used before it is known to be whole, and damage is named by the offset that is due."""
+
+import pytest
+
+from moldau.client.checked import DamagedBatchError, checked_batches
+from moldau.model.identity import TopicPartition
+from moldau.protocol.records.batch import RecordBatchBuilder
+from moldau.protocol.records.header import HEADER_SIZE, LENGTH_OFFSET
+
+WHERE = TopicPartition("orders", 3)
+
+
+def log(*bases: int, records: int = 2) -> list[bytearray]:
+    """A batch of two records at each offset."""
+    found = []
+    for base in bases:
+        builder = RecordBatchBuilder(base_offset=base)
+        for number in range(records):
+            builder.append(0, None, b"%d" % (base + number))
+        found.append(bytearray(builder.build()))
+    return found
+
+
+def read(batches: list[bytearray], position: int = 0) -> tuple[list[int], DamagedBatchError | None]:
+    """Base offsets of what was given out, and what ended it."""
+    found: list[int] = []
+    try:
+        found += [header.base_offset for header, _ in checked_batches(WHERE, memoryview(b"".join(batches)), position)]
+    except DamagedBatchError as error:
+        return found, error
+    return found, None
+
+
+def ends(batches: list[bytearray], position: int = 0) -> tuple[int, int | None]:
+    """At which offset damage was found, and where the next batch begins."""
+    _, error = read(batches, position)
+    assert error is not None
+    return error.offset, error.next_offset
+
+
+def test_whole_batches_come_as_they_lie_gaps_included() -> None:
+    assert read(log(0, 2, 10), 0) == ([0, 2, 10], None)
+    assert read(log(0, 2, 10), 3) == ([2, 10], None), "what lies before the position is passed over"
+    assert read([]) == ([], None)
+
+
+def test_a_changed_byte_is_named_by_topic_partition_and_offset() -> None:
+    batches = log(0, 2, 4)
+    batches[1][-1] ^= 1
+    (error,) = [found for _, found in [read(batches)] if found]
+    assert str(error.message) == "partition orders-3: the batch at offset 2 is damaged: its checksum does not match"
+    assert (error.offset, error.next_offset) == (2, 4)
+
+
+@pytest.mark.parametrize("at", range(HEADER_SIZE + 5))
+def test_every_byte_of_a_batch_counts_but_its_leader_epoch(at: int) -> None:
+    batches = log(0, 2, 4)
+    batches[1][at] ^= 0x40
+    found, error = read(batches)
+    if error is None:  # a batch that says it is longer looks cut off, until it is the first one of a fetch
+        _, error = read(batches[1:], 2)
+    assert set(found) <= {0, 2, 4}
+    assert (error is not None) == (at < 12 or at >= 16)
+
+
+def test_what_a_damaged_batch_says_of_its_offsets_is_not_believed() -> None:
+    batches = log(0, 2, 4)
+    batches[1][23:27] = (1000).to_bytes(4, "big")  # the last offset's delta
+    assert ends(batches) == (2, 4)
+
+
+def test_without_a_good_batch_after_it_the_end_of_damage_is_not_known() -> None:
+    batches = log(0, 2, 4)
+    batches[1][-1] ^= 1
+    batches[2][-1] ^= 1
+    assert ends(batches) == (2, None)
+    assert ends(batches[:2]) == (2, None)
+
+
+def test_a_length_that_leads_nowhere_is_damage_and_not_an_end() -> None:
+    batches = log(0)
+    batches[0][LENGTH_OFFSET : LENGTH_OFFSET + 4] = (2**30).to_bytes(4, "big")
+    assert ends(batches) == (0, None)
+
+
+def test_a_last_batch_that_is_cut_off_is_none() -> None:
+    first, second = log(0, 2)
+    assert read([first, second[:-1]]) == ([0], None)
