@@ -135,6 +135,7 @@ class Broker:
             on_all_failed=self._on_all_failed,
             monotonic=self.clock.monotonic,
             cache=SegmentCache(self._files, open_files_max=self._log_files_max),
+            producers_max=lambda: self.config.int("producer.ids.max"),
         )
         self.logs.start(now_ms, adopt=adopt)
         try:

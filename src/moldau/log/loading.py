@@ -18,6 +18,7 @@ from moldau.log.log_set import LogSet
 from moldau.log.partition_log import PartitionLog
 from moldau.log.partition_metadata import read_topic_id
 from moldau.log.placement import Placement
+from moldau.log.producer_bound import ProducerBound
 from moldau.log.removals import Removals
 from moldau.model.errors import CorruptBatchError, MoldauError, StorageError, WorldError
 from moldau.model.identity import TopicPartition
@@ -48,6 +49,7 @@ class Loader:
         topic_config: TopicConfig,
         logs: LogSet,
         removals: Removals,
+        producer_bound: ProducerBound,
     ) -> None:
         self._files = files
         self._cache = cache
@@ -55,6 +57,7 @@ class Loader:
         self._unregistered = replace(default_config, retention_ms=-1, retention_bytes=-1, cleanup_policy=frozenset({"delete"}))
         self._logs = logs
         self._removals = removals
+        self._producer_bound = producer_bound
 
     def load(self, directory: LogDirectory, now_ms: int, *, finish_deletions: bool) -> None:
         """Open every log of a directory. Without `finish_deletions`, what was marked for deletion stays as it is. StorageError: the
@@ -138,6 +141,7 @@ class Loader:
             now_ms=now_ms,
             adopted=placement.directory.adopted,
             holes_anywhere=key in offsets[CLEANED] and key not in offsets[RECOVERY_POINTS],
+            producer_bound=self._producer_bound,
         )
         if offsets[CLEANED].get(key, 0) > log.end_offset:  # what is appended from now on was never cleaned
             offsets[CLEANED][key] = log.start_offset

@@ -23,6 +23,7 @@ from moldau.log.lifecycle import Lifecycle
 from moldau.log.loading import Loader, TopicConfig
 from moldau.log.log_set import AllDirectoriesFailedError, AllFailedListener, LogSet, OfflineListener
 from moldau.log.partition_log import PartitionLog
+from moldau.log.producer_bound import ALONE_MAX, ProducerBound
 from moldau.log.removals import Removals
 from moldau.model.errors import MoldauError, StorageError, WorldError
 from moldau.model.identity import TopicPartition
@@ -60,7 +61,9 @@ class LogManager:
         on_all_failed: AllFailedListener = lambda _failure: None,
         monotonic: Callable[[], float] | None = None,
         cache: SegmentCache | None = None,
+        producers_max: Callable[[], int] = lambda: ALONE_MAX,
     ) -> None:
+        """`producers_max`: how many producers all logs remember together, at the moment."""
         self._files = files
         self._identity = Identity(broker_id, cluster_id)
         self._random_bytes = random_bytes
@@ -70,7 +73,8 @@ class LogManager:
         self._removals = Removals()
         self._background = background
         self._cleaner: LogCleaner | None = None
-        self._loader = Loader(files, self._cache, default_config, topic_config, self._logs, self._removals)
+        self._producer_bound = ProducerBound(producers_max)
+        self._loader = Loader(files, self._cache, default_config, topic_config, self._logs, self._removals, self._producer_bound)
         lifecycle = Lifecycle(files, self._logs, self._loader, self._removals, default_config)
         self.create = lifecycle.create
         self.delete = lifecycle.delete
@@ -227,5 +231,6 @@ class LogManager:
             "partitions_offline": len(self._logs.placements) - in_service,
             "removals_waiting": len(self._removals),
             **self._cache.statistics(),
+            **self._producer_bound.statistics(),
             **({} if self._cleaner is None else self._cleaner.statistics()),
         }

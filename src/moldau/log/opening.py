@@ -15,6 +15,7 @@ from moldau.log.damage import DamagedFileError
 from moldau.log.flush import Unflushed
 from moldau.log.leader_epochs import LeaderEpochs, decode_leader_epochs
 from moldau.log.leftovers import settle_leftovers
+from moldau.log.producer_bound import ProducerBound
 from moldau.log.producer_replay import producers_before, replay_producers
 from moldau.log.producer_state import Producers
 from moldau.log.recovery import Recovery, RecoveryReport
@@ -61,6 +62,7 @@ class Opening:
         adopted: bool,
         holes_anywhere: bool,
         now_ms: int,
+        producer_bound: ProducerBound | None = None,
     ) -> None:
         self._files = files
         self._cache = cache
@@ -71,7 +73,7 @@ class Opening:
         self._holes_allowed = adopted or holes_anywhere
         self._now_ms = now_ms
         self._segments = Segments(files)
-        self._producers = Producers(partition)
+        self._producers = Producers(partition, producer_bound)
         self._unflushed = Unflushed(files, directory)
         self._removed: list[RemovedSegment] = []
 
@@ -162,14 +164,14 @@ class Opening:
     def _load_producers(self, snapshots: Snapshots, start_offset: int, until: int, *, missing_is_empty: bool) -> int:
         """Producers from the newest snapshot and what follows it; the offset of that snapshot."""
         had_some = bool(snapshots.offsets)
-        loaded = snapshots.load_newest(until, self._now_ms)
+        loaded = snapshots.load_newest(until, self._now_ms, self._producers.most)
         if loaded is None and missing_is_empty and not had_some:
             return until
         first = max(start_offset, self._segments.bases[0])
         if loaded is not None:
             first, entries = loaded
             self._producers.load(entries)
-            self._producers.look_back = lambda: producers_before(self._segments, first, self._now_ms)
+            self._producers.look_back = lambda: producers_before(self._segments, first, self._now_ms, self._producers.entries)
         replay_producers(self._segments, self._producers, first, until, self._now_ms)
         return first
 

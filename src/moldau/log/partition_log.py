@@ -20,6 +20,7 @@ from moldau.log.config import LogConfig
 from moldau.log.flush import FlushJob
 from moldau.log.growing import NEVER_MS, AppendResult
 from moldau.log.opening import Opening
+from moldau.log.producer_bound import ProducerBound
 from moldau.log.read import ReadResult
 from moldau.log.recovery import RecoveryReport
 from moldau.log.segments import RemovedSegment
@@ -66,6 +67,7 @@ class PartitionLog(ShorteningLog):
         cache: SegmentCache | None = None,
         adopted: bool = False,
         holes_anywhere: bool = False,
+        producer_bound: ProducerBound | None = None,
     ) -> Self:
         """Open the log in a folder, which is made if it is missing.
 
@@ -77,7 +79,15 @@ class PartitionLog(ShorteningLog):
         """
         cache = SegmentCache(files) if cache is None else cache
         opening = Opening(
-            files, cache, directory, str(topic_partition), config, adopted=adopted, holes_anywhere=holes_anywhere, now_ms=now_ms
+            files,
+            cache,
+            directory,
+            str(topic_partition),
+            config,
+            adopted=adopted,
+            holes_anywhere=holes_anywhere,
+            now_ms=now_ms,
+            producer_bound=producer_bound,
         )
         opened = opening.open(recovery_point, start_offset, clean=clean)
         log = cls(files, cache, directory, topic_partition, config, opened, leader_epoch, now_ms)
@@ -249,6 +259,7 @@ class PartitionLog(ShorteningLog):
                         raise
                     self.flush_done(job)
         finally:
+            self._producers.clear()
             self._appender.close()
             self._unflushed.close()
             for segment in self._segments.items:

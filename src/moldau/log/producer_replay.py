@@ -1,7 +1,7 @@
 """Producer state from batches that are in the log: what came after a snapshot, and what came just before it. Headers are enough, but for
 markers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from moldau.log.batches import UNREADABLE, BadBatchError, walk
 from moldau.log.producer_entry import ProducerEntry
@@ -72,8 +72,8 @@ def _position_before(segment: Segment, offset: int) -> int:
     return position if found is not None and found[1].base_offset <= offset else 0
 
 
-def producers_before(segments: Segments, offset: int, now_ms: int) -> dict[int, ProducerEntry]:
-    """Producers as the last :data:`LOOK_BACK_BYTES` of log before `offset` show them."""
+def producers_before(segments: Segments, offset: int, now_ms: int, producer_ids: Container[int]) -> dict[int, ProducerEntry]:
+    """The producers with these ids as the last :data:`LOOK_BACK_BYTES` of log before `offset` show them."""
     slot, wanted = segments.slot_of(max(offset - 1, 0)), LOOK_BACK_BYTES
     while slot > 0 and wanted > segments.items[slot].size:
         wanted -= segments.items[slot].size
@@ -87,7 +87,7 @@ def producers_before(segments: Segments, offset: int, now_ms: int) -> dict[int, 
             for at, header in walk(file, position if segment is first else 0, segment.size, segment.base_offset):
                 if header.base_offset >= offset:
                     return found.entries
-                if header.producer_id >= 0:
+                if header.producer_id in producer_ids:
                     found.replay(header, now_ms, _marker_at(file, at, header))
         except UNREADABLE:
             continue

@@ -5,6 +5,9 @@ The file ``OFFSET.snapshot`` describes the producers as they were when the log e
 missing or damaged is passed over for an older one and the batches after that.
 """
 
+import sys
+from collections.abc import Iterable, Iterator
+from heapq import nlargest
 from struct import Struct
 from typing import NamedTuple
 
@@ -53,8 +56,8 @@ def encode_snapshot(entries: dict[int, ProducerEntry]) -> bytes:
     return bytes(packed)
 
 
-def decode_snapshot(data: bytes) -> list[SnapshotEntry]:
-    """The producers in a file's bytes. BadSnapshotError."""
+def decode_snapshot(data: bytes) -> Iterable[SnapshotEntry]:
+    """The producers in a file's bytes, made one at a time whenever it is walked. BadSnapshotError."""
     if len(data) < _HEAD.size:
         raise BadSnapshotError(f"{len(data)} bytes are no producer snapshot")
     version, checksum, count = _HEAD.unpack_from(data)
@@ -64,13 +67,31 @@ def decode_snapshot(data: bytes) -> list[SnapshotEntry]:
         raise BadSnapshotError("checksum of the producer snapshot does not match")
     if len(data) != _HEAD.size + count * _ENTRY.size:
         raise BadSnapshotError(f"{len(data)} bytes for {count} producers")
-    return [SnapshotEntry(*fields) for fields in _ENTRY.iter_unpack(memoryview(data)[_HEAD.size :])]
+    return _Entries(data)
 
 
-def producers_of(snapshot: list[SnapshotEntry], now_ms: int) -> dict[int, ProducerEntry]:
-    """Producer state as of a snapshot, each producer taken as seen at `now_ms`."""
+class _Entries:
+    """The entries of a file that was checked: a file of many producers is not made into as many objects at once."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def __iter__(self) -> Iterator[SnapshotEntry]:
+        return map(SnapshotEntry._make, _ENTRY.iter_unpack(memoryview(self._data)[_HEAD.size :]))
+
+
+def producers_of(snapshot: Iterable[SnapshotEntry], now_ms: int, most: int = sys.maxsize) -> dict[int, ProducerEntry]:
+    """Producer state as of a snapshot, each producer taken as seen at `now_ms`.
+
+    Of those without a transaction, if they are more than `most`, the ones with the newest batches.
+    """
     entries: dict[int, ProducerEntry] = {}
+    oldest, left = _timestamp_of_the_newest(snapshot, most), most
     for stored in snapshot:
+        if stored.transaction_start < 0:
+            if stored.timestamp < oldest or not left:
+                continue
+            left -= 1
         entry = entries[stored.producer_id] = ProducerEntry(stored.epoch, now_ms)
         entry.timestamp = stored.timestamp
         entry.coordinator_epoch = stored.coordinator_epoch
@@ -81,3 +102,10 @@ def producers_of(snapshot: list[SnapshotEntry], now_ms: int) -> dict[int, Produc
             entry.batches = (StoredBatch(first_sequence, stored.last_sequence, first_offset, stored.last_offset, stored.timestamp),)
             entry.next_sequence = (stored.last_sequence + 1) & _SEQUENCE_MASK
     return entries
+
+
+def _timestamp_of_the_newest(snapshot: Iterable[SnapshotEntry], most: int) -> int:
+    """The oldest timestamp among the `most` newest without a transaction; before all of them where there are no more than that."""
+    if sum(stored.transaction_start < 0 for stored in snapshot) <= most:
+        return -sys.maxsize
+    return nlargest(most, (stored.timestamp for stored in snapshot if stored.transaction_start < 0))[-1]

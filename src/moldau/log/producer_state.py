@@ -6,16 +6,19 @@ failed.
 A snapshot holds only each producer's last batch (the file is Kafka's), yet a producer may send up to five again after a restart. So when
 a batch would be refused, the batches before the snapshot are looked up in the log, once (`look_back`).
 Expiry goes by the time of the append, not by the records' timestamps as in Kafka: else a producer that writes events of years ago
-would lose its state at the next check. A producer whose transaction is ongoing is never forgotten.
+would lose its state at the next check. A producer whose transaction is ongoing is never forgotten. How many are remembered, over all
+partitions, is bounded (:mod:`moldau.log.producer_bound`).
 """
 
 from collections.abc import Callable, Sequence
 
+from moldau.log.producer_bound import BUSY, GONE, ProducerBound
 from moldau.log.producer_entry import BATCHES_KEPT, NO_SEQUENCE, SEQUENCE_MASK, ProducerEntry, StoredBatch
 from moldau.log.producer_rules import check_epoch, check_marker, check_repeated, out_of_order, outside_transaction
 from moldau.log.transaction_index import AbortedTransaction
 from moldau.log.transactions import OngoingTransaction, Transactions
 from moldau.log.verifications import Verifications
+from moldau.model.errors import ErrorCode, PeerError
 from moldau.protocol.records.header import BatchHeader
 
 _Before = tuple[int, ProducerEntry | None, int, tuple[StoredBatch, ...], int, int]
@@ -26,6 +29,7 @@ class Producers:
 
     __slots__ = (
         "_aborted",
+        "_bound",
         "_looked_back",
         "_undo",
         "_undo_transactions",
@@ -36,11 +40,12 @@ class Producers:
         "verifications",
     )
 
-    def __init__(self, partition: str) -> None:
+    def __init__(self, partition: str, bound: ProducerBound | None = None) -> None:
         self.partition = partition
+        self._bound = ProducerBound() if bound is None else bound
         self.entries: dict[int, ProducerEntry] = {}
         self.transactions = Transactions()
-        self.verifications = Verifications()
+        self.verifications = Verifications(self._bound)
         self.look_back: Callable[[], dict[int, ProducerEntry]] | None = None
         """Finds the state before the snapshot that `entries` come from."""
         self._looked_back: Callable[[], dict[int, ProducerEntry]] | None = None
@@ -51,9 +56,17 @@ class Producers:
         self._aborted: list[AbortedTransaction] = []
         """Transactions whose abort markers are staged."""
 
+    @property
+    def most(self) -> int:
+        """How many can be remembered, of all partitions."""
+        return self._bound.limit
+
     def load(self, entries: dict[int, ProducerEntry]) -> None:
-        """Begin with these, from a snapshot."""
-        self.entries = entries
+        """Begin with these, from a snapshot; the bound may leave some of them out."""
+        self._drop_all()
+        for producer_id, entry in sorted(entries.items(), key=_by_timestamp):
+            self.entries[producer_id] = entry
+            self._bound.admit(self, producer_id, entry, entry.seen_ms, always=True)
         self.transactions.restart([entry.transaction_start for entry in entries.values() if entry.transaction_start >= 0])
 
     def stage(
@@ -62,7 +75,7 @@ class Producers:
         """Note a batch that is about to be stored at `offset`, or find the one that it repeats. PeerError."""
         entry = self.entries.get(producer_id)
         if entry is None:
-            entry = self.entries[producer_id] = ProducerEntry(epoch, now_ms)
+            entry = self._remember(producer_id, epoch, now_ms)
             self._undo.append((producer_id, None, 0, (), 0, 0))
         elif epoch == entry.epoch and sequence == entry.next_sequence:
             if entry.transaction_start >= 0 and not transactional:
@@ -100,7 +113,7 @@ class Producers:
         """Note a marker that `check_marker` took and that is about to be stored at `offset`."""
         entry = self.entries.get(producer_id)
         if entry is None:
-            entry = self.entries[producer_id] = ProducerEntry(epoch, now_ms)
+            entry = self._remember(producer_id, epoch, now_ms, always=True)
             self._undo.append((producer_id, None, 0, (), 0, 0))
         else:
             self._undo.append((producer_id, entry, entry.epoch, entry.batches, entry.next_sequence, entry.timestamp))
@@ -134,7 +147,7 @@ class Producers:
         while self._undo:
             producer_id, before, epoch, batches, next_sequence, timestamp = self._undo.pop()
             if before is None:
-                del self.entries[producer_id]
+                self.forget(producer_id)
             else:
                 before.epoch, before.batches, before.next_sequence, before.timestamp = epoch, batches, next_sequence, timestamp
         if self._looked_back is not None:
@@ -150,7 +163,7 @@ class Producers:
             return None
         entry = self.entries.get(producer_id)
         if entry is None:
-            entry = self.entries[producer_id] = ProducerEntry(epoch, now_ms)
+            entry = self._remember(producer_id, epoch, now_ms, always=True)
         if marker is not None:
             coordinator_epoch, abort = marker
             return self._end(producer_id, entry, epoch, coordinator_epoch, header.base_offset, header.max_timestamp, abort=abort)
@@ -170,9 +183,21 @@ class Producers:
             if now_ms - entry.seen_ms >= expiration_ms and entry.transaction_start < 0
         ]
         for producer_id in idle:
-            del self.entries[producer_id]
+            self.forget(producer_id)
         self.verifications.expire(now_ms, expiration_ms)
         return len(idle)
+
+    def last_use(self, producer_id: int, state: object) -> int:
+        """As :meth:`moldau.log.producer_bound.Remembered.last_use`."""
+        entry = self.entries.get(producer_id)
+        if entry is None or entry is not state:
+            return GONE
+        return BUSY if entry.transaction_start >= 0 or self._undo_transactions else entry.seen_ms
+
+    def forget(self, producer_id: int) -> None:
+        """Forget one, if it is remembered."""
+        if self.entries.pop(producer_id, None) is not None:
+            self._bound.released()
 
     def ongoing(self) -> list[OngoingTransaction]:
         """The transactions that have no marker yet."""
@@ -184,13 +209,29 @@ class Producers:
 
     def clear(self) -> None:
         """Forget every producer."""
-        self.entries.clear()
+        self._drop_all()
         self.transactions.restart([])
         self.verifications.clear()
         self.look_back = self._looked_back = None
         self._undo.clear()
         self._undo_transactions.clear()
         self._aborted.clear()
+
+    def _remember(self, producer_id: int, epoch: int, now_ms: int, *, always: bool = False) -> ProducerEntry:
+        """A producer that is not known. PeerError POLICY_VIOLATION at the bound, unless `always`."""
+        entry = ProducerEntry(epoch, now_ms)
+        if not self._bound.admit(self, producer_id, entry, now_ms, always=always):
+            raise PeerError(
+                ErrorCode.POLICY_VIOLATION,
+                f"{self.partition}: producer {producer_id} is one too many, and all others have open transactions; producer.ids.max is"
+                f" {self._bound.limit}",
+            )
+        self.entries[producer_id] = entry
+        return entry
+
+    def _drop_all(self) -> None:
+        self._bound.released(len(self.entries))
+        self.entries.clear()
 
     def _end(
         self, producer_id: int, entry: ProducerEntry, epoch: int, coordinator_epoch: int, offset: int, timestamp: int, *, abort: bool
@@ -236,3 +277,7 @@ class Producers:
         if repeated is None:
             raise out_of_order(self.partition, producer_id, entry, sequence)
         return repeated
+
+
+def _by_timestamp(item: tuple[int, ProducerEntry]) -> int:
+    return item[1].timestamp

@@ -196,9 +196,9 @@ class ShorteningLog(TransactionalLog):
         """Producers as of `until`; from a snapshot before the high watermark, so that all markers that do not count yet are seen."""
         self._producers.clear()
         first = self._segments.bases[0]
-        loaded = self._snapshots.load_newest(min(until, self.high_watermark), self._now_ms)
+        loaded = self._snapshots.load_newest(min(until, self.high_watermark), self._now_ms, self._producers.most)
         if loaded is not None:
             first, entries = loaded
             self._producers.load(entries)
-            self._producers.look_back = lambda: producers_before(self._segments, first, self._now_ms)
+            self._producers.look_back = lambda: producers_before(self._segments, first, self._now_ms, self._producers.entries)
         replay_producers(self._segments, self._producers, first, until, self._now_ms)

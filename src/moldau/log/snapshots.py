@@ -42,11 +42,14 @@ class Snapshots:
         self.offsets.sort()
         return path
 
-    def load_newest(self, until: int, now_ms: int) -> tuple[int, dict[int, ProducerEntry]] | None:
-        """Offset and producers of the newest snapshot not after `until` that can be read; damaged ones are removed."""
+    def load_newest(self, until: int, now_ms: int, most: int) -> tuple[int, dict[int, ProducerEntry]] | None:
+        """Offset and producers of the newest snapshot not after `until` that can be read; damaged ones are removed.
+
+        Of those without a transaction, if they are more than `most`, the ones with the newest batches.
+        """
         for offset in reversed([offset for offset in self.offsets if offset <= until]):
             try:
-                return offset, producers_of(decode_snapshot(self._files.read(self.path(offset))), now_ms)
+                return offset, producers_of(decode_snapshot(self._files.read(self.path(offset))), now_ms, most)
             except (BadSnapshotError, FileNotFoundError):
                 self.remove(offset)
         return None

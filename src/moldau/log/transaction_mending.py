@@ -20,7 +20,7 @@ def mend(segments: Segments, segment: Segment, snapshots: Snapshots, partition: 
     producers, aborted = Producers(partition), list[AbortedTransaction]()
     _LOG.warning("index of aborted transactions is damaged and made anew: path=%s", segment.transaction_index.path)
     first_offset = segments.bases[0]
-    loaded = snapshots.load_newest(segment.base_offset, now_ms)
+    loaded = snapshots.load_newest(segment.base_offset, now_ms, producers.most)
     if loaded is not None:
         first_offset, entries = loaded
         producers.load(entries)

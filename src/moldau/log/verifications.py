@@ -6,6 +6,8 @@ and hold the last stable offset for ever (T4). One that ended in an error is kep
 was tried, and no batch behind that one may overtake it.
 """
 
+from moldau.log.producer_bound import GONE, ProducerBound
+
 
 class Verification:
     """A question under way, or one that has failed. Compared by identity."""
@@ -23,16 +25,19 @@ class Verification:
 class Verifications:
     """By producer id."""
 
-    __slots__ = ("_waiting",)
+    __slots__ = ("_bound", "_waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, bound: ProducerBound) -> None:
+        self._bound = bound
         self._waiting: dict[int, Verification] = {}
 
     def begin(self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, bumps_epoch: bool) -> Verification:
         """Ask for a batch of this epoch and sequence; what stands for it, and for others that were asked for before."""
         waiting = self._waiting.get(producer_id)
         if waiting is None:
-            waiting = self._waiting[producer_id] = Verification(epoch, sequence, now_ms, bumps_epoch=bumps_epoch)
+            waiting = Verification(epoch, sequence, now_ms, bumps_epoch=bumps_epoch)
+            self._bound.admit(self, producer_id, waiting, now_ms, always=True)
+            self._waiting[producer_id] = waiting
         elif epoch > waiting.epoch:
             waiting.epoch, waiting.lowest_sequence = epoch, sequence
         elif epoch == waiting.epoch:
@@ -46,7 +51,8 @@ class Verifications:
 
     def end(self, producer_id: int) -> None:
         """It stands no more."""
-        self._waiting.pop(producer_id, None)
+        if self._waiting.pop(producer_id, None) is not None:
+            self._bound.released()
 
     def marked(self, producer_id: int, epoch: int) -> None:
         """A transaction of the producer has ended with a marker of this epoch.
@@ -55,13 +61,21 @@ class Verifications:
         """
         waiting = self._waiting.get(producer_id)
         if waiting is not None and not (waiting.bumps_epoch and epoch <= waiting.epoch):
-            del self._waiting[producer_id]
+            self.end(producer_id)
+
+    def last_use(self, producer_id: int, state: object) -> int:
+        """As :meth:`moldau.log.producer_bound.Remembered.last_use`: one whose answer comes after it was forgotten lets nothing in."""
+        waiting = self._waiting.get(producer_id)
+        return GONE if waiting is None or waiting is not state else waiting.since_ms
+
+    forget = end
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Forget those that were begun so long ago."""
         for producer_id in [key for key, waiting in self._waiting.items() if now_ms - waiting.since_ms >= expiration_ms]:
-            del self._waiting[producer_id]
+            self.end(producer_id)
 
     def clear(self) -> None:
         """Forget all."""
+        self._bound.released(len(self._waiting))
         self._waiting.clear()

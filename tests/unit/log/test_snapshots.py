@@ -22,6 +22,6 @@ def test_a_snapshot_that_does_not_fit_on_the_disk_leaves_no_half_of_it(capacity:
         disk.read(snapshots.path(7))
     disk.capacity = None
     snapshots.write(7, {1: ProducerEntry(3, 0)})
-    found = snapshots.load_newest(7, 0)
+    found = snapshots.load_newest(7, 0, 10)
     assert found is not None
     assert list(found[1]) == [1]

@@ -52,6 +52,17 @@ COORDINATORS = table(
             allowed=at_least(1),
             mode=CLUSTER,
         ),
+        integer(
+            "producer.ids.max",
+            50_000,
+            "Most producers that all partitions remember together; one counts in each partition that it writes to, and takes 600 bytes "
+            "there, 1,600 once it has written five batches. A new one takes the place of the one that has been idle for longest; those "
+            "with an open transaction are never forgotten, and where there are only such a new one is refused with POLICY_VIOLATION.",
+            allowed=at_least(1),
+            mode=CLUSTER,
+            own=True,
+            deviation=MEMORY,
+        ),
         long(
             "replica.high.watermark.checkpoint.interval.ms",
             5000,

@@ -1,0 +1,117 @@
+"""How many producers all logs of a broker remember together (`producer.ids.max`).
+
+The sender chooses the producer id, so a peer can make a partition remember as many producers as it sends batches. At the bound the one that
+has been idle for longest is evicted, found by the second-chance rule in O(1): all of them stand in a queue in the order in which they came;
+the first is evicted unless it was used since it was put there, in which case it goes to the end.
+
+A producer whose transaction is ongoing is never forgotten, nor one with a staged marker. Forgetting an idle one is what its expiry does
+(`producer.id.expiration.ms`), only sooner: its next batch is taken whatever its sequence, and a repeated one is not recognised.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from moldau.model.seldom import Seldom
+
+_LOG = logging.getLogger(__name__)
+
+ALONE_MAX = 50_000
+"""For logs without a broker."""
+LOOKS = 64
+"""So many in the line are looked at for one that may go."""
+STALE_MIN = 1000
+"""So many in the line may be gone already before it is swept."""
+NOTES_INTERVAL_S = 60.0
+BUSY = -1
+GONE = -2
+
+
+class Remembered(Protocol):
+    """What remembers something of producers, each by its id."""
+
+    def last_use(self, producer_id: int, state: object) -> int:
+        """When `state` of the producer was used last (ms); `BUSY` where it may not be forgotten now, `GONE` if it is not there."""
+
+    def forget(self, producer_id: int) -> None:
+        """Remember nothing of the producer."""
+
+
+class ProducerBound:
+    """Invariant: `held` counts what is remembered in all logs; each stands in the line once, and among others that are gone."""
+
+    __slots__ = ("_limit", "_line", "_notes", "evicted", "held", "refused")
+
+    def __init__(self, limit: Callable[[], int] = lambda: ALONE_MAX) -> None:
+        self.held = 0
+        self.evicted = 0
+        self.refused = 0
+        self._limit = limit
+        self._line: deque[tuple[Remembered, int, object, int]] = deque()
+        self._notes = Seldom(NOTES_INTERVAL_S, 2)
+
+    @property
+    def limit(self) -> int:
+        """The value of the setting."""
+        return self._limit()
+
+    def admit(self, owner: Remembered, producer_id: int, state: object, now_ms: int, *, always: bool = False) -> bool:
+        """Count one more, at the expense of the one that is idle for longest if need be; False if nothing may be forgotten.
+
+        `always`: it is in the log already, and has to be remembered.
+        """
+        limit = self._limit()
+        if self.held >= limit:
+            evicted = self._evict(limit, now_ms)
+            if not evicted and not always:
+                self.refused += 1
+                if self._notes.due("refused", now_ms / 1000):
+                    _LOG.warning("producers refused: setting=producer.ids.max limit=%d refused_so_far=%d", limit, self.refused)
+                return False
+        self.held += 1
+        self._line.append((owner, producer_id, state, now_ms))
+        if len(self._line) > 2 * self.held + STALE_MIN:
+            self.sweep()
+        return True
+
+    def released(self, count: int = 1) -> None:
+        """So many are remembered no more."""
+        self.held -= count
+
+    def sweep(self) -> None:
+        """Drop from the line who is gone."""
+        self._line = deque(each for each in self._line if each[0].last_use(each[1], each[2]) != GONE)
+
+    def statistics(self) -> dict[str, int]:
+        """Numbers for a person who looks into a running broker."""
+        return {"producer_ids": self.held, "producer_ids_evicted": self.evicted, "producer_ids_refused": self.refused}
+
+    def _evict(self, limit: int, now_ms: int) -> bool:
+        """Forget one, or two where the limit was lowered; whether one was forgotten."""
+        goes = self._evict_one(idle=True) or self._evict_one(idle=False)
+        if goes and self.held >= limit:
+            self._evict_one(idle=True)
+        if goes and self._notes.due("evicted", now_ms / 1000):
+            _LOG.warning(
+                "idle producers forgotten to make room for new ones: setting=producer.ids.max limit=%d forgotten_so_far=%d",
+                limit,
+                self.evicted,
+            )
+        return goes
+
+    def _evict_one(self, *, idle: bool) -> bool:
+        looks = 0
+        while self._line and looks < LOOKS:
+            owner, producer_id, state, noted_ms = self._line.popleft()
+            used_ms = owner.last_use(producer_id, state)
+            if used_ms == GONE:
+                continue
+            looks += 1
+            if used_ms == BUSY or (idle and used_ms != noted_ms):
+                self._line.append((owner, producer_id, state, used_ms))
+                continue
+            owner.forget(producer_id)
+            self.evicted += 1
+            return True
+        return False
