@@ -50,7 +50,7 @@ class Row(NamedTuple):
     host: str | None
     counts: str
     note: str
-    alarm: bool
+    code: int
     skewed: str | None
     watermark_ms: int | None
 
@@ -159,7 +159,7 @@ def found(broker: Broker, story: Story) -> Row:
     counts = f"{topic['upper']['count']:,} > {topic['lower']['count']:,}"
     (skewed,) = {each["host"] for each in told["skewed"]} or {None}
     mark = topic["completion_watermark_ms"]
-    return Row(story, topic["verdict"], source and source["host"], counts, source["note"] if source else "", code == 2, skewed, mark)
+    return Row(story, topic["verdict"], source and source["host"], counts, source["note"] if source else "", code, skewed, mark)
 
 
 def table(rows: Iterable[Row]) -> str:
@@ -171,7 +171,7 @@ def table(rows: Iterable[Row]) -> str:
     for row in rows:
         host = row.host or (f"{row.skewed} (clock)" if row.skewed else "")
         note = row.note.split("; instance")[0]
-        lines.append(f"| {row.story.name} | {row.counts} | {row.verdict} | {host} | {note} | {2 if row.alarm else 0} |")
+        lines.append(f"| {row.story.name} | {row.counts} | {row.verdict} | {host} | {note} | {row.code} |")
     return "\n".join(lines)
 
 

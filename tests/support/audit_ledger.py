@@ -37,7 +37,9 @@ class Ledger:
 
     def say(self, kind: Any, tier: str, key: CountKey, count: Count = NOTHING) -> AuditRecord:
         """One record, published now."""
-        record = AuditRecord(kind, new_guid(), self.now + self.wrong_ms, tier, key, count)
+        return self._take(AuditRecord(kind, new_guid(), self.now + self.wrong_ms, tier, key, count))
+
+    def _take(self, record: AuditRecord) -> AuditRecord:
         assert AuditRecord.from_bytes(record.to_bytes()) == record
         for each in (self.found, *self.also):
             each.take(record, self.now if self.by_broker else None)
@@ -63,6 +65,12 @@ class Ledger:
     def marks(self, tier: str) -> "Ledger":
         """An auditor says that everything is counted."""
         self.say("open", tier, CountKey("", 0, "", "", "", tier))
+        return self
+
+    def has_counted_all(self, tier: str, owner: str = "", *, forgets: bool = False) -> "Ledger":
+        """A load says that everything of the topic is counted; or that its counts are taken back."""
+        counted_ms = None if forgets else self.now
+        self._take(AuditRecord.of_tier(tier, self.topic, time_ms=self.now, owner=owner, counted_ms=counted_ms, forgets=forgets))
         return self
 
     def report(self, **rules: Any) -> Report:

@@ -149,7 +149,7 @@ def test_a_planted_loss_is_found_and_named(tmp_path: Path) -> None:
     events = write_events(tmp_path / "events.jsonl")
     given = [*command(tmp_path / "demo", events), "--plant-loss"]
     done = subprocess.run(given, capture_output=True, text=True, timeout=RUN_LIMIT_S, check=False)
-    assert done.returncode == 2, done.stdout + done.stderr
+    assert done.returncode == 4, done.stdout + done.stderr
     report = json.loads(done.stdout)
     (line,) = report["planted_lines"]
     assert line >= LINES // 2

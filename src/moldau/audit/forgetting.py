@@ -77,6 +77,9 @@ def forget(found: TierCounts, rules: Rules) -> None:
             settled = found.settled.setdefault(topic, Settled())
             settled.shared_by(tiers[topic])
             settled.add(start_ms, pairs[0].upper, shown=rules.shows(pairs[0]), skewed=pairs[0].skewed)
+            for tier, _, told in theirs:
+                if told.dead_letters and rules.shows(pairs[0]):
+                    settled.dead_letters[tier] = settled.dead_letters.get(tier, 0) + told.dead_letters
     _forget_the_old(found, rules.now_ms - AUDIT_RETENTION_MS)
 
 

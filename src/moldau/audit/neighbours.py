@@ -4,15 +4,20 @@ For each instance in a window, *upper* is the count of the tier nearer to the pr
 
 ==============================================  ===================================================================================
 the same count and checksum                     complete
-not the same, and changed within the grace      not yet due; "no counts yet" while the lower tier has never said anything
+not the same, and changed within the grace      not yet due; "not counted yet" while the lower tier has never said anything
+lower count lower or the same, with another     not counted yet: the lower tier is behind; never a loss
+checksum, and the lower tier does not vouch
 lower count lower                               loss
-same count, other checksum                      loss hidden by duplication
+same count, other checksum                      loss hidden by duplication; "not counted yet" where the upper one is a tier that is behind
 lower count higher, upper tier vouches          duplication
 lower count higher, upper is the producer,      producer counts incomplete; once the instance has been silent for the producer
 which does not vouch                            timeout the log's count stands for what it sent, and it is complete
-lower count higher, upper is another tier,      no counts yet: the upper tier is behind
+lower count higher, upper is another tier,      not counted yet: the upper tier is behind
 which does not vouch
 ==============================================  ===================================================================================
+
+A tier *vouches* for what the other one counted if it has said since that it has counted everything (`TierCounts.vouches_until`): by marks,
+or by newer counts where a tier publishes no marks.
 
 A producer instance *vouches* for a window when it has closed and everything that it says to have counted was read, or when it has
 published something a good while after the lower tier last counted events of it: an instance publishes all that changed every few seconds,
@@ -83,7 +88,7 @@ class Neighbours:
         verdict, note = self._judge(key, upper, lower, due=due, ended=ended)
         settled = due or (verdict is Verdict.COMPLETE and self._final(key))
         skewed = ahead or HostKey(key.topic, key.datacenter, key.service, key.host) in self.behind
-        return SourceLine(*key[2:], upper.count, lower.count, verdict, settled, note, skewed)
+        return SourceLine(*key[2:], upper.count, lower.count, verdict, settled, note, skewed, lower.dead_letters)
 
     def _judge(self, key: CountKey, upper: Told, lower: Told, *, due: bool, ended: bool) -> tuple[Verdict, str]:
         above, below = upper.count, lower.count
@@ -92,13 +97,19 @@ class Neighbours:
             return (Verdict.COMPLETE if ended else Verdict.NOT_DUE), note
         if not due:
             unheard = self.lower not in self.found.heard_ms
-            return (Verdict.NO_COUNTS, f"tier {self.lower} has published nothing yet") if unheard else (Verdict.NOT_DUE, "")
+            return (Verdict.NOT_COUNTED, f"tier {self.lower} has published nothing yet") if unheard else (Verdict.NOT_DUE, "")
+        if below.count > above.count:
+            more = f"{below.count - above.count:,} more than {above.count:,}"
+            return self._judge_more(key, lower, more) if self.upper == PRODUCER_TIER else self._judge_more_than_a_tier(key, lower, more)
+        missing = f"{above.count - below.count:,} of {above.count:,}" if below.count < above.count else "some"
+        if (counted_ms := self.found.vouches_until(self.lower, key.topic)) < upper.changed_ms:
+            return Verdict.NOT_COUNTED, f"{missing} not counted; tier {self.lower} {_heard(counted_ms)}"
         if below.count < above.count:
-            return Verdict.LOSS, self._with_silence(f"{above.count - below.count:,} of {above.count:,} missing", upper)
-        if below.count == above.count:
-            return Verdict.HIDDEN_LOSS, f"as many, but not the same {above.count:,}"
-        more = f"{below.count - above.count:,} more than {above.count:,}"
-        return self._judge_more(key, lower, more) if self.upper == PRODUCER_TIER else self._judge_more_than_a_tier(lower, more)
+            return Verdict.LOSS, f"{missing} missing"
+        counted_ms = self.found.vouches_until(self.upper, key.topic)
+        if self.upper != PRODUCER_TIER and counted_ms < lower.changed_ms:
+            return Verdict.NOT_COUNTED, f"not the same {above.count:,}; tier {self.upper} {_heard(counted_ms)}"
+        return Verdict.HIDDEN_LOSS, f"as many, but not the same {above.count:,}"
 
     def _judge_more(self, key: CountKey, lower: Told, more: str) -> tuple[Verdict, str]:
         instance = self.found.instances.get(key.instance)
@@ -112,15 +123,11 @@ class Neighbours:
             return Verdict.PRODUCER_INCOMPLETE, f"{more}; instance {key.instance} {what}"
         return Verdict.COMPLETE, f"counted from the log, {more}; instance {key.instance} {what}"
 
-    def _judge_more_than_a_tier(self, lower: Told, more: str) -> tuple[Verdict, str]:
-        vouched_ms = self.found.vouches_until(self.upper)
+    def _judge_more_than_a_tier(self, key: CountKey, lower: Told, more: str) -> tuple[Verdict, str]:
+        vouched_ms = self.found.vouches_until(self.upper, key.topic)
         if vouched_ms >= lower.changed_ms:
             return Verdict.DUPLICATION, more
-        return Verdict.NO_COUNTS, f"{more}; tier {self.upper} {_heard(vouched_ms)}"
-
-    def _with_silence(self, missing: str, upper: Told) -> str:
-        vouched_ms = self.found.vouches_until(self.lower)
-        return missing if vouched_ms >= upper.changed_ms else f"{missing}; tier {self.lower} {_heard(vouched_ms)}"
+        return Verdict.NOT_COUNTED, f"{more}; tier {self.upper} {_heard(vouched_ms)}"
 
     def _final(self, key: CountKey) -> bool:
         instance = self.found.instances.get(key.instance)

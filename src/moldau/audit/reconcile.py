@@ -43,6 +43,11 @@ def reconcile(found: TierCounts, rules: Rules) -> Report:
         unreadable=tuple(found.unreadable),
         uncovered={tier: tuple(topics) for tier, topics in uncovered.items()},
         unheard=tuple(sorted(set(rules.topics or ()) - topics)),
+        dead_letters={
+            (tier, topic): count
+            for (tier, topic), count in sorted(found.dead_letters.items())
+            if count and tier in tiers and (rules.topics is None or topic in rules.topics)
+        },
         settled=tuple(settled),
     )
 
@@ -76,7 +81,7 @@ def _settled(found: TierCounts, topic: str, counting: Sequence[str], pairs: Iter
     for upper, lower in pairwise(counting):
         if known is not None and upper in known.tiers and lower in known.tiers:
             again = sum(pair.lower_tier == lower and pair.window_start_ms in known for pair in pairs)
-            yield SettledPair(topic, upper, lower, known.count, known.windows - again)
+            yield SettledPair(topic, upper, lower, known.count, known.windows - again, known.dead_letters.get(lower, 0))
 
 
 def _untracked(found: TierCounts, tiers: Collection[str], topics: Collection[str] | None) -> dict[tuple[str, str], Count]:

@@ -17,6 +17,8 @@ class Settled:
 
     count: Count = NOTHING
     windows: int = 0
+    dead_letters: dict[str, int] = field(default_factory=dict)
+    """By tier: so many of the count were put aside."""
     tiers: tuple[str, ...] = ()
     spans: list[tuple[int, int]] = field(default_factory=list)
     """From and to when there are settled windows, in order, not touching."""
@@ -55,6 +57,8 @@ class SettledPair:
     lower_tier: str
     count: Count
     windows: int
+    dead_letters: int = 0
+    """Of the lower tier."""
 
 
 def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

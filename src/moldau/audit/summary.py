@@ -16,6 +16,8 @@ class Summary:
     upper: Count = NOTHING
     lower: Count = NOTHING
     windows: dict[Verdict, int] = field(default_factory=dict)
+    dead_letters: int = 0
+    """So many of the lower tier's count were put aside as dead letters."""
 
     @property
     def verdict(self) -> Verdict:
@@ -24,10 +26,11 @@ class Summary:
 
     @property
     def verdict_text(self) -> str:
-        """The verdict, and of how many windows if not of all."""
+        """The verdict, and of how many windows if not of all; and how many events are dead letters."""
         total = sum(self.windows.values())
         number = self.windows[self.verdict]
-        return self.verdict.value if number == total else f"{self.verdict.value} ({number:,} of {total:,} windows)"
+        text = self.verdict.value if number == total else f"{self.verdict.value} ({number:,} of {total:,} windows)"
+        return f"{text}, {self.dead_letters:,} in dead letters" if self.dead_letters else text
 
 
 def summaries(report: Report) -> list[Summary]:
@@ -38,10 +41,12 @@ def summaries(report: Report) -> list[Summary]:
         summary = found.setdefault(key, Summary(pair.topic, pair.upper_tier, pair.lower_tier))
         summary.upper, summary.lower = summary.upper + pair.upper, summary.lower + pair.lower
         summary.windows[pair.verdict] = summary.windows.get(pair.verdict, 0) + 1
+        summary.dead_letters += pair.dead_letters
     for settled in report.settled:
         key = (settled.topic, settled.lower_tier)
         summary = found.setdefault(key, Summary(settled.topic, settled.upper_tier, settled.lower_tier))
         summary.upper, summary.lower = summary.upper + settled.count, summary.lower + settled.count
+        summary.dead_letters += settled.dead_letters
         if settled.windows or not summary.windows:
             summary.windows[Verdict.COMPLETE] = summary.windows.get(Verdict.COMPLETE, 0) + settled.windows
     return sorted(found.values(), key=lambda each: (each.topic, report.tiers.index(each.lower_tier)))

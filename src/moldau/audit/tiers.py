@@ -37,6 +37,14 @@ class TierCounts:
     """The newest record of each tier."""
     marked_ms: dict[str, int] = field(default_factory=dict)
     """The newest mark of each tier that publishes marks."""
+    counted_ms: dict[tuple[str, str], int] = field(default_factory=dict)
+    """The newest mark of each tier and topic, of tiers that publish them by topic."""
+    owners: dict[tuple[str, str], str] = field(default_factory=dict)
+    """Whose counts those of a tier and topic are, as far as it is said."""
+    epochs: dict[tuple[str, str], str] = field(default_factory=dict)
+    """By tier and topic: the guid of the last record that took its counts back."""
+    dead_letters: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Of the untracked records of a tier and topic, how many were put aside as dead letters."""
     topic_ids: dict[tuple[str, str], str] = field(default_factory=dict)
     """By tier and topic: the id, in hex, of the topic of that name that an auditor counted last."""
     gaps: list[ToldGap] = field(default_factory=list)
@@ -85,9 +93,13 @@ class TierCounts:
         """Whether the tier has ever counted anything of the topic."""
         return topic in self._topics.get(tier, ())
 
-    def vouches_until(self, tier: str) -> int:
-        """Up to when the tier is known to have counted everything, in ms; 0 if it was never heard of."""
-        return self.marked_ms.get(tier, self.heard_ms.get(tier, 0))
+    def vouches_until(self, tier: str, topic: str) -> int:
+        """Up to when the tier is known to have counted everything of the topic, in ms; 0 if it was never heard of."""
+        if tier in self.marked_ms:
+            return self.marked_ms[tier]
+        if any(each == tier for each, _ in self.counted_ms):
+            return self.counted_ms.get((tier, topic), 0)
+        return self.heard_ms.get(tier, 0)
 
     def start_over(self) -> None:
         """Forget everything."""
@@ -120,18 +132,44 @@ class TierCounts:
             self.gaps.append(ToldGap(tier, key.topic, record.gap, time_ms))
         if record.kind != "counts":
             return True
+        if record.forgets:
+            self._take_back(tier, key.topic, record.guid)
+            return True
+        if record.owner:
+            self.owners.setdefault((tier, key.topic), record.owner)
+        if record.counted_ms is not None:
+            counted_ms = min(record.counted_ms, time_ms)
+            self.counted_ms[tier, key.topic] = max(counted_ms, self.counted_ms.get((tier, key.topic), 0))
         self._topics.setdefault(tier, set()).add(key.topic)
+        if record.is_of_tier:
+            self._first_ms[tier] = min(time_ms, self._first_ms.get(tier, time_ms))
+            self.counts.setdefault(tier, {})
+            return True
         if is_untracked(key):
             self.untracked[tier, key.topic] = self.untracked.get((tier, key.topic), NOTHING) + record.count
+            self.dead_letters[tier, key.topic] = self.dead_letters.get((tier, key.topic), 0) + record.dead_letters
             return True
         self._first_ms[tier] = min(time_ms, self._first_ms.get(tier, time_ms))
         told = self.counts.setdefault(tier, {}).setdefault(key, Told())
         told.count = told.count + record.count
+        told.dead_letters += record.dead_letters
         told.changed_ms = max(told.changed_ms, time_ms)
         if record.count.max_time_ms is not None:
             lag_ms = time_ms - record.count.max_time_ms
             told.lag_ms = lag_ms if told.lag_ms is None else min(lag_ms, told.lag_ms)
         return True
+
+    def _take_back(self, tier: str, topic: str, guid: str) -> None:
+        """Forget what the tier has counted of the topic so far; where windows of it are settled, by reading everything again."""
+        for key in [key for key in self.counts.get(tier, ()) if key.topic == topic]:
+            del self.counts[tier][key]
+        self._topics.get(tier, set()).discard(topic)
+        for of_topic in (self.untracked, self.dead_letters, self.owners, self.counted_ms):
+            of_topic.pop((tier, topic), None)
+        self.gaps = [gap for gap in self.gaps if (gap.tier, gap.topic) != (tier, topic)]
+        self.epochs[tier, topic] = guid
+        if topic in self.settled and tier in self.settled[topic].tiers:
+            self.stale = True
 
     def _may_be_known(self, record: AuditRecord, at_ms: int | None) -> bool:
         """Whether it may have been taken before, by a guid that is forgotten.

@@ -14,6 +14,7 @@ class Told:
     count: Count = NOTHING
     changed_ms: int = 0
     lag_ms: int | None = None
+    dead_letters: int = 0
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ class Verdict(Enum):
     DUPLICATION = "duplication"
     PRODUCER_INCOMPLETE = "producer counts incomplete"
     """The log holds more than a producer published that died, or may have: nobody can know yet what it sent."""
-    NO_COUNTS = "no counts yet"
+    NOT_COUNTED = "not counted yet"
     """One of the tiers has not counted up to here."""
     NOT_DUE = "not yet due"
     COMPLETE = "complete"
@@ -45,6 +45,8 @@ class SourceLine:
     note: str = ""
     skewed: bool = False
     """Whether the host's clock put its events into a window of another time."""
+    dead_letters: int = 0
+    """So many of the lower tier's count were put aside as dead letters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,11 @@ class WindowPair:
     settled: bool
     sources: tuple[SourceLine, ...]
     """All of them, those at fault first."""
+
+    @property
+    def dead_letters(self) -> int:
+        """So many of the lower tier's count were put aside as dead letters."""
+        return sum(line.dead_letters for line in self.sources)
 
     @property
     def window_end_ms(self) -> int:
@@ -110,6 +117,8 @@ class Report:
     """By tier: topics that it is not known to be meant to count, so that they are not compared there."""
     unheard: tuple[str, ...] = ()
     """Topics that were asked for, and of which no tier has counts."""
+    dead_letters: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """By tier and topic: so many of its untracked records were put aside as dead letters."""
     settled: tuple[SettledPair, ...] = ()
     """Of who watches for long: complete windows that are not among the pairs any more."""
 
@@ -117,6 +126,15 @@ class Report:
     def alarming(self) -> bool:
         """Whether anything is missing or doubled."""
         return any(pair.verdict.alarming for pair in self.pairs)
+
+    @property
+    def decided(self) -> bool:
+        """Whether it is known of all windows if something is missing or doubled; there are some, and something of each topic asked for."""
+        return (
+            bool(self.pairs or self.settled)
+            and not self.unheard
+            and all(pair.verdict is Verdict.COMPLETE or pair.verdict.alarming for pair in self.pairs)
+        )
 
     @property
     def complete(self) -> bool:

@@ -1,6 +1,6 @@
 """The table of commands, and how every command ends.
 
-Exit codes: 0 done, 1 failed, 2 wrong arguments, 130 interrupted. A failure that is not our bug is one line on standard error; our bug is
+`moldau.cli.exit_codes` has the exit codes. A failure that is not our bug is one line on standard error; our bug is
 a traceback.
 """
 
@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from moldau import __version__
+from moldau.cli.exit_codes import INTERRUPTED
 from moldau.cli.lazy import LazyCommand, LazyGroup
-from moldau.cli.main import INTERRUPTED
 from moldau.cli.output import visible
 from moldau.model.errors import MoldauError, PeerError, ProtocolError
 

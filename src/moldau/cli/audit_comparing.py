@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from moldau.cli.exit_codes import DONE, MISSING_OR_DOUBLED, UNDECIDED
 from moldau.cli.options import SECONDS, TEXT
 
 if TYPE_CHECKING:
@@ -13,9 +14,6 @@ if TYPE_CHECKING:
     from moldau.audit.verdicts import Report
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-LOSS, INCOMPLETE = 2, 3
-"""Exit codes: something is missing or doubled; not everything is complete yet, where that was asked for."""
 
 
 def pattern(ctx: click.Context, parameter: click.Parameter, value: str | None) -> "re.Pattern[str] | None":
@@ -127,7 +125,7 @@ def rules_of(
 
 
 def exit_code(report: "Report", *, complete: bool) -> int:
-    """0, or what is wrong."""
+    """What a report says in one number. With `complete` no verdict may be waiting for anything, late counts neither."""
     if report.alarming:
-        return LOSS
-    return INCOMPLETE if complete and not report.complete else 0
+        return MISSING_OR_DOUBLED
+    return DONE if (report.complete if complete else report.decided) else UNDECIDED

@@ -19,7 +19,10 @@ def as_document(report: "Report") -> dict[str, Any]:
         "tiers": list(report.tiers),
         "topics": topics(report),
         "windows": [window(pair) for pair in report.pairs],
-        "untracked": [{"tier": tier, "topic": topic, **_count(count)} for (tier, topic), count in report.untracked.items()],
+        "untracked": [
+            {"tier": tier, "topic": topic, **_count(count), "dead_letters": report.dead_letters.get((tier, topic), 0)}
+            for (tier, topic), count in report.untracked.items()
+        ],
         "skewed": [asdict(each) for each in report.skewed],
         "gaps": [{"tier": each.tier, "topic": each.topic, "time_ms": each.time_ms, **asdict(each.gap)} for each in report.gaps],
         "not_counted": {tier: list(topics) for tier, topics in report.uncovered.items()},
@@ -36,6 +39,7 @@ def topics(report: "Report") -> list[dict[str, Any]]:
             "upper_tier": each.upper_tier,
             "lower_tier": each.lower_tier,
             "verdict": each.verdict.value,
+            "dead_letters": each.dead_letters,
             "windows": {verdict.value: number for verdict, number in each.windows.items()},
             "upper": _count(each.upper),
             "lower": _count(each.lower),
@@ -54,6 +58,7 @@ def window(pair: "WindowPair") -> dict[str, Any]:
         "upper_tier": pair.upper_tier,
         "lower_tier": pair.lower_tier,
         "verdict": pair.verdict.value,
+        "dead_letters": pair.dead_letters,
         "settled": pair.settled,
         "upper": _count(pair.upper),
         "lower": _count(pair.lower),
@@ -71,6 +76,7 @@ def _source(line: "SourceLine") -> dict[str, Any]:
         "upper": _count(line.upper),
         "lower": _count(line.lower),
         "note": line.note,
+        "dead_letters": line.dead_letters,
         "clock_skewed": line.skewed,
     }
 

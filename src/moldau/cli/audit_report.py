@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @click.command("report")
 @comparing_options
-@click.option("--complete", is_flag=True, help="Exit code 3 unless everything is complete.")
+@click.option("--complete", is_flag=True, help="Exit code 3 until everything is complete to stay, after the graces too.")
 @click.option("--windows", is_flag=True, help="Show every window, not only those at fault.")
 @json_option
 @bootstrap_option
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def report(complete: bool, windows: bool, as_json: bool, bootstrap: str, timeout: float, **comparing: Any) -> None:
     """Compare the tiers by topic and ten minutes, and trace what differs to datacenter, service, host and instance.
 
-    Exit codes: 0 nothing is missing or doubled, 1 the counts could not be had, 2 loss or duplication, 3 with --complete: not yet complete.
+    Exit codes: 0 complete, 1 the counts could not be had, 2 wrong use, 3 not decided yet, 4 loss or duplication.
 
     \b
     moldau audit report --tiers producer,local,lake --grace lake=900

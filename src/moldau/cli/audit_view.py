@@ -19,6 +19,7 @@ _NAMES_MAX = 10
 
 SUMMARY = ("topic", "tiers", "windows", "above", "below", "checksum", "verdict", "complete up to")
 NUMERIC = ("windows", "above", "below")
+DEAD_LETTERS = "dead letters"
 
 
 def summary_rows(report: "Report") -> Iterator[tuple[str, ...]]:
@@ -31,9 +32,19 @@ def summary_rows(report: "Report") -> Iterator[tuple[str, ...]]:
         yield each.topic, tiers, *numbers, checksum, each.verdict_text, "-" if mark is None else moment(mark)
 
 
+def with_dead_letters(report: "Report") -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """The summary's columns and rows, with one of dead letters where there are some."""
+    rows, dead = list(summary_rows(report)), [each.dead_letters for each in summaries(report)]
+    if not any(dead):
+        return SUMMARY, rows
+    at = SUMMARY.index("checksum")
+    return (*SUMMARY[:at], DEAD_LETTERS, *SUMMARY[at:]), [(*row[:at], f"{n:,}", *row[at:]) for row, n in zip(rows, dead, strict=True)]
+
+
 def print_report(report: "Report", *, every_window: bool = False) -> None:
     """The summary, then every window at fault with the sources that are."""
-    print_table(SUMMARY, summary_rows(report), numeric=NUMERIC)
+    columns, rows = with_dead_letters(report)
+    print_table(columns, rows, numeric=(*NUMERIC, DEAD_LETTERS))
     shown = [pair for pair in report.pairs if every_window or pair.noteworthy]
     if shown:
         click.echo()
@@ -88,7 +99,9 @@ def _untracked(report: "Report") -> Iterator[tuple[object, str]]:
     """A line for each topic that is compared, and one for all others: queues, logs, and what else is no tracked event."""
     topics: dict[str, list[str]] = {}
     for (tier, topic), count in report.untracked.items():
-        topics.setdefault(topic, []).append(f"{counted(count.count, 'record')} of {counted(count.bytes, 'byte')} by tier {tier}")
+        dead = report.dead_letters.get((tier, topic), 0)
+        aside = f" ({dead:,} in dead letters)" if dead else ""
+        topics.setdefault(topic, []).append(f"{counted(count.count, 'record')} of {counted(count.bytes, 'byte')} by tier {tier}{aside}")
     compared = {pair.topic for pair in report.pairs} | set(report.unheard)
     for topic in sorted(topics.keys() & compared):
         yield ("untracked", topic), f"untracked in topic {topic}: {', '.join(topics[topic])}"

@@ -11,7 +11,7 @@ from moldau.cli.options import SECONDS, bootstrap_option, open_cluster, timeout_
 @click.command("watch")
 @comparing_options
 @click.option("--every", type=SECONDS, default=5.0, show_default=True, metavar="SECONDS", help="Look so often.")
-@click.option("--until-complete", is_flag=True, help="End when everything is complete; exit code 2 at the first loss or duplication.")
+@click.option("--until-complete", is_flag=True, help="End when everything is complete; exit code 4 at the first loss or duplication.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each change, one in a line.")
 @bootstrap_option
 @timeout_option(30.0)

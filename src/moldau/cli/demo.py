@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from moldau.cli.exit_codes import FAILED, MISSING_OR_DOUBLED
+
 if TYPE_CHECKING:
     from moldau.lake.demo.options import DemoOptions
     from moldau.lake.demo.report import Report
     from moldau.lake.demo.run import Progress
 
-INCOMPLETE, LOSS = 1, 2
 DIRECTORY, DIRECTORY_WITH_LOSS = "demo-data", "demo-data-loss"
 
 
@@ -49,7 +50,7 @@ DIRECTORY, DIRECTORY_WITH_LOSS = "demo-data", "demo-data-loss"
     show_default=True,
     help="At lines that are no events: stop before anything is published, or carry them into the dead-letter table.",
 )
-@click.option("--plant-loss", is_flag=True, help="Let a host count one event that it never sends; the audit has to find it: exit code 2.")
+@click.option("--plant-loss", is_flag=True, help="Let a host count one event that it never sends; the audit has to find it: exit code 4.")
 @click.option("--cores", type=click.IntRange(1), default=2, show_default=True, help="For Spark.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def demo(
@@ -70,7 +71,7 @@ def demo(
     topic, and a load streams it into a Delta table by day; all of them publish their counts. The report is the audit's, beside an
     independent check in Spark SQL. Run it again: nothing is added. Kill it anywhere and run it again: every event is there once.
 
-    Exit codes: 0 everything is complete, 2 the audit has found a loss or a duplication, 1 anything else.
+    Exit codes: 0 everything is complete, 2 wrong use, 4 the audit has found a loss or a duplication, 1 anything else.
     """
     gc.disable()  # hundreds of thousands of counts, which it would look through again and again, and a process of two minutes
     from moldau.cli.demo_view import print_report, progress_view
@@ -102,9 +103,9 @@ def demo(
         raise click.ClickException(str(error)) from error
     print_report(report, as_json=as_json)
     if report.audit.alarming:
-        raise SystemExit(LOSS)
+        raise SystemExit(MISSING_OR_DOUBLED)
     if not report.complete:
-        raise SystemExit(INCOMPLETE)
+        raise SystemExit(FAILED)
 
 
 def _run(options: "DemoOptions", progress: "Progress") -> "Report":

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from moldau.cli.dead_letters import Limit, LimitType
+from moldau.cli.exit_codes import DEAD_LETTERS, DONE, FAILED
 from moldau.cli.options import TEXT, Seconds, bootstrap_option, registry_option
 from moldau.cli.output import counted, say
 from moldau.cli.registry_source import check_registry_url, naming_source, registry_source
@@ -59,6 +61,13 @@ class Duration(Seconds):
 @click.option(
     "--fail-on-data-loss/--no-fail-on-data-loss", default=True, help="At records that are gone: stop (default), or load what is left."
 )
+@click.option(
+    "--max-dead-letters",
+    type=LimitType(),
+    default="1%",
+    show_default=True,
+    help="More of a topic's records are told, and with --once exit code 5. They are put aside, and the rest is loaded, all the same.",
+)
 @click.option("--compact", is_flag=True, help="Put the small files of days or hours that are over together.")
 @click.option("--cores", type=click.IntRange(1, 256), default=2, show_default=True, help="For Spark.")
 @click.option("--memory", metavar="SIZE", type=TEXT, default="1g", show_default=True, help="For Spark's Java process.")
@@ -74,8 +83,8 @@ def load_command(ctx: click.Context, /, file: Path | None, **given: Any) -> None
     """Load topics into tables below a directory: each event once, with its offset, wherever the load is interrupted.
 
     Events are Avro with schemas in a registry; a job FILE (TOML) can say that a topic has JSON events, and what its columns are. Options
-    come before what FILE says, FILE before variables and defaults. Tables, dead letters, offsets and guarantees: docs/load.md. Exit code
-    1: a topic could not be loaded.
+    come before what FILE says, FILE before variables and defaults. Tables, dead letters, offsets and guarantees: docs/load.md. Exit
+    codes: 1 a topic could not be loaded, 5 more dead letters than --max-dead-letters.
 
     \b
       moldau load --registry http://127.0.0.1:8081 --topics departures --to lake --name warehouse
@@ -144,13 +153,13 @@ def _run(jobs: "LoadJobs", given: dict[str, Any]) -> None:
     except (SessionError, LoadError) as error:
         raise click.ClickException(str(error)) from error
     try:
-        failed = _rounds(spark, jobs, given)
+        code = _rounds(spark, jobs, given)
     finally:
         spark.stop()
         if given["work_dir"] is None:
             shutil.rmtree(directory, ignore_errors=True)
-    if failed:
-        raise SystemExit(1)
+    if code:
+        raise SystemExit(code)
 
 
 def _say_what_there_is(jobs: "LoadJobs", loads: "list[LoadJob]", *, once: bool) -> None:
@@ -171,8 +180,8 @@ def _interval_s(given: dict[str, Any]) -> float | None:
     return every if every is not None else FOLLOW_S if given["follow"] else None
 
 
-def _rounds(spark: Any, jobs: "LoadJobs", given: dict[str, Any]) -> bool:
-    """Whether a topic could not be loaded."""
+def _rounds(spark: Any, jobs: "LoadJobs", given: dict[str, Any]) -> int:
+    """The exit code: whether a topic could not be loaded, or has too many dead letters."""
     from moldau.cli.load_view import show_outcome
     from moldau.lake.loading.errors import LoadError
     from moldau.lake.loading.service import LoadService
@@ -180,8 +189,17 @@ def _rounds(spark: Any, jobs: "LoadJobs", given: dict[str, Any]) -> bool:
     from moldau.lake.tables.data_files import FileError
     from moldau.lake.tables.format import TableError
 
+    limit: Limit = given["max_dead_letters"]
+
+    def too_many(outcome: "Outcome") -> bool:
+        return limit.exceeded_by(outcome.dead_letters, outcome.rows + outcome.dead_letters)
+
     def told(outcome: "Outcome") -> None:
         show_outcome(outcome, as_json=given["as_json"])
+        if too_many(outcome):
+            dead = counted(outcome.dead_letters, "dead letter")
+            what = f"{dead} of {counted(outcome.rows + outcome.dead_letters, 'record')} in {outcome.job.dead_letters}"
+            say(f"{outcome.job.topic}: {what}: more than --max-dead-letters {limit.text}", err=True)
 
     service = LoadService(
         spark, jobs, fail_on_data_loss=given["fail_on_data_loss"], compact=given["compact"], on_outcome=told, parallel=given["cores"]
@@ -193,12 +211,14 @@ def _rounds(spark: Any, jobs: "LoadJobs", given: dict[str, Any]) -> bool:
             for each in outcomes:
                 if each.error is None and not each.changed:
                     told(each)
-            return any(each.error is not None for each in outcomes)
+            if any(each.error is not None for each in outcomes):
+                return FAILED
+            return DEAD_LETTERS if any(map(too_many, outcomes)) else DONE
         with _stopping_on_sigterm(service):
             service.run(interval_s)
     except (LoadError, TableError, FileError, DataLossError, OSError) as error:
         raise click.ClickException(str(error)) from error
-    return False
+    return DONE
 
 
 @contextmanager

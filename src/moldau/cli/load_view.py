@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from moldau.cli.output import counted
+from moldau.cli.output import counted, visible
 
 if TYPE_CHECKING:
     from moldau.lake.loading.service import Outcome
@@ -31,10 +31,11 @@ def show_outcome(outcome: "Outcome", *, as_json: bool) -> None:
 def _summary(outcome: "Outcome") -> str:
     loads = outcome.loads
     parts = [counted(outcome.rows, "row"), counted(sum(each.files for each in loads), "file")]
-    dead = sum(each.dead_letters for each in loads)
-    if dead:
-        parts.insert(1, counted(dead, "dead letter"))
-    return f"{', '.join(parts)}, version {loads[-1].version}, in {sum(each.seconds for each in loads):.1f} s"
+    if outcome.dead_letters:
+        parts.insert(1, counted(outcome.dead_letters, "dead letter"))
+    line = f"{', '.join(parts)}, version {loads[-1].version}, in {sum(each.seconds for each in loads):.1f} s"
+    first = outcome.first_dead_letter
+    return line if first is None else f"{line}; first dead letter: {visible(first)}"
 
 
 def _problems(outcome: "Outcome") -> list[str]:
@@ -55,7 +56,8 @@ def _described(outcome: "Outcome") -> dict[str, Any]:
         "topic": outcome.job.topic,
         "table": outcome.job.table,
         "rows": outcome.rows,
-        "dead_letters": sum(each.dead_letters for each in loads),
+        "dead_letters": outcome.dead_letters,
+        "first_dead_letter": outcome.first_dead_letter,
         "files": sum(each.files for each in loads),
         "bytes": sum(each.bytes for each in loads),
         "version": loads[-1].version if loads else None,

@@ -1,8 +1,8 @@
-"""The console script ``moldau``. It imports nothing by itself, so that Ctrl-C while modules are loaded ends like any other Ctrl-C."""
+"""The console script ``moldau``. It imports next to nothing by itself, so that Ctrl-C while modules are loaded ends like any other one."""
 
 import sys
 
-INTERRUPTED = 130
+from moldau.cli.exit_codes import FAILED, INTERRUPTED
 
 
 def main() -> None:
@@ -21,7 +21,7 @@ def main() -> None:
             raise
         abandon_stdout()
         sys.stderr.write(f"Error: cannot write the output: {(error.strerror or str(error)).lower()}\n")
-        sys.exit(1)
+        sys.exit(FAILED)
 
 
 if __name__ == "__main__":

@@ -55,6 +55,9 @@ class AuditRecord:
     is 0 to 0: they speak of the whole instance, and the count of a ``close`` is all that the instance has counted, of all topics. In the
     ``open`` of an auditor the instance is the tier and the service the pattern of its topics; or with a topic, the instance is its id.
     A ``gap`` says what an auditor could not count, or has counted in vain.
+
+    What came later stands in ``counts`` of no events and no source, which who does not know it passes over: a tier's *claim* of a topic
+    (`owner`), its *mark* (`counted_ms`), and the taking back of its counts (`forgets`).
     """
 
     kind: Kind
@@ -64,6 +67,14 @@ class AuditRecord:
     key: CountKey
     count: Count = NOTHING
     gap: Gap | None = None
+    dead_letters: int = 0
+    """So many of the count were put aside as dead letters; they did arrive."""
+    owner: str = ""
+    """Whose counts of the topic this tier's are, one job's of one table: the first owner that is published is it."""
+    counted_ms: int | None = None
+    """Everything that the topic had by then is counted by the tier, in ms since 1970."""
+    forgets: bool = False
+    """All counts that the tier published of the topic before this record count no more, and nobody owns it."""
 
     @property
     def window_end_ms(self) -> int:
@@ -79,6 +90,17 @@ class AuditRecord:
     def of_counts(cls, tier: str, key: CountKey, count: Count, *, time_ms: int, guid: str | None = None) -> Self:
         """An increment; `guid` is one that the same increment always gets, None: a new one."""
         return cls("counts", guid or new_guid(), time_ms, tier, key, count)
+
+    @classmethod
+    def of_tier(cls, tier: str, topic: str, *, time_ms: int, owner: str = "", counted_ms: int | None = None, forgets: bool = False) -> Self:
+        """What a tier says of a topic as a whole: a claim, a mark, or that its counts are taken back."""
+        key = CountKey(topic, 0, "", "", "", "")
+        return cls("counts", new_guid(), time_ms, tier, key, owner=owner, counted_ms=counted_ms, forgets=forgets)
+
+    @property
+    def is_of_tier(self) -> bool:
+        """Whether it counts nothing, and speaks of the tier and the topic."""
+        return self.kind == "counts" and not self.count and (bool(self.owner) or self.counted_ms is not None or self.forgets)
 
     def to_bytes(self) -> bytes:
         """The record's value."""
@@ -104,6 +126,8 @@ class AuditRecord:
         }
         if self.gap is not None:
             written["gap"] = asdict(self.gap)
+        more = {"dead_letters": self.dead_letters, "owner": self.owner, "counted_ms": self.counted_ms, "forgets": self.forgets}
+        written |= {name: value for name, value in more.items() if value not in (None, 0, "")}
         return json.dumps(written, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
 
     @classmethod
@@ -134,7 +158,11 @@ class AuditRecord:
             _size(found, "count"), _size(found, "bytes"), _checksum(found), _time(found, "min_time_ms"), _time(found, "max_time_ms")
         )
         gap = _gap(found) if kind == "gap" else None
-        return cls(kind, _text(found, "guid"), _number(found, "time_ms"), _text(found, "tier"), key, count, gap)
+        owner = _text(found, "owner") if "owner" in found else ""
+        dead_letters = _size(found, "dead_letters") if "dead_letters" in found else 0
+        counted_ms, forgets = _time(found, "counted_ms"), found.get("forgets") is True
+        time_ms, tier = _number(found, "time_ms"), _text(found, "tier")
+        return cls(kind, _text(found, "guid"), time_ms, tier, key, count, gap, dead_letters, owner, counted_ms, forgets)
 
 
 def new_guid() -> str:

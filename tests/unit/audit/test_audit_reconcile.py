@@ -1,9 +1,15 @@
 """What comparing two tiers says, story by story. Times are in ms of a clock that the test moves."""
 
+import json
+from dataclasses import replace
+
 import pytest
 
 from moldau.audit.events import count_each
+from moldau.audit.forgetting import forget
 from moldau.audit.rules import Rules
+from moldau.audit.summary import summaries
+from moldau.audit.tiers import TierCounts
 from moldau.audit.verdicts import Verdict
 from moldau.model.identity import TopicPartition
 from moldau.tracking.audit_record import AUDIT_TOPIC, AuditRecord
@@ -35,7 +41,7 @@ def test_a_healthy_run_has_no_alarm_at_any_time() -> None:
         ledger.wait(7 * SECOND).counts("local", chunk).marks("local")
         seen |= set(ledger.verdicts(tiers=("producer", "local")))
     ledger.closes(EWR)
-    assert seen <= {Verdict.NOT_DUE, Verdict.NO_COUNTS, Verdict.COMPLETE}
+    assert seen <= {Verdict.NOT_DUE, Verdict.NOT_COUNTED, Verdict.COMPLETE}
     assert set(ledger.wait(10 * MINUTE).verdicts()) == {Verdict.COMPLETE}
     assert ledger.report().complete
 
@@ -94,12 +100,12 @@ def test_until_the_grace_is_over_nothing_is_lost() -> None:
 
 
 def test_a_tier_that_never_published_has_no_counts_yet() -> None:
-    """It is loss only after its grace, and then the note says that the tier is silent."""
+    """It has lost nothing as long as it is silent, and the note says that it is."""
     ledger, _ = sent(EWR)
     tiers = ("producer", "local")
-    assert ledger.verdict(tiers=tiers) is Verdict.NO_COUNTS
+    assert ledger.verdict(tiers=tiers) is Verdict.NOT_COUNTED
     (pair,) = ledger.wait(60 * MINUTE).report(tiers=tiers).pairs
-    assert (pair.verdict, pair.sources[0].note) == (Verdict.LOSS, "100 of 100 missing; tier local has published nothing yet")
+    assert (pair.verdict, pair.sources[0].note) == (Verdict.NOT_COUNTED, "100 of 100 not counted; tier local has published nothing yet")
     assert ledger.report(tiers=tiers, only={"local": "other".__eq__}).pairs == ()
 
 
@@ -135,7 +141,7 @@ def test_which_topic_an_auditor_counts_is_no_mark() -> None:
     for topic_id in ("aa", "bb"):
         ledger.say("open", "local", CountKey("departures", 0, "", "", "", topic_id))
     assert ledger.found.topic_ids == {("local", "departures"): "bb"}
-    assert (ledger.found.vouches_until("local"), ledger.found.auditors) == (0, {"local"})
+    assert (ledger.found.vouches_until("local", "departures"), ledger.found.auditors) == (0, {"local"})
 
 
 def test_a_time_has_a_year_of_four_digits() -> None:
@@ -296,7 +302,7 @@ class TestThreeTiers:
         """The lake has more than a tier that has not counted so far; when it says that it has, the same is a duplication."""
         ledger, values = sent(EWR)
         ledger.counts("local", values[:50]).marks("local").wait(SECOND).counts("lake", values).wait(60 * MINUTE)
-        assert ledger.report().pairs[1].verdict is Verdict.NO_COUNTS
+        assert ledger.report().pairs[1].verdict is Verdict.NOT_COUNTED
         ledger.marks("local")
         assert ledger.report().pairs[1].verdict is Verdict.DUPLICATION
 
@@ -381,4 +387,113 @@ def test_a_mark_of_an_auditor_whose_clock_is_ahead_vouches_for_nothing_to_come()
     ledger.wrong_ms = 0
     ledger.counts("lake", values).wait(60 * MINUTE)
     pair = next(pair for pair in ledger.report().pairs if pair.lower_tier == "lake")
-    assert (pair.verdict, pair.sources[0].note[:35]) == (Verdict.NO_COUNTS, "1 more than 9; tier local has count")
+    assert (pair.verdict, pair.sources[0].note[:35]) == (Verdict.NOT_COUNTED, "1 more than 9; tier local has count")
+
+
+class TestATierThatIsBehind:
+    """It has lost nothing: it has not counted yet, until it says that it has counted everything since."""
+
+    TIERS = ("producer", "local", "lake")
+
+    def behind(self) -> tuple[Ledger, list[bytes]]:
+        """A load took the first half of an hour ago, and said so; nobody has run it since."""
+        ledger, values = sent(EWR)
+        ledger.counts("local", values).marks("local").counts("lake", values[:50]).has_counted_all("lake")
+        more = events(EWR, 40, first=1_000)
+        ledger.wait(10 * MINUTE).counts("producer", more).wait(SECOND).counts("local", more).marks("local").wait(60 * MINUTE)
+        return ledger, [*values[50:], *more]
+
+    def test_is_not_counted_yet_however_long_that_takes(self) -> None:
+        ledger, _ = self.behind()
+        above, below = ledger.report(tiers=self.TIERS).pairs
+        assert (above.verdict, below.verdict) == (Verdict.COMPLETE, Verdict.NOT_COUNTED)
+        assert below.sources[0].note == "90 of 140 not counted; tier lake has counted everything only up to 2013-01-01T12:02:00Z"
+        assert not ledger.report(tiers=self.TIERS).alarming
+
+    def test_catches_up(self) -> None:
+        ledger, rest = self.behind()
+        ledger.counts("lake", rest).has_counted_all("lake").wait(60 * MINUTE)
+        assert ledger.report(tiers=self.TIERS).complete
+
+    def test_has_lost_what_it_did_not_count_by_then(self) -> None:
+        ledger, rest = self.behind()
+        ledger.counts("lake", rest[1:])
+        ledger.has_counted_all("lake").wait(60 * MINUTE)
+        below = ledger.report(tiers=self.TIERS).pairs[1]
+        assert (below.verdict, below.sources[0].note) == (Verdict.LOSS, "1 of 140 missing")
+
+    def test_a_mark_of_another_topic_says_nothing(self) -> None:
+        ledger, _ = self.behind()
+        ledger.topic = "arrivals"
+        ledger.has_counted_all("lake").wait(60 * MINUTE)
+        assert Verdict.LOSS not in ledger.verdicts(tiers=self.TIERS)
+
+    def test_as_many_others_are_no_loss_either(self) -> None:
+        """Two halves that are not the same: neither tier has counted everything."""
+        ledger, values = sent(EWR)
+        ledger.counts("local", values[:50]).has_counted_all("local")
+        ledger.wait(SECOND).counts("lake", values[50:]).wait(60 * MINUTE)
+        assert ledger.report(tiers=self.TIERS).pairs[1].verdict is Verdict.NOT_COUNTED
+
+
+class TestCountsThatAreTakenBack:
+    """`moldau audit forget`: what a tier had counted of a topic counts no more, for who reads on and for who reads anew."""
+
+    def doubled(self) -> tuple[Ledger, list[bytes]]:
+        ledger, values = sent(EWR)
+        ledger.also.append(TierCounts())
+        ledger.counts("local", values).marks("local")
+        return ledger.counts("local", values).marks("local").wait(60 * MINUTE), values
+
+    def test_the_next_counts_are_all_there_is(self) -> None:
+        ledger, values = self.doubled()
+        assert ledger.verdict() is Verdict.DUPLICATION
+        ledger.has_counted_all("local", forgets=True)
+        assert ledger.report(tiers=("producer", "local")).pairs[0].lower.count == 0
+        ledger.counts("local", values).marks("local").wait(60 * MINUTE)
+        assert ledger.report().complete
+
+    def test_nobody_owns_the_topic_any_more(self) -> None:
+        ledger, _ = self.doubled()
+        ledger.has_counted_all("lake", "one").has_counted_all("lake", "two")
+        assert ledger.found.owners == {("lake", "departures"): "one"}, "who came first"
+        ledger.has_counted_all("lake", forgets=True).has_counted_all("lake", "two")
+        assert ledger.found.owners == {("lake", "departures"): "two"}
+
+    def test_twice_is_once_and_other_topics_stay(self) -> None:
+        ledger, values = self.doubled()
+        back = AuditRecord.of_tier("local", "departures", time_ms=ledger.now, forgets=True)
+        ledger.found.take(back)
+        ledger.counts("local", values)
+        ledger.found.take(back)
+        assert ledger.report().pairs[0].lower.count == len(values)
+        ledger.topic = "arrivals"
+        ledger.has_counted_all("local", forgets=True)
+        assert ledger.report().pairs[0].lower.count == len(values)
+
+    def test_settled_windows_are_read_again(self) -> None:
+        """Who has watched for months has them as one number: all of the topic is read anew."""
+        ledger, values = sent(EWR)
+        ledger.counts("local", values).marks("local").wait(3 * 1440 * MINUTE)
+        forget(ledger.found, Rules(now_ms=ledger.now))
+        assert ledger.found.settled["departures"].count.count == len(values)
+        ledger.has_counted_all("local", forgets=True)
+        assert ledger.found.stale
+
+
+def test_dead_letters_have_arrived_and_are_told_apart() -> None:
+    """The tier is complete, and says how many of its events nobody can read."""
+    ledger, values = sent(EWR)
+    for key, count in count_each("departures", values).counts().items():
+        record = AuditRecord.of_counts("lake", key, count, time_ms=ledger.now)
+        ledger.found.take(replace(record, dead_letters=7))
+    report = ledger.wait(60 * MINUTE).report()
+    (line,) = summaries(report)
+    assert (line.verdict_text, line.dead_letters, report.complete) == ("complete, 7 in dead letters", 7, True)
+    assert AuditRecord.from_bytes(replace(record, dead_letters=7).to_bytes()).dead_letters == 7
+
+
+def test_who_does_not_know_claims_and_marks_reads_counts_of_nothing() -> None:
+    """Releases from before them: the record is one of counts, without events or a source."""
+    told = json.loads(AuditRecord.of_tier("lake", "departures", time_ms=1, owner="job", counted_ms=1).to_bytes())
+    assert (told["kind"], told["count"], told["instance"], told["topic"]) == ("counts", 0, "", "departures")

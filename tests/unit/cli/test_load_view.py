@@ -30,6 +30,13 @@ def test_what_came_into_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
+def test_the_first_dead_letter_stands_in_the_line(capsys: pytest.CaptureFixture[str]) -> None:
+    loads = (result(3), result(5, 2, first_dead_letter="clicks-0 offset 7: the value is null"), result(1, 1, first_dead_letter="later"))
+    show_outcome(Outcome(JOB, loads), as_json=False)
+    told = "clicks: 9 rows, 3 dead letters, 3 files, version 7, in 0.8 s; first dead letter: clicks-0 offset 7: the value is null\n"
+    assert capsys.readouterr().out == told
+
+
 def test_what_went_wrong(capsys: pytest.CaptureFixture[str]) -> None:
     show_outcome(Outcome(JOB, (result(1, group_error="no coordinator", audit_error="no broker"),)), as_json=False)
     show_outcome(Outcome(JOB, (), TaskError("topic clicks: the disk is full")), as_json=False)

@@ -10,10 +10,11 @@ import logging
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from hashlib import blake2b
 
 from moldau.lake import points
-from moldau.lake.loading.counts import COUNTS_KEY, counts_from_json, untracked_from_json
+from moldau.lake.loading.counts import COUNTS_KEY, aside_from_json, counts_from_json, untracked_from_json
 from moldau.lake.loading.errors import LoadError
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.tables.format import Commit, TableFormat
@@ -79,8 +80,12 @@ def records_of(job: LoadJob, table_id: str, version: Commit) -> Iterator[AuditRe
     assert job.tier is not None
     time_ms = int(words.get("timestamp", 0))
     counted = words[COUNTS_KEY]
-    for key, count in {**counts_from_json(job.topic, counted), **untracked_from_json(job.topic, counted, time_ms)}.items():
-        yield AuditRecord.of_counts(job.tier, key, count, time_ms=time_ms, guid=_guid(job.tier, table_id, version.version, key))
+    aside = aside_from_json(job.topic, counted)
+    untracked = untracked_from_json(job.topic, counted, time_ms)
+    dead = {**aside.events, **dict.fromkeys(untracked, aside.untracked)}
+    for key, count in {**counts_from_json(job.topic, counted), **untracked}.items():
+        record = AuditRecord.of_counts(job.tier, key, count, time_ms=time_ms, guid=_guid(job.tier, table_id, version.version, key))
+        yield replace(record, dead_letters=dead.get(key, 0))
 
 
 def _guid(tier: str, table_id: str, version: int, key: CountKey) -> str:

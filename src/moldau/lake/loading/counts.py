@@ -5,6 +5,7 @@ letters, for it did reach the lake. Records without such a header are counted as
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from moldau.audit.tally import UNTRACKED
@@ -25,9 +26,26 @@ def added(parts: Iterable[Mapping[CountKey, Count]]) -> Counts:
     return total
 
 
-def counts_to_json(counts: Mapping[CountKey, Count], untracked: int, untracked_bytes: int) -> dict[str, Any]:
+@dataclass(slots=True)
+class PutAside:
+    """How many of what was counted went to the dead letters, and the first of those: partition, offset and reason."""
+
+    events: dict[CountKey, int] = field(default_factory=dict)
+    untracked: int = 0
+    first: tuple[int, int, str] | None = None
+
+    def add(self, other: "PutAside") -> None:
+        """These too."""
+        for key, count in other.events.items():
+            self.events[key] = self.events.get(key, 0) + count
+        self.untracked += other.untracked
+        self.first = min((each for each in (self.first, other.first) if each is not None), default=None)
+
+
+def counts_to_json(counts: Mapping[CountKey, Count], untracked: int, untracked_bytes: int, aside: PutAside | None = None) -> dict[str, Any]:
     """Counts of one topic as columns; sources (datacenter, service, host, instance) stand once and are named by number. Of records without
-    a tracked header their number and the bytes of their values."""
+    a tracked header their number and the bytes of their values. Of dead letters their numbers, and the first one."""
+    aside = aside or PutAside()
     sources: dict[tuple[str, str, str, str], int] = {}
     keys = sorted(counts, key=lambda key: (key.window_start_ms, key.datacenter, key.service, key.host, key.instance))
     numbers = [sources.setdefault((key.datacenter, key.service, key.host, key.instance), len(sources)) for key in keys]
@@ -35,6 +53,8 @@ def counts_to_json(counts: Mapping[CountKey, Count], untracked: int, untracked_b
     return {
         "untracked": untracked,
         "untrackedBytes": untracked_bytes,
+        "untrackedDead": aside.untracked,
+        "firstDead": aside.first,
         "sources": [list(source) for source in sources],
         "source": numbers,
         "window": [key.window_start_ms for key in keys],
@@ -43,6 +63,7 @@ def counts_to_json(counts: Mapping[CountKey, Count], untracked: int, untracked_b
         "checksum": [value.checksum for value in values],
         "min": [value.min_time_ms for value in values],
         "max": [value.max_time_ms for value in values],
+        "dead": [aside.events.get(key, 0) for key in keys],
     }
 
 
@@ -53,6 +74,17 @@ def counts_from_json(topic: str, value: Mapping[str, Any]) -> Counts:
         CountKey(topic, window, *value["sources"][source]): Count(count, octets, checksum, first, last)
         for source, window, count, octets, checksum, first, last in zip(*columns, strict=True)
     }
+
+
+def aside_from_json(topic: str, value: Mapping[str, Any]) -> PutAside:
+    """What `counts_to_json` wrote of dead letters; versions from before it did have nothing of them."""
+    dead = value.get("dead", ())
+    first = value.get("firstDead")
+    return PutAside(
+        {key: count for key, count in zip(counts_from_json(topic, value), dead, strict=bool(dead)) if count} if dead else {},
+        value.get("untrackedDead", 0),
+        None if first is None else (first[0], first[1], first[2]),
+    )
 
 
 def untracked_from_json(topic: str, value: Mapping[str, Any], time_ms: int) -> Counts:

@@ -23,7 +23,7 @@ from typing import Any
 from moldau.lake import points
 from moldau.lake.loading.audit import keep_counts, publish_counts
 from moldau.lake.loading.commit import Written, check_topic, commit_both
-from moldau.lake.loading.counts import added, counts_from_json, counts_to_json
+from moldau.lake.loading.counts import PutAside, added, aside_from_json, counts_from_json, counts_to_json
 from moldau.lake.loading.errors import task_failure
 from moldau.lake.loading.job import ACTIONS, COUNTS, DEAD_LETTERS, EVENTS, LoadJob
 from moldau.lake.loading.plan import Plan, plan_load
@@ -53,6 +53,8 @@ class LoadResult:
     """Why the counts are not in the audit, if they are not; the next load publishes them."""
     more: bool = False
     """Whether it stopped at the job's `records_max`, with more to come."""
+    first_dead_letter: str | None = None
+    """Of the dead letters the first one: partition, offset and reason."""
 
 
 def load(spark: Any, job: LoadJob, *, fail_on_data_loss: bool = True, writer: Writer | None = None) -> LoadResult:
@@ -89,7 +91,12 @@ def load(spark: Any, job: LoadJob, *, fail_on_data_loss: bool = True, writer: Wr
         group_error=group_error,
         audit_error=audit_error,
         more=planned.more,
+        first_dead_letter=_described(job.topic, written.counts.get("firstDead")),
     )
+
+
+def _described(topic: str, first: tuple[int, int, str] | None) -> str | None:
+    return None if first is None else f"{topic}-{first[0]} offset {first[1]}: {first[2]}"
 
 
 def write_files(spark: Any, planned: Plan, *, fail_on_data_loss: bool = True) -> Written:
@@ -105,16 +112,17 @@ def write_files(spark: Any, planned: Plan, *, fail_on_data_loss: bool = True) ->
             discard(planned.tables, directory, files_of(directory, job.name, load_id))
         raise task_failure(job.topic, error) from error
     files: dict[str, list[DataFile]] = {EVENTS: [], DEAD_LETTERS: []}
-    counted, untracked, untracked_bytes = [], 0, 0
+    counted, untracked, untracked_bytes, aside = [], 0, 0, PutAside()
     for row in rows:
         if row.target == COUNTS:
             untracked += row.rows
             untracked_bytes += row.size
             counts = json.loads(row.statistics)
-            counted.append(counts_from_json(job.topic, counts) if counts else {})
+            counted.append(counts_from_json(job.topic, counts))
+            aside.add(aside_from_json(job.topic, counts))
         else:
             files[row.target].append(DataFile(row.path, json.loads(row.partition), row.size, row.rows, row.statistics))
-    return Written(tuple(files[EVENTS]), tuple(files[DEAD_LETTERS]), counts_to_json(added(counted), untracked, untracked_bytes))
+    return Written(tuple(files[EVENTS]), tuple(files[DEAD_LETTERS]), counts_to_json(added(counted), untracked, untracked_bytes, aside))
 
 
 def _tasks(spark: Any, planned: Plan, load_id: str, *, fail_on_data_loss: bool) -> Any:

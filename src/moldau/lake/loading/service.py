@@ -52,6 +52,16 @@ class Outcome:
         return sum(each.rows for each in self.loads)
 
     @property
+    def dead_letters(self) -> int:
+        """Records that were put aside."""
+        return sum(each.dead_letters for each in self.loads)
+
+    @property
+    def first_dead_letter(self) -> str | None:
+        """Of the records that were put aside the first one: partition, offset and reason."""
+        return next((each.first_dead_letter for each in self.loads if each.first_dead_letter is not None), None)
+
+    @property
     def changed(self) -> bool:
         """Whether the table has another version than before."""
         return any(each.ranges for each in self.loads) or (self.compacted is not None and self.compacted.version is not None)

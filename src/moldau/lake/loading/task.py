@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from moldau.lake import points
-from moldau.lake.loading.counts import added, counts_to_json
+from moldau.lake.loading.counts import PutAside, added, counts_to_json
 from moldau.lake.loading.decode import decoder
 from moldau.lake.loading.job import COUNTS, DEAD_LETTER_COLUMNS, DEAD_LETTERS, EVENTS, RECORD_COLUMNS, LoadJob
 from moldau.lake.loading.record_headers import header_column, marked_records
@@ -64,13 +64,16 @@ def write_batches(
         for batch in batches:
             points.reached("task: batch read")
             counter.add(batch.column("value"))
-            batch = _without(batch, held)
+            batch, put_aside = _without(batch, held)
+            counter.put_aside(put_aside)
             if batch.num_rows == 0:
                 continue
             table, times, rejected = _decoded(batch, job, decode)
             events.add(fit(table, columns), times)
             if rejected:
-                dead.add(*_dead_letters(batch, rejected, job, topic_id))
+                letters, letter_times = _dead_letters(batch, rejected, job, topic_id)
+                dead.add(letters, letter_times)
+                counter.put_aside(letters.column("value"), _first(letters))
         written = {EVENTS: events.finish(), DEAD_LETTERS: dead.finish()}
     except Exception:
         events.discard()
@@ -105,13 +108,20 @@ def _decoded(batch: Any, job: LoadJob, decode: Any) -> tuple[Any, Any, Mapping[i
     return table, batch.column(TIME).take(good).to_numpy(zero_copy_only=False), rejected
 
 
-def _without(batch: Any, held: Mapping[int, Collection[int]]) -> Any:
-    """The batch without the records that the dead letters hold."""
+def _without(batch: Any, held: Mapping[int, Collection[int]]) -> tuple[Any, Any]:
+    """The batch without the records that the dead letters hold, and the values of those."""
+    nothing = batch.column("value").slice(0, 0)
     if not any(held.values()):
-        return batch
+        return batch, nothing
     places = zip(batch.column("partition").to_pylist(), batch.column("offset").to_pylist(), strict=True)
-    keep = [offset not in held.get(partition, ()) for partition, offset in places]
-    return batch if all(keep) else batch.filter(pa.array(keep))
+    keep = pa.array([offset not in held.get(partition, ()) for partition, offset in places], pa.bool_())
+    return batch.filter(keep), batch.column("value").filter(pc.invert(keep))
+
+
+def _first(letters: Any) -> tuple[int, int, str]:
+    """Partition, offset and reason of the first of some dead letters."""
+    row = letters.sort_by([("_partition", "ascending"), ("_offset", "ascending")]).slice(0, 1).to_pylist()[0]
+    return row["_partition"], row["_offset"], row["error"]
 
 
 def _dead_letters(batch: Any, rejected: Mapping[int, str], job: LoadJob, topic_id: str) -> tuple[Any, Any]:
@@ -161,13 +171,18 @@ class _Uncounted:
 
     def __init__(self) -> None:
         self._records = self._bytes = 0
+        self._aside = PutAside()
 
     def add(self, values: Any) -> None:
         self._records += len(values)
         self._bytes += pc.sum(pc.binary_length(values)).as_py() or 0
 
+    def put_aside(self, values: Any, first: tuple[int, int, str] | None = None) -> None:
+        self._aside.add(PutAside({}, len(values), first))
+
     def action(self) -> Any:
-        return _action(COUNTS, "", "{}", self._bytes, self._records, "{}")
+        counts = counts_to_json({}, self._records, self._bytes, self._aside)
+        return _action(COUNTS, "", "{}", self._bytes, self._records, json.dumps(counts))
 
 
 class _Counter:
@@ -177,6 +192,7 @@ class _Counter:
         self._topic = topic
         self._counts: list[Mapping[CountKey, Count]] = []
         self._untracked = self._untracked_bytes = 0
+        self._aside = PutAside()
 
     def add(self, values: Any) -> None:
         from moldau.audit.columns import count_values
@@ -186,8 +202,15 @@ class _Counter:
         self._untracked += counted.untracked
         self._untracked_bytes += counted.untracked_bytes
 
+    def put_aside(self, values: Any, first: tuple[int, int, str] | None = None) -> None:
+        from moldau.audit.columns import count_values
+
+        if len(values):
+            counted = count_values(self._topic, values)
+            self._aside.add(PutAside({key: count.count for key, count in counted.counts.items()}, counted.untracked, first))
+
     def action(self) -> Any:
-        counts = counts_to_json(added(self._counts), self._untracked, self._untracked_bytes)
+        counts = counts_to_json(added(self._counts), self._untracked, self._untracked_bytes, self._aside)
         return _action(COUNTS, "", "{}", self._untracked_bytes, self._untracked, json.dumps(counts))
 
 

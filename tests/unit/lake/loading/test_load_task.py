@@ -1,5 +1,6 @@
 """What a task of a load makes of record batches: rows with their place and headers, dead letters with their reason."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,7 @@ def run(task: LoadJob, rows: list[Row], held: dict[int, set[int]] | None = None)
         for row in action.to_pylist():
             if row["target"] not in roots:
                 assert row["rows"] == len(rows), "none of them has a header of a tracked event"
+                found["counts"] = [json.loads(row["statistics"])]
                 continue
             table = pq.read_table(Path(roots[row["target"]], row["path"]), partitioning=None)
             assert table.num_rows == row["rows"]
@@ -128,3 +130,16 @@ def test_a_task_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.Mo
         run(job(tmp_path), rows)
     assert len(calls) == 3
     assert list(tmp_path.rglob("*.parquet")) == []
+
+
+def test_dead_letters_are_counted_apart_with_the_first_one(tmp_path: Path) -> None:
+    """Those too that a load which died had put aside already."""
+    rows: list[Row] = [
+        (None, b'{"a":1}', 0, 7, 1_000_000, None),
+        (None, b"no JSON", 1, 9, 2_000_000, None),
+        (None, b"[]", 0, 8, 2_000_000, None),
+        (None, b"held", 1, 4, 2_000_000, None),
+    ]
+    (counts,) = run(job(tmp_path), rows, held={1: {4}})["counts"]
+    assert (counts["untracked"], counts["untrackedDead"]) == (4, 3)
+    assert counts["firstDead"] == [0, 8, "a JSON array, not an object"]

@@ -1,0 +1,14 @@
+"""How commands end: every exit code of the command line, once. It imports nothing, since the first module of a command needs it."""
+
+DONE = 0
+FAILED = 1
+WRONG_USE = 2
+"""Arguments or settings that cannot be meant; click's own code."""
+UNDECIDED = 3
+"""Of an audit: nothing is known to be missing or doubled, but not all of it is known yet."""
+MISSING_OR_DOUBLED = 4
+"""Of an audit: a loss or a duplication."""
+DEAD_LETTERS = 5
+"""Of a load: everything is loaded, and more records were put aside than are allowed."""
+INTERRUPTED = 130
+"""By SIGINT or SIGTERM, where that leaves something undone."""
