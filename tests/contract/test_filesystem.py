@@ -2,14 +2,16 @@
 
 import errno
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from moldau.adapters.posix_files import PosixFiles
 from moldau.model.errors import StorageError
-from moldau.ports.filesystem import FileSystem, LockHeldError
+from moldau.ports.filesystem import File, FileSystem, LockHeldError, MissingFileError, NotRegularError
 from moldau.testing.disk import ForgetfulDisk
 
 
@@ -25,6 +27,22 @@ class Place:
         file = self.files.open(self.path(name), create=True)
         assert file.append([data]) == len(data)
         file.release()
+        return self.path(name)
+
+    def link(self, name: str, target: str) -> str:
+        """A symbolic link to another name in the place, there or not."""
+        if isinstance(self.files, ForgetfulDisk):
+            self.files.make_special(self.path(name), "a symbolic link", self.path(target))
+        else:
+            os.symlink(self.path(target), self.path(name))
+        return self.path(name)
+
+    def fifo(self, name: str) -> str:
+        """A FIFO that nobody reads or writes."""
+        if isinstance(self.files, ForgetfulDisk):
+            self.files.make_special(self.path(name), "a FIFO")
+        else:
+            os.mkfifo(self.path(name))
         return self.path(name)
 
 
@@ -238,6 +256,99 @@ def test_a_file_in_place_of_a_directory(place: Place) -> None:
         place.files.remove_tree(path)
     with pytest.raises(StorageError):
         place.files.read(place.root)
+
+
+def file_operations(files: FileSystem) -> dict[str, Callable[[str], object]]:
+    """All that opens, reads or measures a file."""
+
+    def lock(path: str) -> None:
+        files.lock(path).release()
+
+    def opened(path: str, **how: bool) -> None:
+        file: File = files.open(path, **how)
+        file.release()
+
+    return {
+        "open": opened,
+        "open to write": partial(opened, writable=True),
+        "open or make": partial(opened, create=True),
+        "read": files.read,
+        "size": files.size,
+        "modified_ms": files.modified_ms,
+        "forget_cached": files.forget_cached,
+        "lock": lock,
+    }
+
+
+OPERATIONS = list(file_operations(ForgetfulDisk()))
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_only_regular_files_are_opened_at_once_and_without_following_a_link(place: Place, operation: str) -> None:
+    """A FIFO would keep the one thread for ever, and a link lead out of the directory: each is named instead."""
+    place.put("file", b"precious")
+    place.files.make_directory(place.path("directory"))
+    act = file_operations(place.files)[operation]
+    others = {
+        "a directory": place.path("directory"),
+        "a FIFO": place.fifo("fifo"),
+        "a symbolic link": place.link("link", "file"),
+    }
+    for kind, path in others.items():
+        with pytest.raises(NotRegularError, match=f"is {kind}, not a regular file; move it away") as caught:
+            act(path)
+        assert caught.value.path == path
+        assert not caught.value.no_space
+    with pytest.raises(NotRegularError, match="is a symbolic link"):
+        act(place.link("dangling", "nowhere"))
+    assert not place.files.exists(place.path("nowhere"))
+    assert place.files.read(place.path("file")) == b"precious"
+
+
+def test_a_name_that_stands_for_anything_exists(place: Place) -> None:
+    for path in (place.fifo("fifo"), place.link("dangling", "nowhere")):
+        assert place.files.exists(path)
+        assert not place.files.is_directory(path)
+
+
+def test_a_small_file_is_not_written_through_a_link_or_into_a_fifo(place: Place) -> None:
+    place.put("file", b"precious")
+    place.link("checkpoint.tmp", "file")
+    with pytest.raises(NotRegularError):
+        place.files.write_atomically(place.path("checkpoint"), b"new")
+    place.fifo("other.tmp")
+    with pytest.raises(NotRegularError):
+        place.files.write_atomically(place.path("other"), b"new")
+    place.link("third", "file")
+    place.files.write_atomically(place.path("third"), b"new")
+    assert place.files.read(place.path("third")) == b"new"
+    assert place.files.read(place.path("file")) == b"precious"
+
+
+def test_a_link_to_a_directory_leads_there_but_is_none(place: Place) -> None:
+    """An operator's log directory may be a link; a partition's folder is looked at with `is_directory`, and removed as what it is."""
+    place.files.make_directory(place.path("disk"))
+    place.put("disk/a", b"1")
+    link = place.link("data", "disk")
+    place.files.make_directory(link)
+    assert place.files.list(link) == ["a"]
+    assert place.files.read(f"{link}/a") == b"1"
+    place.files.write_atomically(f"{link}/b", b"2")
+    place.files.sync_directory(link)
+    assert not place.files.is_directory(link)
+    with pytest.raises(NotRegularError):
+        place.files.remove_tree(link)
+    assert place.files.list(place.path("disk")) == ["a", "b"]
+    place.files.remove(link)
+    assert place.files.list(place.path("disk")) == ["a", "b"]
+
+
+def test_what_is_missing_is_told_from_a_disk_that_fails(place: Place) -> None:
+    missing = place.path("missing")
+    for call in (place.files.open, place.files.list, place.files.sync_directory, place.files.forget_cached):
+        with pytest.raises(MissingFileError) as caught:
+            call(missing)
+        assert caught.value.path == missing
 
 
 def test_write_atomically_replaces_and_leaves_nothing_beside(place: Place) -> None:

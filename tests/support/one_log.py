@@ -47,6 +47,7 @@ def open_log(
     leader_epoch: int = 0,
     adopted: bool = False,
     holes_anywhere: bool = False,
+    accept_loss: bool = False,
 ) -> PartitionLog:
     """Open the log in DIRECTORY."""
     return PartitionLog.open(
@@ -61,6 +62,7 @@ def open_log(
         leader_epoch=leader_epoch,
         adopted=adopted,
         holes_anywhere=holes_anywhere,
+        accept_loss=accept_loss,
     )
 
 

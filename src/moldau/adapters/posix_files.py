@@ -6,6 +6,9 @@ Linux is the fast path. Elsewhere names are missing, and what stands in for them
   cache; ``os.fsync`` where there is neither, or where the volume knows no ``F_FULLFSYNC`` (network drives).
 * ``os.writev``: one ``os.write`` of the joined buffers.
 
+Files are opened without following a link in the last place and without waiting for a FIFO's other end, and looked at before they are used:
+somebody may have put anything into a log directory.
+
 The position of a descriptor always stands at the end of its file, so that an append is one system call without a seek.
 """
 
@@ -13,12 +16,23 @@ import contextlib
 import errno
 import fcntl
 import os
+import stat
 from collections.abc import Callable, Sequence
 
 from moldau.model.errors import StorageError
-from moldau.ports.filesystem import Bytes, LockHeldError
+from moldau.ports.filesystem import Bytes, LockHeldError, MissingFileError, NotRegularError
 
 _SHORTAGES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
+_NOT_REGULAR = frozenset({errno.ELOOP, errno.EISDIR, errno.ENOTDIR, errno.ENXIO})
+_SAFELY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFBLK: "a device",
+    stat.S_IFCHR: "a device",
+}
 _BUFFERS_PER_WRITE = 1024
 """Linux's and macOS's IOV_MAX: a ``writev`` of more buffers fails."""
 
@@ -28,7 +42,29 @@ Sync = Callable[[int], object]
 
 def storage_error(error: OSError, path: str) -> StorageError:
     """The port's error for a failed system call. A shortage (a full disk or quota, no free descriptor) is told apart, for it passes."""
+    if error.errno == errno.ENOENT:
+        return MissingFileError(error.strerror or str(error), path=path)
+    if error.errno in _NOT_REGULAR:
+        return NotRegularError(_what_is(path, error.strerror or str(error)), path=path)
     return StorageError(error.strerror or str(error), path=path, no_space=error.errno in _SHORTAGES)
+
+
+def _what_is(path: str, otherwise: str) -> str:
+    """What a name stands for that is no regular file, in words; `otherwise` if the name itself is not to blame."""
+    try:
+        kind = _KINDS.get(stat.S_IFMT(os.lstat(path).st_mode))
+    except OSError:
+        kind = None
+    return otherwise if kind is None else f"is {kind}, not a regular file; move it away"
+
+
+def open_regular(path: str, flags: int) -> int:
+    """A descriptor of a regular file. NotRegularError for anything else, OSError."""
+    descriptor = os.open(path, flags | _SAFELY, 0o644)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise NotRegularError(_what_is(path, "is not a regular file"), path=path)
+    return descriptor
 
 
 def sync_error(error: OSError, path: str) -> StorageError:
@@ -192,7 +228,7 @@ class PosixFiles:
         """Open a file with one user."""
         flags = os.O_RDWR if create or writable else os.O_RDONLY
         try:
-            descriptor = os.open(path, flags | os.O_CREAT if create else flags, 0o644)
+            descriptor = open_regular(path, flags | os.O_CREAT if create else flags)
             if flags == os.O_RDWR:
                 os.lseek(descriptor, 0, os.SEEK_END)
         except OSError as error:
@@ -201,11 +237,14 @@ class PosixFiles:
 
     def exists(self, path: str) -> bool:
         """Whether the name is there."""
-        return os.path.exists(path)
+        return os.path.lexists(path)
 
     def is_directory(self, path: str) -> bool:
-        """Whether it is a directory."""
-        return os.path.isdir(path)
+        """Whether it is a directory, and no link to one."""
+        try:
+            return stat.S_ISDIR(os.lstat(path).st_mode)
+        except OSError:
+            return False
 
     def list(self, path: str) -> list[str]:
         """Names in a directory, sorted."""
@@ -249,7 +288,7 @@ class PosixFiles:
     def read(self, path: str) -> bytes:
         """All bytes of a file; FileNotFoundError if it is missing."""
         try:
-            with open(path, "rb") as file:
+            with open(open_regular(path, os.O_RDONLY), "rb") as file:
                 return file.read()
         except FileNotFoundError:
             raise
@@ -260,7 +299,7 @@ class PosixFiles:
         """Write and sync ``path.tmp``, rename it over `path`, sync the directory. The order is what makes it whole after a crash."""
         temporary = f"{path}.tmp"
         try:
-            with open(temporary, "wb") as file:
+            with open(open_regular(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
                 file.write(data)
                 file.flush()
                 self._sync(file.fileno())
@@ -282,22 +321,25 @@ class PosixFiles:
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
         """Set the time of the last write."""
         try:
-            os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+            os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000), follow_symlinks=False)
         except OSError as error:
             raise storage_error(error, path) from error
 
     def _stat(self, path: str) -> os.stat_result:
         try:
-            return os.stat(path)
+            found = os.lstat(path)
         except FileNotFoundError:
             raise
         except OSError as error:
             raise storage_error(error, path) from error
+        if not stat.S_ISREG(found.st_mode):
+            raise NotRegularError(_what_is(path, "is not a regular file"), path=path)
+        return found
 
     def sync_directory(self, path: str) -> None:
         """Bring the names in a directory to disk."""
         try:
-            descriptor = os.open(path, os.O_RDONLY)
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK)
         except OSError as error:
             raise storage_error(error, path) from error
         try:
@@ -312,7 +354,7 @@ class PosixFiles:
         if not hasattr(os, "posix_fadvise"):
             return
         try:
-            descriptor = os.open(path, os.O_RDONLY)
+            descriptor = open_regular(path, os.O_RDONLY)
             try:
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
             finally:
@@ -335,7 +377,7 @@ class PosixFiles:
         itself with it; ``flock`` excludes a second broker in this process too.
         """
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            descriptor = open_regular(path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise storage_error(error, path) from error
         try:
@@ -350,6 +392,8 @@ class PosixFiles:
 
 
 def _remove_tree(path: str) -> None:
+    if os.path.islink(path):  # `scandir` would go where it leads
+        raise NotRegularError("is a symbolic link; what it leads to is not removed", path=path)
     with os.scandir(path) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):

@@ -83,7 +83,7 @@ class Housekeeping:
         broker = self._broker
         now_ms = broker.clock.time_ms()
         most = self._unflushed_batches_max()
-        checkpoint = False
+        checkpoint = broker.logs.has_new
         for partition in broker.partitions:
             log = partition.log
             if log.flush_wanted(now_ms) or log.written_batches - log.flushed_batches >= most:

@@ -1,4 +1,4 @@
-"""``moldau log``: look into the files of a log directory. No broker is asked and nothing is changed."""
+"""``moldau log``: look into the files of a log directory, and accept what is lost of them. No broker is asked."""
 
 import json
 from collections.abc import Iterable
@@ -70,6 +70,34 @@ def verify(directory: str, records: bool, as_json: bool) -> None:
         click.echo(f"checked {checked}: {counted(serious, 'fault') if serious else 'sound'}")
     if serious:
         click.get_current_context().exit(1)
+
+
+@log.command("accept-loss", short_help="Let a partition start without the records that are gone.")
+@click.argument("directory", type=click.Path(exists=True, file_okay=False))
+@click.argument("partitions", metavar="TOPIC-PARTITION...", nargs=-1, required=True)
+def accept_loss(directory: str, partitions: tuple[str, ...]) -> None:
+    """Accept that records of partitions in the data directory DIRECTORY are gone.
+
+    A broker keeps a partition offline whose folder is gone, whose log ends before what was on disk, or is damaged there: its log names this
+    command. Put the files back from a backup if you have one. If not, this command has the next start open the partition with what is
+    left: the records before the damage, or none. Files are cut only then.
+    """
+    from moldau.adapters.posix_files import PosixFiles
+    from moldau.log.accepting import NothingToAcceptError
+    from moldau.log.accepting import accept_loss as accept
+    from moldau.log.folders import FolderKind, parse_folder
+
+    found = []
+    for name in partitions:
+        folder = parse_folder(name)
+        if folder is None or folder.kind is not FolderKind.LOG:
+            raise click.UsageError(f"{name!r} is not TOPIC-PARTITION, as in orders-0")
+        found.append(folder.topic_partition)
+    try:
+        accept(PosixFiles(), str(Path(directory)), found)
+    except NothingToAcceptError as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(f"loss accepted for {', '.join(partitions)}: the next start of the broker opens what is left")
 
 
 def _jsonable(row: dict[str, Any]) -> dict[str, Any]:

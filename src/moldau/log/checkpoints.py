@@ -2,9 +2,14 @@
 
 Four of them stand in each log directory and give one offset per partition; ``leader-epoch-checkpoint`` in each partition's folder has
 the same frame.
+
+Kafka's format has no checksum, but its readers split a line at blanks and pass over those at its end. So the last entry that Moldau writes
+ends with 32 of them, the CRC-32C of all bytes before: a space is a 0, a tab a 1, the highest bit first.
 """
 
 from collections.abc import Iterable, Mapping
+
+from fastcrc.crc32 import iscsi as crc32c
 
 from moldau.log.damage import DamagedFileError
 from moldau.model.identity import TopicPartition
@@ -19,35 +24,59 @@ LOG_STARTS = "log-start-offset-checkpoint"
 CLEANED = "cleaner-offset-checkpoint"
 """First offset that compaction has not cleaned yet."""
 
+ACCEPTED_LOSS = ".moldau_accepted_loss"
+"""A line for each partition whose loss `moldau log accept-loss` has accepted, until the next start has dealt with it."""
+
 OFFSET_CHECKPOINTS = (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS, CLEANED)
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 
 VERSION = 0  # do not change: Kafka reads no other
+_CHECKSUM_BITS = 32
+_OFFSET_DIGITS = 19
+_TO_BLANKS = str.maketrans("01", " \t")
 
 
 def format_lines(lines: Iterable[str]) -> bytes:
-    """A checkpoint file with these entries."""
+    """A checkpoint file with these entries, and its checksum if there are any."""
     entries = list(lines)
-    return "\n".join((str(VERSION), str(len(entries)), *entries, "")).encode()
+    data = "\n".join((str(VERSION), str(len(entries)), *entries)).encode()
+    return data + (_checksum(data) if entries else b"") + b"\n"
+
+
+def has_checksum(data: bytes) -> bool:
+    """Whether a file ends with the blanks that only Moldau writes."""
+    return data[:-1] != data[:-1].rstrip(b" \t")
 
 
 def parse_lines(data: bytes, path: str) -> list[str]:
     """The entries of a checkpoint file. An empty one has none: Kafka makes the file before it first writes to it.
 
-    DamagedFileError for an unknown version and for a count that is not the number of entries.
+    DamagedFileError for an unknown version, for a count that is not the number of entries, for a last line without an end, and where the
+    checksum does not match. A file that another system wrote has none, and is believed.
     """
     try:
-        lines = data.decode().splitlines()
+        text = data.decode()
     except UnicodeDecodeError as error:
         raise DamagedFileError(path, f"byte {error.start}", "not text") from error
-    if not lines:
+    if not text:
         return []
+    lines = text.split("\n")
+    if lines.pop() != "":
+        raise DamagedFileError(path, f"line {len(lines) + 1}", "ends without the end of a line")
     if lines[0] != str(VERSION):
         raise DamagedFileError(path, "line 1", f"version {lines[0]!r}, not {VERSION}")
     count = lines[1] if len(lines) > 1 else ""
     if count != str(len(lines) - 2):
         raise DamagedFileError(path, "line 2", f"{count!r} entries announced, {max(0, len(lines) - 2)} found")
+    if has_checksum(data):
+        content = data[:-1].rstrip(b" \t")
+        if data[len(content) : -1] != _checksum(content):
+            raise DamagedFileError(path, f"line {len(lines)}", "the checksum, blanks at the end of the line, does not match")
     return lines[2:]
+
+
+def _checksum(content: bytes) -> bytes:
+    return f"{crc32c(content):0{_CHECKSUM_BITS}b}".translate(_TO_BLANKS).encode()
 
 
 def format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
@@ -59,12 +88,19 @@ def parse_offsets(data: bytes, path: str) -> dict[TopicPartition, int]:
     """Offsets by partition; DamagedFileError as `parse_lines`, and for a line that is not ``TOPIC PARTITION OFFSET``."""
     offsets: dict[TopicPartition, int] = {}
     for number, line in enumerate(parse_lines(data, path), start=3):
-        try:
-            topic, partition, offset = line.split()
-            offsets[TopicPartition(topic, int(partition))] = int(offset)
-        except ValueError as error:
-            raise DamagedFileError(path, f"line {number}", f"{line!r} is not TOPIC PARTITION OFFSET") from error
+        words = line.split()
+        if len(words) != 3 or not all(map(is_number, words[1:])):
+            raise DamagedFileError(path, f"line {number}", f"{line!r} is not TOPIC PARTITION OFFSET")
+        topic_partition = TopicPartition(words[0], int(words[1]))
+        if topic_partition in offsets:
+            raise DamagedFileError(path, f"line {number}", f"a second entry for {topic_partition}")
+        offsets[topic_partition] = int(words[2])
     return offsets
+
+
+def is_number(word: str) -> bool:
+    """Whether a word is a number as these files have them: digits, and no more than an offset can have."""
+    return word.isascii() and word.isdigit() and len(word) <= _OFFSET_DIGITS and int(word) < 1 << 63
 
 
 def read_offsets(files: FileSystem, path: str) -> dict[TopicPartition, int]:

@@ -1,4 +1,4 @@
-"""A small file that does not say what it should."""
+"""Files that do not say what they should, and records that are gone."""
 
 from moldau.model.errors import WorldError
 
@@ -14,3 +14,17 @@ class DamagedFileError(WorldError):
         self.where = where
         """Line or byte, as text."""
         self.message = message
+
+
+class LostRecordsError(WorldError):
+    """Records that were on disk are gone, or cannot be read. The partition stays offline, and its files as they are, until somebody puts
+    them back or accepts the loss.
+    """
+
+    def __init__(self, folder: str, lost: str) -> None:
+        directory, _, partition = folder.rpartition("/")
+        super().__init__(
+            f"{lost}. Put the files back from a backup, or accept the loss with `moldau log accept-loss {directory} {partition}`; "
+            "then start the broker again",
+            retriable=False,
+        )

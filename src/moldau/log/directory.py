@@ -11,11 +11,20 @@ the disk. The mark need not reach the disk: when the machine stops, what is in m
 import contextlib
 import logging
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from moldau.log.checkpoint_writer import CheckpointWriter
-from moldau.log.checkpoints import CLEANED, LOG_STARTS, OFFSET_CHECKPOINTS, format_offsets, read_offsets
+from moldau.log.checkpoints import (
+    ACCEPTED_LOSS,
+    CLEANED,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    OFFSET_CHECKPOINTS,
+    RECOVERY_POINTS,
+    format_offsets,
+    read_offsets,
+)
 from moldau.log.damage import DamagedFileError
 from moldau.log.folders import FolderKind, parse_folder
 from moldau.log.meta_properties import ADOPTED, OURS, MetaProperties, format_meta_properties, read_meta_properties
@@ -30,6 +39,13 @@ LOCK = ".lock"
 CLEAN_MARK = ".kafka_cleanshutdown"
 CLEAN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
 FAILED_MARK = ".moldau_failed"
+WITHOUT_CHECKPOINT = {
+    RECOVERY_POINTS: "after a crash every log is checked from its beginning",
+    HIGH_WATERMARKS: "high watermarks are the ends of the logs",
+    LOG_STARTS: "logs begin with their first segments, and show again what DeleteRecords removed from those",
+    CLEANED: "logs are compacted from their beginning",
+}
+"""What is done without a checkpoint file."""
 KEPT_PROPERTIES = f"{META_PROPERTIES}.adopted"
 """Where the identity of an adopted directory is kept when ours takes its place."""
 
@@ -67,6 +83,10 @@ class LogDirectory:
         self.failed_before = False
         """Whether its disk failed, so that memory may hold what that does not have."""
         self.offsets: dict[str, dict[TopicPartition, int]] = {name: {} for name in OFFSET_CHECKPOINTS}
+        self.knows_recovery_points = True
+        """Whether a partition without a recovery point never had one."""
+        self.accepted_loss: set[TopicPartition] = set()
+        """Partitions that may be opened although records of theirs are gone."""
         self.unlowered: set[TopicPartition] = set()
         """Partitions whose logs end before the recovery points that are on disk: the lower ones found no room."""
         self._has_compacted = False
@@ -90,17 +110,31 @@ class LogDirectory:
         self._make()
         self._lock = self._files.lock(f"{self.path}/{LOCK}")
         self._claim(identity, adopt)
-        for name in self.offsets:
-            try:
-                self.offsets[name] = read_offsets(self._files, f"{self.path}/{name}")
-            except DamagedFileError as error:
-                _LOG.warning("checkpoint not used: %s", error)
+        self._read_checkpoints()
         self._has_compacted = self._files.exists(f"{self.path}/{CLEANED}")
         self.failed_before = self._files.exists(f"{self.path}/{FAILED_MARK}")
         self.clean = self._files.exists(f"{self.path}/{CLEAN_MARK}")
         if self.clean:
             self._files.remove(f"{self.path}/{CLEAN_MARK}")
             self._files.sync_directory(self.path)
+
+    def _read_checkpoints(self) -> None:
+        written = [name for name in (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS) if self._files.exists(f"{self.path}/{name}")]
+        for name in self.offsets:
+            path = f"{self.path}/{name}"
+            try:
+                self.offsets[name] = read_offsets(self._files, path)
+            except DamagedFileError as error:
+                _LOG.warning("checkpoint not used: %s; %s", error, WITHOUT_CHECKPOINT[name])
+                self.knows_recovery_points &= name != RECOVERY_POINTS
+            else:
+                if written and name != CLEANED and (name not in written or not self._files.size(path)):
+                    _LOG.warning("checkpoint is missing or empty: path=%s; %s", path, WITHOUT_CHECKPOINT[name])
+                    self.knows_recovery_points &= name != RECOVERY_POINTS
+        try:
+            self.accepted_loss = set(read_offsets(self._files, f"{self.path}/{ACCEPTED_LOSS}"))
+        except DamagedFileError as error:
+            _LOG.warning("accepted losses not known: %s; run the command again", error)
 
     def refuse_foreign(self, identity: Identity) -> None:
         """ForeignDirectoryError for a directory that is not this broker's and would have to be adopted. Writes nothing.
@@ -124,14 +158,15 @@ class LogDirectory:
         for offsets in self.offsets.values():
             offsets.pop(topic_partition, None)
 
-    def forget_absent(self, names: Iterable[str]) -> bool:
-        """Drop the lines of partitions without a folder among these names; whether there were any. A crash between the renaming of a
-        deleted partition's folder and the checkpoints leaves them."""
-        folders = frozenset(names)
-        absent = {key for offsets in self.offsets.values() for key in offsets if str(key) not in folders}
-        for topic_partition in absent:
-            self.forget(topic_partition)
-        return bool(absent)
+    def known(self) -> set[TopicPartition]:
+        """The partitions that have a line in any checkpoint: they had a folder here."""
+        return {key for offsets in self.offsets.values() for key in offsets}
+
+    def forget_accepted(self) -> None:
+        """The losses that were accepted are dealt with, and so on disk. StorageError."""
+        if self.accepted_loss:
+            self._files.remove(f"{self.path}/{ACCEPTED_LOSS}")
+            self.accepted_loss = set()
 
     def checkpoint_contents(self) -> dict[str, bytes]:
         """The checkpoint files as they should be now. Log starts at 0 go without saying, and so does that nothing was ever compacted."""

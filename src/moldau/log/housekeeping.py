@@ -8,6 +8,7 @@ from moldau.log.log_set import LogSet
 from moldau.log.removals import Removals
 from moldau.model.errors import StorageError
 from moldau.ports.background import Background
+from moldau.ports.filesystem import FileSystem, MissingFileError
 
 _LOG = logging.getLogger(__name__)
 
@@ -15,13 +16,23 @@ _LOG = logging.getLogger(__name__)
 class Housekeeping:
     """Without a background the work is done at once. An error of a disk concerns only the directory it came from."""
 
-    def __init__(self, logs: LogSet, removals: Removals, background: Background | None) -> None:
+    def __init__(self, files: FileSystem, logs: LogSet, removals: Removals, background: Background | None) -> None:
+        self._files = files
         self._logs = logs
         self._removals = removals
         self._background = background
 
     def checkpoint(self) -> None:
-        """Write recovery points, log starts and high watermarks of all directories, as they are now."""
+        """Write recovery points, log starts and high watermarks of all directories, as they are now.
+
+        A partition whose files somebody has removed goes offline: what is appended to it is in a file without a name.
+        """
+        for placement in self._logs.in_service():
+            assert placement.log is not None
+            path = placement.log.active_path
+            if not self._files.exists(path):
+                self._logs.partition_failed(placement, MissingFileError("is gone, and with it what was written to it", path=path))
+        self._logs.has_new = False
         for directory in self._logs.online():
             self._logs.note_offsets(directory)
             self._do(directory, directory.checkpoints.prepare(directory.checkpoint_contents()))
@@ -34,7 +45,7 @@ class Housekeeping:
             try:
                 removed = placement.log.apply_retention(now_ms)
             except StorageError as error:
-                self._logs.storage_failed(placement.directory, error)
+                self._logs.partition_failed(placement, error)
                 continue
             for segment in removed:
                 self._removals.add(now_ms + segment.delay_ms, placement.directory, segment.unlink, segment.paths[0])

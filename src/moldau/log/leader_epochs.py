@@ -9,7 +9,7 @@ record. Entries that a crash takes are rebuilt from the batches after the recove
 
 from bisect import bisect_right
 
-from moldau.log.checkpoints import format_lines, parse_lines
+from moldau.log.checkpoints import format_lines, is_number, parse_lines
 from moldau.log.damage import DamagedFileError
 
 
@@ -86,9 +86,12 @@ def decode_leader_epochs(data: bytes, path: str) -> LeaderEpochs:
     entries: list[tuple[int, int]] = []
     for number, line in enumerate(parse_lines(data, path), 3):
         words = line.split()
-        if len(words) != 2 or not all(word.isascii() and word.isdigit() for word in words):
+        if len(words) != 2 or not all(map(is_number, words)):
             raise DamagedFileError(path, f"line {number}", f"{line!r} is not an epoch and an offset")
-        entries.append((int(words[0]), int(words[1])))
+        entry = (int(words[0]), int(words[1]))
+        if entries and not (entry[0] > entries[-1][0] and entry[1] > entries[-1][1]):
+            raise DamagedFileError(path, f"line {number}", f"{line!r} does not rise above the line before")
+        entries.append(entry)
     return LeaderEpochs(entries)
 
 

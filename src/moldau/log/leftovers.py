@@ -16,14 +16,16 @@ import logging
 
 from moldau.log import names
 from moldau.log.batches import walk
+from moldau.log.damage import LostRecordsError
 from moldau.ports.filesystem import FileSystem
 
 _LOG = logging.getLogger(__name__)
 
 
-def settle_leftovers(files: FileSystem, folder: str) -> list[str]:
+def settle_leftovers(files: FileSystem, folder: str, durable: range = range(0)) -> list[str]:
     """Finish or undo what was interrupted; the names in the folder after that. May be interrupted itself at any point, and begun again.
 
+    LostRecordsError for an index without its segment that no removal has left, if records with offsets in `durable` may have been there.
     StorageError; BadBatchError for a ``.swap`` segment that is damaged: then nothing was changed that it would replace.
     """
     listing = files.list(folder)
@@ -31,8 +33,13 @@ def settle_leftovers(files: FileSystem, folder: str) -> list[str]:
         _settle_compaction(files, folder, listing)
         listing = files.list(folder)
     segments = {name[: -len(names.LOG)] for name in listing if name.endswith(names.LOG)}
-    orphans = [name for name in listing if name.endswith(names.SEGMENT_SUFFIXES) and name.partition(".")[0] not in segments]
+    orphans = [name for name in listing if _is_index(name) and name.partition(".")[0] not in segments]
     for name in orphans:
+        base, removed = _base(name), name.partition(".")[0] + names.LOG + names.DELETED
+        end = min((base for base in map(_base, segments) if base > _base(name)), default=durable.stop)
+        if removed not in listing and base < durable.stop and end > durable.start:
+            segment = f"{folder}/{name.partition('.')[0]}{names.LOG}"
+            raise LostRecordsError(folder, f"{segment} is missing, with the records from offset {base} on: its index {name} is still there")
         _LOG.info("removing index without its segment: path=%s/%s", folder, name)
         files.remove(f"{folder}/{name}")
     return [name for name in listing if name not in orphans] if orphans else listing
@@ -58,6 +65,10 @@ def _settle_compaction(files: FileSystem, folder: str, listing: list[str]) -> No
     for name in whole:
         files.rename(f"{folder}/{name}", f"{folder}/{name.removesuffix(names.SWAP)}")
     files.sync_directory(folder)
+
+
+def _is_index(name: str) -> bool:
+    return any(names.offset_of(name, suffix) is not None for suffix in names.SEGMENT_SUFFIXES[1:])
 
 
 def _base(name: str) -> int:

@@ -4,6 +4,7 @@ import contextlib
 import logging
 from collections.abc import Iterable
 
+from moldau.log.checkpoints import RECOVERY_POINTS
 from moldau.log.config import LogConfig
 from moldau.log.folders import FolderKind
 from moldau.log.loading import Loader
@@ -74,6 +75,8 @@ class Lifecycle:
                 continue
             placement.topic_id = topic_id
             self._logs.add(placement)
+            directory.record(RECOVERY_POINTS, {topic_partition: log.flushed_offset})
+            self._logs.has_new = True
             return log
         raise failure
 

@@ -11,7 +11,7 @@ from moldau.log.batches import OldFormatError
 from moldau.log.cache import SegmentCache
 from moldau.log.checkpoints import CLEANED, LOG_STARTS, RECOVERY_POINTS
 from moldau.log.config import LogConfig
-from moldau.log.damage import DamagedFileError
+from moldau.log.damage import DamagedFileError, LostRecordsError
 from moldau.log.directory import LogDirectory
 from moldau.log.folders import Folder, FolderKind, parse_folder
 from moldau.log.log_set import LogSet
@@ -22,7 +22,7 @@ from moldau.log.producer_bound import ProducerBound
 from moldau.log.removals import Removals
 from moldau.model.errors import CorruptBatchError, MoldauError, StorageError, WorldError
 from moldau.model.identity import TopicPartition
-from moldau.ports.filesystem import FileSystem
+from moldau.ports.filesystem import FileSystem, MissingFileError, NotRegularError
 
 _LOG = logging.getLogger(__name__)
 
@@ -61,16 +61,16 @@ class Loader:
 
     def load(self, directory: LogDirectory, now_ms: int, *, finish_deletions: bool) -> None:
         """Open every log of a directory. Without `finish_deletions`, what was marked for deletion stays as it is. StorageError: the
-        directory fails."""
-        names = self._files.list(directory.path)
-        for name in names:
+        directory fails. After the last directory, `settle` follows."""
+        for name in self._files.list(directory.path):
             folder = parse_folder(name)
             path = f"{directory.path}/{name}"
-            if folder is None or not self._files.is_directory(path):
+            if folder is None:
                 continue
-            if folder.kind is FolderKind.LOG:
-                self._load_log(directory, folder, path, now_ms)
-            elif folder.kind is FolderKind.DELETE and finish_deletions:
+            is_directory = self._files.is_directory(path)
+            if folder.kind is FolderKind.LOG and (is_directory or self._topic_config(folder.topic_partition.topic) is not None):
+                self._load_log(directory, folder, path, now_ms, is_directory=is_directory)
+            elif is_directory and folder.kind is FolderKind.DELETE and finish_deletions:
                 self._removals.add(now_ms, directory, lambda path=path: self._files.remove_tree(path), path)  # type: ignore[misc]
             else:
                 _LOG.warning("folder left alone: path=%s", path)
@@ -80,13 +80,39 @@ class Loader:
                     placement.log.take_removed()
         if directory.failed_before:
             directory.forget_failure()
-        absent = directory.forget_absent(names)
-        if not self._lower_recovery_points(directory, self._logs.held(directory)) and absent:
-            try:
+
+    def settle(self, directory: LogDirectory) -> None:
+        """Bring a directory's checkpoints in line with the folders that were found in all of them. StorageError: the directory fails.
+
+        A partition that has a line and no folder was deleted, or it is lost: then it goes offline. A crash between the renaming of a
+        deleted partition's folder and the checkpoints leaves such lines too, of topics that are not registered any more.
+        """
+        changed = False
+        for topic_partition in sorted(directory.known()):
+            if topic_partition not in self._logs.placements and not self._is_deleted(directory, topic_partition):
+                folder = f"{directory.path}/{topic_partition}"
+                placement = Placement(topic_partition, directory, folder)
+                placement.problem = LostRecordsError(folder, f"{folder} is missing, and all records of the partition with it")
+                self._logs.add(placement)
+                _report(placement, placement.problem)
+            elif topic_partition not in self._logs.placements or self._logs.placements[topic_partition].directory is not directory:
+                directory.forget(topic_partition)
+                changed = True
+        lowered = self._lower_recovery_points(directory, self._logs.held(directory))
+        try:
+            if not lowered and (changed or directory.accepted_loss):
                 self._logs.settle(directory)
-            except StorageError as error:
-                if not error.no_space:
-                    raise
+            if not directory.unlowered:
+                directory.forget_accepted()
+        except StorageError as error:
+            if not error.no_space:
+                raise
+
+    def _is_deleted(self, directory: LogDirectory, topic_partition: TopicPartition) -> bool:
+        if topic_partition in directory.accepted_loss:
+            _LOG.warning("loss accepted: partition=%s folder=%s/%s", topic_partition, directory.path, topic_partition)
+            return True
+        return self._topic_config(topic_partition.topic) is None
 
     def try_again(self, placement: Placement, now_ms: int) -> None:
         """Try to open a log that a full disk kept closed. StorageError: the directory fails."""
@@ -140,7 +166,9 @@ class Loader:
             clean=clean,
             now_ms=now_ms,
             adopted=placement.directory.adopted,
-            holes_anywhere=key in offsets[CLEANED] and key not in offsets[RECOVERY_POINTS],
+            holes_anywhere=key not in offsets[RECOVERY_POINTS]
+            and (key in offsets[CLEANED] or not placement.directory.knows_recovery_points),
+            accept_loss=key in placement.directory.accepted_loss,
             producer_bound=self._producer_bound,
         )
         if offsets[CLEANED].get(key, 0) > log.end_offset:  # what is appended from now on was never cleaned
@@ -148,7 +176,7 @@ class Loader:
         placement.opened(log)
         return log
 
-    def _load_log(self, directory: LogDirectory, folder: Folder, path: str, now_ms: int) -> None:
+    def _load_log(self, directory: LogDirectory, folder: Folder, path: str, now_ms: int, *, is_directory: bool) -> None:
         known = self._logs.placements.get(folder.topic_partition)
         if known is not None:
             duplicate = DuplicateFolderError(folder.topic_partition, known.folder, path)
@@ -157,7 +185,11 @@ class Loader:
             return
         placement = Placement(folder.topic_partition, directory, path)
         self._logs.add(placement)
-        self.try_open(placement, now_ms)
+        if is_directory:
+            self.try_open(placement, now_ms)
+        else:
+            placement.problem = NotRegularError("is not a directory; links are not followed. Move it away", path=path)
+            _report(placement, placement.problem)
 
     def try_open(self, placement: Placement, now_ms: int) -> None:
         """Open a log, or note why it cannot be. StorageError: the directory fails."""
@@ -166,7 +198,7 @@ class Loader:
             placement.topic_id = read_topic_id(self._files, placement.folder)
             log = self.open_log(placement, config, now_ms, clean=placement.directory.clean)
             _report_recovery(log)
-        except (OldFormatError, DamagedFileError, CorruptBatchError) as error:
+        except (OldFormatError, DamagedFileError, CorruptBatchError, LostRecordsError, NotRegularError, MissingFileError) as error:
             placement.problem = error
             _report(placement, error)
         except StorageError as error:

@@ -8,12 +8,13 @@ from moldau.log.checkpoints import CLEANED, HIGH_WATERMARKS, LOG_STARTS, RECOVER
 from moldau.log.damage import DamagedFileError
 from moldau.log.directory import LogDirectory
 from moldau.log.folders import FolderKind, marked_name
+from moldau.log.meta_properties import FILE_NAME as META_PROPERTIES
 from moldau.log.placement import Placement
 from moldau.log.topic_ids import ID_BYTES
-from moldau.model.errors import StorageError, WorldError
+from moldau.model.errors import MoldauError, StorageError, WorldError
 from moldau.model.identity import TopicPartition
 from moldau.model.seldom import Seldom
-from moldau.ports.filesystem import FileSystem
+from moldau.ports.filesystem import FileSystem, MissingFileError, NotRegularError
 
 _LOG = logging.getLogger(__name__)
 
@@ -42,6 +43,8 @@ class LogSet:
         self.files = files
         self.directories = directories
         self.placements: dict[TopicPartition, Placement] = {}
+        self.has_new = False
+        """Whether there are partitions that no checkpoint on disk has a line of: a folder that is lost before that is not missed."""
         self._held: dict[str, dict[TopicPartition, Placement]] = {directory.path: {} for directory in directories}
         self._random_bytes = random_bytes
         self._on_offline = on_offline
@@ -80,7 +83,8 @@ class LogSet:
         path = f"{directory.path}/{marked_name(key, kind, self._random_bytes(ID_BYTES))}"
         placement.close_unclean()
         try:
-            self.files.rename(placement.folder, path)
+            if self.files.exists(placement.folder):  # one that is lost has nothing to be marked
+                self.files.rename(placement.folder, path)
         except StorageError as error:
             placement.problem = error
             raise
@@ -113,6 +117,25 @@ class LogSet:
         if cut is not None and cut < cleaned.get(placement.topic_partition, 0):
             cleaned[placement.topic_partition] = cut
 
+    def partition_failed(self, placement: Placement, error: StorageError) -> None:
+        """Take note of an error that a partition's log met. Files of it that are gone, or are none, concern no other partition."""
+        gone = isinstance(error, MissingFileError | NotRegularError) or not self.files.is_directory(placement.folder)
+        if gone and not error.no_space and self._is_sound(placement.directory):
+            self.take_partition_offline(placement, error)
+        else:
+            self.storage_failed(placement.directory, error)
+
+    def take_partition_offline(self, placement: Placement, error: MoldauError) -> None:
+        """Close a partition's log as it is; the others of its directory go on. Harmless when it is offline already."""
+        if placement.log is not None:
+            placement.fail(error)
+            _LOG.error("partition offline: partition=%s reason=%s", placement.topic_partition, error)
+            self._on_offline(placement.directory.path, [placement.topic_partition])
+
+    def _is_sound(self, directory: LogDirectory) -> bool:
+        """Whether the directory itself is still there."""
+        return self.files.exists(f"{directory.path}/{META_PROPERTIES}")
+
     def storage_failed(self, directory: LogDirectory, error: StorageError) -> None:
         """Take note of an error of the disk: a full one passes, any other takes the directory offline.
 
@@ -120,6 +143,8 @@ class LogSet:
         """
         if isinstance(error, OldFormatError):
             _LOG.error("batch not read: path=%s reason=%s", error.path, error.reason)
+        elif isinstance(error, MissingFileError | NotRegularError) and self._is_sound(directory):
+            _LOG.error("file not used: %s", error)
         elif not error.no_space:
             if directory.online:
                 directory.mark_failed()

@@ -78,7 +78,7 @@ class LogManager:
         lifecycle = Lifecycle(files, self._logs, self._loader, self._removals, default_config)
         self.create = lifecycle.create
         self.delete = lifecycle.delete
-        housekeeping = Housekeeping(self._logs, self._removals, background)
+        housekeeping = Housekeeping(files, self._logs, self._removals, background)
         self.checkpoint = housekeeping.checkpoint
         self.apply_retention = housekeeping.apply_retention
         self.expire_producers = housekeeping.expire_producers
@@ -101,15 +101,20 @@ class LogManager:
         except WorldError:
             self._release_locks()
             raise
-        for directory in self._logs.online():
-            try:
-                self._loader.load(directory, now_ms, finish_deletions=not adopt)
-            except StorageError as error:
-                self._logs.take_offline(directory, error)
+        self._load(lambda directory: self._loader.load(directory, now_ms, finish_deletions=not adopt))
+        self._load(self._loader.settle)
         if self.all_failed:
             raise AllDirectoriesFailedError(self._logs.directories)
         paths = ",".join(directory.path for directory in self._logs.online())
         _LOG.info("logs loaded: paths=%s %s", paths, " ".join(f"{name}={value}" for name, value in self.statistics().items()))
+
+    def _load(self, step: Callable[[LogDirectory], None]) -> None:
+        """Do one step of the loading with each directory in service; one that fails goes offline."""
+        for directory in self._logs.online():
+            try:
+                step(directory)
+            except StorageError as error:
+                self._logs.take_offline(directory, error)
 
     def _refuse_foreign(self) -> None:
         """ForeignDirectoryError before anything is written into any directory; other trouble shows when they are opened."""
@@ -205,15 +210,21 @@ class LogManager:
     # Disks
 
     def storage_failed(self, topic_partition: TopicPartition, error: StorageError) -> None:
-        """Take note of an error that a partition's log raised: a full disk passes, any other takes its directory offline."""
+        """Take note of an error that a partition's log raised: a full disk passes, files that are gone take the partition offline, any
+        other error its directory."""
         placement = self._logs.placements.get(topic_partition)
         if placement is not None:
-            self._logs.storage_failed(placement.directory, error)
+            self._logs.partition_failed(placement, error)
 
     @property
     def all_failed(self) -> bool:
         """Whether no log directory is left in service."""
         return self._logs.all_failed
+
+    @property
+    def has_new(self) -> bool:
+        """Whether partitions were made since the last checkpoint."""
+        return self._logs.has_new
 
     def describe(self) -> "list[DirectoryDescription]":
         """What DescribeLogDirs tells."""

@@ -21,6 +21,8 @@ LEADER_EPOCHS = "leader-epoch-checkpoint"
 SEGMENT_SUFFIXES = (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX)
 
 _DIGITS = 20
+OFFSET_MAX = 2**63 - 2**31
+"""No file's name has an offset above this: relative offsets in a segment take up to 31 bits, offsets 63."""
 
 
 def file_name(offset: int, suffix: str) -> str:
@@ -32,5 +34,11 @@ def offset_of(name: str, suffix: str) -> int | None:
     """The offset in a file's name, or None if the name is not of this kind."""
     stem = name[:_DIGITS]
     if name[_DIGITS:] == suffix and len(stem) == _DIGITS and stem.isascii() and stem.isdigit():
-        return int(stem)
+        offset = int(stem)
+        return offset if offset <= OFFSET_MAX else None
     return None
+
+
+def is_known(name: str) -> bool:
+    """Whether a name is that of a segment's file or a snapshot."""
+    return any(offset_of(name, suffix) is not None for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT))

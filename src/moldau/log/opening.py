@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from moldau.log import names
 from moldau.log.batches import BadBatchError, walk
 from moldau.log.cache import SegmentCache
+from moldau.log.checkpoints import LOG_STARTS
 from moldau.log.config import LogConfig
-from moldau.log.damage import DamagedFileError
+from moldau.log.damage import DamagedFileError, LostRecordsError
 from moldau.log.flush import Unflushed
 from moldau.log.leader_epochs import LeaderEpochs, decode_leader_epochs
 from moldau.log.leftovers import settle_leftovers
@@ -49,6 +50,9 @@ class Opening:
 
     Compaction leaves holes only before the recovery point. `holes_anywhere`: nobody knows that point of a log that was compacted.
     `adopted`: another system wrote it; the same holds.
+
+    Everything before the recovery point was on disk. If some of it is missing or damaged now, the log is not opened, and its files stay as
+    they are, unless that is accepted (`accept_loss`).
     """
 
     def __init__(
@@ -61,6 +65,7 @@ class Opening:
         *,
         adopted: bool,
         holes_anywhere: bool,
+        accept_loss: bool,
         now_ms: int,
         producer_bound: ProducerBound | None = None,
     ) -> None:
@@ -71,6 +76,7 @@ class Opening:
         self._config = config
         self._adopted = adopted
         self._holes_allowed = adopted or holes_anywhere
+        self._accept_loss = accept_loss
         self._now_ms = now_ms
         self._segments = Segments(files)
         self._producers = Producers(partition, producer_bound)
@@ -78,31 +84,32 @@ class Opening:
         self._removed: list[RemovedSegment] = []
 
     def open(self, recovery_point: int, start_offset: int, *, clean: bool) -> OpenedLog:
-        """Open. StorageError, of that OldFormatError for batches that cannot be read."""
+        """Open. LostRecordsError; StorageError, of that OldFormatError for batches that cannot be read."""
         if not self._files.exists(self._directory):
             self._files.make_directory(self._directory)
             self._unflushed.add_directory(self._directory.rpartition("/")[0] or ".")
-        found = settle_leftovers(self._files, self._directory)
+        durable_offset = 0 if self._accept_loss else recovery_point
+        found = settle_leftovers(self._files, self._directory, range(start_offset, durable_offset))
         self._find_segments(found)
         snapshot_offsets = [offset for name in found if (offset := names.offset_of(name, names.SNAPSHOT)) is not None]
         snapshots = Snapshots(self._files, self._directory, snapshot_offsets)
         epochs = self._load_epochs()
         report = None
         if not self._segments.items:
+            self._expect_end(start_offset, durable_offset)
             end_offset = flushed_offset = start_offset
             self._create_segment(start_offset)
         else:
             clean_end = self._end_of_clean_log() if clean else None
             if clean_end is not None:
+                self._expect_end(clean_end, durable_offset)
                 end_offset = flushed_offset = clean_end
-                self._load_producers(snapshots, start_offset, end_offset, missing_is_empty=True)
+                self._load_producers(snapshots, self._checked(start_offset, end_offset), end_offset)
             else:
                 first = self._segments.active.base_offset if clean else recovery_point
-                report = self._recover(first, start_offset, snapshots, epochs)
+                report = self._recover(first, durable_offset, start_offset, snapshots, epochs)
                 end_offset, flushed_offset = report.end_offset, min(report.recovery_point, report.end_offset)
-        if end_offset < start_offset:
-            end_offset = flushed_offset = self._start_over(start_offset, snapshots, epochs)
-        start_offset = max(start_offset, self._segments.bases[0])
+        start_offset = max(self._checked(start_offset, end_offset), self._segments.bases[0])
         epochs.truncate_end(end_offset)
         epochs.truncate_start(start_offset)
         snapshots.remove_after(end_offset)
@@ -119,6 +126,27 @@ class Opening:
             report,
         )
 
+    def _expect_end(self, end_offset: int, durable_offset: int) -> None:
+        """LostRecordsError if the log ends before what was on disk."""
+        if end_offset < durable_offset:
+            raise LostRecordsError(
+                self._directory,
+                f"{self._directory}: the log ends at offset {end_offset}, but was on disk up to offset {durable_offset}: "
+                f"{durable_offset - end_offset} offsets are gone",
+            )
+
+    def _checked(self, start_offset: int, end_offset: int) -> int:
+        """The start offset, or that of the first segment if the log ends before it: nothing is removed for a number that cannot be."""
+        if start_offset <= end_offset:
+            return start_offset
+        first = self._segments.bases[0]
+        _LOG.warning(
+            "start offset not used: partition=%s start_offset=%d end_offset=%d folder=%s; it lies outside the log, which is kept whole and "
+            "begins with its first segment, at offset %d; see %s",
+            self._partition, start_offset, end_offset, self._directory, first, f"{self._directory.rpartition('/')[0]}/{LOG_STARTS}",
+        )  # fmt: skip
+        return first
+
     def _find_segments(self, found: list[str]) -> None:
         for name in found:
             path = f"{self._directory}/{name}"
@@ -132,6 +160,8 @@ class Opening:
                 self._removed.append(
                     RemovedSegment(self._files, -1, self._files.size(path), "left from before", self._config.file_delete_delay_ms, [path])
                 )
+            elif name.endswith((*names.SEGMENT_SUFFIXES, names.SNAPSHOT)) and not names.is_known(name):
+                _LOG.warning("file left alone: path=%s; its name has no offset that a log can have", path)
 
     def _create_segment(self, base_offset: int) -> None:
         segment = Segment(self._files, self._cache, self._directory, base_offset, 0, new=True)
@@ -161,11 +191,11 @@ class Opening:
         finally:
             segment.forget()
 
-    def _load_producers(self, snapshots: Snapshots, start_offset: int, until: int, *, missing_is_empty: bool) -> int:
+    def _load_producers(self, snapshots: Snapshots, start_offset: int, until: int) -> int:
         """Producers from the newest snapshot and what follows it; the offset of that snapshot."""
         had_some = bool(snapshots.offsets)
         loaded = snapshots.load_newest(until, self._now_ms, self._producers.most)
-        if loaded is None and missing_is_empty and not had_some:
+        if loaded is None and not had_some and self._adopted:  # before 0.11 Kafka had neither snapshots nor producers
             return until
         first = max(start_offset, self._segments.bases[0])
         if loaded is not None:
@@ -175,12 +205,14 @@ class Opening:
         replay_producers(self._segments, self._producers, first, until, self._now_ms)
         return first
 
-    def _recover(self, recovery_point: int, start_offset: int, snapshots: Snapshots, epochs: LeaderEpochs) -> RecoveryReport:
+    def _recover(
+        self, recovery_point: int, durable_offset: int, start_offset: int, snapshots: Snapshots, epochs: LeaderEpochs
+    ) -> RecoveryReport:
         segments = self._segments
         recovery_point = max(recovery_point, segments.bases[0])
         report = RecoveryReport(self._partition, recovery_point)
         snapshots.remove_after(recovery_point)
-        self._load_producers(snapshots, start_offset, recovery_point, missing_is_empty=False)
+        self._load_producers(snapshots, start_offset, recovery_point)
         recovery = Recovery(
             self._files,
             segments,
@@ -188,6 +220,8 @@ class Opening:
             recovery_point,
             epochs,
             report,
+            folder=self._directory,
+            durable_offset=durable_offset,
             holes_allowed=self._holes_allowed,
             now_ms=self._now_ms,
         )
@@ -195,7 +229,7 @@ class Opening:
         if report.end_offset < recovery_point:  # what was flushed is damaged, and more is gone than the producers' state knows of
             snapshots.remove_after(report.end_offset)
             self._producers.clear()
-            self._load_producers(snapshots, start_offset, report.end_offset, missing_is_empty=False)
+            self._load_producers(snapshots, start_offset, report.end_offset)
         for segment in read:
             if segment.transaction_index.damaged:
                 mend(segments, segment, snapshots, self._partition, report.end_offset, self._now_ms)
@@ -207,17 +241,6 @@ class Opening:
         self._unflushed.add_directory(self._directory)
         _say(report)
         return report
-
-    def _start_over(self, start_offset: int, snapshots: Snapshots, epochs: LeaderEpochs) -> int:
-        """The log ends before the offset at which it is to start (its files are gone): begin there, empty."""
-        delay_ms = self._config.file_delete_delay_ms
-        self._removed += self._segments.remove(0, len(self._segments), f"ends before the start offset {start_offset}", delay_ms)
-        for offset in list(snapshots.offsets):
-            snapshots.remove(offset)
-        epochs.clear()
-        self._producers.clear()
-        self._create_segment(start_offset)
-        return start_offset
 
 
 def _say(report: RecoveryReport) -> None:

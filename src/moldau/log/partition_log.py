@@ -67,13 +67,15 @@ class PartitionLog(ShorteningLog):
         cache: SegmentCache | None = None,
         adopted: bool = False,
         holes_anywhere: bool = False,
+        accept_loss: bool = False,
         producer_bound: ProducerBound | None = None,
     ) -> Self:
         """Open the log in a folder, which is made if it is missing.
 
         After a clean stop what was synced then is believed; otherwise everything from `recovery_point` on is checked, and cut where it is
         damaged (`recovery` says what). Without a `high_watermark` all that is there may be read. `adopted`: another system wrote it;
-        `holes_anywhere`: it was compacted, and the recovery point got lost. Holes behind that point are kept in both. StorageError;
+        `holes_anywhere`: it was compacted, and the recovery point got lost. Holes behind that point are kept in both. LostRecordsError if
+        what was on disk before the recovery point is not there any more, unless `accept_loss`. StorageError;
         OldFormatError, a StorageError that names file and offset, for batches of format 0 and 1; BadBatchError for a compacted segment
         that is damaged and was about to take the place of others.
         """
@@ -86,6 +88,7 @@ class PartitionLog(ShorteningLog):
             config,
             adopted=adopted,
             holes_anywhere=holes_anywhere,
+            accept_loss=accept_loss,
             now_ms=now_ms,
             producer_bound=producer_bound,
         )

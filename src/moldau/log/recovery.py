@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from moldau.log.batches import BadBatchError, scan, walk
 from moldau.log.believing import believe_aborted, believe_indexes
+from moldau.log.damage import LostRecordsError
 from moldau.log.index_builder import IndexBuilder
 from moldau.log.leader_epochs import LeaderEpochs
 from moldau.log.producer_replay import marker_in
@@ -67,6 +68,8 @@ class Recovery:
         epochs: LeaderEpochs,
         report: RecoveryReport,
         *,
+        folder: str,
+        durable_offset: int,
         holes_allowed: bool,
         now_ms: int,
     ) -> None:
@@ -76,11 +79,16 @@ class Recovery:
         self._producers_offset = producers_offset
         self._epochs = epochs
         self._report = report
+        self._folder = folder
+        self._durable_offset = durable_offset
         self._holes_allowed = holes_allowed
         self._now_ms = now_ms
 
     def run(self, index_interval: int, delete_delay_ms: int) -> list[Segment]:
-        """Recover; the segments that were read, whose files are to be synced. StorageError, also OldFormatError."""
+        """Recover; the segments that were read, whose files are to be synced. StorageError, also OldFormatError.
+
+        LostRecordsError, before anything is cut, where that would cost records before the durable offset.
+        """
         segments, report = self._segments, self._report
         # The segment that ends at the recovery point is looked at too: it may have been rolled, and its indexes not synced, after that.
         slot = segments.slot_of(report.recovery_point - 1)
@@ -90,6 +98,7 @@ class Recovery:
         while slot < len(segments):
             segment = segments.items[slot]
             if segment.base_offset != due and not (self._holes_allowed and segment.base_offset > due):
+                self._allow_cut(due, segment.path, 0, f"the segment begins where offset {due} is due")
                 report.removed += segments.remove(slot, len(segments), f"begins where offset {due} is due", delete_delay_ms)
                 break
             due = self._recover_segment(segment, index_interval)
@@ -99,6 +108,7 @@ class Recovery:
                 due = segments.bases[slot]  # what was flushed may have holes that compaction has left
             if report.cuts and slot < len(segments):
                 report.removed += segments.remove(slot, len(segments), f"follows the cut at offset {due}", delete_delay_ms)
+        self._allow_cut(due, segments.active.path, segments.active.size, "the log ends here")
         report.segments = len(read)
         report.end_offset = due
         return read
@@ -150,7 +160,14 @@ class Recovery:
             if aborted is not None:
                 segment.transaction_index.add(aborted)
 
+    def _allow_cut(self, offset: int, path: str, position: int, reason: str) -> None:
+        """LostRecordsError if the log must not end at this offset."""
+        if offset < self._durable_offset:
+            lost = f"{path}, byte {position}, offset {offset}: {reason}; the log was on disk up to offset {self._durable_offset}"
+            raise LostRecordsError(self._folder, lost)
+
     def _cut(self, segment: Segment, position: int, offset: int, reason: str) -> None:
+        self._allow_cut(offset, segment.path, position, reason)
         self._report.cuts.append(Cut(segment.path, position, segment.size - position, offset, reason))
         file = self._files.open(segment.path, writable=True)
         try:

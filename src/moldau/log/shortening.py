@@ -101,6 +101,11 @@ class ShorteningLog(TransactionalLog):
         return self._segments.active.base_offset
 
     @property
+    def active_path(self) -> str:
+        """The file that is appended to."""
+        return self._segments.active.path
+
+    @property
     def durable_stable_offset(self) -> int:
         """Up to where a crash, too, leaves all records, and all transactions decided as they are."""
         stable = self.last_stable_offset

@@ -20,6 +20,16 @@ class LockHeldError(StorageError):
         super().__init__("in use by another broker, which holds this lock file", path=path)
 
 
+class MissingFileError(StorageError):
+    """A file or directory is not there. The disk may be sound."""
+
+
+class NotRegularError(StorageError):
+    """A name stands for something else than what was asked for: a link, a FIFO, a device, a directory for a file or the reverse. Nothing
+    was read, written or followed.
+    """
+
+
 class File(Protocol):
     """An open file. `retain` and `release` count its users: the last release closes it, also when its name is long gone."""
 
@@ -64,16 +74,21 @@ class FileLock(Protocol):
 
 
 class FileSystem(Protocol):
-    """Files and directories by path. Paths are absolute or relative to the working directory, with ``/``."""
+    """Files and directories by path. Paths are absolute or relative to the working directory, with ``/``.
+
+    Links are followed on the way to a name, and where a directory is listed, synced or made; never where a name stands for a file. Files
+    are regular files: anything else raises NotRegularError, at once, also a FIFO that nobody writes to. MissingFileError where a name is
+    missing.
+    """
 
     def open(self, path: str, *, create: bool = False, writable: bool = False) -> File:
         """Open a file with one user; `create` makes it, empty, where it is missing (implies `writable`)."""
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory is there."""
+        """Whether a name is there, whatever it stands for."""
 
     def is_directory(self, path: str) -> bool:
-        """Whether it is a directory."""
+        """Whether it is a directory, and no link to one."""
 
     def list(self, path: str) -> list[str]:
         """Names in a directory, sorted."""
@@ -88,7 +103,7 @@ class FileSystem(Protocol):
         """Remove a file; fine if it is gone."""
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory and all in it; fine if it is gone."""
+        """Remove a directory and all in it, links unfollowed; fine if it is gone. NotRegularError if it is none itself."""
 
     def read(self, path: str) -> bytes:
         """All bytes of a small file. :class:`FileNotFoundError` if it is missing."""
@@ -97,7 +112,7 @@ class FileSystem(Protocol):
         """Replace a small file: after a crash either the old or the new bytes are there, whole. Durable on return."""
 
     def size(self, path: str) -> int:
-        """Bytes of a file by name. :class:`FileNotFoundError` if it is missing."""
+        """Bytes of a regular file by name. :class:`FileNotFoundError` if it is missing."""
 
     def modified_ms(self, path: str) -> int:
         """When a file was last written, in milliseconds since 1970."""

@@ -8,7 +8,8 @@ What it promises is no more than POSIX does, which is less than most disks keep:
 * a sync that fails has lost its bytes: a later one that succeeds does not bring them back (as Linux does since it marks the pages clean).
 
 Faults are asked for with `capacity` (a disk that fills up in the middle of a write) and `fail` (any operation on any path).
-Not modelled: links, permissions, renames from one directory to another.
+Links and other names that stand for no regular file are put there by `make_special`.
+Not modelled: permissions, renames from one directory to another.
 """
 
 import contextlib
@@ -18,9 +19,9 @@ from collections.abc import Callable
 from random import Random
 
 from moldau.model.errors import StorageError
-from moldau.ports.filesystem import LockHeldError
+from moldau.ports.filesystem import LockHeldError, MissingFileError, NotRegularError
 from moldau.testing.disk_files import ForgetfulFile, ForgetfulLock
-from moldau.testing.disk_nodes import Content, Directory, Node, crash, used
+from moldau.testing.disk_nodes import Content, Directory, Node, Special, crash, used
 
 Fault = Callable[[str, str], bool]
 """``fault(operation, path)``: whether this operation (a method's name) on this path fails with an input/output error."""
@@ -82,27 +83,40 @@ class ForgetfulDisk:
 
     # Names
 
+    def make_special(self, path: str, kind: str, target: str | None = None) -> None:
+        """Have a name stand for a link to `target`, or for a FIFO, a device, whatever `kind` says."""
+        directory, name = self._parent(path)
+        directory.change({name: Special(kind, target)})
+
     def _find(self, path: str) -> Node | None:
-        node: Node = self._root
+        """What a name stands for; links before it are followed."""
+        node: Node | None = self._root
         for name in _names(path):
-            found = node.entries.get(name) if isinstance(node, Directory) else None
-            if found is None:
+            node = self._follow(node)
+            node = node.entries.get(name) if isinstance(node, Directory) else None
+            if node is None:
                 return None
-            node = found
+        return node
+
+    def _follow(self, node: Node | None) -> Node | None:
+        while isinstance(node, Special) and node.target is not None:
+            node = self._find(node.target)
         return node
 
     def _file(self, path: str) -> Content:
         node = self._find(path)
         if node is None:
             raise FileNotFoundError(path)
-        if isinstance(node, Directory):
-            raise StorageError("is a directory", path=path)
+        if not isinstance(node, Content):
+            raise _not_regular(node, path)
         return node
 
     def _directory(self, path: str) -> Directory:
-        node = self._find(path)
+        node = self._follow(self._find(path))
+        if node is None:
+            raise MissingFileError("no such directory", path=path)
         if not isinstance(node, Directory):
-            raise StorageError("no such directory" if node is None else "not a directory", path=path)
+            raise NotRegularError("not a directory", path=path)
         return node
 
     def _parent(self, path: str) -> tuple[Directory, str]:
@@ -113,7 +127,7 @@ class ForgetfulDisk:
         if isinstance(node, Directory):
             for inner in node.entries.values():
                 self._unlink(inner)
-        else:
+        elif isinstance(node, Content):
             node.linked = False
             if node.users:
                 self._orphans.append(node)
@@ -122,11 +136,11 @@ class ForgetfulDisk:
         """Open a file with one user."""
         self.enter("open", path)
         node = self._find(path)
-        if isinstance(node, Directory):
-            raise StorageError("is a directory", path=path)
+        if isinstance(node, Directory | Special):
+            raise _not_regular(node, path)
         if node is None:
             if not create:
-                raise StorageError("no such file", path=path)
+                raise MissingFileError("no such file", path=path)
             directory, name = self._parent(path)
             node = Content(self.now_ms())
             directory.change({name: node})
@@ -137,7 +151,7 @@ class ForgetfulDisk:
         return self._find(path) is not None
 
     def is_directory(self, path: str) -> bool:
-        """Whether it is a directory."""
+        """Whether it is a directory, and no link to one."""
         return isinstance(self._find(path), Directory)
 
     def list(self, path: str) -> list[str]:
@@ -150,12 +164,12 @@ class ForgetfulDisk:
         self.enter("make_directory", path)
         directory = self._root
         for name in _names(path):
-            node = directory.entries.get(name)
-            if node is None:
+            node = self._follow(directory.entries.get(name))
+            if node is None and name not in directory.entries:
                 node = Directory()
                 directory.change({name: node})
             elif not isinstance(node, Directory):
-                raise StorageError("not a directory", path=path)
+                raise NotRegularError("not a directory", path=path)
             directory = node
 
     def rename(self, source: str, target: str) -> None:
@@ -166,11 +180,11 @@ class ForgetfulDisk:
         assert directory is target_directory, f"{source} -> {target}: renames between directories are not modelled"
         node = directory.entries.get(name)
         if node is None:
-            raise StorageError("no such file", path=source)
+            raise MissingFileError("no such file", path=source)
         replaced = directory.entries.get(target_name)
         if replaced is not None and replaced is not node:
             if isinstance(replaced, Directory):
-                raise StorageError("is a directory", path=target)
+                raise _not_regular(replaced, target)
             self._unlink(replaced)
         if target_name != name:
             directory.change({name: None, target_name: node})
@@ -182,7 +196,7 @@ class ForgetfulDisk:
         if node is None:
             return
         if isinstance(node, Directory):
-            raise StorageError("is a directory", path=path)
+            raise _not_regular(node, path)
         directory, name = self._parent(path)
         directory.change({name: None})
         self._unlink(node)
@@ -194,7 +208,7 @@ class ForgetfulDisk:
         if node is None:
             return
         if not isinstance(node, Directory):
-            raise StorageError("not a directory", path=path)
+            raise NotRegularError("not a directory", path=path)
         parent, name = self._parent(path)
         parent.change({name: None})
         self._unlink(node)
@@ -239,7 +253,7 @@ class ForgetfulDisk:
         try:
             self._file(path).modified_ms = modified_ms
         except FileNotFoundError as error:
-            raise StorageError("no such file", path=path) from error
+            raise MissingFileError("no such file", path=path) from error
 
     def sync_directory(self, path: str) -> None:
         """Make the names in a directory safe."""
@@ -249,7 +263,10 @@ class ForgetfulDisk:
     def forget_cached(self, path: str) -> None:
         """Have the process see what the disk has and what waits to be written: not what a failed sync has lost."""
         self.enter("forget_cached", path)
-        self._file(path).forget_lost()
+        try:
+            self._file(path).forget_lost()
+        except FileNotFoundError as error:
+            raise MissingFileError("no such file", path=path) from error
 
     def disk_space(self, path: str) -> tuple[int, int]:
         """Total and free bytes; without a capacity a terabyte is free."""
@@ -267,6 +284,11 @@ class ForgetfulDisk:
         self.open(path, create=True).release()
         self._locks.add(key)
         return ForgetfulLock(self._locks, key)
+
+
+def _not_regular(node: Node, path: str) -> NotRegularError:
+    kind = node.kind if isinstance(node, Special) else "a directory"
+    return NotRegularError(f"is {kind}, not a regular file; move it away", path=path)
 
 
 def _absolute(path: str) -> str:

@@ -136,7 +136,19 @@ class Directory:
         self.changes.clear()
 
 
-Node = Content | Directory
+class Special:
+    """A name that stands for no regular file: a symbolic link, with the path that it leads to, or something else (None). It is never synced
+    for its own sake; a crash leaves or loses the name.
+    """
+
+    __slots__ = ("kind", "target")
+
+    def __init__(self, kind: str, target: str | None) -> None:
+        self.kind = kind
+        self.target = target
+
+
+Node = Content | Directory | Special
 
 
 def _apply_names(entries: dict[str, Node], step: dict[str, Node | None]) -> None:
@@ -149,7 +161,16 @@ def _apply_names(entries: dict[str, Node], step: dict[str, Node | None]) -> None
 
 def used(directory: Directory) -> int:
     """Bytes of all files below."""
-    return sum(used(node) if isinstance(node, Directory) else len(node.data) for node in directory.entries.values())
+    total = 0
+    for node in directory.entries.values():
+        match node:
+            case Directory():
+                total += used(node)
+            case Content():
+                total += len(node.data)
+            case Special():
+                pass
+    return total
 
 
 def crash(directory: Directory, path: str, random: Random | None, report: list[str]) -> None:
@@ -158,7 +179,7 @@ def crash(directory: Directory, path: str, random: Random | None, report: list[s
     for name, node in directory.entries.items():
         if isinstance(node, Directory):
             crash(node, f"{path}/{name}", random, report)
-        else:
+        elif isinstance(node, Content):
             unsynced = bool(node.changes)
             before = len(node.data)
             variant = node.crash(random)

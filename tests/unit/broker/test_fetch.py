@@ -251,6 +251,7 @@ def test_files_are_given_back_when_answers_are_not_sent(world: BrokerWorld, clie
         return call
 
     world.connect().produce("t", b"a")
+    world.clock.advance(1.0)  # the new partition's checkpoint is written
     monkeypatch.setattr(ForgetfulFile, "retain", counted(1, ForgetfulFile.retain))
     monkeypatch.setattr(ForgetfulFile, "release", counted(-1, ForgetfulFile.release))
     for _ in range(5):

@@ -3,6 +3,7 @@
 import contextlib
 
 import pytest
+from fastcrc.crc32 import iscsi as crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,9 +17,35 @@ TOPICS = st.from_regex(r"[a-zA-Z0-9._-]{1,20}", fullmatch=True)
 
 def test_the_text_is_kafkas() -> None:
     offsets = {TopicPartition("orders", 0): 17, TopicPartition("a-b_c.d", 12): 0}
-    assert format_offsets(offsets) == b"0\n2\norders 0 17\na-b_c.d 12 0\n"
+    assert without_checksum(format_offsets(offsets)) == b"0\n2\norders 0 17\na-b_c.d 12 0\n"
     assert format_offsets({}) == b"0\n0\n"
-    assert format_lines(["0 0", "1 25"]) == b"0\n2\n0 0\n1 25\n"
+    assert without_checksum(format_lines(["0 0", "1 25"])) == b"0\n2\n0 0\n1 25\n"
+
+
+def test_the_last_line_ends_with_a_checksum_of_blanks() -> None:
+    """Whoever splits lines at white space, as Kafka does, does not see it. CRC-32C of the bytes before: 1 is a tab."""
+    data = format_lines(["0 0"])
+    bits = format(crc32c(b"0\n1\n0 0"), "032b")
+    assert data == b"0\n1\n0 0" + bits.replace("0", " ").replace("1", "\t").encode() + b"\n"
+    assert data.decode().split() == ["0", "1", "0", "0"]
+
+
+@given(st.dictionaries(st.builds(TopicPartition, TOPICS, st.integers(0, 99)), st.integers(0, 2**40), min_size=1, max_size=4), st.data())
+def test_no_flipped_bit_and_no_cut_gives_other_numbers(offsets: dict[TopicPartition, int], draw: st.DataObject) -> None:
+    """Damage is seen, also where a digit becomes another one; what Kafka wrote, without a checksum, is believed."""
+    whole = format_offsets(offsets)
+    place = draw.draw(st.integers(0, len(whole) - 1))
+    flipped = bytearray(whole)
+    flipped[place] ^= 1 << draw.draw(st.integers(0, 7))
+    for damaged in (bytes(flipped), whole[:place]):
+        if damaged:
+            with pytest.raises(DamagedFileError):
+                parse_offsets(damaged, "x")
+    assert parse_offsets(without_checksum(whole), "x") == offsets
+
+
+def without_checksum(data: bytes) -> bytes:
+    return data.rstrip(b" \t\n") + b"\n"
 
 
 @given(st.dictionaries(st.builds(TopicPartition, TOPICS, st.integers(0, 2**31 - 1)), st.integers(0, 2**63 - 1), max_size=8))

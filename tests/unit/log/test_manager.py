@@ -9,8 +9,9 @@ from zlib import crc32
 
 import pytest
 
+from moldau.log.accepting import accept_loss
 from moldau.log.batches import OldFormatError
-from moldau.log.checkpoints import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, parse_offsets
+from moldau.log.checkpoints import CLEANED, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, format_offsets, parse_offsets
 from moldau.log.config import LogConfig
 from moldau.log.directory import ForeignDirectoryError
 from moldau.log.log_set import AllDirectoriesFailedError
@@ -18,7 +19,7 @@ from moldau.log.manager import LogManager
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
 from moldau.ports.background import T
-from moldau.ports.filesystem import LockHeldError
+from moldau.ports.filesystem import LockHeldError, MissingFileError
 from moldau.testing.disk import ForgetfulDisk
 from support.logs import CLUSTER, NOW_MS, TOPIC_ID, append_values, create, flush, manager_over, values_of
 
@@ -139,6 +140,7 @@ def test_a_recovery_point_beyond_the_log_is_lowered_on_disk_before_anything_is_a
     log_file.sync()
     disk.sync_directory("/data")
     disk.crash()
+    accept_loss(disk, "/data", [T0])
     restart(disk)
     disk.crash()
     assert parse_offsets(disk.read(f"/data/{RECOVERY_POINTS}"), "") == {T0: 0}
@@ -152,6 +154,7 @@ def test_on_a_full_disk_a_log_waits_for_its_lower_recovery_point_and_the_others_
     manager.shutdown()
     disk.remove("/data/.kafka_cleanshutdown")
     disk.open("/data/t-0/00000000000000000000.log", writable=True).truncate(0)
+    accept_loss(disk, "/data", [T0])
     full = [True]
 
     def fail(operation: str, path: str) -> bool:
@@ -703,3 +706,222 @@ def test_description_tells_sizes_and_space() -> None:
     assert (partition.topic_partition, partition.size_bytes, partition.offset_lag) == (T0, log.size_bytes, 0)
     assert description.total_bytes == 1_000_000
     assert 0 < description.usable_bytes < 1_000_000
+
+
+# Folders and files that are gone, or are none
+
+
+def registered(disk: ForgetfulDisk, *directories: str) -> LogManager:
+    """A manager for which topic t is registered, started."""
+    manager = LogManager(
+        disk,
+        directories or ("/data",),
+        LogConfig(),
+        broker_id=0,
+        cluster_id=CLUSTER,
+        random_bytes=Random(0).randbytes,
+        topic_config=lambda topic: LogConfig() if topic == "t" else None,
+    )
+    manager.start(NOW_MS)
+    return manager
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_folder_that_is_gone_keeps_its_partition_offline_until_the_loss_is_accepted(
+    clean: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It once came back as an empty log, without a line."""
+    disk = ForgetfulDisk()
+    manager = registered(disk)
+    append_values(create(manager, "t"), b"a")
+    manager.checkpoint()
+    if clean:
+        manager.shutdown()
+    else:
+        disk.crash()
+    disk.remove_tree("/data/t-0")
+    disk.sync_directory("/data")
+    disk.crash()
+    for _ in range(2):  # nor does a second start take it for new
+        manager = registered(disk)
+        assert manager.get(T0) is None
+        assert "/data/t-0 is missing" in str(manager.problem(T0))
+        with pytest.raises(PeerError) as refused:
+            create(manager, "t")
+        assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert not disk.exists("/data/t-0")
+        manager.shutdown()
+    assert "partition offline: partition=t-0 reason=/data/t-0 is missing" in caplog.text
+    assert "moldau log accept-loss /data t-0" in caplog.text
+    accept_loss(disk, "/data", [T0])
+    manager = registered(disk)
+    assert create(manager, "t").end_offset == 0
+    assert not disk.exists("/data/.moldau_accepted_loss")
+    assert "loss accepted: partition=t-0 folder=/data/t-0" in caplog.text
+
+
+def test_a_partition_that_never_had_a_folder_is_new() -> None:
+    """The metadata is committed before the folder is made, and a crash may come between."""
+    disk = ForgetfulDisk()
+    registered(disk).shutdown()
+    manager = registered(disk)
+    assert manager.problem(T0) is None
+    assert create(manager, "t").end_offset == 0
+
+
+def test_a_deleted_topics_lines_in_checkpoints_are_no_loss() -> None:
+    disk = ForgetfulDisk()
+    manager = registered(disk)
+    create(manager, "u")
+    manager.shutdown()
+    disk.remove_tree("/data/u-0")
+    manager = registered(disk)
+    assert manager.partitions() == []
+
+
+def test_a_folder_that_was_moved_to_another_directory_is_not_lost() -> None:
+    disk = ForgetfulDisk()
+    manager = registered(disk, "/a", "/b")
+    append_values(create(manager, "t"), b"a")
+    manager.shutdown()
+    disk.make_directory("/b/t-0")
+    for name in disk.list("/a/t-0"):
+        disk.write_atomically(f"/b/t-0/{name}", disk.read(f"/a/t-0/{name}"))
+    disk.remove_tree("/a/t-0")
+    for _ in range(2):
+        manager = registered(disk, "/a", "/b")
+        log = manager.get(T0)
+        assert log is not None
+        assert values_of(log) == [b"a"]
+        manager.shutdown()
+
+
+def test_a_lost_partition_can_be_deleted_with_its_topic() -> None:
+    disk = ForgetfulDisk()
+    manager = registered(disk)
+    create(manager, "t")
+    manager.shutdown()
+    disk.remove_tree("/data/t-0")
+    manager = registered(disk)
+    assert manager.delete([T0], NOW_MS) == []
+    manager.remove_due(NOW_MS + 10**9)
+    manager.shutdown()
+    assert registered(disk).partitions() == []
+
+
+@pytest.mark.parametrize("kind", ["a symbolic link", "a FIFO"])
+def test_a_folder_that_is_a_link_is_neither_followed_nor_replaced(kind: str) -> None:
+    """A folder linked to /etc was once written into."""
+    disk = ForgetfulDisk()
+    registered(disk).shutdown()
+    disk.make_directory("/etc")
+    disk.make_special("/data/t-0", kind, "/etc" if "link" in kind else None)
+    manager = registered(disk)
+    assert "/data/t-0: is not a directory" in str(manager.problem(T0))
+    with pytest.raises(PeerError):
+        create(manager, "t")
+    create(manager, "t", 1)
+    manager.delete([T0], NOW_MS)
+    manager.remove_due(NOW_MS + 10**9)
+    manager.shutdown()
+    assert disk.list("/etc") == []
+    assert disk.exists("/data/.kafka_cleanshutdown"), "the directory itself is sound"
+
+
+@pytest.mark.parametrize("name", ["00000000000000000000.log", "leader-epoch-checkpoint", "partition.metadata"])
+@pytest.mark.parametrize("kind", ["a symbolic link", "a FIFO", "a directory"])
+def test_a_file_that_is_none_keeps_its_partition_offline_and_no_other(name: str, kind: str) -> None:
+    disk = ForgetfulDisk()
+    manager = registered(disk)
+    append_values(create(manager, "t"), b"a")
+    append_values(create(manager, "t", 1), b"b")
+    manager.shutdown()
+    if disk.exists(f"/data/t-0/{name}"):
+        disk.remove(f"/data/t-0/{name}")
+    if kind == "a directory":
+        disk.make_directory(f"/data/t-0/{name}")
+    else:
+        disk.make_special(f"/data/t-0/{name}", kind, "/data/meta.properties" if "link" in kind else None)
+    manager = registered(disk)
+    assert f"/data/t-0/{name}: is {kind}, not a regular file; move it away" in str(manager.problem(T0))
+    other = manager.get(TopicPartition("t", 1))
+    assert other is not None
+    assert values_of(other) == [b"b"]
+
+
+def test_a_folder_removed_under_a_running_broker_takes_its_partition_offline_and_no_other() -> None:
+    """Appends go on into files without a name, so the next checkpoint looks whether they still have one."""
+    disk = ForgetfulDisk()
+    told: list[tuple[str, list[TopicPartition]]] = []
+    manager = LogManager(
+        disk,
+        ["/data"],
+        LogConfig(),
+        broker_id=0,
+        cluster_id=CLUSTER,
+        random_bytes=Random(0).randbytes,
+        topic_config=lambda _topic: LogConfig(),
+        on_offline=lambda path, partitions: told.append((path, partitions)),
+    )
+    manager.start(NOW_MS)
+    append_values(create(manager, "t"), b"a")
+    other = create(manager, "t", 1)
+    disk.remove_tree("/data/t-0")
+    manager.checkpoint()
+    assert told == [("/data", [T0])]
+    assert "00000000000000000000.log: is gone" in str(manager.problem(T0))
+    append_values(other, b"b")
+    assert values_of(other) == [b"b"]
+    manager.shutdown()
+    manager = registered(disk)
+    assert "/data/t-0 is missing" in str(manager.problem(T0))
+    left = manager.get(TopicPartition("t", 1))
+    assert left is not None
+    assert values_of(left) == [b"b"]
+
+
+def test_a_file_that_is_gone_takes_its_partition_offline_and_a_disk_that_is_gone_its_directory() -> None:
+    disk = ForgetfulDisk()
+    manager = registered(disk, "/a", "/b")
+    for partition in range(4):
+        create(manager, "t", partition)
+    manager.storage_failed(T0, MissingFileError("no such file", path="/a/t-0/00000000000000000000.log"))
+    assert manager.get(T0) is None
+    assert sorted(key.partition for key, _ in manager.logs()) == [1, 2, 3]
+    disk.remove("/b/meta.properties")
+    manager.storage_failed(TopicPartition("t", 1), MissingFileError("no such file", path="/b/t-1/x"))
+    assert sorted(key.partition for key, _ in manager.logs()) == [2]
+
+
+@pytest.mark.parametrize("damage", ["flipped", "emptied", "removed"])
+@pytest.mark.parametrize("name", [RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS, CLEANED])
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_damaged_checkpoint_is_not_used_and_costs_nothing(name: str, damage: str, clean: bool, caplog: pytest.LogCaptureFixture) -> None:
+    disk = ForgetfulDisk()
+    manager = registered(disk)
+    log = create(manager, "t", config=LogConfig(segment_bytes=200))
+    for value in (b"a", b"b", b"c", b"d"):
+        append_values(log, value)
+    log.delete_records(1)
+    manager.checkpoint()
+    manager.shutdown()
+    path = f"/data/{name}"
+    if name == CLEANED:
+        disk.write_atomically(path, format_offsets({T0: 3}))
+    if damage == "flipped":
+        data = disk.read(path)
+        disk.write_atomically(path, data.replace(b"t 0 ", b"t 0 9"))
+    elif damage == "emptied":
+        disk.write_atomically(path, b"")
+    else:
+        disk.remove(path)
+    if not clean:
+        disk.remove("/data/.kafka_cleanshutdown")
+    manager = registered(disk)
+    left = manager.get(T0)
+    assert left is not None
+    assert values_of(left)[-3:] == [b"b", b"c", b"d"]
+    assert left.take_removed() == []
+    if name != CLEANED or damage == "flipped":
+        assert f"{path}" in caplog.text
+        assert "checkpoint not used" in caplog.text or "checkpoint is missing or empty" in caplog.text

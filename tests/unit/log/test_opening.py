@@ -9,6 +9,7 @@ import pytest
 
 from moldau.log.batches import OldFormatError
 from moldau.log.config import LogConfig
+from moldau.log.damage import LostRecordsError
 from moldau.log.partition_log import PartitionLog
 from moldau.protocol.records.header import stamp
 from moldau.testing.disk import ForgetfulDisk
@@ -156,14 +157,65 @@ def test_an_interrupted_compaction_is_finished() -> None:
     assert not [name for name in disk.list(DIRECTORY) if name.endswith((".swap", ".cleaned"))]
 
 
-def test_a_log_that_ends_before_its_start_offset_begins_there_anew() -> None:
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_start_offset_outside_the_log_costs_nothing_and_is_named(clean: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """One flipped digit of the checkpoint once marked every segment for deletion, without a line."""
+    disk = new_disk()
+    filled(disk, 12).close(clean=True)
+    log = open_log(disk, THREE, clean=clean, recovery_point=12, start_offset=50)
+    assert (log.start_offset, log.end_offset) == (0, 12)
+    assert offsets(log) == list(range(12))
+    assert log.take_removed() == []
+    assert "start offset not used: partition=t-0 start_offset=50 end_offset=12" in caplog.text
+    assert "log-start-offset-checkpoint" in caplog.text
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_that_ends_before_what_was_on_disk_is_not_opened_and_not_touched(clean: bool) -> None:
+    """Instead of an empty or a shorter log: an error that says what is gone, and which command accepts it."""
+    for damage in (0, SIZE, 2 * SIZE + 7):
+        disk = new_disk()
+        filled(disk, 3).close(clean=True)
+        disk.open(f"{DIRECTORY}/{LOG}", writable=True).truncate(damage)
+        with pytest.raises(LostRecordsError, match=r"on disk up to offset 3.*moldau log accept-loss data t-0"):
+            open_log(disk, THREE, clean=clean, recovery_point=3)
+        assert disk.size(f"{DIRECTORY}/{LOG}") == damage
+        assert offsets(open_log(disk, THREE, clean=clean, recovery_point=3, accept_loss=True)) == list(range(damage // SIZE))
+
+
+def test_a_folder_that_has_lost_all_its_segments_is_not_an_empty_log() -> None:
     disk = new_disk()
     filled(disk, 3).close(clean=True)
-    log = open_log(disk, THREE, clean=True, start_offset=50)
-    assert (log.start_offset, log.end_offset) == (50, 50)
-    append(log, make_batch(b"x"))
-    assert offsets(log) == [50]
-    assert len(log.take_removed()) == 1
+    disk.remove(f"{DIRECTORY}/{LOG}")
+    for clean in (True, False):
+        with pytest.raises(LostRecordsError):
+            open_log(disk, THREE, clean=clean, recovery_point=3)
+    disk.remove(f"{DIRECTORY}/{LOG}".replace(".log", ".index"))
+    disk.remove(f"{DIRECTORY}/{LOG}".replace(".log", ".timeindex"))
+    with pytest.raises(LostRecordsError, match="the log ends at offset 0, but was on disk up to offset 3: 3 offsets are gone"):
+        open_log(disk, THREE, recovery_point=3)
+
+
+def test_a_segment_that_is_gone_from_the_middle_is_missed_by_its_indexes() -> None:
+    disk = new_disk()
+    filled(disk, 12).close(clean=True)
+    disk.remove(f"{DIRECTORY}/{4:020d}.log")
+    with pytest.raises(LostRecordsError, match=f"{4:020d}.log is missing, with the records from offset 4 on"):
+        open_log(disk, THREE, clean=True, recovery_point=12)
+    assert disk.exists(f"{DIRECTORY}/{4:020d}.index")
+    log = open_log(disk, THREE, clean=True, recovery_point=12, accept_loss=True)
+    assert offsets(log) == [0, 1, 2, 3, 8, 9, 10, 11]
+
+
+def test_a_file_with_an_offset_that_no_log_has_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+    disk = new_disk()
+    filled(disk, 3).close(clean=True)
+    for name in ("99999999999999999999.log", "09223372036854775807.log", "99999999999999999999.snapshot"):
+        disk.write_atomically(f"{DIRECTORY}/{name}", b"")
+        log = open_log(disk, THREE, clean=True, recovery_point=3)
+        assert (log.start_offset, log.end_offset) == (0, 3)
+        assert disk.exists(f"{DIRECTORY}/{name}")
+        assert f"file left alone: path={DIRECTORY}/{name}" in caplog.text
 
 
 # After a crash
@@ -248,7 +300,9 @@ def test_compaction_leaves_holes_before_the_recovery_point_only() -> None:
     disk.open(f"{DIRECTORY}/{4:020d}.log", writable=True).truncate(2 * SIZE)
     compacts = replace(THREE, cleanup_policy=frozenset({"compact"}))
     assert offsets(crashed(disk, 8, compacts)) == [0, 1, 2, 3, 4, 5, 8, 9, 10, 11]
-    assert offsets(crashed(disk, 7, compacts)) == [0, 1, 2, 3, 4, 5]
+    with pytest.raises(LostRecordsError, match="offset 6: the segment begins where offset 6 is due; the log was on disk up to offset 7"):
+        crashed(disk, 7, compacts)
+    assert offsets(crashed(disk, 6, compacts)) == [0, 1, 2, 3, 4, 5]
 
 
 def test_a_base_offset_that_skips_ahead_is_damage_although_the_checksum_matches() -> None:
@@ -349,14 +403,14 @@ def test_epochs_behind_the_recovery_point_come_from_the_batches() -> None:
     log = open_log(disk, leader_epoch=2)
     append(log, make_batch(b"x"), make_batch(b"x"))
     flush(log)
-    assert disk.read(f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n1\n2 0\n"
+    assert disk.read(f"{DIRECTORY}/leader-epoch-checkpoint").split() == [b"0", b"1", b"2", b"0"]
     log.assign_leader_epoch(3)
     append(log, make_batch(b"x"))
     log.close(clean=False)
     log = crashed(disk, 2, LogConfig())
     assert (log.end_offset_for_epoch(2), log.end_offset_for_epoch(3)) == ((2, 2), (3, 3))
     flush(log)
-    assert disk.read(f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n2\n2 0\n3 2\n"
+    assert disk.read(f"{DIRECTORY}/leader-epoch-checkpoint").split() == b"0 2 2 0 3 2".split()
 
 
 def test_a_lost_tail_shows_in_the_epochs() -> None:
@@ -440,9 +494,9 @@ def test_an_older_format_keeps_the_log_closed_and_is_named() -> None:
     disk.make_directory(DIRECTORY)
     disk.open(f"{DIRECTORY}/{LOG}", create=True).append([message])
     disk.open(f"{DIRECTORY}/{4:020d}.log", create=True)
-    open_log(disk, clean=True)
-    with pytest.raises(OldFormatError, match=LOG):
-        open_log(disk, clean=True, adopted=True)
+    for adopted in (False, True):
+        with pytest.raises(OldFormatError, match=LOG):
+            open_log(disk, clean=True, adopted=adopted)
 
 
 def test_recovery_is_summed_up_in_one_line(caplog: pytest.LogCaptureFixture) -> None:

@@ -37,7 +37,7 @@ def test_the_file_survives_a_crash_once_written() -> None:
     assert read_topic_id(disk, "/t-0") is None
     write_topic_id(disk, "/t-0", bytes(range(16)))
     disk.crash()
-    assert disk.read("/t-0/partition.metadata") == b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw"
+    assert disk.read("/t-0/partition.metadata") == b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw\ncrc32c: 491ca7be"
     assert read_topic_id(disk, "/t-0") == bytes(range(16))
 
 
@@ -47,6 +47,8 @@ def test_the_file_survives_a_crash_once_written() -> None:
         (b"", "line 1"),
         (b"version: 1\ntopic_id: AAECAwQFBgcICQoLDA0ODw", "line 1"),
         (b"version: 0\n", "line 1"),
+        (b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODx\ncrc32c: 491ca7be", "line 3"),
+        (b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw\ncrc32c: 491ca7bf", "line 3"),
         (b"version: 0\ntopic_id: x", "line 2"),
         (b"version: 0\ntopic: AAECAwQFBgcICQoLDA0ODw", "line 2"),
         (b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA", "line 2"),

@@ -120,7 +120,7 @@ class LogCleaner:
         try:
             dirt = find_dirt(log, placement.directory.offsets[CLEANED].get(key), now_ms)
         except StorageError as error:
-            self._logs.storage_failed(placement.directory, error)
+            self._logs.partition_failed(placement, error)
             return None
         wanted = min(log.last_stable_offset, log.active_base_offset)
         if dirt is not None and max(dirt.first_dirty, log.durable_stable_offset) < wanted:
@@ -133,7 +133,7 @@ class LogCleaner:
             task = task_for(dirt, self._settings, self._time_ms())
         except StorageError as error:
             self._resting.add(key)
-            self._logs.storage_failed(placement.directory, error)
+            self._logs.partition_failed(placement, error)
             return
         running = self._passes[key] = RunningPass(self, placement, dirt)
         running.begin(task.encode())
@@ -214,7 +214,7 @@ class LogCleaner:
     def storage_failed(self, running: RunningPass, error: StorageError) -> None:
         """The disk of a log has failed."""
         if running.placement.log is running.log:
-            self._logs.storage_failed(running.placement.directory, error)
+            self._logs.partition_failed(running.placement, error)
 
     def _end(self, running: RunningPass) -> None:
         del self._passes[running.placement.topic_partition]
