@@ -28,6 +28,7 @@ SECTIONS: dict[str, list[str]] = {
     "groups": ["groups.py", *RUNS, *FILE],
     "heartbeats": ["heartbeats.py", *RUNS, *FILE],
     "compaction": ["compaction.py", *SCALE, *RUNS, *FILE],
+    "consume_cli": ["consume_cli.py", *SCALE, *RUNS, *FILE],
     "registry": ["registry.py", *RUNS, *FILE],
     "tracking": ["tracking.py", *SCALE, *RUNS, *FILE],
     "auditor": ["auditor.py", *SCALE, *RUNS, *FILE],

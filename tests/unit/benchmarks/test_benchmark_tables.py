@@ -53,6 +53,17 @@ def test_figures_have_four_digits_that_count_and_no_powers_of_ten() -> None:
     assert [short(each) for each in (2_595_432.0, 12_348.0, 0.149_72, 7.0)] == ["2,595,000", "12,350", "0.1497", "7"]
 
 
+def test_a_command_stands_beside_kcat_of_the_same_format(tmp_path: Path) -> None:
+    cell = {"test": "consume-cli", "summary": True, "codec": "none", "records": 2_400_000}
+    rows = printed(
+        tmp_path,
+        {**cell, "system": "moldau", "format": "values", "seconds": figure(3.0)},
+        {**cell, "system": "kcat", "format": "values", "seconds": figure(2.0)},
+        {**cell, "system": "moldau", "format": "json", "seconds": figure(3.0)},
+    )
+    assert rows[2:] == [["consume 2,400,000 records, values, batches: none, s", "3", "2", "1.5 ×", "≤ 2 ×", "met"]]
+
+
 def test_spark_stands_beside_the_connector_of_the_same_run_and_only_with_it(tmp_path: Path) -> None:
     rows = printed(
         tmp_path,
