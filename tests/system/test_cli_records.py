@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import signal
 import subprocess
 import time
@@ -210,6 +211,24 @@ def test_failed_deliveries_are_told_by_partition_and_reason(moldau: Console) -> 
     assert "failed" in done.err.splitlines()[-1]
 
 
+def many_with_a_large_one(records: int, large_at: int) -> bytes:
+    return b"".join((b"x" * 5000 if number == large_at else b"%d" % number) + b"\n" for number in range(records))
+
+
+def test_a_failed_delivery_stops_and_with_skip_it_does_not(moldau: Console) -> None:
+    for name in ("stop", "skip"):
+        moldau.ok("topic", "create", f"small-{name}", "--partitions", "1", "--config", "max.message.bytes=1000")
+    text = many_with_a_large_one(400_000, large_at=10)
+    done = moldau("produce", "small-stop", text=text)
+    last = done.err.splitlines()[-1]
+    assert done.code == 1
+    assert re.fullmatch(r"[\d,]+ records? sent, [\d,]+ failed, stopped at the first failed delivery", last), last
+    assert len(moldau.ok("consume", "small-stop", "--until-end").lines) < 399_999
+    done = moldau("produce", "small-skip", "--on-error", "skip", text=text)
+    assert (done.code, done.err.splitlines()[-1]) == (1, "399,999 records sent, 1 failed")
+    assert len(moldau.ok("consume", "small-skip", "--until-end").lines) == 399_999
+
+
 def test_partitions_that_are_not_there(moldau: Console, topic: str) -> None:
     for command in (["produce", topic, "--partition", "1"], ["consume", topic, "--partition", "1"]):
         done = moldau(*command)
@@ -274,7 +293,8 @@ def test_a_reader_that_goes_away_ends_it_quietly(moldau: Console, topic: str) ->
     assert (len(done.stdout.splitlines()), done.stderr) == (2, "")
 
 
-def test_an_interrupted_producer_sends_what_it_has_read(moldau: Console, topic: str) -> None:
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_producer_sends_what_it_has_read(moldau: Console, topic: str, how: signal.Signals) -> None:
     producer = moldau.start("produce", topic)
     assert producer.stdin is not None
     producer.stdin.write("one\ntwo\n")
@@ -282,7 +302,7 @@ def test_an_interrupted_producer_sends_what_it_has_read(moldau: Console, topic: 
     deadline = time.monotonic() + 30
     while moldau.ok("consume", topic, "--until-end").lines != ["one", "two"]:
         assert time.monotonic() < deadline
-    producer.send_signal(signal.SIGINT)
+    producer.send_signal(how)
     assert producer.wait(30) == 130
     assert producer.stderr is not None
     assert producer.stderr.read().splitlines() == ["2 records sent", "interrupted"]

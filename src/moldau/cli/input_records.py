@@ -11,6 +11,7 @@ caller decides whether a bad line ends the work. Memory is bounded by the longes
 
 import csv
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -56,13 +57,29 @@ def raw_lines(source: BinaryIO, line_bytes_max: int = LINE_BYTES_MAX) -> Iterato
         yield number, None
 
 
-def read_lines(source: BinaryIO, *, key_separator: bytes | None = None, line_bytes_max: int = LINE_BYTES_MAX) -> Iterator[Input]:
-    """One record per line; with a separator, what stands before its first occurrence is the key."""
+def read_lines(
+    source: BinaryIO,
+    *,
+    key_separator: bytes | None = None,
+    key_pattern: re.Pattern[bytes] | None = None,
+    line_bytes_max: int = LINE_BYTES_MAX,
+) -> Iterator[Input]:
+    """One record per line; with a separator, what stands before its first occurrence is the key, and the rest the value.
+
+    With a pattern the key is what it finds first, or its first group does; the value is the whole line.
+    """
     for number, line in raw_lines(source, line_bytes_max):
         if line is None:
             yield _too_long(number, line_bytes_max)
             continue
         text = _without_line_end(line)
+        if key_pattern is not None:
+            match = key_pattern.search(text)
+            if match is None:
+                yield BadLine(number, f"no key: nothing matches {key_pattern.pattern.decode(errors='backslashreplace')!r}")
+            else:
+                yield InputRecord(number, match[1] if key_pattern.groups else match[0], text)
+            continue
         if key_separator is None:
             yield InputRecord(number, None, text)
             continue
@@ -144,19 +161,30 @@ def read_csv(
 
 
 def key_of(value: Any, field: str | None) -> bytes | None:
-    """The bytes of a record's key: text as UTF-8, null as no key, anything else as compact JSON (``42``, ``true``, ``{"a":1}``)."""
+    """The bytes of a record's key: text as UTF-8, null as no key, anything else as compact JSON (``42``, ``true``, ``{"a":1}``).
+
+    ``a.b`` is the field of that name, or else the field b of the object a.
+    """
     if field is None:
         return None
     if not isinstance(value, dict):
         raise _NoKeyError(f"no field {field!r}: the line is not a JSON object")
-    if field not in value:
-        raise _NoKeyError(f"no field {field!r}")
-    found = value[field]
+    found = value[field] if field in value else _within(value, field)
     if found is None:
         return None
     if isinstance(found, str):
         return found.encode("utf-8", "surrogatepass")
     return json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+
+
+def _within(value: Any, path: str) -> Any:
+    found, names = value, path.split(".")
+    for depth, name in enumerate(names):
+        if not isinstance(found, dict) or name not in found:
+            at = "" if not depth else f": {'.'.join(names[:depth])} has no {name!r}"
+            raise _NoKeyError(f"no field {path!r}{at}")
+        found = found[name]
+    return found
 
 
 class _NoKeyError(ValueError):

@@ -1,6 +1,7 @@
 """``moldau produce``: send the lines of a file to a topic, over librdkafka."""
 
 import os
+import re
 import stat
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 import click
 
 from moldau.cli.input_records import BadLine, Input, read_csv, read_json, read_lines
+from moldau.cli.interruptions import Interruptions
 from moldau.cli.options import NAME, SECONDS, TEXT, bootstrap_option, config_option, open_cluster
 from moldau.cli.output import counted, say
 from moldau.cli.progress import Progress
@@ -25,6 +27,13 @@ RECORDS_PER_LOOK = 256
 """How often the progress line is looked at, in records."""
 
 
+def _pattern(ctx: click.Context, parameter: click.Parameter, value: str | None) -> re.Pattern[bytes] | None:
+    try:
+        return None if value is None else re.compile(value.encode())
+    except re.error as error:
+        raise click.BadParameter(f"{value!r} is no regular expression: {error}", ctx, parameter) from error
+
+
 @click.command("produce")
 @click.argument("topic", type=TEXT)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True), default="-")
@@ -37,8 +46,14 @@ RECORDS_PER_LOOK = 256
     show_default=True,
     help="lines: the value is the line. json: the line, checked to be JSON. csv: the row as a JSON object, names from the first row.",
 )
-@click.option("-k", "--key-field", metavar="NAME", help="json, csv: the field whose value is the key.")
+@click.option("-k", "--key-field", metavar="NAME", help="json, csv: the field whose value is the key; json: a.b within an object.")
 @click.option("-K", "--key-separator", metavar="TEXT", type=TEXT, help=r"lines: the key is what stands before this; \t is a tab.")
+@click.option(
+    "--key-pattern",
+    metavar="REGEX",
+    callback=_pattern,
+    help="lines: the key is what this finds first, or its first group; the whole line stays the value.",
+)
 @click.option("--columns", metavar="A,B,...", help="csv: names of the columns, for a file without a row of names.")
 @click.option("--delimiter", metavar="CHAR", help="csv: what separates the fields.  [default: ,]")
 @config_option("-H", "--header", "headers", help_="A header for every record; may be repeated.")
@@ -54,7 +69,7 @@ RECORDS_PER_LOOK = 256
     type=click.Choice(["stop", "skip"]),
     default="stop",
     show_default=True,
-    help="At a line that cannot be read: send nothing after it, or count it and go on.",
+    help="At a line that cannot be read or is not delivered: read no more, or count it and go on.",
 )
 @click.option("--timeout", metavar="SECONDS", type=SECONDS, default=60.0, show_default=True, help="For one delivery.")
 @bootstrap_option
@@ -64,6 +79,7 @@ def produce(
     format_: str,
     key_field: str | None,
     key_separator: str | None,
+    key_pattern: re.Pattern[bytes] | None,
     columns: str | None,
     delimiter: str | None,
     headers: dict[str, str],
@@ -79,14 +95,18 @@ def produce(
     """Send FILE, or standard input, to TOPIC: one record per line.
 
     Every line that cannot be read is told as FILE:LINE: reason. Exit code 0: everything read was delivered (with --on-error skip, lines
-    skipped do not count). Exit code 1: stopped at a bad line, or some deliveries failed; the last line says how many were sent.
+    skipped do not count). Exit code 1: stopped, or some deliveries failed. Exit code 130: Ctrl-C or SIGTERM. The last line says how many
+    were sent, however it ends.
 
     \b
     moldau produce flights flights.csv --format csv --key-field tailnum
     journalctl -f -o json | moldau produce logs --format json --key-field _SYSTEMD_UNIT
     printf 'a:1\\nb:2\\n' | moldau produce pairs --key-separator :
+    moldau produce access access.log --key-pattern '^[0-9.]+'
     """
     _check_combinations(format_, key_field, key_separator, columns, delimiter)
+    if key_pattern is not None and (format_ != "lines" or key_separator is not None):
+        raise click.UsageError("--key-pattern is for --format lines, without --key-separator")
     if transactional_id is not None and not _idempotence(acks, idempotent):
         raise click.UsageError("--transactional-id needs --acks all, and idempotence")
     settings: dict[str, str | int | bool] = {
@@ -102,12 +122,16 @@ def produce(
     sender = Sender(bootstrap, topic, settings, headers=headers, partition=partition, timeout_s=timeout, transactional_id=transactional_id)
     with click.open_file(file, "rb") as opened:
         source = cast("BinaryIO", opened)
-        records = _reader(source, format_, key_field, key_separator, columns, delimiter)
-        _send_all(records, sender, source, "stdin" if file == "-" else file, skip=on_error == "skip")
+        if key_pattern is not None:
+            records = read_lines(source, key_pattern=key_pattern)
+        else:
+            records = _reader(source, format_, key_field, key_separator, columns, delimiter)
+        with Interruptions():
+            _send_all(records, sender, source, "stdin" if file == "-" else file, skip=on_error == "skip")
 
 
 def _send_all(records: Iterator[Input], sender: "Sender", source: BinaryIO, name: str, *, skip: bool) -> None:
-    """Send until the end or the first bad line, then say what became of it all."""
+    """Send until the end, the first bad line or the first failed delivery, then say what became of it all."""
     progress = Progress("sent", _size(source))
 
     def tell(text: str) -> None:
@@ -116,7 +140,7 @@ def _send_all(records: Iterator[Input], sender: "Sender", source: BinaryIO, name
 
     sender.tell = tell
     bad = 0
-    stopped = interrupted = False
+    stopped, interrupted = "", False
     try:
         for number, record in enumerate(records):
             if isinstance(record, BadLine):
@@ -124,15 +148,22 @@ def _send_all(records: Iterator[Input], sender: "Sender", source: BinaryIO, name
                 click.echo(f"{name}:{record.line}: {record.reason}", err=True)
                 bad += 1
                 if not skip:
-                    stopped = True
+                    stopped = "bad line"
                     break
                 continue
             sender.send(record)
+            if sender.failed and not skip:
+                stopped = "failed delivery"
+                break
             if not number % RECORDS_PER_LOOK:
                 progress.update(sender.accepted, _position(source))
     except KeyboardInterrupt:
         interrupted = True
-    sender.finish()
+    try:
+        sender.finish()
+    except KeyboardInterrupt:
+        interrupted = True
+        sender.give_up()
     progress.clear()
     for failure in sender.failures():
         click.echo(failure, err=True)
@@ -147,12 +178,12 @@ def _send_all(records: Iterator[Input], sender: "Sender", source: BinaryIO, name
         click.get_current_context().exit(1)
 
 
-def _summary(sender: "Sender", bad: int, *, stopped: bool, undone: bool) -> str:
+def _summary(sender: "Sender", bad: int, *, stopped: str, undone: bool) -> str:
     parts = [f"{counted(sender.delivered, 'record')} sent{' and undone' if undone else ''}"]
     if sender.failed:
         parts.append(f"{sender.failed:,} failed")
     if stopped:
-        parts.append("stopped at the first bad line")
+        parts.append(f"stopped at the first {stopped}")
     elif bad:
         parts.append(f"{counted(bad, 'bad line')} skipped")
     return ", ".join(parts)

@@ -129,8 +129,14 @@ class Sender:
         if not self.accepted % POLL_EVERY:
             self._producer.poll(0)
 
+    def give_up(self) -> None:
+        """Wait no longer for what is not acknowledged: whether it arrives is not known, and it counts as failed."""
+        left = len(self._producer)
+        self.failed += left
+        self._failures[ANY_PARTITION, "not waited for"] += left
+
     def finish(self) -> None:
-        """Wait for all deliveries; each has its time limit, so this ends. A second Ctrl-C gives the rest up."""
+        """Wait for all deliveries; each has its time limit, so this ends. KeyboardInterrupt may end it before."""
         deadline = time.monotonic() + self._timeout_s + 5
         left = 1
         while left and time.monotonic() < deadline:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from collections.abc import Callable, Iterable
 
 import pytest
@@ -88,6 +89,26 @@ def test_a_field_of_any_type_can_be_the_key(value: str, key: bytes | None) -> No
     (record,) = read_json(io.BytesIO(f'{{"tail": {value}}}'.encode()), key_field="tail")
     assert isinstance(record, InputRecord)
     assert record.key == key
+
+
+def test_a_key_within_objects_is_named_by_its_path() -> None:
+    source = io.BytesIO(b'{"user":{"id":7},"user.id":"dotted"}\n{"user":{"id":7}}\n{"user":{}}\n{"user":[1]}\n{}\n')
+    assert told(read_json(source, key_field="user.id")) == [
+        (1, b"dotted", b'{"user":{"id":7},"user.id":"dotted"}'),
+        (2, b"7", b'{"user":{"id":7}}'),
+        (3, "no field 'user.id': user has no 'id'"),
+        (4, "no field 'user.id': user has no 'id'"),
+        (5, "no field 'user.id'"),
+    ]
+
+
+@pytest.mark.parametrize(("pattern", "key"), [(rb"^[0-9.]+", b"10.0.0.1"), (rb"user=(\w+)", b"ann"), (rb"user=(\w+)|x()", b"ann")])
+def test_a_key_is_cut_out_of_the_line_and_the_line_stays_whole(pattern: bytes, key: bytes) -> None:
+    source = io.BytesIO(b"10.0.0.1 GET /?user=ann \xff\nnothing\n")
+    first, second = read_lines(source, key_pattern=re.compile(pattern))
+    assert first == InputRecord(1, key, b"10.0.0.1 GET /?user=ann \xff")
+    assert isinstance(second, BadLine)
+    assert second.reason.startswith("no key: nothing matches")
 
 
 def test_a_line_without_the_key_field_is_bad() -> None:

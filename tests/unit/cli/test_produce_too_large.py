@@ -63,8 +63,9 @@ def test_the_producer_refuses_a_line(broker: Broker, moldau: ConsoleInside, monk
     assert done.err.splitlines()[-3:] == [
         "stdin:2: not delivered to topic any: key and value have 6,000 bytes",
         "topic any: a record may have 5,000 bytes with headers and framing: message.max.bytes of this producer; send less in one record",
-        "2 records sent, 1 failed",
+        "1 record sent, 1 failed, stopped at the first failed delivery",
     ]
+    assert moldau("produce", topic, "--on-error", "skip", text=b"a\n" + b"x" * 6_000 + b"\nb\n").err.endswith("2 records sent, 1 failed\n")
 
 
 def test_many_lines_and_no_broker_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
