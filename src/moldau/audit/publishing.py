@@ -40,6 +40,10 @@ class LostOffsetsError(MoldauError):
     """The tier has counts of partitions of which its group has no offsets any more: to count from the beginning would count twice."""
 
 
+class TierTakenError(MoldauError):
+    """The tier counts for a load."""
+
+
 class OverdueError(WorldError):
     """A transaction was open for longer than brokers allow: while this process was stopped, or they were away. They abort it, and fence its
     producer, as if another auditor had the tier; perhaps one has."""
@@ -82,6 +86,8 @@ class Publisher:
         committed = Groups(cluster).committed(group_of(self.tier), stable=True)
         places = {where: Place.of(each) for where, each in committed.items()}
         self._committed = {where: each.offset for where, each in committed.items()}
+        if not places:
+            self._check_not_a_loads(cluster)
         twice = self._counted_already(cluster, places)
         if twice:
             group, names = group_of(self.tier), ", ".join(twice[:5]) + (", ..." if len(twice) > 5 else "")
@@ -90,6 +96,13 @@ class Publisher:
                 f"would be counted again; take another name for the tier, or set where it goes on by `moldau group reset {group}`"
             )
         return places
+
+    def _check_not_a_loads(self, cluster: Cluster) -> None:
+        """A new auditor counts under a name that is no load's. TierTakenError."""
+        owners = [(topic, owner) for (tier, topic), owner in sorted(read_audit(cluster).owners.items()) if tier == self.tier]
+        if owners:
+            topic, owner = owners[0]
+            raise TierTakenError(f"tier {self.tier} counts topic {topic} for {owner}: an auditor needs another --tier")
 
     def check_not_replaced(self, cluster: Cluster, overdue: OverdueError) -> None:
         """Before the tier is taken over again. FencedError if somebody else has published for it meanwhile."""

@@ -27,6 +27,7 @@ from moldau.lake.loading.counts import PutAside, added, aside_from_json, counts_
 from moldau.lake.loading.errors import task_failure
 from moldau.lake.loading.job import ACTIONS, COUNTS, DEAD_LETTERS, EVENTS, LoadJob
 from moldau.lake.loading.plan import Plan, plan_load
+from moldau.lake.loading.tier_claim import Claim, claimed, own_tier
 from moldau.lake.reading.offsets import OffsetRange, format_offsets
 from moldau.lake.tables.committing import LoadConflictError, Writer, discard
 from moldau.lake.tables.data_files import DataFile, files_of
@@ -57,14 +58,15 @@ class LoadResult:
     """Of the dead letters the first one: partition, offset and reason."""
 
 
-def load(spark: Any, job: LoadJob, *, fail_on_data_loss: bool = True, writer: Writer | None = None) -> LoadResult:
+def load(spark: Any, job: LoadJob, *, fail_on_data_loss: bool = True, writer: Writer | None = None, mark: bool = True) -> LoadResult:
     """Bring the table up to the end of the topic, or as far as `job.records_max` lets it.
 
-    `writer` is who loads; a process that loads again and again keeps one, and is refused (FencedError) once another has taken over.
-    LoadConflictError if another load of the job was faster, OtherJobError if a job of another name has loaded the topic into the table.
-    DataLossError if records between the table and the topic's first offset are gone, unless `fail_on_data_loss` is off: then what is left
-    is loaded, and the audit shows the gap. SchemaChangeError, TaskError, LoadError, TableError, FileError, RegistryError, WorldError,
-    PeerError. Nothing is committed by half, whatever is raised.
+    `writer` is who loads; a process that loads again and again keeps one, and is refused (FencedError) once another has taken over. The
+    audit is told that everything is counted up to now, with `mark` also where there was nothing to load. OtherTierError if the job's tier
+    counts another load of the topic. LoadConflictError if another load of the job was faster, OtherJobError if a job of another name has
+    loaded the topic into the table. DataLossError if records between the table and the topic's first offset are gone, unless
+    `fail_on_data_loss` is off: then what is left is loaded, and the audit shows the gap. SchemaChangeError, TaskError, LoadError,
+    TableError, FileError, RegistryError, WorldError, PeerError. Nothing is committed by half, whatever is raised.
     """
     begun = time.monotonic()
     who = writer or Writer(job.name)
@@ -72,12 +74,14 @@ def load(spark: Any, job: LoadJob, *, fail_on_data_loss: bool = True, writer: Wr
     points.reached("driver: planned")
     written = Written((), (), {})
     version = None if planned.base is None else planned.base.version
+    claim = _claim_of_tier(planned)
     if planned.ranges:
-        keep_counts(job, planned.tables)
+        keep_counts(job, planned.tables, "" if claim is None else claim.epoch)
         written = write_files(spark, planned, fail_on_data_loss=fail_on_data_loss)
         points.reached("driver: files written")
         version = commit_both(planned, written, who)
-    audit_error = publish_counts(job, planned.tables)
+    counted_ms = None if claim is None or planned.more or not (planned.ranges or mark) else planned.asked_ms
+    audit_error = publish_counts(job, planned.tables, "" if claim is None else claim.epoch, counted_ms)
     group_error = commit_group(planned)
     points.reached("driver: group told")
     return LoadResult(
@@ -93,6 +97,16 @@ def load(spark: Any, job: LoadJob, *, fail_on_data_loss: bool = True, writer: Wr
         more=planned.more,
         first_dead_letter=_described(job.topic, written.counts.get("firstDead")),
     )
+
+
+def _claim_of_tier(planned: Plan) -> Claim | None:
+    """The claim of the job's tier; None for a load that counts no tracked events."""
+    job = planned.job
+    if job.tier is None or planned.base is None:
+        return None
+    if planned.decoding is None:
+        return claimed(job, planned.base.id)
+    return own_tier(job, planned.base.id) if planned.decoding.tracked else None
 
 
 def _described(topic: str, first: tuple[int, int, str] | None) -> str | None:

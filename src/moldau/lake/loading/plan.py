@@ -23,6 +23,7 @@ from moldau.lake.tables.opening import format_named, open_or_create
 from moldau.lake.tables.owner import Owner, application_id
 from moldau.lake.tables.widening import widen
 from moldau.model.identity import TopicPartition
+from moldau.tracking.clock import now_ms
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +50,8 @@ class Plan:
     after: Mapping[str, int] | None = None
     held: Mapping[int, frozenset[int]] | None = None
     """Offsets beyond the table's that the dead letters hold already, by partition."""
+    asked_ms: int = 0
+    """When the brokers were asked for the ends of the ranges, in ms since 1970."""
     more: bool = False
     """Whether the job's `records_max` leaves records for another load."""
 
@@ -67,6 +70,7 @@ def plan_load(job: LoadJob, *, fail_on_data_loss: bool = True) -> Plan:
             return _without_topic(job, tables, there, fail_on_data_loss=fail_on_data_loss)
         topic_id = source.topic_id(job.topic)
         partitions = [TopicPartition(job.topic, number) for number in range(source.partition_counts([job.topic])[job.topic])]
+        asked_ms = now_ms()
         firsts = source.offsets(dict.fromkeys(partitions, EARLIEST))
         lasts = source.offsets(dict.fromkeys(partitions, LATEST))
     ids = {partition: application_id(job.name, topic_id, partition.partition) for partition in partitions}
@@ -80,7 +84,7 @@ def plan_load(job: LoadJob, *, fail_on_data_loss: bool = True) -> Plan:
     group_offsets |= {TopicPartition(job.topic, r.partition): r.end for r in ranges}
     if not ranges:
         schema = None if there is None else there.schema
-        return Plan(job, tables, topic_id, (), group_offsets, there, None, schema)
+        return Plan(job, tables, topic_id, (), group_offsets, there, None, schema, asked_ms=asked_ms)
     if there is not None and all(offset is None for offset in known.values()):
         _say_if_made_anew(job, tables, topic_id)
     decoding = decoding_of(job, None if there is None else there.schema)
@@ -105,6 +109,7 @@ def plan_load(job: LoadJob, *, fail_on_data_loss: bool = True) -> Plan:
         dead_before=tuple(dead_before),
         after={name: r.end for name, r in zip(wanted, ranges, strict=True)},
         held=_held(job, topic_id, dead_letters, ranges, dead_before),
+        asked_ms=asked_ms,
         more=ranges != there_is,
     )
 

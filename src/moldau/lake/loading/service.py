@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 
 PARALLEL = 2
 WATERMARK_INTERVAL_S = 15.0
+MARK_S = 30.0
+"""So often the audit is told that all is counted, while nothing comes."""
 _FILES_MIN_WHILE_RUNNING = 8
 """A running service leaves a closed day alone until it has so many small files: late events would have it rewritten each time."""
 _EXPECTED = (LoadError, TableError, FileError, DataLossError, MoldauError, OSError)
@@ -94,6 +96,8 @@ class LoadService:
         self._writer = Writer(jobs.name)
         self._watermarks = watermarks or Watermarks(jobs.bootstrap)
         self._watermarks_at = 0.0
+        self._marked_at: dict[str, float] = {}
+        """When the audit was told last that everything of a topic is counted."""
         self._stopped = threading.Event()
         self._failing: dict[str, str] = {}
         """What was told last of each topic that fails."""
@@ -143,7 +147,10 @@ class LoadService:
         try:
             more = True
             while more and not self._stopped.is_set():
-                result = load(self._spark, job, fail_on_data_loss=self._fail_on_data_loss, writer=self._writer)
+                mark = time.monotonic() >= self._marked_at.get(job.topic, 0.0) + MARK_S
+                result = load(self._spark, job, fail_on_data_loss=self._fail_on_data_loss, writer=self._writer, mark=mark)
+                if (mark or result.ranges) and result.audit_error is None:
+                    self._marked_at[job.topic] = time.monotonic()
                 loads.append(result)
                 more = result.more
             if self._compact and open_table(job.table) is not None:

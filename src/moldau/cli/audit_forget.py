@@ -1,0 +1,47 @@
+"""``moldau audit forget``: take the counts of a tier back."""
+
+import click
+
+from moldau.cli.options import TEXT, bootstrap_option, open_cluster, timeout_option
+from moldau.cli.output import counted
+
+
+@click.command("forget")
+@click.option("--tier", metavar="NAME", type=TEXT, required=True, help="The tier whose counts are taken back.")
+@click.option("--topic", "topics", metavar="NAME", type=TEXT, multiple=True, help="Only of this topic; may be repeated.  [default: all]")
+@click.option("--dry-run", is_flag=True, help="Only say what would be forgotten.")
+@bootstrap_option
+@timeout_option(30.0)
+def forget(tier: str, topics: tuple[str, ...], dry_run: bool, bootstrap: str, timeout: float) -> None:
+    """Take back what a tier has counted so far, so that the tier is another job's or table's, or counts again from the beginning.
+
+    For a load whose table is gone, or whose tier another load has used too. A load that goes on under this tier publishes the counts of its
+    whole table again with its next load. An auditor counts again from the beginning once its group has no offsets:
+    moldau group delete audit-NAME. No event is touched.
+
+    \b
+    moldau audit forget --tier lake --topic orders
+    """
+    from moldau.audit.follow import read_audit
+    from moldau.audit.taking_back import counted_topics, take_back
+    from moldau.tracking.audit_record import PRODUCER_TIER
+
+    if tier == PRODUCER_TIER:
+        raise click.UsageError("tier producer is that of the producers themselves: nobody else can count again what they sent")
+    with open_cluster(bootstrap, timeout) as cluster:
+        found = read_audit(cluster)
+        known = counted_topics(found, tier)
+        if not known:
+            there = ", ".join(sorted({*found.heard_ms, *found.auditors} - {PRODUCER_TIER}))
+            raise click.ClickException(f"tier {tier} has no counts" + (f"; {there} have" if there else ""))
+        unknown = sorted(set(topics) - set(known))
+        if unknown:
+            raise click.ClickException(f"tier {tier} has no counts of topic {unknown[0]}, only of {', '.join(known)}")
+        chosen = sorted(set(topics)) or known
+        sums = {topic: sum(told.count.count for key, told in found.counts.get(tier, {}).items() if key.topic == topic) for topic in chosen}
+        if not dry_run:
+            take_back(bootstrap, tier, chosen)
+    for topic in chosen:
+        click.echo(f"{'would forget' if dry_run else 'forgot'}: tier {tier}, topic {topic}, {counted(sums[topic], 'event')}")
+    if not dry_run and tier in found.auditors:
+        click.echo(f"its auditor counts again from the beginning after: moldau group delete audit-{tier}", err=True)

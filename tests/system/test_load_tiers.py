@@ -1,0 +1,190 @@
+"""The name of a tier belongs to one job and topic: another load is refused, and counts can be taken back. Without Spark."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner, Result
+
+from moldau.audit.auditor import Auditor
+from moldau.audit.follow import read_audit
+from moldau.audit.publishing import TierTakenError
+from moldau.audit.reconcile import reconcile
+from moldau.audit.round import AuditorOptions
+from moldau.audit.rules import Rules
+from moldau.audit.tiers import TierCounts
+from moldau.audit.verdicts import Report, Verdict
+from moldau.cli.application import application
+from moldau.client import Producer
+from moldau.client.cluster import Cluster
+from moldau.lake.loading.audit import publish_counts
+from moldau.lake.loading.counts import COUNTS_KEY, counts_to_json
+from moldau.lake.loading.job import LoadJob
+from moldau.lake.loading.tier_claim import OtherTierError, claimed, own_tier
+from moldau.lake.tables.committing import commit
+from moldau.lake.tables.data_files import DAY, TIME_FIELDS
+from moldau.lake.tables.format import Change, Snapshot
+from moldau.lake.tables.opening import format_named, open_or_create
+from moldau.testing.broker import Broker
+from moldau.tracking.audit_record import AUDIT_TOPIC, AuditRecord, ensure_audit_topic
+from moldau.tracking.clock import now_ms
+from moldau.tracking.counts import Count, CountKey
+
+pytestmark = pytest.mark.system
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker() as found:
+        yield found
+
+
+class Load:
+    """A job's table, and what it counts: ten events with each step."""
+
+    def __init__(self, broker: Broker, directory: Path, topic: str, name: str = "warehouse", tier: str = "lake") -> None:
+        self.job = LoadJob(
+            name, broker.bootstrap_servers, topic, str(directory / name), str(directory / "dead" / name), registry="http://r", tier=tier
+        )
+        self.tables = format_named("delta")
+        self.key = CountKey(topic, 0, "dc", "service", "host", "00000000000000ff")
+
+    @property
+    def table(self) -> Snapshot:
+        return open_or_create(self.tables, self.job.table, pa.schema([("n", pa.int64()), *TIME_FIELDS]), [DAY], "")
+
+    def step(self, number: int) -> None:
+        """As a load does it: claim, commit, publish, mark."""
+        claim = own_tier(self.job, self.table.id)
+        words = {
+            "moldau.job": self.job.name,
+            "moldau.topic": self.job.topic,
+            COUNTS_KEY: counts_to_json({self.key: count(number)}, 0, 0),
+        }
+        commit(self.tables, self.job.table, Change("LOAD", metadata=words))
+        assert publish_counts(self.job, self.tables, claim.epoch, now_ms()) is None
+
+
+def count(number: int) -> Count:
+    return Count(10, 100, 1 << number, number, number)
+
+
+def sent(broker: Broker, load: Load, steps: int) -> None:
+    """What a producer says that it has sent; so long ago that the window is over."""
+    ensure_audit_topic(broker.bootstrap_servers)
+    with Producer(broker.bootstrap_servers) as producer:
+        for number in range(steps):
+            record = AuditRecord.of_counts("producer", load.key, count(number), time_ms=1)
+            producer.send(AUDIT_TOPIC, record.to_bytes(), key=record.record_key).result()
+
+
+def verdict(broker: Broker, topic: str, into: TierCounts | None = None) -> Verdict:
+    """Of the only window."""
+    with Cluster(broker.bootstrap_servers) as cluster:
+        report: Report = reconcile(read_audit(cluster, into), Rules(now_ms() + 10, grace_ms=0, producer_timeout_ms=0, topics={topic}))
+    (pair,) = [each for each in report.pairs if each.lower_tier == "lake"]
+    return pair.verdict
+
+
+def run(broker: Broker, *arguments: str) -> Result:
+    return CliRunner().invoke(application, ["audit", *arguments, "--bootstrap", broker.bootstrap_servers])
+
+
+def test_a_second_job_under_the_same_tier_is_refused_with_the_way_out(broker: Broker, tmp_path: Path) -> None:
+    first, second = Load(broker, tmp_path, "orders"), Load(broker, tmp_path, "orders", "other")
+    sent(broker, first, 2)
+    first.step(0)
+    with pytest.raises(
+        OtherTierError, match=r"^tier lake counts topic orders for job warehouse, table .* --tier; .*audit forget --tier lake"
+    ):
+        second.step(0)
+    first.step(1)
+    assert verdict(broker, "orders") is Verdict.COMPLETE
+    Load(broker, tmp_path, "orders", "third", tier="lake-2").step(0)
+    Load(broker, tmp_path, "returns", "other").step(0)
+
+
+def test_a_table_that_is_loaded_anew_counts_after_its_counts_were_taken_back(broker: Broker, tmp_path: Path) -> None:
+    """Who has followed the audit all the time and who reads it anew say the same."""
+    first, again = Load(broker, tmp_path / "lost", "anew"), Load(broker, tmp_path / "new", "anew")
+    sent(broker, first, 2)
+    first.step(0)
+    first.step(1)
+    with Cluster(broker.bootstrap_servers) as cluster:
+        followed = read_audit(cluster)
+    with pytest.raises(OtherTierError):
+        again.step(0)
+    done = run(broker, "forget", "--tier", "lake", "--topic", "anew")
+    assert (done.exit_code, done.output) == (0, "forgot: tier lake, topic anew, 20 events\n")
+    again.step(0)
+    again.step(1)
+    assert {verdict(broker, "anew"), verdict(broker, "anew", followed)} == {Verdict.COMPLETE}
+    with pytest.raises(OtherTierError):
+        first.step(2)
+
+
+def test_the_job_that_goes_on_publishes_the_counts_of_its_whole_table_again(broker: Broker, tmp_path: Path) -> None:
+    load = Load(broker, tmp_path, "goes-on")
+    sent(broker, load, 3)
+    load.step(0)
+    load.step(1)
+    for _ in range(2):
+        assert run(broker, "forget", "--tier", "lake", "--topic", "goes-on").exit_code == 0
+    load.step(2)
+    assert verdict(broker, "goes-on") is Verdict.COMPLETE
+    known = claimed(load.job, load.table.id)
+    assert known is not None
+    assert known.epoch
+
+
+def test_of_two_first_loads_at_once_one_is_refused(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both have seen that nobody owns the tier: the first claim in the log counts."""
+    from moldau.lake.loading import tier_claim
+
+    one, two = Load(broker, tmp_path, "race"), Load(broker, tmp_path, "race", "two")
+    publish = tier_claim._publish_claim
+
+    def slowly(job: LoadJob, table_id: str) -> None:
+        monkeypatch.setattr(tier_claim, "_publish_claim", publish)
+        two.step(0)
+        publish(job, table_id)
+
+    monkeypatch.setattr(tier_claim, "_publish_claim", slowly)
+    with pytest.raises(OtherTierError, match="for job two"):
+        one.step(0)
+
+
+def test_an_auditor_and_a_load_have_no_name_in_common(broker: Broker, tmp_path: Path) -> None:
+    Load(broker, tmp_path, "mine").step(0)
+    with pytest.raises(TierTakenError, match="an auditor needs another --tier"):
+        Auditor(broker.bootstrap_servers, AuditorOptions("lake")).run(once=True)
+    broker.create_topic("counted", 1)
+    with Producer(broker.bootstrap_servers) as producer:
+        producer.send("counted", b"x").result()
+    Auditor(broker.bootstrap_servers, AuditorOptions("local")).run(once=True)
+    with pytest.raises(OtherTierError, match="tier local is an auditor's"):
+        Load(broker, tmp_path, "counted", "wrong", tier="local").step(0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("--tier", "producer"), 2, "tier producer is that of the producers themselves"),
+        (("--tier", "nobody"), 1, "tier nobody has no counts"),
+        (("--tier", "lake", "--topic", "typo"), 1, "tier lake has no counts of topic typo, only of"),
+    ],
+)
+def test_what_cannot_be_forgotten(broker: Broker, tmp_path: Path, arguments: tuple[str, ...], code: int, said: str) -> None:
+    Load(broker, tmp_path, f"forget-{len(arguments)}-{code}").step(0)
+    done = run(broker, "forget", *arguments)
+    assert (done.exit_code, said in done.output) == (code, True)
+
+
+def test_a_dry_run_changes_nothing(broker: Broker, tmp_path: Path) -> None:
+    Load(broker, tmp_path, "dry").step(0)
+    for _ in range(2):
+        assert (
+            run(broker, "forget", "--tier", "lake", "--topic", "dry", "--dry-run").output
+            == "would forget: tier lake, topic dry, 10 events\n"
+        )
