@@ -1,15 +1,19 @@
-"""The process of a worker: ``python -m moldau.adapters.worker_main``, started by :mod:`moldau.adapters.worker_process`.
+"""The process of a worker, ``python -m moldau.adapters.worker_main NICENESS SECONDS BYTES``; see :mod:`moldau.adapters.worker_process`.
 
 Frames on standard input and output: int32 length, one byte of kind, and so many bytes less one.
 
     to here:    ``t``  module:function, a zero byte, the task
-    from here:  ``m``  a message of the work; ``d``  the work is done; ``e``  it has raised: what
+    from here:  ``m``  a message of the work; ``d``  the work is done; ``e``  it has raised: what;
+                ``l``  it would need more memory than BYTES
 
-It takes the lowest priority, and ends at once when its input ends: whoever gave it work is gone, and files that it went on writing would
-meet those of the next.
+It takes the priority NICENESS, and ends at once when its input ends: whoever gave it work is gone, and files that it went on writing would
+meet those of the next. With SECONDS the kernel ends it when one task takes longer, whatever it hangs in and whether or not anybody is left
+to wait for it. With BYTES its address space ends there, and it ends after a task that has taken half of that: the next one gets all of it.
 """
 
+import contextlib
 import os
+import resource
 import signal
 import sys
 import threading
@@ -27,9 +31,11 @@ TASK = b"t"
 MESSAGE = b"m"
 DONE = b"d"
 ERROR = b"e"
+LIMIT = b"l"
 
 _LENGTH = Struct(">i")
-_NICENESS = 19
+LOWEST_PRIORITY = 19
+_KIBIBYTE = 1024
 
 
 def write_frame(stream: BinaryIO, kind: bytes, payload: bytes = b"") -> None:
@@ -70,10 +76,13 @@ def _take_tasks(stream: BinaryIO, tasks: "SimpleQueue[bytes]", end: Callable[[in
     end(0)
 
 
-def main() -> None:
-    """Do what comes until the input ends."""
+def main(niceness: int = LOWEST_PRIORITY, seconds: float = 0.0, memory_bytes: int = 0) -> None:
+    """Do what comes until the input ends; 0 is no limit."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C at a terminal is the broker's to handle
-    os.nice(_NICENESS)
+    os.nice(niceness)
+    if memory_bytes:
+        with contextlib.suppress(OSError, ValueError):  # a system without this limit
+            resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints must not get between the frames
     tasks: SimpleQueue[bytes] = SimpleQueue()
@@ -81,14 +90,23 @@ def main() -> None:
     tools = WorkerTools(PosixFiles(), time.monotonic, time.sleep)
     while True:
         name, _, task = tasks.get().partition(b"\0")
+        if seconds:
+            signal.setitimer(signal.ITIMER_REAL, seconds)  # SIGALRM ends the process: nothing handles it
         try:
             for message in find_work(name.decode())(task, tools):
                 write_frame(answers, MESSAGE, message)
+        except MemoryError:
+            write_frame(answers, LIMIT)
+            os._exit(0)
         except Exception as error:
             write_frame(answers, ERROR, describe_failure(error).encode())
         else:
             write_frame(answers, DONE)
+        if seconds:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        if memory_bytes and resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIBIBYTE > memory_bytes // 2:
+            os._exit(0)
 
 
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]))

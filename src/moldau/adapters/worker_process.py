@@ -14,7 +14,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import BinaryIO
 
-from moldau.adapters.worker_main import DONE, ERROR, MESSAGE, TASK, read_frame, write_frame
+from moldau.adapters.worker_main import DONE, ERROR, LOWEST_PRIORITY, MESSAGE, TASK, read_frame, write_frame
 from moldau.ports.workers import WorkerError
 
 _LOG = logging.getLogger(__name__)
@@ -23,6 +23,16 @@ IDLE_S = 5.0
 JOIN_LIMIT_S = 10.0
 """A killed process ends at once, unless it is in the middle of a disk that does not answer; nobody waits for that."""
 CANCELLED = "cancelled"
+
+
+def start_process(niceness: int = LOWEST_PRIORITY, seconds: float = 0.0, memory_bytes: int = 0) -> "subprocess.Popen[bytes]":
+    """Start the process of a worker, with these limits for a task (0 is none). WorkerError."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "PYTHONHASHSEED": "random"}
+    command = [sys.executable, "-P", "-m", "moldau.adapters.worker_main", str(niceness), str(seconds), str(memory_bytes)]
+    try:
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, process_group=0)
+    except OSError as error:
+        raise WorkerError(f"{sys.executable or 'no Python'}: could not be started: {error}") from error
 
 
 class ProcessJob:
@@ -210,12 +220,7 @@ class _Worker:
             if self._process is not None and self._process.poll() is None:
                 return self._process
         self._stop_process()
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "PYTHONHASHSEED": "random"}
-        command = [sys.executable, "-P", "-m", "moldau.adapters.worker_main"]
-        try:
-            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, process_group=0)
-        except OSError as error:
-            raise WorkerError(f"{sys.executable or 'no Python'}: could not be started: {error}") from error
+        process = start_process()
         with self._lock:
             self._process = process
             if self.killed:

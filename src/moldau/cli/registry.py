@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -22,6 +23,15 @@ DEFAULT_LISTEN = "127.0.0.1:8081"
     "-l", "--listen", metavar="HOST:PORT", callback=host_port, default=DEFAULT_LISTEN, show_default=True, help="Port 0 picks a free one."
 )
 @click.option("--advertise", metavar="HOST:PORT", callback=host_port, help="Where other registries reach this one, when that is another.")
+@click.option(
+    "--allow-host", "hosts", metavar="NAME", multiple=True, help="Another name that clients reach it under; may be repeated; * is any."
+)
+@click.option(
+    "--allow-origin", "origins", metavar="URL", multiple=True, help="An origin whose pages may use it; may be repeated; * is any."
+)
+@click.option(
+    "--max-connections", metavar="N", type=click.IntRange(1), default=1000, show_default=True, help="Connections at once; others get 503."
+)
 @click.option("--topic", type=TEXT, default="_schemas", show_default=True, help="The compacted topic that keeps the schemas.")
 @click.option("--group", type=TEXT, default="schema-registry", show_default=True, help="Registries of one group elect one that writes.")
 @click.option(
@@ -35,8 +45,18 @@ DEFAULT_LISTEN = "127.0.0.1:8081"
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True)
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def registry(
-    bootstrap: str, listen: str, advertise: str | None, topic: str, group: str, session_timeout: float, log_level: str, log_format: str
-) -> None:  # fmt: skip
+    bootstrap: str,
+    listen: str,
+    advertise: str | None,
+    hosts: tuple[str, ...],
+    origins: tuple[str, ...],
+    max_connections: int,
+    topic: str,
+    group: str,
+    session_timeout: float,
+    log_level: str,
+    log_format: str,
+) -> None:
     """Run a schema registry until SIGTERM or Ctrl-C.
 
     It prints "listening on URL" when it answers; its log goes to standard error. It has Confluent's REST interface and keeps everything in
@@ -45,6 +65,7 @@ def registry(
     Exit code 1 for a port that cannot be had, a cluster that does not answer or a topic that is not compacted.
     """
     from moldau.cli.server_log import set_up_logging
+    from moldau.registry.limits import HttpLimits
     from moldau.registry.server import RegistryServer
 
     set_up_logging(log_level, log_format)
@@ -58,7 +79,10 @@ def registry(
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
-    server = RegistryServer(bootstrap, listen, advertise=advertise, topic=topic, group=group, session_timeout_s=session_timeout)
+    server = RegistryServer(
+        bootstrap, listen, advertise=advertise, topic=topic, group=group, session_timeout_s=session_timeout, allowed_hosts=hosts,
+        allowed_origins=origins, http_limits=HttpLimits(connections_max=max_connections),
+    )  # fmt: skip
     try:
         url = server.start()
         starting = False
@@ -79,9 +103,12 @@ class _EndedEarly(BaseException):
 class RegistryBeside:
     """A registry beside the broker of this process. It starts in a thread, since the broker has to answer it meanwhile."""
 
-    def __init__(self, listen: str) -> None:
+    def __init__(self, listen: str, *, hosts: Sequence[str] = (), origins: Sequence[str] = (), connections_max: int = 1_000) -> None:
         self.failure: Exception | None = None
         self._listen = listen
+        self._hosts = hosts
+        self._origins = origins
+        self._connections_max = connections_max
         self._server: RegistryServer | None = None
         self._thread: threading.Thread | None = None
 
@@ -99,9 +126,11 @@ class RegistryBeside:
 
     def _start(self, bootstrap: str) -> None:
         try:
+            from moldau.registry.limits import HttpLimits
             from moldau.registry.server import RegistryServer
 
-            server = RegistryServer(bootstrap, self._listen)
+            limits = HttpLimits(connections_max=self._connections_max)
+            server = RegistryServer(bootstrap, self._listen, allowed_hosts=self._hosts, allowed_origins=self._origins, http_limits=limits)
             url = server.start()
         except Exception as error:
             self.failure = error

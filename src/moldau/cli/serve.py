@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from moldau.model.config.definition import InvalidConfigError
+from moldau.model.config.listeners import parse_listener
 from moldau.model.config.static import read_static
 from moldau.model.config.store import BrokerConfig
 from moldau.model.host_port import parse_host_port
@@ -86,7 +87,7 @@ def serve(
     from moldau.cli.server_log import set_up_logging
 
     set_up_logging(log_level, log_format)
-    beside = None if registry is None else _beside(registry)
+    beside = None if registry is None else _beside(registry, config)
     try:
         if beside is None:
             run(config, adopt=adopt, on_listening=_announce)
@@ -124,10 +125,16 @@ def _config(
     return BrokerConfig(read_static(file_text=text, file_name=str(file), environment=os.environ, settings=options))
 
 
-def _beside(listen: str) -> "RegistryBeside":
+def _beside(listen: str, config: BrokerConfig) -> "RegistryBeside":
     from moldau.cli.registry import RegistryBeside
 
-    return RegistryBeside(listen)
+    addresses = [*config.list("listeners"), *(config.list("advertised.listeners") or ())]
+    return RegistryBeside(
+        listen,
+        hosts=[*config.list("registry.allowed.hosts"), *(parse_listener(each)[1] for each in addresses)],
+        origins=config.list("registry.allowed.origins"),
+        connections_max=config.int("registry.max.connections"),
+    )
 
 
 def _announce_both(beside: "RegistryBeside", addresses: list[tuple[str, int]]) -> None:

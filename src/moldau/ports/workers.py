@@ -18,6 +18,10 @@ class WorkerError(WorldError):
         super().__init__(message, retriable=True)
 
 
+class WorkerLimitError(WorkerError):
+    """The work took more time or memory than it may, or ends any process that does it: another try would do no better."""
+
+
 class WorkerTools(NamedTuple):
     """What work may use of the outside."""
 

@@ -1,36 +1,36 @@
 """The registry as an ASGI application: bytes of HTTP to requests of ours, and answers back. It decides nothing.
 
-Look-ups are answered at once, on the loop. What understands schemas runs in a few threads, what changes something in others, so that
-neither keeps the look-ups waiting.
+Look-ups are answered at once, on the loop. What decides something about schemas runs in a few threads, what changes something in others,
+and what has to be found out about a schema in processes of its own (`understanding`), so that none of it keeps the look-ups waiting.
 """
 
-import asyncio
-import contextlib
 import json
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs
 
+from moldau.registry.access import JSON_TYPES, Access, check_content_type
 from moldau.registry.errors import RestError
+from moldau.registry.limits import BODY_BYTES_MAX
 from moldau.registry.request import Request
 from moldau.registry.router import NotAllowedError, allowed_methods, find_route
 from moldau.registry.routes import Kind, PlainText, Route
+from moldau.registry.understanding import NotReadableError
 
 if TYPE_CHECKING:
     from moldau.registry.changes import Changes
     from moldau.registry.state import State
+    from moldau.registry.understanding import Understanding
 
 log = logging.getLogger(__name__)
 
-BODY_BYTES_MAX = 4 << 20
 METADATA_ID = "/v1/metadata/id"
 OK, NO_CONTENT = 200, 204
 WORKERS = 4
 WRITERS = 16
-TYPES = ("application/vnd.schemaregistry.v1+json", "application/vnd.schemaregistry+json", "application/json")
-"""What is spoken, the best first."""
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -38,19 +38,31 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class Answer(NamedTuple):
-    """Status and body, already bytes, of an answer; and the methods that its path has, if they are told."""
+    """Status and body, already bytes, of an answer; the methods of its path, if they are told; the origin whose pages may read it."""
 
     status: int
     content: bytes
     allow: str = ""
+    origin: str = ""
 
 
 class App:
-    """Answers from `state`, and has `changes` made. `body_bytes_max` bounds a request's body."""
+    """Answers from `state`, has schemas understood and `changes` made. `body_bytes_max` bounds a request's body."""
 
-    def __init__(self, state: "State", changes: "Changes", *, cluster_id: str = "", body_bytes_max: int = BODY_BYTES_MAX) -> None:
+    def __init__(
+        self,
+        state: "State",
+        changes: "Changes",
+        understanding: "Understanding",
+        access: Access,
+        *,
+        cluster_id: str = "",
+        body_bytes_max: int = BODY_BYTES_MAX,
+    ) -> None:
         self._state = state
         self._changes = changes
+        self._understanding = understanding
+        self._access = access
         self._identity = {"kafka-cluster": cluster_id, "schema-registry-cluster": changes.group}
         self._body_bytes_max = body_bytes_max
         self._workers = ThreadPoolExecutor(WORKERS, "moldau-registry-work")
@@ -61,7 +73,10 @@ class App:
         if scope["type"] != "http":
             raise RuntimeError(f"{scope['type']} is not spoken here")
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        origin = ""
         try:
+            origin = self._access.check(headers) or ""
+            check_content_type(scope["method"], headers)
             answer = await self._answer(scope, headers, receive)
         except RestError as error:
             answer = _error(error.status, error.code, error.message)
@@ -70,6 +85,7 @@ class App:
         except Exception:
             log.exception("registry request failed: method=%s path=%s", scope["method"], scope["path"])
             answer = _error(500, 500, "Internal Server Error")
+        answer = answer._replace(origin=origin)
         await send(
             {
                 "type": "http.response.start",
@@ -91,7 +107,7 @@ class App:
         if path == METADATA_ID and scope["method"] in ("GET", "HEAD"):
             return _json({"id": "", "scope": {"path": [], "clusters": self._identity}})
         route, names, context = find_route(scope["method"], path)
-        content = await self._body(headers, receive) if scope["method"] in ("POST", "PUT") else b""
+        content = await self._body(receive) if scope["method"] in ("POST", "PUT") else b""
         request = Request(
             scope["method"],
             f"{path}?{query}" if query else path,
@@ -104,24 +120,32 @@ class App:
         return await self._act(route, request)
 
     async def _act(self, route: Route, request: Request) -> Answer:
-        loop = asyncio.get_running_loop()
         if route.known is not None:
-            with contextlib.suppress(RestError):  # perhaps this registry has not read enough; the writer has the last word
-                known = await loop.run_in_executor(self._workers, route.known, self._state, request)
-                if known is not None:
-                    return _json(known)
+            known = await self._tried(partial(route.known, self._state, request))
+            if known is not None:
+                return _json(known)
         if route.kind is Kind.WRITE:
-            status, content = await loop.run_in_executor(self._writers, self._changes.carry_out, route.act, request)
+            if self._changes.decides:  # what has to be known of schemas is found out before the one lock of all changes is taken
+                await self._tried(partial(route.act, self._state, request))
+            carry_out = partial(self._changes.carry_out, route.act, request)
+            status, content = await self._understanding.settle(self._writers, carry_out)
             return Answer(status, content)
+        act = partial(route.act, self._state, request)
         if route.kind is Kind.WORK or request.text("format"):
-            return _json(await loop.run_in_executor(self._workers, route.act, self._state, request))
-        return _json(route.act(self._state, request))
+            return Answer(200, await self._understanding.settle(self._workers, lambda: encode_body(act())))
+        return _json(act())
 
-    async def _body(self, headers: dict[str, str], receive: Receive) -> bytes:
-        """The body. RestError 413 for one that is too long, 415 for one of another kind."""
-        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind not in (*TYPES, "application/octet-stream", ""):
-            raise RestError(415, 415, f"HTTP 415 Unsupported Media Type: '{kind}' is not taken, but {', '.join(TYPES)} are")
+    async def _tried(self, decide: Callable[[], Any]) -> Any:
+        """What comes of it here; None if nothing does: perhaps this registry has not read enough, and the writer has the last word."""
+        try:
+            return await self._understanding.settle(self._workers, decide)
+        except NotReadableError:
+            raise
+        except RestError:
+            return None
+
+    async def _body(self, receive: Receive) -> bytes:
+        """The body. RestError 413 for one that is too long."""
         parts, size = [], 0
         while True:
             message = await receive()
@@ -136,9 +160,16 @@ class App:
 
 
 def _json(value: Any) -> Answer:
+    return Answer(200, encode_body(value))
+
+
+def encode_body(value: Any) -> bytes:
+    """The body of an answer that is a schema's text, a list, which is encoded one by one for the sake of other threads, or other JSON."""
     if isinstance(value, PlainText):
-        return Answer(200, value.encode("utf-8", "surrogatepass"))
-    return Answer(200, encode_json(value))
+        return value.encode("utf-8", "surrogatepass")
+    if isinstance(value, list):
+        return b"[" + b",".join(map(encode_json, value)) + b"]"
+    return encode_json(value)
 
 
 def encode_json(value: Any) -> bytes:
@@ -152,6 +183,11 @@ def _error(status: int, code: int, message: str) -> Answer:
 
 def _headers(answer: Answer, accept: str) -> list[tuple[bytes, bytes]]:
     allow = [(b"allow", answer.allow.encode())] if answer.allow else []
+    if answer.origin:
+        allow += [(b"access-control-allow-origin", answer.origin.encode("latin-1")), (b"vary", b"Origin")]
+        if answer.allow:
+            allow.append((b"access-control-allow-methods", answer.allow.encode()))
+            allow.append((b"access-control-allow-headers", b"Content-Type, Accept"))
     if answer.status == NO_CONTENT:
         return allow
     return [(b"content-type", _content_type(accept).encode()), (b"content-length", b"%d" % len(answer.content)), *allow]
@@ -160,4 +196,4 @@ def _headers(answer: Answer, accept: str) -> list[tuple[bytes, bytes]]:
 def _content_type(accept: str) -> str:
     """The first of our types that the client takes; ours if it takes none: better an answer than none."""
     wanted = [part.partition(";")[0].strip().lower() for part in accept.split(",")]
-    return next((each for each in TYPES if each in wanted), TYPES[0])
+    return next((each for each in JSON_TYPES if each in wanted), JSON_TYPES[0])

@@ -57,6 +57,11 @@ class Changes:
         self._lock = threading.Lock()
         self._stopping = False
 
+    @property
+    def decides(self) -> bool:
+        """Whether changes are decided here, as far as is known."""
+        return self._election.mine
+
     def stop(self) -> None:
         """Begin nothing more, and do not wait for an election any more."""
         self._stopping = True

@@ -4,9 +4,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from moldau.registry.errors import RestError, invalid_schema
+from moldau.registry.errors import RestError, invalid_schema, schema_too_large
+from moldau.registry.schemas.bounds import REFERENCE_DEPTH_MAX, REFERENCES_MAX, SchemaTooLargeError
 from moldau.registry.schemas.language import AVRO, InvalidSchemaError, ParsedSchema, ResolvedReference
-from moldau.registry.schemas.languages import UnknownLanguageError, parsed
+from moldau.registry.schemas.languages import UnknownLanguageError
 from moldau.registry.subjects import in_context_of
 
 if TYPE_CHECKING:
@@ -19,15 +20,17 @@ _LATEST = -1
 
 
 def parse_new(state: "State", subject: str, body: "SchemaBody", *, normalize: bool, stored: bool = False) -> ParsedSchema:
-    """A schema that comes in. RestError 42201 names what is wrong with it, or which reference leads nowhere.
+    """A schema that comes in. RestError 42201 names what is wrong with it, or which reference leads nowhere; 42209 for one too large.
 
     `stored` is for schemas that are imported: they are taken as they are.
     """
     try:
-        found = parsed(body.type, body.text, _resolved(state, subject, body.references), stored=stored)
+        found = state.parsed(body.type, body.text, _resolved(state, subject, body.references), stored=stored)
         return found.normalized() if normalize else found
     except UnknownLanguageError:
         raise invalid_schema(f"Invalid schema type {body.type}") from None
+    except SchemaTooLargeError as error:
+        raise schema_too_large(str(error)) from error
     except InvalidSchemaError as error:
         raise invalid_schema(f"Invalid schema of type {body.type}, details: {error}") from error
 
@@ -35,7 +38,7 @@ def parse_new(state: "State", subject: str, body: "SchemaBody", *, normalize: bo
 def parse_stored(state: "State", schema: "SchemaVersion") -> ParsedSchema:
     """A schema that is registered. RestError 42201 if it cannot be read, or if one that it refers to is gone."""
     try:
-        return parsed(schema.type, schema.text, _resolved(state, schema.subject, schema.references), stored=True)
+        return state.parsed(schema.type, schema.text, _resolved(state, schema.subject, schema.references), stored=True)
     except UnknownLanguageError:
         raise invalid_schema(f"Invalid schema type {schema.type}") from None
     except InvalidSchemaError as error:
@@ -82,21 +85,23 @@ def _resolved(state: "State", subject: str, references: Iterable["Reference"]) -
     found: dict[str, ResolvedReference] = {}
     open_: set[tuple[str, int]] = set()
 
-    def visit(parent: str, reference: "Reference") -> None:
+    def visit(parent: str, reference: "Reference", depth: int) -> None:
         target = in_context_of(parent, reference.subject)
         key = (target, reference.version)
         if reference.name in found or key in open_:
             return
+        if depth > REFERENCE_DEPTH_MAX or len(open_) >= REFERENCES_MAX:
+            raise invalid_schema(f"Invalid schema: more than {REFERENCES_MAX} references, or references {REFERENCE_DEPTH_MAX} deep")
         schema = _latest(state, target) if reference.version == _LATEST else state.version(target, reference.version)
         if schema is None:
             raise _nowhere(reference)
         open_.add(key)
         for each in schema.references:
-            visit(target, each)
+            visit(target, each, depth + 1)
         found[reference.name] = ResolvedReference(reference.name, reference.subject, reference.version, schema.text)
 
     for each in references:
-        visit(subject, each)
+        visit(subject, each, 1)
     return tuple(found.values())
 
 

@@ -222,7 +222,7 @@ ROUTES: dict[str, Mapping[str, Route]] = {
     "subjects/{subject}/versions/{version}": {"GET": _read(_version), "DELETE": _write(_delete_version)},
     "subjects/{subject}/versions/{version}/schema": {"GET": _read(_version_text)},
     "subjects/{subject}/versions/{version}/referencedby": {"GET": _read(_referenced_by)},
-    "schemas": {"GET": _read(_schemas)},
+    "schemas": {"GET": _work(_schemas)},
     "schemas/types": {"GET": _read(lambda _state, _request: list(LANGUAGES))},
     "schemas/ids/{id}": {"GET": _read(_schema)},
     "schemas/ids/{id}/schema": {"GET": _read(_schema_text)},

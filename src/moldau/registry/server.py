@@ -13,27 +13,29 @@ import logging
 import os
 import socket
 import threading
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
-import uvicorn
-
 from moldau.client.cluster import Cluster
 from moldau.model.host_port import parse_host_port
-from moldau.registry.app import BODY_BYTES_MAX, App
+from moldau.registry.access import Access
+from moldau.registry.app import App
 from moldau.registry.changes import Changes
 from moldau.registry.election import SESSION_TIMEOUT_S, Election
 from moldau.registry.follower import Follower
+from moldau.registry.http_server import HttpServer
 from moldau.registry.identity import Identity
+from moldau.registry.limits import HttpLimits, WorkLimits
+from moldau.registry.schemas.understood import Understood
 from moldau.registry.state import State
 from moldau.registry.topic import SCHEMAS_TOPIC, ensure_topic
+from moldau.registry.understanding import Understanding
 from moldau.registry.writer import Writer
 
 log = logging.getLogger(__name__)
-logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # the lines about starting and stopping are ours
 
 GROUP = "schema-registry"
-CONNECTIONS_MAX = 1_000
 _READ_TIMEOUT_S = 60.0
 _WRITE_TIMEOUT_S = 10.0
 _GRACE_S = 2
@@ -45,6 +47,7 @@ class RegistryServer:
     """A registry over the cluster of `bootstrap`, listening on `listen` ("HOST:PORT", port 0 for any free one).
 
     `advertise` is the address that other registries reach it under, if that is another one. All registries of a `group` share a `topic`.
+    Clients may know it under `allowed_hosts` too, and pages of `allowed_origins` may ask it (`access`); `*` is any.
     """
 
     def __init__(
@@ -56,7 +59,10 @@ class RegistryServer:
         topic: str = SCHEMAS_TOPIC,
         group: str = GROUP,
         session_timeout_s: float = SESSION_TIMEOUT_S,
-        body_bytes_max: int = BODY_BYTES_MAX,
+        allowed_hosts: Iterable[str] = (),
+        allowed_origins: Iterable[str] = (),
+        http_limits: HttpLimits = HttpLimits(),  # noqa: B008 - frozen
+        work_limits: WorkLimits = WorkLimits(),  # noqa: B008 - frozen
     ) -> None:
         self.bootstrap = bootstrap
         self.topic = topic
@@ -65,7 +71,10 @@ class RegistryServer:
         self._listen = parse_host_port(listen)
         self._advertise = None if advertise is None else parse_host_port(advertise)
         self._session_timeout_s = session_timeout_s
-        self._body_bytes_max = body_bytes_max
+        self._hosts = tuple(allowed_hosts)
+        self._origins = tuple(allowed_origins)
+        self._http_limits = http_limits
+        self._work_limits = work_limits
         self._pid = os.getpid()
         self._parts: _Parts | None = None
 
@@ -80,6 +89,10 @@ class RegistryServer:
     def writes(self) -> bool:
         """Whether it is the one among the registries that writes."""
         return self._parts is not None and self._parts.election.mine
+
+    def worker_processes(self) -> list[int]:
+        """Ids of the processes in which schemas are read."""
+        return [] if self._parts is None else self._parts.understanding.processes()
 
     def start(self) -> str:
         """Start, and wait until it answers; its URL. OSError for a port that cannot be had, UnfitTopicError, WorldError, PeerError."""
@@ -101,7 +114,8 @@ class RegistryServer:
             parts.stop()
 
     def _assemble(self, bound: socket.socket) -> "_Parts":
-        self.state = State()  # that of a former run may hold what was deleted since
+        understood = Understood()
+        self.state = State(understood.parsed)  # that of a former run may hold what was deleted since
         host, port = bound.getsockname()[:2]
         with Cluster(self.bootstrap, client_id="moldau-registry") as cluster:
             ensure_topic(cluster, self.topic)
@@ -111,10 +125,13 @@ class RegistryServer:
         writer = Writer(self.bootstrap, self.topic, f"{self.group}:{self.topic}", timeout_s=_WRITE_TIMEOUT_S)
         election = Election(self.bootstrap, self.group, Identity(reached[0], reached[1]), session_timeout_s=self._session_timeout_s)
         changes = Changes(self.state, follower, writer, election)
-        app = App(self.state, changes, cluster_id=cluster_id, body_bytes_max=self._body_bytes_max)
+        understanding = Understanding(understood, self._work_limits)
+        access = Access((*self._hosts, reached[0], self._listen[0], socket.gethostname()), self._origins)
+        limits = self._http_limits
+        app = App(self.state, changes, understanding, access, cluster_id=cluster_id, body_bytes_max=limits.body_bytes_max)
         local = "127.0.0.1" if host in _EVERY_INTERFACE else host
         url = Identity(local, port).url
-        return _Parts(url, bound, follower, writer, election, changes, app)
+        return _Parts(url, bound, follower, writer, election, changes, understanding, HttpServer(app, limits, _GRACE_S), app)
 
     def __enter__(self) -> Self:
         self.start()
@@ -128,7 +145,16 @@ class _Parts:
     """What one run of a server is made of."""
 
     def __init__(
-        self, url: str, bound: socket.socket, follower: Follower, writer: Writer, election: Election, changes: Changes, app: App
+        self,
+        url: str,
+        bound: socket.socket,
+        follower: Follower,
+        writer: Writer,
+        election: Election,
+        changes: Changes,
+        understanding: Understanding,
+        http: HttpServer,
+        app: App,
     ) -> None:
         self.url = url
         self.election = election
@@ -137,7 +163,8 @@ class _Parts:
         self._writer = writer
         self._changes = changes
         self._app = app
-        self._http = _Http(app)
+        self.understanding = understanding
+        self._http = http
         self._thread = threading.Thread(target=self._serve, name="moldau-registry-http", daemon=True)
 
     def start(self) -> None:
@@ -146,6 +173,7 @@ class _Parts:
         self._thread.start()
         self._http.listening.wait()
         self.election.start()
+        self.understanding.warm_up()
         log.info("schema registry listens: url=%s topic=%s offset=%d", self.url, self._follower.topic, end)
 
     def stop(self) -> None:
@@ -154,6 +182,7 @@ class _Parts:
         if self._thread.ident is not None:
             self._thread.join()
         self._bound.close()
+        self.understanding.close()
         self.election.stop()
         self._app.close()
         self._follower.stop()
@@ -161,26 +190,6 @@ class _Parts:
 
     def _serve(self) -> None:
         asyncio.run(self._http.serve([self._bound]))
-
-
-class _Http(uvicorn.Server):
-    """Says when it listens."""
-
-    def __init__(self, app: App) -> None:
-        super().__init__(
-            uvicorn.Config(
-                app, loop="asyncio", http="h11", ws="none", lifespan="off", interface="asgi3", log_config=None, access_log=False,
-                proxy_headers=False, server_header=False, limit_concurrency=CONNECTIONS_MAX, timeout_graceful_shutdown=_GRACE_S,
-            )
-        )  # fmt: skip
-        self.listening = threading.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen."""
-        try:
-            await super().startup(sockets)
-        finally:
-            self.listening.set()
 
 
 def _bind(host: str, port: int) -> socket.socket:

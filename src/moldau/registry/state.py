@@ -9,13 +9,17 @@ import logging
 import threading
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from moldau.registry import record_keys, records
 from moldau.registry.record_json import RecordError
 from moldau.registry.record_keys import Key, SchemaKey
 from moldau.registry.records import SchemaVersion
+from moldau.registry.schemas import languages
 from moldau.registry.subjects import context_of, in_context_of
+
+if TYPE_CHECKING:
+    from moldau.registry.schemas.language import ParseSchema
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +27,9 @@ log = logging.getLogger(__name__)
 class State:
     """The registry's content up to the last record applied."""
 
-    def __init__(self) -> None:
+    def __init__(self, parsed: "ParseSchema" = languages.parsed) -> None:
+        """`parsed` is how decisions that are made over this state have its texts read; it holds none of it."""
+        self.parsed = parsed
         self.lock = threading.RLock()
         self.configs: dict[str | None, dict[str, Any]] = {}
         self.modes: dict[str | None, str] = {}

@@ -12,6 +12,7 @@ from moldau.model.config.tables.broker import BROKER
 from moldau.model.config.tables.coordinators import COORDINATORS
 from moldau.model.config.tables.logs import LOGS
 from moldau.model.config.tables.network import NETWORK
+from moldau.model.config.tables.registry import REGISTRY
 from moldau.model.config.tables.topic import TOPIC
 
 USAGE = "usage: python -m moldau.model.config.reference PAGE\nWrites the page of all configurations there."
@@ -83,6 +84,9 @@ def render() -> str:
             "## Brokers: replication, producers, groups, transactions",
             "",
             *_table(COORDINATORS.values()),
+            "## Schema registry beside a broker",
+            "",
+            *_table(REGISTRY.values()),
         ]
     )
 

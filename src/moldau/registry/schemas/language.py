@@ -99,3 +99,10 @@ class SchemaLanguage(Protocol):
         `stored` is for texts that a registry holds already: they are taken as they are, even if a default value or a name in them
         would be refused today.
         """
+
+
+class ParseSchema(Protocol):
+    """Reads a schema of a language that is named: in this process, or from what other processes found out."""
+
+    def __call__(self, name: str, text: str, references: tuple[ResolvedReference, ...] = (), *, stored: bool = False) -> ParsedSchema:
+        """InvalidSchemaError, UnknownLanguageError."""

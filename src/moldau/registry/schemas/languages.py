@@ -10,8 +10,8 @@ from moldau.registry.schemas.language import AVRO, JSON, PROTOBUF, ParsedSchema,
 LANGUAGES = (JSON, PROTOBUF, AVRO)
 """The names, in the order in which `GET /schemas/types` gives them."""
 
-KEPT_SCHEMAS = 1000
-"""So many parsed schemas are kept in memory, the least used one goes first; Confluent's registry keeps as many."""
+KEPT_SCHEMAS = 100
+"""So many parsed schemas are kept in memory, the least used one goes first."""
 
 
 class UnknownLanguageError(ValueError):

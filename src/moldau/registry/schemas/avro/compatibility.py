@@ -27,6 +27,7 @@ from moldau.registry.schemas.avro.types import (
     RecordType,
     UnionType,
 )
+from moldau.registry.schemas.bounds import COMPARED_PAIRS_MAX, TooManyPairsError
 from moldau.registry.schemas.language import Incompatibility
 
 _PROMOTIONS = {
@@ -74,7 +75,9 @@ class _Check:
                 self.trusted_a_circle = True
             return self._unreadable.get(key, [])
         self._under_way.add(key)
-        self.judged[key] = self._judge(reader, writer, path)
+        self.judged[key] = list(dict.fromkeys(self._judge(reader, writer, path)))  # one place, told once for each way there
+        if len(self.judged) > COMPARED_PAIRS_MAX:
+            raise TooManyPairsError
         self._under_way.discard(key)
         return self.judged[key]
 

@@ -7,6 +7,7 @@ from moldau.registry.schemas.avro.types import MISSING, ArrayType, AvroType, Enu
 
 _INT = range(-(2**31), 2**31)
 _LONG = range(-(2**63), 2**63)
+_SHOWN_CHARACTERS_MAX = 1_000
 _FLOAT_WORDS = frozenset({"NaN", "Infinity", "-Infinity"})
 
 
@@ -15,39 +16,53 @@ def default_fault(avro_type: AvroType, value: Any) -> str | None:
 
     The default of a union may be of any of its branches, as Avro says since 1.12 (before, of the first only).
     """
-    if _fits(avro_type, value):
+    if _Fitting().fits(avro_type, value):
         return None
-    return f"{json.dumps(value)} is no {_described(avro_type)}"
+    return f"{json.dumps(value)[:_SHOWN_CHARACTERS_MAX]} is no {_described(avro_type)}"
 
 
-def _fits(avro_type: AvroType, value: Any) -> bool:
-    match avro_type:
-        case UnionType(branches=branches):
-            return any(_fits(branch, value) for branch in branches)
-        case ArrayType(items=items):
-            return isinstance(value, list) and all(_fits(items, item) for item in value)
-        case MapType(values=values):
-            return isinstance(value, dict) and all(_fits(values, item) for item in value.values())
-        case EnumType(symbols=symbols):
-            return value in symbols
-        case FixedType(size=size):
-            return _is_bytes(value) and len(value) == size
-        case RecordType():
-            return _fits_record(avro_type, value)
-    return _fits_primitive(avro_type.kind, value)
+class _Fitting:
+    """One default value. Each pair of a type and a part of the value is judged once: the branches of unions inside each other would
+    otherwise be tried in every combination."""
 
+    def __init__(self) -> None:
+        self._judged: dict[tuple[int, int], bool] = {}
 
-def _fits_record(record: RecordType, value: Any) -> bool:
-    """Each field has a value, from the default of the record or from its own."""
-    if not isinstance(value, dict):
-        return False
-    for field in record.fields:
-        if field.name in value:
-            if not _fits(field.type, value[field.name]):
-                return False
-        elif field.default is MISSING:
+    def fits(self, avro_type: AvroType, value: Any) -> bool:
+        if not isinstance(value, dict | list):
+            return self._fits(avro_type, value)
+        key = (id(avro_type), id(value))
+        if key not in self._judged:
+            self._judged[key] = self._fits(avro_type, value)
+        return self._judged[key]
+
+    def _fits(self, avro_type: AvroType, value: Any) -> bool:
+        match avro_type:
+            case UnionType(branches=branches):
+                return any(self.fits(branch, value) for branch in branches)
+            case ArrayType(items=items):
+                return isinstance(value, list) and all(self.fits(items, item) for item in value)
+            case MapType(values=values):
+                return isinstance(value, dict) and all(self.fits(values, item) for item in value.values())
+            case EnumType(symbols=symbols):
+                return value in symbols
+            case FixedType(size=size):
+                return _is_bytes(value) and len(value) == size
+            case RecordType():
+                return self._fits_record(avro_type, value)
+        return _fits_primitive(avro_type.kind, value)
+
+    def _fits_record(self, record: RecordType, value: Any) -> bool:
+        """Each field has a value, from the default of the record or from its own."""
+        if not isinstance(value, dict):
             return False
-    return True
+        for field in record.fields:
+            if field.name in value:
+                if not self.fits(field.type, value[field.name]):
+                    return False
+            elif field.default is MISSING:
+                return False
+        return True
 
 
 def _fits_primitive(kind: str, value: Any) -> bool:

@@ -39,6 +39,7 @@ from moldau.registry.schemas.avro.types import (
     RecordType,
     UnionType,
 )
+from moldau.registry.schemas.bounds import check_nodes
 from moldau.registry.schemas.language import InvalidSchemaError, ResolvedReference
 
 _ORDERS = frozenset({"ascending", "descending", "ignore"})
@@ -72,6 +73,7 @@ class _Parser:
             raise InvalidSchemaError(f"The Avro schema is no JSON: {error}") from error
         except RecursionError as error:
             raise InvalidSchemaError("The Avro schema is nested too deeply") from error
+        check_nodes(node)
         parsed = self._type(node, "", self._root_must_be_known)
         self.definitions.find_awaited()
         if not self.stored:

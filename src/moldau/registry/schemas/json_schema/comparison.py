@@ -9,8 +9,9 @@ Circles: a pair that is being compared further up counts as equal. What was conc
 with the pairs found to differ taken as given, until nothing new differs.
 """
 
+from moldau.registry.schemas.bounds import COMPARED_PAIRS_MAX, TooManyPairsError
 from moldau.registry.schemas.json_schema import arrays, objects, scalars
-from moldau.registry.schemas.json_schema.differences import Difference, at, harmless
+from moldau.registry.schemas.json_schema.differences import Difference, at, bounded, harmless
 from moldau.registry.schemas.json_schema.matching import most_pairs
 from moldau.registry.schemas.json_schema.nodes import ALL_OF, ANY_OF, ONE_OF, CombinedNode, Kind, Node
 
@@ -49,12 +50,14 @@ class Comparison:
         pair = (original, update)
         if pair in self.compared:
             return self.compared[pair]
+        if len(self.compared) >= COMPARED_PAIRS_MAX:
+            raise TooManyPairsError
         if pair in self._under_way:
             if pair not in self._harmful:
                 self.trusted_a_circle = True
             return self._harmful.get(pair, [])
         self._under_way.add(pair)
-        found = self._compare(original, update)
+        found = bounded(self._compare(original, update))
         self._under_way.discard(pair)
         self.compared[pair] = found
         return found

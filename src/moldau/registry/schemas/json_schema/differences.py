@@ -5,6 +5,7 @@ The names and the verdicts are those that Confluent's registry publishes (its st
 
 from typing import NamedTuple
 
+from moldau.registry.schemas.bounds import DIFFERENCES_MAX
 from moldau.registry.schemas.language import Incompatibility
 
 
@@ -93,6 +94,14 @@ def at(part: str, found: list[Difference]) -> list[Difference]:
 def harmless(found: list[Difference]) -> bool:
     """Nothing among the differences keeps the newer schema from reading what the older one describes."""
     return all(difference.type in HARMLESS for difference in found)
+
+
+def bounded(found: list[Difference]) -> list[Difference]:
+    """Not more than anybody reads, harmful ones first if some have to go: below a schema that many references lead to, the differences
+    of one place would be told once for each way there."""
+    if len(found) <= DIFFERENCES_MAX:
+        return found
+    return sorted(found, key=lambda difference: difference.type in HARMLESS)[:DIFFERENCES_MAX]
 
 
 def incompatibility(difference: Difference) -> Incompatibility:

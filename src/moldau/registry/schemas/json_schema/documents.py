@@ -4,61 +4,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urljoin
 
-from jsonschema import Draft4Validator, Draft6Validator, Draft7Validator, Draft201909Validator, Draft202012Validator
-from jsonschema.exceptions import SchemaError
 from jsonschema_specifications import REGISTRY as DRAFTS  # type: ignore[import-untyped]
 from referencing import Registry, Specification
 from referencing.exceptions import Unresolvable
-from referencing.jsonschema import DRAFT4, DRAFT6, DRAFT7, DRAFT201909, DRAFT202012
 
-from moldau.registry.schemas.json_schema.text import read_json, write_json
+from moldau.registry.schemas.json_schema.drafts import MODERN, check_against_draft, specification
+from moldau.registry.schemas.json_schema.text import read_json
 from moldau.registry.schemas.language import InvalidSchemaError, ResolvedReference
 
 if TYPE_CHECKING:
     from referencing._core import Resolver as _Resolver
 
 Resolver: TypeAlias = "_Resolver[Any]"
-
-_SPECIFICATIONS: dict[str, Specification[Any]] = {
-    "json-schema.org/draft-04/schema": DRAFT4,
-    "json-schema.org/draft-06/schema": DRAFT6,
-    "json-schema.org/draft-07/schema": DRAFT7,
-    "json-schema.org/draft/2019-09/schema": DRAFT201909,
-    "json-schema.org/draft/2020-12/schema": DRAFT202012,
-}
-_VALIDATORS = {
-    DRAFT4.name: Draft4Validator,
-    DRAFT6.name: Draft6Validator,
-    DRAFT7.name: Draft7Validator,
-    DRAFT201909.name: Draft201909Validator,
-    DRAFT202012.name: Draft202012Validator,
-}
-MODERN: tuple[Specification[Any], ...] = (DRAFT201909, DRAFT202012)
-
-
-def specification(document: Any) -> Specification[Any]:
-    """The draft a document says it is of; draft 7 if it says nothing or something unknown, as in Confluent's registry."""
-    named = document.get("$schema") if isinstance(document, dict) else None
-    if not isinstance(named, str):
-        return DRAFT7
-    return _SPECIFICATIONS.get(named.partition("://")[2].rstrip("#"), DRAFT7)
-
-
-def check_against_draft(document: Any) -> None:
-    """InvalidSchemaError if the document is no schema of its draft, with the place.
-
-    Formats are not checked: patterns are JavaScript's, and Python cannot read all that are right.
-    """
-    if not isinstance(document, dict | bool):
-        raise InvalidSchemaError(f"A JSON schema is an object or a boolean, not {write_json(document)}")
-    draft = specification(document)
-    try:
-        _VALIDATORS[draft.name].check_schema(document, format_checker=None)
-    except SchemaError as error:
-        place = "#/" + "/".join(str(part) for part in error.absolute_path)
-        raise InvalidSchemaError(f"Invalid JSON schema at {place}: {error.message}") from error
-    except RecursionError as error:
-        raise InvalidSchemaError("The JSON schema is nested too deeply") from error
 
 
 def resolver_for(document: Any, references: Sequence[ResolvedReference]) -> Resolver:

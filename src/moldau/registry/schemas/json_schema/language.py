@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
+from moldau.registry.schemas.bounds import check_nodes
 from moldau.registry.schemas.json_schema.comparison import differences
 from moldau.registry.schemas.json_schema.differences import HARMLESS, incompatibility
-from moldau.registry.schemas.json_schema.documents import check_against_draft, check_references, resolver_for
+from moldau.registry.schemas.json_schema.documents import check_references, resolver_for
+from moldau.registry.schemas.json_schema.drafts import check_against_draft
 from moldau.registry.schemas.json_schema.nodes import Node
 from moldau.registry.schemas.json_schema.reader import Reader
 from moldau.registry.schemas.json_schema.text import read_json, write_json
@@ -62,6 +64,7 @@ class JsonLanguage:
     def parse(self, text: str, references: Sequence[ResolvedReference] = (), *, stored: bool = False) -> JsonSchema:
         """Read a schema; InvalidSchemaError names the place of the fault, or the reference that leads nowhere."""
         document = read_json(text, "The JSON schema")
+        check_nodes(document)
         if not stored:
             check_against_draft(document)
             check_references(document, resolver_for(document, references))

@@ -1,6 +1,5 @@
 """Differences between what two JSON Schemas say of objects."""
 
-import re
 from typing import TYPE_CHECKING
 
 from moldau.registry.schemas.json_schema.content import (
@@ -13,6 +12,7 @@ from moldau.registry.schemas.json_schema.content import (
 )
 from moldau.registry.schemas.json_schema.differences import Difference, at, harmless
 from moldau.registry.schemas.json_schema.nodes import Kind, Node
+from moldau.registry.schemas.json_schema.patterns import pattern_fits
 from moldau.registry.schemas.json_schema.scalars import compare_limits
 
 if TYPE_CHECKING:
@@ -59,17 +59,9 @@ class _Object:
     def schema_of_other(self, name: str) -> Node | None:
         """What a property that is not listed must be, by the first pattern that fits it or the rule for the rest."""
         for pattern, schema in self.patterns.items():
-            if _fits(pattern, name):
+            if pattern_fits(pattern, name):
                 return schema
         return self.others.of_others
-
-
-def _fits(pattern: str, name: str) -> bool:
-    """Patterns are JavaScript's; one that Python cannot read fits nothing here."""
-    try:
-        return re.search(pattern, name) is not None
-    except re.error:
-        return False
 
 
 def _required(before: _Object, after: _Object) -> list[Difference]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from google.protobuf.descriptor_pb2 import DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorProto
 
+from moldau.registry.schemas.bounds import COMPARED_PAIRS_MAX, DIFFERENCES_MAX, TooManyPairsError
 from moldau.registry.schemas.language import Incompatibility, ResolvedReference
 from moldau.registry.schemas.protobuf.differences import HARMFUL, Difference, incompatibility
 from moldau.registry.schemas.protobuf.fields import compare_scalars, kind
@@ -69,17 +70,20 @@ def differences(original: ProtoFiles, update: ProtoFiles) -> list[Difference]:
 
 
 class _Comparison:
-    """One comparison; a message that is being compared further up is not compared again within itself."""
+    """One comparison. A message that is being compared further up is not compared again within itself, and a pair of messages is compared
+    once, however many fields lead to it: its differences are told then, later only whether they do harm."""
 
     def __init__(self, original: ProtoFiles, update: ProtoFiles) -> None:
         self._original = original
         self._update = update
-        self._under_way: list[DescriptorProto] = []
+        self._under_way: set[int] = set()
+        self._harmful: dict[tuple[int, int], bool] = {}
 
     def messages(self, before: Sequence[DescriptorProto], after: Sequence[DescriptorProto], path: Path) -> Iterator[Difference]:
         """Messages of one scope, by name; the entries of maps are no messages of their own."""
         old = {message.name: message for message in before if not message.options.map_entry}
         new = {message.name: message for message in after if not message.options.map_entry}
+        old_places, new_places = ({name: place for place, name in enumerate(names)} for names in (old, new))
         for name in dict.fromkeys((*old, *new)):
             here = (*path, name)
             if name not in new:
@@ -88,17 +92,25 @@ class _Comparison:
                 yield Difference("MESSAGE_ADDED", here)
             else:
                 yield from self.message(old[name], new[name], here)
-                if list(old).index(name) != list(new).index(name):
+                if old_places[name] != new_places[name]:
                     yield Difference("MESSAGE_MOVED", here)
 
     def message(self, before: DescriptorProto, after: DescriptorProto, path: Path) -> Iterator[Difference]:
         """Fields by number, oneofs, then what is nested."""
-        if not any(before is message for message in self._under_way):
-            self._under_way.append(before)
-            yield from self._fields(before, after, path)
-            self._under_way.pop()
-            yield from self.messages(before.nested_type, after.nested_type, path)
-            yield from _enums(before.enum_type, after.enum_type, path)
+        pair = (id(before), id(after))
+        if id(before) in self._under_way or pair in self._harmful:
+            return
+        if len(self._harmful) >= COMPARED_PAIRS_MAX:
+            raise TooManyPairsError
+        self._harmful[pair] = False
+        self._under_way.add(id(before))
+        found = list(self._fields(before, after, path))
+        self._under_way.discard(id(before))
+        self._harmful[pair] = _harms(found)  # what is nested may lead back to it
+        found += self.messages(before.nested_type, after.nested_type, path)
+        found += _enums(before.enum_type, after.enum_type, path)
+        self._harmful[pair] = _harms(found)
+        yield from _bounded(found)
 
     def _fields(self, before: DescriptorProto, after: DescriptorProto, path: Path) -> Iterator[Difference]:
         old, new = Members(before), Members(after)
@@ -142,10 +154,20 @@ class _Comparison:
         elif old.source is None or new.source is None or old.source != new.source:
             assert isinstance(old.type, DescriptorProto)
             assert isinstance(new.type, DescriptorProto)
-            found = list(self.message(old.type, new.type, tuple(name.split("."))))
-            yield from found
-            if any(difference.type in HARMFUL for difference in found):
+            yield from self.message(old.type, new.type, tuple(name.split(".")))
+            if self._harmful.get((id(old.type), id(new.type)), False):
                 yield Difference("FIELD_NAMED_TYPE_CHANGED", path)
+
+
+def _harms(found: list[Difference]) -> bool:
+    return any(difference.type in HARMFUL for difference in found)
+
+
+def _bounded(found: list[Difference]) -> list[Difference]:
+    """Not more than anybody reads, harmful ones first if some have to go."""
+    if len(found) <= DIFFERENCES_MAX:
+        return found
+    return sorted(found, key=lambda difference: difference.type not in HARMFUL)[:DIFFERENCES_MAX]
 
 
 def _enums(before: Sequence[EnumDescriptorProto], after: Sequence[EnumDescriptorProto], path: Path) -> Iterator[Difference]:

@@ -26,7 +26,8 @@ from moldau.registry.schemas.language import InvalidSchemaError
 _WELL_KNOWN = Path(grpc_tools.__file__).parent / "_proto"
 _COMMON = Path(__file__).parent / "common"
 _ONE_AT_A_TIME = threading.Lock()
-_SYNTAX = re.compile(r"(\s|//[^\n]*\n|/\*.*?\*/)*(syntax|edition)\b", re.DOTALL)
+_BLANK = re.compile(r"\s+")
+_SYNTAX = re.compile(r"(syntax|edition)\b")
 _DEFAULT_SYNTAX = 'syntax = "proto2";\n'
 """Put in front of a text that names no syntax, on a line of its own; protoc takes it for this one too, but complains on standard error."""
 
@@ -36,7 +37,7 @@ _PART = re.compile(r"[^/\\\0]+")
 
 def compile_proto(texts: Mapping[str, str], root: str) -> list[FileDescriptorProto]:
     """The descriptors of `root` and of all it imports, itself last; InvalidSchemaError names file, line and column of each fault."""
-    shifted = {name for name, text in texts.items() if not _SYNTAX.match(text)}
+    shifted = {name for name, text in texts.items() if not _names_syntax(text)}
     with tempfile.TemporaryDirectory(prefix="moldau-proto-") as folder:
         for name, text in texts.items():
             path = Path(folder, check_import_path(name))
@@ -45,6 +46,23 @@ def compile_proto(texts: Mapping[str, str], root: str) -> list[FileDescriptorPro
         generated = _run(root, [Path(folder), _WELL_KNOWN, _COMMON], shifted)
     files = {file.name: file for _, code in generated for file in _descriptors(code)}
     return [*(file for name, file in files.items() if name != root), files[root]]
+
+
+def _names_syntax(text: str) -> bool:
+    """Whether the first statement, behind blanks and comments, is `syntax` or `edition`. Each character is looked at once."""
+    at = 0
+    while True:
+        blank = _BLANK.match(text, at)
+        at = blank.end() if blank else at
+        if text.startswith("//", at):
+            end, size = text.find("\n", at), 1
+        elif text.startswith("/*", at):
+            end, size = text.find("*/", at + 2), 2
+        else:
+            return _SYNTAX.match(text, at) is not None
+        if end < 0:
+            return False
+        at = end + size
 
 
 def check_import_path(name: str) -> str:

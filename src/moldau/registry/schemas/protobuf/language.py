@@ -10,9 +10,11 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 
+from moldau.registry.schemas.bounds import PROTOBUF_ELEMENTS_MAX
 from moldau.registry.schemas.language import PROTOBUF, Incompatibility, InvalidSchemaError, ParsedSchema, ResolvedReference
 from moldau.registry.schemas.protobuf.compatibility import ProtoFiles, check
 from moldau.registry.schemas.protobuf.compiler import compile_proto
+from moldau.registry.schemas.protobuf.elements import count_elements
 from moldau.registry.schemas.protobuf.printer import print_proto
 
 FILE_NAME = "default"
@@ -84,7 +86,16 @@ class ProtobufLanguage:
         """Read a schema; InvalidSchemaError names file, line and column of each fault."""
         imported = {reference.name: _as_text(reference.text, {}) for reference in references}
         proto = _as_text(text, imported)
-        return ProtobufSchema(proto, compile_proto({**imported, FILE_NAME: proto}, FILE_NAME), references)
+        if sum(each.count("{") + each.count(";") for each in (proto, *imported.values())) > 2 * PROTOBUF_ELEMENTS_MAX:
+            raise _too_many()  # before protoc looks: each of them is an element, an option, or in a comment
+        files = compile_proto({**imported, FILE_NAME: proto}, FILE_NAME)
+        if count_elements(files) > PROTOBUF_ELEMENTS_MAX:
+            raise _too_many()
+        return ProtobufSchema(proto, files, references)
+
+
+def _too_many() -> InvalidSchemaError:
+    return InvalidSchemaError(f"the schema and its imports have more than {PROTOBUF_ELEMENTS_MAX:,} messages, fields and constants")
 
 
 def _without_scopes(text: str) -> str:

@@ -18,9 +18,10 @@ class Members:
             if field.HasField("oneof_index") and not field.proto3_optional
         }
 
-    def of(self, oneof: str) -> list[int]:
-        """The numbers of its fields, in their order."""
-        return [number for number in self.fields if self.oneof_of.get(number) == oneof]
+        self.of: dict[str, list[int]] = {}
+        """The numbers of each oneof's fields, in their order."""
+        for number, oneof in self.oneof_of.items():
+            self.of.setdefault(oneof, []).append(number)
 
 
 def compare_oneofs(before: Members, after: Members, path: tuple[str, ...]) -> Iterator[Difference]:
@@ -30,11 +31,12 @@ def compare_oneofs(before: Members, after: Members, path: tuple[str, ...]) -> It
         yield from _newly_exclusive(before, after, oneof, path)
     for oneof in sorted(old.keys() ^ new.keys()):
         yield Difference("ONEOF_REMOVED" if oneof in old else "ONEOF_ADDED", (*path, oneof))
+    kept = {oneof for oneof, numbers in before.of.items() if any(number in after.fields for number in numbers)}
     for number, oneof in before.oneof_of.items():
         if number in after.fields:
             if number not in after.oneof_of:
                 yield Difference("ONEOF_FIELD_MOVED_TO_TOP_LEVEL", (*path, str(number)))
-        elif oneof in new or any(other in after.fields for other in before.of(oneof)):
+        elif oneof in new or oneof in kept:
             # The oneof went with all its fields, or else data of this field is lost while the others stay.
             yield Difference("ONEOF_FIELD_REMOVED", (*path, oneof, str(number)))
 
@@ -43,7 +45,7 @@ def _newly_exclusive(before: Members, after: Members, oneof: str, path: tuple[st
     """Fields that could be set together, and can be no longer: they come from different oneofs, or from outside any."""
     groups = set()
     from_outside = 0
-    for number in after.of(oneof):
+    for number in after.of[oneof]:
         if number in before.oneof_of:
             groups.add(before.oneof_of[number])
         elif number in before.fields:

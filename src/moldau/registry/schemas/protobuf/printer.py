@@ -56,7 +56,8 @@ class _Printer:
             head.append(f'syntax = "{file.syntax or "proto2"}";\n')
         if file.package:
             head.append(f"package {file.package};\n")
-        plain = [message for message in file.message_type if not _is_group_of(message, file.extension)]
+        groups = _group_names(file.extension)
+        plain = [message for message in file.message_type if message.name not in groups]
         messages = [self._message(message, file.package) for message in plain]
         enums = [self._enum(enum) for enum in file.enum_type]
         sections = [
@@ -85,10 +86,11 @@ class _Printer:
         """The sections of a message."""
         ranges = [number_range(start, end, _FIELD_NUMBER_END - 1) for start, end in self._ranges(message.reserved_range, 1)]
         plain = [field for field in message.field if not field.HasField("oneof_index") or field.proto3_optional]
-        oneofs = [
-            (oneof, [field for field in message.field if self._is_member(field, index)]) for index, oneof in enumerate(message.oneof_decl)
-        ]
-        oneofs = [(oneof, fields) for oneof, fields in oneofs if fields]
+        members: dict[int, list[FieldDescriptorProto]] = {}
+        for field in message.field:
+            if field.HasField("oneof_index") and not field.proto3_optional:
+                members.setdefault(field.oneof_index, []).append(field)
+        oneofs = [(message.oneof_decl[index], members[index]) for index in sorted(members)]
         if self._normal:
             oneofs.sort(key=lambda pair: min(field.number for field in pair[1]))
         entries = {f".{scope}.{nested.name}": nested for nested in message.nested_type if nested.options.map_entry}
@@ -103,9 +105,6 @@ class _Printer:
             self._extends(message.extension, scope, message.nested_type),
             [self._message(inner, scope) for inner in nested] + [self._enum(enum) for enum in message.enum_type],
         ]
-
-    def _is_member(self, field: FieldDescriptorProto, index: int) -> bool:
-        return field.HasField("oneof_index") and field.oneof_index == index and not field.proto3_optional
 
     def _by_number(self, fields: Iterable[FieldDescriptorProto]) -> list[FieldDescriptorProto]:
         return sorted(fields, key=lambda field: field.number) if self._normal else list(fields)
@@ -170,13 +169,12 @@ class _Printer:
 
     def _extends(self, fields: Sequence[FieldDescriptorProto], scope: str, messages: Iterable[DescriptorProto]) -> list[str]:
         """Extensions, those of one message together."""
-        extended = dict.fromkeys(field.extendee for field in fields)
+        extended: dict[str, list[FieldDescriptorProto]] = {}
+        for field in fields:
+            extended.setdefault(field.extendee, []).append(field)
         return [
-            block(
-                f"extend {self._named(name, scope)}",
-                [[self._field(field, scope, messages) for field in self._by_number(fields) if field.extendee == name]],
-            )
-            for name in extended
+            block(f"extend {self._named(name, scope)}", [[self._field(field, scope, messages) for field in self._by_number(theirs)]])
+            for name, theirs in extended.items()
         ]
 
     # Enums, services.
@@ -216,8 +214,8 @@ class _Printer:
         return " {\n" + "".join(indented(f"option {setting};\n") for setting in settings) + "}" if settings else ""
 
 
-def _is_group_of(message: DescriptorProto, fields: Iterable[FieldDescriptorProto]) -> bool:
-    return any(field.type == FieldDescriptorProto.TYPE_GROUP and field.type_name.rpartition(".")[2] == message.name for field in fields)
+def _group_names(fields: Iterable[FieldDescriptorProto]) -> set[str]:
+    return {field.type_name.rpartition(".")[2] for field in fields if field.type == FieldDescriptorProto.TYPE_GROUP}
 
 
 def _default(field: FieldDescriptorProto) -> str:
