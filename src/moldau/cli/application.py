@@ -24,6 +24,7 @@ COMMANDS = {
     "audit": LazyCommand("moldau.cli.audit", "audit", "Count what went through, and name what is missing or doubled."),
     "load": LazyCommand("moldau.cli.load", "load_command", "Load topics into lake tables, each event once."),
     "registry": LazyCommand("moldau.cli.registry", "registry", "Run a schema registry."),
+    "schema": LazyCommand("moldau.cli.schema", "schema", "List, get, register, check and delete schemas of a registry."),
     "log": LazyCommand("moldau.cli.log", "log", "Look into the files of a log, without a broker."),
     "demo": LazyCommand("moldau.cli.demo", "demo", "Run the whole pipeline over real events, and let the audit say whether all are there."),
 }

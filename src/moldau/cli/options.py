@@ -23,6 +23,7 @@ TIMEOUT_MAX_S = 86_400.0
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 REGISTRY_VARIABLE = "MOLDAU_REGISTRY"
+DEFAULT_REGISTRY = "http://127.0.0.1:8081"
 
 
 class Text(click.types.StringParamType):
@@ -81,9 +82,18 @@ def bootstrap_option(function: F) -> F:
     )(function)
 
 
-def registry_option(text: str) -> Callable[[F], F]:
-    """``--registry URL``, as the parameter `registry`: a schema registry to ask, None if none is named. `text` says what for."""
-    return click.option("--registry", metavar="URL", type=TEXT, envvar=REGISTRY_VARIABLE, show_envvar=True, help=text)
+def registry_option(text: str, default: str | None = None) -> Callable[[F], F]:
+    """``--registry URL``, as the parameter `registry`: a schema registry to ask, `default` if none is named. `text` says what for."""
+    return click.option(
+        "--registry",
+        metavar="URL",
+        type=TEXT,
+        envvar=REGISTRY_VARIABLE,
+        show_envvar=True,
+        default=default,
+        show_default=default is not None,
+        help=text,
+    )
 
 
 def json_option(function: F) -> F:

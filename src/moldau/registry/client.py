@@ -138,13 +138,25 @@ class RegistryClient:
         visit(schema.references)
         return list(ordered.values())
 
-    def versions(self, subject: str) -> list[int]:
-        """The numbers of a subject's versions, rising. RegistryError, code 40401, for a subject without any."""
-        return [int(number) for number in self._rest.request("GET", f"{_subject(subject)}/versions")]
+    def versions(self, subject: str, *, deleted: bool = False) -> list[int]:
+        """The numbers of a subject's versions, rising, those `deleted` softly too if wanted. RegistryError, code 40401, if it has none."""
+        return [int(number) for number in self._rest.request("GET", f"{_subject(subject)}/versions{_deleted(deleted)}")]
 
-    def subjects(self) -> list[str]:
-        """All subjects by name."""
-        return [str(name) for name in self._rest.request("GET", "/subjects")]
+    def subjects(self, *, deleted: bool = False) -> list[str]:
+        """All subjects by name, those whose versions were all `deleted` softly too if wanted."""
+        return [str(name) for name in self._rest.request("GET", f"/subjects{_deleted(deleted)}")]
+
+    def delete_subject(self, subject: str, *, permanent: bool = False) -> list[int]:
+        """Delete all versions of a subject, whose numbers are returned: softly, ids and texts stay; then `permanent`. RegistryError."""
+        return [int(number) for number in self._delete(_subject(subject), permanent=permanent)]
+
+    def delete_version(self, subject: str, version: int | str, *, permanent: bool = False) -> int:
+        """Delete one version, or the "latest"; its number. As `delete_subject`."""
+        return int(self._delete(f"{_subject(subject)}/versions/{version}", permanent=permanent))
+
+    def _delete(self, path: str, *, permanent: bool) -> Any:
+        self._ids.clear()
+        return self._rest.request("DELETE", f"{path}?permanent=true" if permanent else path)
 
     def compatibility(self, subject: str | None = None) -> str:
         """The level that holds for a subject, or with None for all that have none of their own: BACKWARD, FULL_TRANSITIVE, ..."""
@@ -161,12 +173,12 @@ class RegistryClient:
         subject: str,
         text: str,
         *,
-        version: int | str = "latest",
+        version: int | str | None = "latest",
         type: str = AVRO,  # noqa: A002
         references: Sequence[Reference] = (),
     ) -> list[str]:
-        """What forbids this schema as the subject's next version, beside `version`; empty when nothing does."""
-        path = f"/compatibility{_subject(subject)}/versions/{version}?verbose=true"
+        """What forbids this schema as the subject's next version, beside `version` (None: those of the level); empty when nothing does."""
+        path = f"/compatibility{_subject(subject)}/versions{'' if version is None else f'/{version}'}?verbose=true"
         answer = self._rest.request("POST", path, _schema_body(text, type, references))
         return [] if answer["is_compatible"] else list(answer.get("messages") or ["incompatible"])
 
@@ -198,6 +210,10 @@ def _quoted(subject: str) -> str:
 
 def _subject(subject: str) -> str:
     return f"/subjects/{_quoted(subject)}"
+
+
+def _deleted(deleted: bool) -> str:
+    return "?deleted=true" if deleted else ""
 
 
 def _normalize(normalize: bool) -> str:

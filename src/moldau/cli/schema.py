@@ -1,0 +1,286 @@
+"""``moldau schema``: list, get, register, check and delete schemas, over the REST interface of any schema registry."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from moldau.cli.options import DEFAULT_REGISTRY, NAME, json_option, registry_option, timeout_option
+from moldau.cli.output import counted, print_json, print_table, say
+from moldau.cli.registry_source import check_registry_url, naming_source, registry_source
+from moldau.cli.schema_reasons import reasons
+
+if TYPE_CHECKING:
+    from moldau.registry.client import RegisteredSchema, RegistryClient, SubjectVersion
+    from moldau.registry.reference import Reference
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+TYPES = {"avro": "AVRO", "json": "JSON", "protobuf": "PROTOBUF"}
+SUFFIXES = {".avsc": "AVRO", ".proto": "PROTOBUF"}
+"""Of files that say themselves what they are."""
+LATEST = "latest"
+
+
+class Version(click.types.StringParamType):
+    """``latest``, or a number from 1; with `every` also ``all``."""
+
+    name = "version"
+
+    def __init__(self, *, every: bool = False) -> None:
+        self._words = (LATEST, "all") if every else (LATEST,)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The word or the number's digits."""
+        text = str(value)
+        if text not in self._words and not (text.isascii() and text.isdigit() and 1 <= int(text) < 2**31):
+            self.fail(f"{text!r} is neither {', '.join(self._words)} nor a number from 1", param, ctx)
+        return text
+
+
+def _references(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> "tuple[Reference, ...]":
+    from moldau.registry.reference import Reference
+
+    found = []
+    for text in values:
+        name, _, rest = text.partition("=")
+        subject, _, version = rest.rpartition(":")
+        if not (name and subject and version.isascii() and version.isdigit()):
+            raise click.BadParameter(f"{text!r} is not NAME=SUBJECT:VERSION", ctx, parameter)
+        found.append(Reference(name, subject, int(version)))
+    return tuple(found)
+
+
+def _asking(function: F) -> F:
+    """The options of every command: which registry, and for how long."""
+    return timeout_option(10.0)(registry_option("The schema registry to ask.", DEFAULT_REGISTRY)(function))
+
+
+def _schema_file(function: F) -> F:
+    """A schema in a file: the parameters `file`, `kind` and `references`."""
+    for decorate in (
+        click.option(
+            "--reference",
+            "references",
+            metavar="NAME=SUBJECT:VERSION",
+            multiple=True,
+            callback=_references,
+            help="What the text calls NAME is this version of this subject; may be repeated.",
+        ),
+        click.option(
+            "-t", "--type", "kind", type=click.Choice(list(TYPES)), help="Language of the text.  [default: by .avsc and .proto of the name]"
+        ),
+        click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True)),
+    ):
+        function = decorate(function)
+    return function
+
+
+@contextmanager
+def _open(registry: str, timeout: float) -> "Iterator[RegistryClient]":
+    from moldau.registry.client import RegistryClient
+
+    source = registry_source(click.get_current_context())
+    check_registry_url(registry, source)
+    with naming_source(source), RegistryClient(registry, timeout_s=timeout) as client:
+        yield client
+
+
+@click.group("schema")
+def schema() -> None:
+    """List, get, register, check and delete the schemas of a registry."""
+
+
+@schema.command("list")
+@click.argument("subject", type=NAME, required=False)
+@click.option("--deleted", is_flag=True, help="Those that were deleted softly too.")
+@json_option
+@_asking
+def list_(subject: str | None, deleted: bool, as_json: bool, registry: str, timeout: float) -> None:
+    """List all subjects, or the versions of SUBJECT."""
+    with _open(registry, timeout) as client:
+        if subject is None:
+            names = client.subjects(deleted=deleted)
+            rows = [{"subject": name, "versions": client.versions(name, deleted=deleted)} for name in names]
+            cells: list[tuple[object, ...]] = [(row["subject"], _ranges(row["versions"])) for row in rows]  # type: ignore[arg-type]
+            columns: tuple[str, ...] = ("subject", "versions")
+        else:
+            versions = [client.version(subject, number) for number in client.versions(subject, deleted=deleted)]
+            rows = [_described(each) for each in versions]
+            cells = [(each.version, each.id, each.type, ", ".join(map(_reference, each.references)) or "-") for each in versions]
+            columns = ("version", "id", "type", "references")
+    if as_json:
+        print_json(rows)
+    else:
+        print_table(columns, cells, numeric=("version", "id"))
+
+
+@schema.command("get")
+@click.argument("subject", type=NAME, required=False)
+@click.option("-v", "--version", type=Version(), default=LATEST, show_default=True, help="latest, or a number.")
+@click.option("--id", "schema_id", type=click.IntRange(0, 2**31 - 1), help="The schema of this id, instead of a subject's.")
+@json_option
+@_asking
+def get(subject: str | None, version: str, schema_id: int | None, as_json: bool, registry: str, timeout: float) -> None:
+    """Print the text of a schema; with --json subject, version, id, type and references too."""
+    if (subject is None) == (schema_id is None):
+        raise click.UsageError("give either SUBJECT or --id")
+    with _open(registry, timeout) as client:
+        found: RegisteredSchema | SubjectVersion
+        if subject is None:
+            found = client.schema(schema_id or 0)
+        else:
+            found = client.latest(subject) if version == LATEST else client.version(subject, int(version))
+    if as_json:
+        print_json(_described(found))
+    else:
+        click.echo(found.text)
+
+
+@schema.command("register")
+@click.argument("subject", type=NAME)
+@_schema_file
+@click.option("--normalize", is_flag=True, help="Compare and store it in its normal form.")
+@click.option("--verbose", is_flag=True, help="All that the registry says of a schema that it refuses.")
+@_asking
+def register(
+    subject: str,
+    file: str,
+    kind: str | None,
+    references: "tuple[Reference, ...]",
+    normalize: bool,
+    verbose: bool,
+    registry: str,
+    timeout: float,
+) -> None:
+    """Make the schema in FILE ("-": standard input) the next version of SUBJECT, unless it is one already.
+
+    \b
+    moldau schema register orders-value order.avsc
+    moldau schema register orders-value order.proto --reference money.proto=money:1
+    """
+    from moldau.registry.client_errors import IncompatibleSchemaError
+
+    type_ = _type(file, kind)
+    with _open(registry, timeout) as client:
+        text = _read(file)
+        try:
+            schema_id = client.register(subject, text, type=type_, references=references, normalize=normalize)
+        except IncompatibleSchemaError as error:
+            _refuse(f"{subject}: {file} is not compatible, nothing was registered", error.message, text, verbose=verbose)
+        found = client.lookup(subject, text, type=type_, references=references, normalize=normalize)
+    say(f"{subject} version {found.version}, id {schema_id}")
+
+
+@schema.command("check")
+@click.argument("subject", type=NAME)
+@_schema_file
+@click.option("-v", "--version", type=Version(every=True), default="all", help="latest, a number, or all.  [default: as the level says]")
+@click.option("--verbose", is_flag=True, help="All that the registry says of it.")
+@_asking
+def check(
+    subject: str,
+    file: str,
+    kind: str | None,
+    references: "tuple[Reference, ...]",
+    version: str,
+    verbose: bool,
+    registry: str,
+    timeout: float,
+) -> None:
+    """Ask whether the schema in FILE could be the next version of SUBJECT: one line for each reason why not, and exit code 1."""
+    with _open(registry, timeout) as client:
+        level, text = client.compatibility(subject), _read(file)
+        found = client.incompatibilities(
+            subject, text, version=None if version == "all" else version, type=_type(file, kind), references=references
+        )
+    if found:
+        _refuse(f"{subject}: {file} is not compatible ({level})", ", ".join(found), text, verbose=verbose)
+    say(f"{subject}: {file} is compatible ({level})")
+
+
+@schema.command("delete")
+@click.argument("subject", type=NAME)
+@click.option("-v", "--version", type=Version(), help="Only this one: latest, or a number.")
+@click.option("--permanent", is_flag=True, help="For good: what was written with it may become unreadable.")
+@_asking
+def delete(subject: str, version: str | None, permanent: bool, registry: str, timeout: float) -> None:
+    """Delete SUBJECT or one version: softly, so that its id still finds the schema, or for good."""
+    with _open(registry, timeout) as client:
+        if version is None:
+            gone = _delete(lambda *, permanent: client.delete_subject(subject, permanent=permanent), permanent=permanent)
+        else:
+            number = str(client.latest(subject).version) if version == LATEST else version
+            gone = [_delete(lambda *, permanent: client.delete_version(subject, number, permanent=permanent), permanent=permanent)]
+    how = "for good" if permanent else "softly; --permanent deletes for good"
+    say(f"deleted {subject} {'version' if len(gone) == 1 else 'versions'} {_ranges(gone)} ({how})")
+
+
+def _delete(step: Callable[..., Any], *, permanent: bool) -> Any:
+    """A registry deletes for good only what was deleted softly."""
+    from moldau.registry.client_errors import RegistryError
+
+    if permanent:
+        try:
+            step(permanent=False)
+        except RegistryError as error:
+            if error.code not in _DELETED_SOFTLY:
+                raise
+    return step(permanent=permanent)
+
+
+_DELETED_SOFTLY = (40404, 40406)
+"""Codes for a subject and a version of which that was done before."""
+
+
+def _refuse(what: str, told: str, text: str, *, verbose: bool) -> None:
+    """Exit code 1, with what the registry has `told` of the schema `text`."""
+    if verbose:
+        raise click.ClickException(f"{what}: {told}")
+    found = reasons(told, text)
+    say(f"Error: {what}: {counted(len(found), 'reason')}", err=True)
+    for each in found:
+        say(f"  {each}", err=True)
+    click.get_current_context().exit(1)
+
+
+def _type(file: str, kind: str | None) -> str:
+    found = SUFFIXES.get(Path(file).suffix.lower()) if kind is None else TYPES[kind]
+    if found is None:
+        raise click.UsageError(
+            f"{file}: --type says which language it is: {', '.join(TYPES)} (files named .avsc and .proto say it themselves)"
+        )
+    return found
+
+
+def _read(file: str) -> str:
+    with click.open_file(file, "rb") as opened:
+        data: bytes = opened.read()
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise click.ClickException(f"{file} is not UTF-8: byte 0x{data[error.start]:02x} at {error.start}") from error
+
+
+def _described(found: "RegisteredSchema | SubjectVersion") -> dict[str, Any]:
+    row = found._asdict()
+    row["schema"] = row.pop("text")
+    row["references"] = [each._asdict() for each in found.references]
+    return dict(row)
+
+
+def _reference(reference: "Reference") -> str:
+    return f"{reference.name}={reference.subject}:{reference.version}"
+
+
+def _ranges(numbers: list[int]) -> str:
+    """``1-3, 5``."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ", ".join(f"{first}-{last}" if first != last else f"{first}" for first, last in parts)

@@ -1,0 +1,103 @@
+"""`moldau schema` keeps the schemas of a registry: listed, read, registered, checked with reasons by name, deleted softly and for good."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from moldau.testing import Broker
+from support.console import ConsoleInside
+
+pytestmark = pytest.mark.system
+
+
+def avro(**types: object) -> str:
+    return json.dumps({"type": "record", "name": "Order", "fields": [{"name": name, "type": type_} for name, type_ in types.items()]})
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(directory=tmp_path_factory.mktemp("data"), registry=True) as running:
+        yield running
+
+
+@pytest.fixture
+def moldau(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> ConsoleInside:
+    console = ConsoleInside(broker.bootstrap_servers)
+    console.environment["MOLDAU_REGISTRY"] = broker.registry_url
+    return console
+
+
+def test_a_schema_from_registration_to_its_end(moldau: ConsoleInside, tmp_path: Path) -> None:
+    first, second = tmp_path / "order.avsc", tmp_path / "order2.avsc"
+    first.write_text(avro(id="int"))
+    second.write_text(avro(id="int", note=["null", "string"]).replace('["null", "string"]', '["null", "string"], "default": null'))
+    assert moldau.ok("schema", "register", "orders-value", str(first)).out.startswith("orders-value version 1, id ")
+    again = moldau.ok("schema", "register", "orders-value", str(first)).out
+    assert again.startswith("orders-value version 1, id "), "it is one already"
+    assert moldau.ok("schema", "check", "orders-value", str(second)).out == f"orders-value: {second} is compatible (BACKWARD)\n"
+    assert moldau.ok("schema", "register", "orders-value", str(second)).out.startswith("orders-value version 2, id ")
+    assert json.loads(moldau.ok("schema", "get", "orders-value").out) == json.loads(second.read_text())
+    assert json.loads(moldau.ok("schema", "get", "orders-value", "--version", "1").out) == json.loads(first.read_text())
+    shown = moldau.ok("schema", "get", "orders-value", "--json").json
+    assert (shown["subject"], shown["version"], shown["type"], shown["references"]) == ("orders-value", 2, "AVRO", [])
+    assert moldau.ok("schema", "get", "--id", str(shown["id"])).out == shown["schema"] + "\n"
+    assert ["orders-value", "1-2"] in [line.split() for line in moldau.ok("schema", "list").lines]
+    assert [row["version"] for row in moldau.ok("schema", "list", "orders-value", "--json").json] == [1, 2]
+
+    assert moldau.ok("schema", "delete", "orders-value", "--version", "latest").out.startswith("deleted orders-value version 2 (softly")
+    assert [row["version"] for row in moldau.ok("schema", "list", "orders-value", "--json").json] == [1]
+    assert [row["version"] for row in moldau.ok("schema", "list", "orders-value", "--deleted", "--json").json] == [1, 2]
+    assert moldau.ok("schema", "delete", "orders-value", "--permanent").out == "deleted orders-value versions 1-2 (for good)\n"
+    assert "orders-value" not in moldau.ok("schema", "list", "--deleted").out
+
+
+def test_why_a_schema_is_refused_is_told_by_the_field(moldau: ConsoleInside, tmp_path: Path) -> None:
+    first, second = tmp_path / "a.avsc", tmp_path / "b.avsc"
+    first.write_text(avro(id="int"))
+    second.write_text(avro(id="string", price="double"))
+    moldau.ok("schema", "register", "refused", str(first))
+    for command in ("register", "check"):
+        done = moldau("schema", command, "refused", str(second))
+        assert (done.code, done.out) == (1, "")
+        assert "is not compatible" in done.err.splitlines()[0]
+        assert [line.strip().split(" at ")[0].split(":")[0] for line in done.err.splitlines()[1:]] == ["field 'id'", "The field 'price'"]
+    assert "errorType" in moldau("schema", "register", "refused", str(second), "--verbose").err
+    assert [row["version"] for row in moldau.ok("schema", "list", "refused", "--json").json] == [1]
+
+
+def test_other_languages_and_references(moldau: ConsoleInside, tmp_path: Path) -> None:
+    money, order, rules = tmp_path / "money.proto", tmp_path / "order.proto", tmp_path / "rules.json"
+    money.write_text('syntax = "proto3"; message Money { int64 cents = 1; }')
+    order.write_text('syntax = "proto3"; import "money.proto"; message Order { Money price = 1; }')
+    rules.write_text('{"type": "object"}')
+    moldau.ok("schema", "register", "money", str(money))
+    assert moldau("schema", "register", "order", str(order)).code == 1, "without its reference it cannot be read"
+    moldau.ok("schema", "register", "order", str(order), "--reference", "money.proto=money:1")
+    (row,) = moldau.ok("schema", "list", "order", "--json").json
+    assert (row["type"], row["references"]) == ("PROTOBUF", [{"name": "money.proto", "subject": "money", "version": 1}])
+    assert moldau.ok("schema", "register", "rules", "-", "--type", "json", text=rules.read_bytes()).out.startswith("rules version 1")
+    refused = moldau("schema", "delete", "money")
+    assert (refused.code, "42206" in refused.err) == (1, True), "others refer to it"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["get", "nobody"], 1, "Subject 'nobody' not found"),
+        (["get", "--id", "99999"], 1, "99999"),
+        (["get"], 2, "give either SUBJECT or --id"),
+        (["get", "a", "--version", "0"], 2, "neither latest nor a number from 1"),
+        (["delete", "nobody"], 1, "Subject 'nobody' not found"),
+        (["list", "--registry", "http://127.0.0.1:1"], 1, "no answer from the schema registry at http://127.0.0.1:1"),
+        (["list", "--registry", "ftp://x"], 2, "is not a registry's URL"),
+        (["register", "s", "pyproject.toml"], 2, "--type says which language it is"),
+        (["register", "s", "pyproject.toml", "--type", "avro"], 1, "Invalid schema"),
+        (["register", "s", "pyproject.toml", "--type", "avro", "--reference", "a=b"], 2, "is not NAME=SUBJECT:VERSION"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(moldau: ConsoleInside, arguments: list[str], code: int, told: str) -> None:
+    done = moldau("schema", *arguments)
+    assert (done.code, done.out) == (code, "")
+    assert told in done.err
