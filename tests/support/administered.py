@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from moldau.adapters.sqlite_coordination import MEMORY, SqliteCoordination
+from moldau.broker.admin_log import AdminLog
 from moldau.broker.configs import Configs
 from moldau.broker.context import RequestContext
 from moldau.broker.dispatch import handler_of
@@ -96,6 +97,7 @@ class Administered:
         self.topics = Topics(self.registry, self.config, self.host)
         self.configs = Configs(self.registry, self.config, self.host, ME)
         self.configs.load()
+        self.admin_log = AdminLog(self.clock)
         self.logs = SimpleNamespace(describe=lambda: self.directories)
 
     def restart(self) -> None:

@@ -72,6 +72,9 @@ def test_on_every_interface_each_client_is_told_the_address_that_it_connected_to
             assert [str(advertised) for advertised in cluster.metadata().brokers.values()] == [address]
     code, _, err = end(process, signal.SIGTERM)
     assert (code, "advertised address: " in err) == (0, True)
+    (line,) = [line for line in err.splitlines() if "WITHOUT AUTHENTICATION" in line]
+    assert f"addresses=0.0.0.0:{port}; anyone who reaches it may read, write and delete" in line
+    assert "set listeners=" in line
 
 
 def test_another_address_may_be_advertised(tmp_path: Path) -> None:
@@ -79,7 +82,8 @@ def test_another_address_may_be_advertised(tmp_path: Path) -> None:
     with Cluster(where) as cluster:
         addresses = [str(address) for address in cluster.metadata().brokers.values()]
     assert addresses == ["broker.example:19092"]
-    assert end(process, signal.SIGTERM)[0] == 0
+    code, _, err = end(process, signal.SIGTERM)
+    assert (code, "AUTHENTICATION" in err) == (0, False), "it listens on loopback"
 
 
 def test_settings_come_from_file_environment_and_options_the_later_winning(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from moldau.adapters.posix_files import PosixFiles
 from moldau.adapters.sqlite_coordination import SqliteCoordination
 from moldau.adapters.system_clock import LoopClock
 from moldau.adapters.threads import LoopBackground
+from moldau.assembly.exposure import warn_if_exposed
 from moldau.assembly.open_files import log_files_max
 from moldau.broker.broker import Broker
 from moldau.cluster.registry import OtherClusterError
@@ -72,7 +73,9 @@ class RunningBroker:
             for bound in sockets:
                 bound.close()
             raise
+        bound_to = [bound.getsockname()[:2] for bound in sockets]
         self._server.serve(sockets)
+        warn_if_exposed("broker", bound_to, "set listeners=PLAINTEXT://localhost:9092 (moldau serve --listen localhost:9092)")
         ignored = self.config.static.without_effect()
         if ignored:
             _LOG.warning("settings without effect in this version: names=%s", ",".join(ignored))

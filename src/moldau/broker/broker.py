@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from moldau.broker.admin_log import AdminLog
 from moldau.broker.connection import Connection
 from moldau.broker.delayed import DelayedRequests
 from moldau.broker.flusher import Flusher
@@ -66,6 +67,7 @@ class Broker:
         `on_all_failed` is told when the last log directory is lost: there is nothing left to serve.
         """
         self.config = config
+        self.admin_log = AdminLog(clock)
         self.broker_id = config.int("broker.id")
         self.directories = list(directories)
         self.clock = clock

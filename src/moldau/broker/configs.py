@@ -11,6 +11,7 @@ from typing import NamedTuple
 from moldau.broker.config_views import Described, broker_view, defaults_view, topic_view
 from moldau.broker.host import PartitionHost
 from moldau.broker.ineffective import warn_without_effect
+from moldau.broker.protected_topics import check_change
 from moldau.broker.store_errors import reported
 from moldau.broker.topic_names import check_name
 from moldau.broker.topics import unknown_topic
@@ -79,17 +80,18 @@ class Configs:
         snapshot = self._registry.snapshot
         return self._config.set_dynamic(own=snapshot.broker_config(self._broker_id), cluster=snapshot.broker_config(None))
 
-    def replace(self, resource: Resource, values: Sequence[tuple[str, str | None]], *, validate_only: bool = False) -> None:
+    def replace(self, resource: Resource, values: Sequence[tuple[str, str | None]], *, validate_only: bool = False) -> list[str]:
         """Give a resource exactly these configurations (AlterConfigs); those left out go back to their defaults.
 
         INVALID_REQUEST for a name that comes twice, a missing value, or what a running broker cannot change; INVALID_CONFIG for an
-        unknown name or a topic's value that is not allowed; UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION.
+        unknown name or a topic's value that is not allowed; UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION; POLICY_VIOLATION
+        for what would lose records of a protected topic. Returns what has changed, for people.
         """
         self._check_resource(resource)
         _check_once(name for name, _ in values)
-        self._change(resource, {name: _given(name, text) for name, text in values}, validate_only)
+        return self._change(resource, {name: _given(name, text) for name, text in values}, validate_only)
 
-    def edit(self, resource: Resource, edits: Sequence[Edit], *, validate_only: bool = False) -> None:
+    def edit(self, resource: Resource, edits: Sequence[Edit], *, validate_only: bool = False) -> list[str]:
         """Change single configurations of a resource (IncrementalAlterConfigs); codes as of `replace`.
 
         Appending to a list that is not set starts from the value that holds; to append what is there or subtract what is not does nothing.
@@ -99,7 +101,7 @@ class Configs:
         values = dict(self._current(resource))
         for edit in edits:
             self._edit(resource, values, edit)
-        self._change(resource, values, validate_only)
+        return self._change(resource, values, validate_only)
 
     def describe(self, resource: Resource, names: Collection[str] | None = None) -> list[Described]:
         """The configurations of a resource, all or those in `names`; what is unknown among these is passed over.
@@ -165,25 +167,29 @@ class Configs:
         value = holder.value(name)
         return () if value is None else value
 
-    def _change(self, resource: Resource, values: Mapping[str, str], validate_only: bool) -> None:
+    def _change(self, resource: Resource, values: Mapping[str, str], validate_only: bool) -> list[str]:
         if resource.type == ResourceType.TOPIC:
             check_topic(values, self._config)
+            topic = self._config.topic
+            check_change(self._config, resource.name, topic(self._current(resource)), topic(values))
         else:
             _check_broker(values, for_all=not resource.name)
         if validate_only:
-            return
+            return []
+        before = self._current(resource)
         values = {name: _normal(_definitions(resource)[name], text) for name, text in values.items()}
         self._warn_without_effect(resource, values)
         if resource.type == ResourceType.TOPIC:
             with reported(f"configure topic {resource.name}"):
                 self._registry.set_topic_config(resource.name, values)
             self._host.reconfigure_topic(resource.name)
-            return
+            return _changes(resource, before, values)
         with reported(f"configure broker {resource.name or 'all'}"):
             self._registry.set_broker_config(self._broker_id if resource.name else None, values)
         changed = self.load()
         if changed:
             self._host.reconfigure_broker(changed)
+        return _changes(resource, before, values)
 
     def _warn_without_effect(self, resource: Resource, values: Mapping[str, str]) -> None:
         """Name those that are new: what was set before has had its line."""
@@ -195,6 +201,20 @@ class Configs:
 
 def _definitions(resource: Resource) -> Mapping[str, ConfigDefinition]:
     return TOPIC if resource.type == ResourceType.TOPIC else BROKER
+
+
+def _changes(resource: Resource, before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """What has changed, as ``name=before->after``; values that are secret are not shown."""
+    definitions = _definitions(resource)
+
+    def shown(values: Mapping[str, str], name: str) -> str:
+        if name not in values:
+            return "(default)"
+        definition = definitions.get(name)
+        return "(hidden)" if definition is None or definition.sensitive else values[name]
+
+    names = sorted(before.keys() | after.keys())
+    return [f"{name}={shown(before, name)}->{shown(after, name)}" for name in names if before.get(name) != after.get(name)]
 
 
 def _list_definition(resource: Resource, edit: Edit) -> ConfigDefinition:

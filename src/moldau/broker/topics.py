@@ -12,6 +12,7 @@ from typing import NamedTuple
 from moldau.broker.assignment import Replicas, check_by_hand, in_order, spread
 from moldau.broker.host import PartitionHost
 from moldau.broker.ineffective import warn_without_effect
+from moldau.broker.protected_topics import check_unprotected
 from moldau.broker.store_errors import reported
 from moldau.broker.topic_names import Collisions, check_name
 from moldau.cluster.registry import NewTopic, Registry
@@ -225,6 +226,7 @@ class Topics:
         return self._host.storage_lost()
 
     def _added(self, spec: GrowthSpec, topic: TopicInfo) -> list[Replicas]:
+        check_unprotected(self._config, spec.name, "add partitions")
         there = len(topic.partitions)
         if spec.total <= there:
             raise PeerError(ErrorCode.INVALID_PARTITIONS, f"topic '{spec.name}' has {there} partitions; {spec.total} would not be more")

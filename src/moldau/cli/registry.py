@@ -10,6 +10,7 @@ import click
 
 from moldau.cli.options import SECONDS, TEXT, bootstrap_option
 from moldau.cli.serve import host_port
+from moldau.model.host_port import parse_host_port
 
 if TYPE_CHECKING:
     from moldau.registry.server import RegistryServer
@@ -64,11 +65,13 @@ def registry(
 
     Exit code 1 for a port that cannot be had, a cluster that does not answer or a topic that is not compacted.
     """
+    from moldau.assembly.exposure import warn_if_exposed
     from moldau.cli.server_log import set_up_logging
     from moldau.registry.limits import HttpLimits
     from moldau.registry.server import RegistryServer
 
     set_up_logging(log_level, log_format)
+    warn_if_exposed("schema registry", [parse_host_port(listen)], "give --listen an address such as 127.0.0.1:8081")
     asked = threading.Event()
     starting = True
 

@@ -87,6 +87,10 @@ def serve(
     from moldau.cli.server_log import set_up_logging
 
     set_up_logging(log_level, log_format)
+    if registry is not None:
+        from moldau.assembly.exposure import warn_if_exposed
+
+        warn_if_exposed("schema registry", [parse_host_port(registry)], "give --registry an address such as 127.0.0.1:8081")
     beside = None if registry is None else _beside(registry, config)
     try:
         if beside is None:

@@ -78,7 +78,11 @@ def alter_configs(broker: "Broker", request: AlterConfigsRequest, context: Reque
     wanted = [
         (Resource(each.resource_type, each.resource_name), [(item.name, item.value) for item in each.configs]) for each in request.resources
     ]
-    outcomes = _each_once(wanted, lambda resource, values: broker.configs.replace(resource, values, validate_only=request.validate_only))
+
+    def change(resource: Resource, values: list[tuple[str, str | None]]) -> None:
+        _note(broker, context, resource, broker.configs.replace(resource, values, validate_only=request.validate_only))
+
+    outcomes = _each_once(wanted, change)
     reply(AlterConfigsResponse(responses=[AlterConfigsResourceResponse(*_code(error), *resource) for resource, error in outcomes]))
 
 
@@ -88,10 +92,20 @@ def incremental_alter_configs(broker: "Broker", request: IncrementalAlterConfigs
         (Resource(each.resource_type, each.resource_name), [Edit(item.name, item.config_operation, item.value) for item in each.configs])
         for each in request.resources
     ]
-    outcomes = _each_once(wanted, lambda resource, edits: broker.configs.edit(resource, edits, validate_only=request.validate_only))
+
+    def change(resource: Resource, edits: list[Edit]) -> None:
+        _note(broker, context, resource, broker.configs.edit(resource, edits, validate_only=request.validate_only))
+
+    outcomes = _each_once(wanted, change)
     reply(
         IncrementalAlterConfigsResponse(responses=[IncrementalResourceResponse(*_code(error), *resource) for resource, error in outcomes])
     )
+
+
+def _note(broker: "Broker", context: RequestContext, resource: Resource, changes: list[str]) -> None:
+    if changes:
+        kind = ResourceType(resource.type).name.lower()
+        broker.admin_log.note(context, "configuration changed", **{kind: resource.name or "(all)"}, changes=" ".join(changes))
 
 
 def _each_once(wanted: list[tuple[Resource, list[T]]], change: Callable[[Resource, list[T]], None]) -> list[Outcome]:

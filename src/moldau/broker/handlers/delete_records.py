@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from moldau.broker.context import RequestContext
 from moldau.broker.dispatch import Reply
 from moldau.broker.partition import Partition
+from moldau.broker.protected_topics import check_unprotected
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.delete_records import (
@@ -25,7 +26,7 @@ def handle(broker: "Broker", request: DeleteRecordsRequest, context: RequestCont
     """Delete what lies before each offset.
 
     Codes: UNKNOWN_TOPIC_OR_PARTITION; OFFSET_OUT_OF_RANGE beyond the high watermark; POLICY_VIOLATION where the topic is only compacted;
-    INVALID_TOPIC_EXCEPTION where it is internal.
+    or protected; INVALID_TOPIC_EXCEPTION where it is internal.
     """
     topics = []
     for topic in request.topics:
@@ -38,7 +39,9 @@ def handle(broker: "Broker", request: DeleteRecordsRequest, context: RequestCont
                 partition = led.get(index)
                 if partition is None:
                     raise broker.missing_partition(name, index, by_id=False)
-                results.append(DeleteRecordsPartitionResult(index, _delete(partition, wanted)))
+                first = _delete(broker, partition, wanted)
+                broker.admin_log.note(context, "records deleted", partition=partition.topic_partition, before_offset=first)
+                results.append(DeleteRecordsPartitionResult(index, first))
                 broker.delayed.changed(partition)
             except PeerError as error:
                 results.append(DeleteRecordsPartitionResult(index, -1, error.code))
@@ -50,11 +53,12 @@ def handle(broker: "Broker", request: DeleteRecordsRequest, context: RequestCont
     reply(DeleteRecordsResponse(topics=topics))
 
 
-def _delete(partition: Partition, wanted: DeleteRecordsPartition) -> int:
+def _delete(broker: "Broker", partition: Partition, wanted: DeleteRecordsPartition) -> int:
     """Delete the records before the offset wanted; the first one left."""
     log = partition.log
     if partition.is_internal:
         raise PeerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic_partition} is internal: no client may delete from it")
+    check_unprotected(broker.config, partition.topic_partition.topic, "delete its records")
     if not log.config.deletes and log.config.compacts:
         raise PeerError(ErrorCode.POLICY_VIOLATION, f"{partition.topic_partition}: cleanup.policy is compact, records go by key")
     offset = log.high_watermark if wanted.offset == HIGH_WATERMARK else wanted.offset

@@ -66,6 +66,8 @@ def delete_groups(broker: "Broker", request: DeleteGroupsRequest, context: Reque
     def done(group_id: str, error: PeerError | None) -> None:
         if error is not None:
             results[group_id].error_code = error.code
+        else:
+            broker.admin_log.note(context, "group deleted", group=group_id)
         left.remove(group_id)
         if not left:
             reply(DeleteGroupsResponse(results=list(results.values())))

@@ -37,7 +37,7 @@ def handle(broker: "Broker", request: MetadataRequest, context: RequestContext, 
     if request.topics is None or (not request.topics and context.api_version == 0):
         topics = [describe(broker, topic) for topic in broker.registry.snapshot.topics.values()]
     else:
-        topics = _some(broker, request.topics, context.api_version, may_create=request.allow_auto_topic_creation)
+        topics = _some(broker, request.topics, context, may_create=request.allow_auto_topic_creation)
     if request.include_topic_authorized_operations:
         topics = [_with_operations(topic) for topic in topics]
     snapshot = broker.registry.snapshot
@@ -127,13 +127,15 @@ def _with_operations(topic: MetadataResponseTopic) -> MetadataResponseTopic:
     )
 
 
-def _some(broker: "Broker", wanted: list[MetadataRequestTopic], version: int, *, may_create: bool) -> list[MetadataResponseTopic]:
+def _some(
+    broker: "Broker", wanted: list[MetadataRequestTopic], context: RequestContext, *, may_create: bool
+) -> list[MetadataResponseTopic]:
     names: dict[str, None] = {}
     told: dict[tuple[bytes, str | None], MetadataResponseTopic] = {}  # each once, however often it is asked for
     snapshot = broker.registry.snapshot
     for each in wanted:
         asks_by_id = each.topic_id != NO_ID
-        if version < FIRST_BY_ID and (asks_by_id or each.name is None):
+        if context.api_version < FIRST_BY_ID and (asks_by_id or each.name is None):
             told[each.topic_id, each.name] = _failed(each.name or "", ErrorCode.INVALID_REQUEST, each.topic_id)
         elif asks_by_id:
             topic = snapshot.topics_by_id.get(each.topic_id)
@@ -143,15 +145,22 @@ def _some(broker: "Broker", wanted: list[MetadataRequestTopic], version: int, *,
             told[NO_ID, None] = _failed(None, ErrorCode.INVALID_REQUEST)
         else:
             names[each.name] = None
-    return [*told.values(), *_by_name(broker, list(names), may_create=may_create)]
+    return [*told.values(), *_by_name(broker, list(names), context if may_create else None)]
 
 
-def _by_name(broker: "Broker", names: list[str], *, may_create: bool) -> list[MetadataResponseTopic]:
+def _by_name(broker: "Broker", names: list[str], creator: RequestContext | None) -> list[MetadataResponseTopic]:
+    """Topics by their names; those that are missing are made where there is a `creator`."""
     missing = [name for name in names if name not in broker.registry.snapshot.topics]
     errors: dict[str, PeerError | None] = {}
     if missing:
-        errors = broker.topics.create_for_client(missing) if may_create else {name: why_missing(name) for name in missing}
+        errors = {name: why_missing(name) for name in missing} if creator is None else broker.topics.create_for_client(missing)
     topics = broker.registry.snapshot.topics
+    if creator is not None:
+        for name in missing:
+            if errors[name] is None:
+                broker.admin_log.note(
+                    creator, "topic created because it was asked for", topic=name, partitions=len(topics[name].partitions)
+                )
     told = []
     for name in names:
         error = errors.get(name)

@@ -18,11 +18,14 @@ if TYPE_CHECKING:
     from moldau.broker.broker import Broker
     from moldau.broker.dispatch import Reply
     from moldau.broker.groups.group import Group
+    from moldau.broker.state_log import Done
 
 FIRST_BY_ID = 10
 FIRST_WITH_NOT_FOUND = 9
 """GROUP_ID_NOT_FOUND for a member of a group that is not there; before, ILLEGAL_GENERATION."""
 NOT_SAID = -1
+OFFSETS_SHOWN = 5
+"""Offsets that a line in the log names."""
 
 
 def handle(broker: "Broker", request: OffsetCommitRequest, context: RequestContext, reply: "Reply") -> None:
@@ -50,8 +53,23 @@ def handle(broker: "Broker", request: OffsetCommitRequest, context: RequestConte
     if group is None or not verdict.commits:
         answer(None)
         return
+    is_reset = request.generation_id_or_member_epoch < 0 and group.membership_if_any is not None
+    done = _noted(broker, request, context, verdict, answer) if is_reset else answer
     retention_ms = None if request.retention_time_ms == NOT_SAID else request.retention_time_ms
-    broker.groups.commit(group, verdict.commits, answer, retention_ms=retention_ms)
+    broker.groups.commit(group, verdict.commits, done, retention_ms=retention_ms)
+
+
+def _noted(broker: "Broker", request: OffsetCommitRequest, context: RequestContext, verdict: Verdict, answer: "Done") -> "Done":
+    """`answer`, with a line in the log: who is no member sets offsets of a group that has had members, as tools do that reset it."""
+    first = " ".join(f"{each.topic}-{each.partition}={each.offset}" for each in verdict.commits[:OFFSETS_SHOWN])
+    count = len(verdict.commits)
+
+    def done(error: PeerError | None) -> None:
+        if error is None:
+            broker.admin_log.note(context, "group offsets set", group=request.group_id, offsets=count, first=first)
+        answer(error)
+
+    return done
 
 
 def _verdict(broker: "Broker", request: OffsetCommitRequest, *, by_id: bool) -> Verdict:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from moldau.broker.groups.group import Group
     from moldau.cluster.snapshot import MetadataSnapshot
 
+PLACES_SHOWN = 5
+"""Partitions that the line in the log names."""
+
 
 def handle(broker: "Broker", request: OffsetDeleteRequest, context: RequestContext, reply: "Reply") -> None:
     """Codes of a partition: UNKNOWN_TOPIC_OR_PARTITION, GROUP_SUBSCRIBED_TO_TOPIC. Of the request: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND,
@@ -27,9 +30,13 @@ def handle(broker: "Broker", request: OffsetDeleteRequest, context: RequestConte
     for topic in request.topics:
         for each in topic.partitions:
             codes[topic.name, each.partition_index] = _there(broker.metadata, topic.name, each.partition_index)
+    going: list[tuple[str, int]] = []
     wanted = [place for place, code in codes.items() if code is ErrorCode.NONE]
 
     def answer(error: PeerError | None) -> None:
+        if error is None and going:
+            places = " ".join(f"{topic}-{partition}" for topic, partition in going[:PLACES_SHOWN])
+            broker.admin_log.note(context, "group offsets deleted", group=request.group_id, offsets=len(going), first=places)
         reply(OffsetDeleteResponse(error_code=error.code) if error is not None else OffsetDeleteResponse(topics=_topics(request, codes)))
 
     try:
@@ -41,7 +48,8 @@ def handle(broker: "Broker", request: OffsetDeleteRequest, context: RequestConte
     if membership is not None:
         codes.update((place, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC) for place in wanted if membership.subscribed_to(place[0]))
     present = group.offsets.places()
-    broker.groups.removal.offsets(group, [place for place in wanted if codes[place] is ErrorCode.NONE and place in present], answer)
+    going += [place for place in wanted if codes[place] is ErrorCode.NONE and place in present]
+    broker.groups.removal.offsets(group, going, answer)
 
 
 def _there(snapshot: "MetadataSnapshot", name: str, index: int) -> ErrorCode:

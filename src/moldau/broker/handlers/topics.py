@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from moldau.broker.config_views import topic_view
 from moldau.broker.context import RequestContext
+from moldau.broker.protected_topics import check_unprotected
 from moldau.broker.topics import GrowthSpec, TopicSpec, twice, unknown_topic
 from moldau.cluster.registry import NewTopic
 from moldau.cluster.snapshot import TopicInfo
@@ -44,6 +45,9 @@ def create_topics(broker: "Broker", request: CreateTopicsRequest, context: Reque
         for topic in request.topics
     ]
     outcomes = broker.topics.create(specs, validate_only=request.validate_only)
+    for name, outcome in outcomes.items():
+        if isinstance(outcome, NewTopic) and not request.validate_only:
+            broker.admin_log.note(context, "topic created", topic=name, partitions=len(outcome.replicas), configs=outcome.configs)
     reply(CreateTopicsResponse(topics=[_created(broker, name, outcome, request.validate_only) for name, outcome in outcomes.items()]))
 
 
@@ -72,7 +76,7 @@ def delete_topics(broker: "Broker", request: DeleteTopicsRequest, context: Reque
     """Delete topics by name or by id, each for itself.
 
     Codes: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_REQUEST for a topic named twice, by both, or not at all,
-    TOPIC_DELETION_DISABLED.
+    TOPIC_DELETION_DISABLED, POLICY_VIOLATION for a protected topic.
     """
     by_id = context.api_version >= FIRST_BY_ID
     wanted = request.topics if by_id else [DeleteTopicState(name=name) for name in request.topic_names]
@@ -85,7 +89,9 @@ def delete_topics(broker: "Broker", request: DeleteTopicsRequest, context: Reque
     found: Counter[TopicInfo] = Counter()
     for each in wanted:
         try:
-            found[_find(broker, each)] += 1
+            topic = _find(broker, each)
+            check_unprotected(broker.config, topic.name, "delete it")
+            found[topic] += 1
         except PeerError as error:
             results.append(_not_deleted(each.name, each.topic_id, error))
     once = [topic for topic, times in found.items() if times == 1]
@@ -94,6 +100,7 @@ def delete_topics(broker: "Broker", request: DeleteTopicsRequest, context: Reque
         problem = failure if times == 1 else twice(topic.name)
         if problem is None:
             results.append(DeletableTopicResult(name=topic.name, topic_id=topic.topic_id))
+            broker.admin_log.note(context, "topic deleted", topic=topic.name, partitions=len(topic.partitions))
         else:
             results.append(_not_deleted(topic.name, topic.topic_id, problem))
     reply(DeleteTopicsResponse(responses=results))
@@ -127,6 +134,9 @@ def create_partitions(broker: "Broker", request: CreatePartitionsRequest, contex
         for topic in request.topics
     ]
     outcomes = broker.topics.grow(specs, validate_only=request.validate_only)
+    for spec in specs:
+        if outcomes[spec.name] is None and not request.validate_only:
+            broker.admin_log.note(context, "partitions added", topic=spec.name, partitions=spec.total)
     reply(
         CreatePartitionsResponse(
             results=[

@@ -37,6 +37,18 @@ def _without_effect(row: ConfigDefinition) -> ConfigDefinition:
 
 COORDINATORS = table(
     [
+        items(
+            "protected.topics",
+            ("__consumer_offsets", "__transaction_state", "_schemas", "_audit", "_spark_commits"),
+            "Topics that hold state of the brokers, the registry, the audit or Spark jobs. Clients may not delete them, delete records "
+            "from them, add partitions, or change configurations by which records are deleted or refused (`cleanup.policy` other than to "
+            "`compact`, `retention.*`, `delete.retention.ms`, `max.message.bytes`, `min.insync.replicas`, "
+            "`message.timestamp.before.max.ms`, `message.timestamp.after.max.ms`): POLICY_VIOLATION. "
+            "Creating, reading and writing them is not restricted.",
+            mode=CLUSTER,
+            own=True,
+            deviation="Kafka leaves this to ACLs; without authentication it guards against accidents.",
+        ),
         integer("default.replication.factor", 1, "Replicas of a topic whose creator names no number.", allowed=at_least(1)),
         integer(
             "min.insync.replicas",
