@@ -5,6 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 
 from moldau.testing import Broker
 from support.console import ConsoleInside
@@ -101,3 +105,46 @@ def test_what_cannot_be_done_is_one_line(moldau: ConsoleInside, arguments: list[
     done = moldau("schema", *arguments)
     assert (done.code, done.out) == (code, "")
     assert told in done.err
+
+
+@pytest.fixture
+def topic(moldau: ConsoleInside, request: pytest.FixtureRequest) -> str:
+    name = request.node.name[:100]
+    moldau.ok("topic", "create", name, "--partitions", "1")
+    return str(name)
+
+
+def send_orders(broker: Broker, topic: str, *values: object) -> None:
+    """By Confluent's own serialiser; bytes as they are."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    with SchemaRegistryClient({"url": broker.registry_url}) as registry:
+        serialize = AvroSerializer(registry, avro(id="int", name="string"))
+        for value in values:
+            data = value if isinstance(value, bytes) else serialize(value, SerializationContext(topic, MessageField.VALUE))
+            producer.produce(topic, data, b"k")
+    assert not producer.flush(30)
+
+
+def test_what_confluents_serialiser_wrote_is_printed_as_json(moldau: ConsoleInside, broker: Broker, topic: str) -> None:
+    send_orders(broker, topic, {"id": 1, "name": "one"}, {"id": 2, "name": "zwölf"})
+    url = ["--registry", broker.registry_url, "--until-end"]
+    assert moldau.ok("consume", topic, *url).lines == ['{"id":1,"name":"one"}', '{"id":2,"name":"zwölf"}']
+    first, _ = moldau.ok("consume", topic, *url, "--format", "json").json_lines
+    assert (first["key"], first["value"]) == ("k", {"id": 1, "name": "one"})
+    assert moldau.ok("consume", topic, "--decode", "value", "--until-end", "--max", "1").lines == ['{"id":1,"name":"one"}']
+    assert moldau.ok("consume", topic, "--until-end").raw.startswith(b"\0"), "the variable alone does not decode"
+    refused = moldau("consume", topic, *url, "--decode", "both")
+    assert (refused.code, "at offset 0: the key cannot be decoded" in refused.err) == (1, True)
+    del moldau.environment["MOLDAU_REGISTRY"]
+    assert moldau("consume", topic, "--decode", "value").code == 2
+
+
+def test_what_cannot_be_decoded_ends_it_or_is_counted(moldau: ConsoleInside, broker: Broker, topic: str) -> None:
+    send_orders(broker, topic, {"id": 1, "name": "one"}, b"plain text", {"id": 3, "name": "three"})
+    arguments = ["consume", topic, "--registry", broker.registry_url, "--until-end", "--group", f"{topic}-g"]
+    stopped = moldau(*arguments)
+    assert (stopped.code, stopped.lines) == (1, ['{"id":1,"name":"one"}'])
+    assert f"Error: partition {topic}-0 at offset 1: the value cannot be decoded: the first byte is 0x70" in stopped.err
+    skipped = moldau.ok(*arguments, "--on-error", "skip")
+    assert skipped.lines == ['{"id":3,"name":"three"}'], "the group goes on at the one that ended it"
+    assert skipped.err.splitlines()[-1] == "1 record not decoded, skipped"

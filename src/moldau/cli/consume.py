@@ -6,6 +6,7 @@ offsets are, and commits what it has printed, without being a member.
 
 import sys
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
@@ -14,14 +15,20 @@ from click.core import ParameterSource
 from moldau.cli.group_commits import GroupCommitter
 from moldau.cli.interruptions import Interruptions
 from moldau.cli.offsets import AtTime, End, StartPoint, find_offsets, parse_start, parse_time
-from moldau.cli.options import NAME, TEXT, bootstrap_option, open_cluster, timeout_option
+from moldau.cli.options import NAME, TEXT, bootstrap_option, open_cluster, registry_option, timeout_option
 from moldau.cli.output import abandon_stdout, counted, say
 from moldau.cli.output_records import Formatter, TemplateError, make_formatter
 from moldau.model.identity import Offset, TopicPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from moldau.cli.decoding import ColumnDecoder
     from moldau.cli.partition_reader import PartitionReader
     from moldau.client.cluster import Cluster
+
+DECODED = {"value": ("values",), "key": ("keys",), "both": ("keys", "values")}
+"""Columns by what --decode names."""
 
 
 def _time(ctx: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
@@ -82,6 +89,19 @@ def _time(ctx: click.Context, parameter: click.Parameter, value: str | None) -> 
     show_default=True,
     help="read_committed: leave out aborted transactions, and wait for open ones.",
 )
+@registry_option("Decode values with the schemas of this registry (the variable alone: with --decode).")
+@click.option(
+    "--decode",
+    type=click.Choice(list(DECODED)),
+    help="What the registry decodes into JSON: Avro, JSON Schema and Protobuf.  [default: value]",
+)
+@click.option(
+    "--on-error",
+    type=click.Choice(["stop", "skip"]),
+    default="stop",
+    show_default=True,
+    help="At a record that cannot be decoded: end with exit code 1, or count it and go on.",
+)
 @click.option("--skip-damaged", is_flag=True, help="Go on after batches that are damaged, instead of ending with exit code 1.")
 @bootstrap_option
 @timeout_option(30.0)
@@ -96,6 +116,9 @@ def consume(
     format_: str,
     group: str | None,
     isolation_level: str,
+    registry: str | None,
+    decode: str | None,
+    on_error: str,
     skip_damaged: bool,
     bootstrap: str,
     timeout: float,
@@ -107,17 +130,23 @@ def consume(
     what was printed is committed; a group that has members commits itself, and is refused.
 
     \b
+    moldau consume orders --registry http://127.0.0.1:8081 --since 1h
     moldau consume flights --until-end --format json | head -3
     moldau consume flights --from 2013-06-01 --max 10 --format '%p:%o %k %s'
     """
     try:
         point = _start(start, since)
-        formatter = make_formatter(format_, terminal=sys.stdout.isatty())
+        decoded = _decoded(registry, decode)
+        formatter = make_formatter(format_, terminal=sys.stdout.isatty(), decoded=decoded)
     except TemplateError as error:
         raise click.BadParameter(str(error), param_hint="--format") from error
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--from") from error
-    with Interruptions() as interruptions, open_cluster(bootstrap, timeout) as cluster:
+    with (
+        Interruptions() as interruptions,
+        open_cluster(bootstrap, timeout) as cluster,
+        _column_decoder(registry, decoded, timeout, skip=on_error == "skip") as decoder,
+    ):
         from moldau.cli.partition_reader import PartitionReader
         from moldau.client.partition_requests import READ_COMMITTED, READ_UNCOMMITTED
 
@@ -132,12 +161,12 @@ def consume(
             ends = find_offsets(cluster, End() if until is None else AtTime(until), wanted, isolation_level=level)
         if until is not None:  # which may well be before the beginning
             ends = {where: max(end, positions[where]) for where, end in ends.items()}
-        values_only = format_ == "value" and limit is None
+        values_only = format_ == "value" and limit is None and decoder is None
         reader = PartitionReader(
             cluster, positions, ends, committed_only=committed_only, skip_damaged=skip_damaged, values_only=values_only
         )
         try:
-            _print_records(reader, formatter, limit, sys.stdout.buffer, committer, interruptions)
+            _print_records(reader, formatter, limit, sys.stdout.buffer, committer, interruptions, decoder)
         except KeyboardInterrupt:
             return
         except BrokenPipeError:
@@ -147,6 +176,33 @@ def consume(
                 committer.finish()
             if reader.damaged:
                 say(f"{counted(reader.damaged, 'damaged place')} skipped", err=True)
+            if decoder is not None and decoder.skipped:
+                say(f"{counted(decoder.skipped, 'record')} not decoded, skipped", err=True)
+
+
+def _decoded(registry: str | None, decode: str | None) -> "Collection[str]":
+    """Columns to decode. A variable that was set for other commands does not make this one decode."""
+    context = click.get_current_context()
+    if decode is None and context.get_parameter_source("registry") is not ParameterSource.COMMANDLINE:
+        return ()
+    if registry is None:
+        raise click.UsageError("--decode needs --registry URL, or the variable MOLDAU_REGISTRY")
+    return DECODED[decode or "value"]
+
+
+@contextmanager
+def _column_decoder(registry: str | None, decoded: "Collection[str]", timeout: float, *, skip: bool) -> "Iterator[ColumnDecoder | None]":
+    if not decoded or registry is None:
+        yield None
+        return
+    from moldau.cli.decoding import ColumnDecoder, Decoder
+    from moldau.cli.registry_source import check_registry_url, naming_source, registry_source
+    from moldau.registry.client import RegistryClient
+
+    source = registry_source(click.get_current_context())
+    check_registry_url(registry, source)
+    with naming_source(source), RegistryClient(registry, timeout_s=timeout) as client:
+        yield ColumnDecoder(Decoder(client), decoded, skip=skip)
 
 
 def _start(start: str, since: int | None) -> StartPoint:
@@ -173,6 +229,7 @@ def _print_records(
     output: BinaryIO,
     committer: "GroupCommitter | None",
     interruptions: Interruptions,
+    decoder: "ColumnDecoder | None" = None,
 ) -> None:
     """Write records until the end, or `limit` of them; what was written is flushed after every partition's share of a fetch.
 
@@ -182,19 +239,26 @@ def _print_records(
     if left == 0:
         return
     for chunk in reader.chunks():
+        failure: click.ClickException | None = None
         with interruptions.held():
             last: dict[TopicPartition, Offset] = {}
             for where, columns in chunk:
+                begun = columns.offsets[:1]
+                if decoder is not None:
+                    failure = decoder.apply(where, columns, left)
                 if left is not None:
                     columns.cut(left, len(columns))
                     left -= len(columns)
-                output.write(formatter(where, columns))
-                if left == 0:
-                    last[where] = Offset(columns.offsets[-1] + 1)
+                if len(columns.values):
+                    output.write(formatter(where, columns))
+                if left == 0 or failure is not None:
+                    last[where] = Offset(columns.offsets[-1] + 1 if columns.offsets else begun[0])
                     break
             output.flush()
             if committer is not None:
                 committer.done({**reader.reached(), **last})
+        if failure is not None:
+            raise failure
         if left == 0:
             return
     if committer is not None:
