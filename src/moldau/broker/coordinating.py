@@ -41,6 +41,7 @@ class Coordinating:
             self._transactions = TransactionCoordinator(
                 self.transactions_topic, broker.clock, broker.producer_ids, broker.config, partial(write_markers, broker)
             )
+            broker.on_reconfigured.append(self._transactions.load_refused)
         return self._transactions
 
     def opened(self, topic_partition: "TopicPartition") -> None:

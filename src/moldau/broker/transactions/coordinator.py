@@ -12,11 +12,13 @@ from moldau.broker.transactions.adding import verified
 from moldau.broker.transactions.events import Add, End, Init, Loaded
 from moldau.broker.transactions.listing import Filters, Listed, listed
 from moldau.broker.transactions.machine import Machine, Surroundings
+from moldau.broker.transactions.owned import id_size
 from moldau.broker.transactions.ownership import Ownership
 from moldau.broker.transactions.runner import NOTES_INTERVAL_S, NOTES_MAX, Reply, Runner
 from moldau.broker.transactions.states import State
 from moldau.broker.transactions.transaction import EPOCH_PER_TRANSACTION, NO_EPOCH, NO_PRODUCER_ID, Transaction, new_transaction
 from moldau.broker.transactions.upkeep import Upkeep
+from moldau.model.budget import Budget
 from moldau.model.errors import CoordinationError, ErrorCode, PeerError
 from moldau.model.seldom import Seldom
 
@@ -58,7 +60,10 @@ class TransactionCoordinator:
         self._told = Seldom(NOTES_INTERVAL_S, NOTES_MAX)
         self._surroundings = Surroundings(self._new_producer_id, lambda: config.int("transaction.partitions.max"))
         self._runner = Runner(state_log, clock, write_markers)
-        self._ownership = Ownership(state_log, self._loaded, self._runner.give_up)
+        setting = "transactions.memory.max.bytes"
+        self.memory = Budget(setting, lambda: config.int(setting), clock.monotonic)
+        self._ownership = Ownership(state_log, self.memory, self._loaded, self._runner.give_up)
+        self.load_refused = self._ownership.load_refused
         self._upkeep = Upkeep(self._runner, clock, config, self._ownership)
         self._runner.on_open = self._upkeep.opened
 
@@ -89,6 +94,9 @@ class TransactionCoordinator:
             "transactional_ids": self._ownership.size,
             "transactions_open": sum(len(owned.open) for owned in self._ownership),
             "transactions_tried_again": self._runner.tried_again,
+            "transactions_memory_bytes": self.memory.held,
+            "transactions_memory_refused": self.memory.refusals,
+            "transaction_partitions_too_large": self._ownership.too_large,
         }
 
     # What producers ask
@@ -116,7 +124,9 @@ class TransactionCoordinator:
         self._runner.step(owned, transactional_id, machine, wanted)
 
     def add_partitions(self, transactional_id: str, wanted: Add) -> None:
-        """Take partitions into a transaction, and begin it with them. INVALID_PRODUCER_ID_MAPPING for an id that is not known."""
+        """Take partitions into a transaction, and begin it with them. INVALID_PRODUCER_ID_MAPPING for an id that is not known,
+        POLICY_VIOLATION at the bound on memory.
+        """
         self._ask(transactional_id, wanted)
 
     def end(self, transactional_id: str, wanted: End) -> None:
@@ -126,6 +136,8 @@ class TransactionCoordinator:
     def _ask(self, transactional_id: str, wanted: Add | End) -> None:
         try:
             owned, machine = self._ownership.known(transactional_id)
+            if isinstance(wanted, Add):
+                self._check_room(transactional_id, machine, wanted)
         except PeerError as error:
             wanted.token(error.code, NO_PRODUCER_ID, NO_EPOCH)
             return
@@ -233,10 +245,22 @@ class TransactionCoordinator:
         most = self._config.int("transactional.ids.max")
         if self._ownership.size >= most:
             raise PeerError(ErrorCode.POLICY_VIOLATION, f"there are {most} transactional ids, as many as transactional.ids.max allows")
+        if not self.memory.has_room(id_size(transactional_id, 0), f"new transactional id {transactional_id}", new=True):
+            raise PeerError(ErrorCode.POLICY_VIOLATION, f"no room for transactional id '{transactional_id}': {self.memory.setting}")
         machine = Machine(new_transaction(self._new_producer_id(), timeout_ms, self._clock.time_ms()), self._surroundings)
-        owned.machines[transactional_id] = machine
+        owned.add(transactional_id, machine)
         self._upkeep.known()
         return machine
+
+    def _check_room(self, transactional_id: str, machine: Machine, wanted: Add) -> None:
+        """PeerError POLICY_VIOLATION if the transaction would grow beyond what all may take."""
+        current = machine.current
+        partitions = len(current.partitions | wanted.partitions) if current.state is State.ONGOING else len(wanted.partitions)
+        growth = id_size(transactional_id, partitions) - machine.counted_bytes
+        if not self.memory.has_room(growth, f"partitions of transactional id {transactional_id}"):
+            raise PeerError(
+                ErrorCode.POLICY_VIOLATION, f"{transactional_id}: {partitions} partitions do not fit into {self.memory.setting}"
+            )
 
     def _new_producer_id(self) -> int:
         try:

@@ -61,7 +61,7 @@ class Machine:
     for, until it is answered; `_ended_over` is the newest connection over which a producer of the older protocol has ended a transaction.
     """
 
-    __slots__ = ("_asked", "_ended_over", "_pending", "_surroundings", "_target", "current")
+    __slots__ = ("_asked", "_ended_over", "_pending", "_surroundings", "_target", "counted_bytes", "current")
 
     def __init__(self, current: Transaction, surroundings: Surroundings) -> None:
         self.current = current
@@ -70,6 +70,14 @@ class Machine:
         self._target: Transaction | None = None
         self._asked: Init | Add | End | None = None
         self._ended_over = 0
+        self.counted_bytes = 0
+        """What the budget of all ids has for this one."""
+
+    @property
+    def partitions_held(self) -> int:
+        """How many partitions are kept of it, of the value that is stored or of the one that is being stored."""
+        held = len(self.current.partitions)
+        return held if self._target is None else max(held, len(self._target.partitions))
 
     @property
     def state(self) -> State:

@@ -63,7 +63,9 @@ class Runner:
 
     def step(self, owned: "Owned", transactional_id: str, machine: "Machine", event: Event) -> None:
         """Let something happen to an id. PeerError only from `Late`."""
-        self._run(owned, transactional_id, machine, machine.step(event, self._clock.time_ms()))
+        effects = machine.step(event, self._clock.time_ms())
+        owned.count(transactional_id, machine)
+        self._run(owned, transactional_id, machine, effects)
 
     def give_up(self, owned: "Owned") -> None:
         """Another coordinator goes on with a partition: whoever waits has to ask that one."""
@@ -94,7 +96,7 @@ class Runner:
                 case StoreAgain(value):
                     self._later(owned, partial(self._store, owned, transactional_id, machine, value))
                 case Forget():
-                    owned.machines.pop(transactional_id, None)
+                    owned.forget(transactional_id)
 
     def _store(self, owned: "Owned", transactional_id: str, machine: "Machine", value: "Transaction | None") -> None:
         def done(error: PeerError | None) -> None:

@@ -236,7 +236,18 @@ COORDINATORS = table(
             allowed=at_least(1),
             mode=CLUSTER,
             own=True,
-            deviation="Each id takes about half a kilobyte of memory until it expires; Kafka has no bound.",
+            deviation="Each id takes memory until it expires (`transactions.memory.max.bytes` bounds it too); Kafka has no bound.",
+        ),
+        long(
+            "transactions.memory.max.bytes",
+            33_554_432,
+            "Memory that all transactional ids may take together with the partitions of their transactions: about 1,300 bytes for an id, "
+            "220 for each partition beyond four. At the bound new ids, and partitions beyond four, are refused with POLICY_VIOLATION. A "
+            "partition of the transaction topic that does not fit when it is read is not served until this is raised; nothing is lost.",
+            allowed=at_least(1),
+            mode=CLUSTER,
+            own=True,
+            deviation=MEMORY,
         ),
         boolean(
             "transaction.partition.verification.enable",
