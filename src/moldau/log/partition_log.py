@@ -25,7 +25,7 @@ from moldau.log.read import ReadResult
 from moldau.log.recovery import RecoveryReport
 from moldau.log.segments import RemovedSegment
 from moldau.log.shortening import ShorteningLog
-from moldau.log.timestamps import TimestampOffset, first_not_older, largest
+from moldau.log.timestamps import SearchedLog, TimeSearch, TimestampOffset, first_not_older, largest
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
 from moldau.ports.filesystem import FileSystem
@@ -145,22 +145,25 @@ class PartitionLog(ShorteningLog):
         """A reader found the batch with these offsets damaged: fetches end before it and fail in it."""
         self._reader.remember_bad(first_offset, last_offset)
 
-    def offset_for_timestamp(self, timestamp_ms: int, limit_offset: int | None = None) -> TimestampOffset | None:
-        """The first record before `limit_offset` that is not older. PeerError CORRUPT_MESSAGE when damage is in the way."""
+    def search_timestamp(self, timestamp_ms: int, limit_offset: int, decompressed_bytes_max: int) -> TimeSearch:
+        """A search for the first record before `limit_offset` that is not older; see :mod:`moldau.log.timestamps` for how it is run.
+
+        PeerError CORRUPT_MESSAGE when damage is in the way.
+        """
+        return self._searching(first_not_older(self._searched(decompressed_bytes_max), timestamp_ms, limit_offset))
+
+    def search_largest_timestamp(self, limit_offset: int, decompressed_bytes_max: int) -> TimeSearch:
+        """The same for the record with the largest timestamp."""
+        return self._searching(largest(self._searched(decompressed_bytes_max), limit_offset))
+
+    def _searched(self, decompressed_bytes_max: int) -> SearchedLog:
+        return SearchedLog(self._segments, lambda: self.start_offset, lambda: self.written_offset, decompressed_bytes_max)
+
+    def _searching(self, steps: TimeSearch) -> TimeSearch:
         try:
-            return first_not_older(self._segments, timestamp_ms, self.start_offset, self._limit(limit_offset))
+            return (yield from steps)
         except UNREADABLE as error:
             raise self._reader.corrupt(error.offset, error) from error
-
-    def max_timestamp_offset(self, limit_offset: int | None = None) -> TimestampOffset | None:
-        """The record with the largest timestamp before `limit_offset`. PeerError CORRUPT_MESSAGE when damage is in the way."""
-        try:
-            return largest(self._segments, self.start_offset, self._limit(limit_offset), self.written_offset)
-        except UNREADABLE as error:
-            raise self._reader.corrupt(error.offset, error) from error
-
-    def _limit(self, offset: int | None) -> int:
-        return self.written_offset if offset is None else min(offset, self.written_offset)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """The newest epoch up to `epoch` that has records, and the offset after its last; ``(-1, -1)`` if unknown (KIP-101)."""

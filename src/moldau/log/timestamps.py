@@ -2,20 +2,35 @@
 
 The segment is found by its largest timestamp, the batch by the time index and the batches' headers, the record by looking into that one
 batch, whose checksum is compared first. Timestamps need not rise with offsets: the answer is the first record in offset order.
+
+**Work.** A walk over headers may be long, and a batch expensive to look into. So a search is a generator for the broker's thread, which
+yields its work in pieces, each a :class:`Piece` that any thread may run and that touches nothing but its file; what comes out is sent
+back. None is yielded where the search only wants others to have their turn. Between two steps segments may be rolled, removed, compacted
+or cut. So the search looks at the log again after each: where its segment is gone it begins again with the offsets that it has not passed,
+and an offset that it found counts if it is still in the log.
+
+**Headers that lie.** A header may promise a timestamp that no record has, or hide records that cannot be unpacked within the bound or are
+malformed (the broker takes batches by their headers). Looking into such a batch is in vain, so after `VAIN_LOOKS_MAX` of them, and for one
+that cannot be read, the header is believed: the answer is the batch's first offset with the largest timestamp it claims. A consumer that
+starts there misses nothing, and reads a little more than it asked for.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import NamedTuple
 
-from moldau.log.batches import BadBatchError, walk
+from moldau.log.batches import UNREADABLE, BadBatchError, walk
 from moldau.log.segment import Segment
 from moldau.log.segments import Segments
-from moldau.model.errors import CorruptBatchError, PeerError
+from moldau.model.errors import PeerError
 from moldau.ports.filesystem import File
 from moldau.protocol.records.header import BatchHeader, verify_crc
 
-DECOMPRESSED_BYTES_MAX = 100 * 1024 * 1024
-"""A batch that unpacks to more is not looked into."""
+VAIN_LOOKS_MAX = 4
+"""Batches of a segment that may be looked into in vain before a header is believed."""
+HEADERS_AT_A_TIME = 4000
+"""Headers of a piece: some milliseconds."""
+SEGMENTS_AT_A_TIME = 32
+"""Segments that are passed over before others have their turn: the first look at each reads its index."""
 
 
 class TimestampOffset(NamedTuple):
@@ -26,83 +41,229 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int
 
 
-def first_not_older(segments: Segments, timestamp: int, start_offset: int, end_offset: int) -> TimestampOffset | None:
-    """The first record from `start_offset` to before `end_offset` whose timestamp is at least `timestamp`. BadBatchError."""
-    for slot in range(segments.slot_of(start_offset), len(segments)):
+class Reached(NamedTuple):
+    """How far a piece of work came. `position` is -1 at the end of the segment or beyond the last offset that is asked for."""
+
+    position: int
+    offset: int
+    """The least that the batch at `position` may begin with."""
+    in_vain: bool = False
+    """Whether the last batch was looked into and had no such record."""
+    found: TimestampOffset | None = None
+    newest: int = -1
+    """The largest timestamp seen, for who asked for that."""
+
+
+class Bounds(NamedTuple):
+    """Offsets that are asked for, from `start` to before `end`, and how much of a batch is unpacked at most."""
+
+    start: int
+    end: int
+    decompressed_bytes_max: int
+
+
+class Piece:
+    """A walk over some batches of a segment. The file is retained while it waits and runs; `run` may be called on any thread."""
+
+    __slots__ = ("_bounds", "_end", "_looks_left", "_offset", "_position", "_timestamp", "file")
+
+    def __init__(self, file: File, position: int, end: int, offset: int, bounds: Bounds, timestamp: int | None, looks_left: int) -> None:
+        """From `position`, where a batch of at least `offset` begins, to `end`. Without a `timestamp`: find the largest."""
+        self.file = file
+        self._position = position
+        self._end = end
+        self._offset = offset
+        self._bounds = bounds
+        self._timestamp = timestamp
+        self._looks_left = looks_left
+
+    def run(self) -> Reached:
+        """Do it. BadBatchError, OldFormatError, StorageError."""
+        start, end, _ = self._bounds
+        timestamp, newest, left = self._timestamp, -1, HEADERS_AT_A_TIME
+        for position, header in walk(self.file, self._position, self._end, self._offset):
+            if header.base_offset >= end:
+                return Reached(-1, header.base_offset, newest=newest)
+            if left == 0:
+                return Reached(position, header.base_offset, newest=newest)
+            left -= 1
+            if header.last_offset < start:
+                continue
+            if timestamp is None:
+                inside = header.base_offset >= start
+                newest = max(newest, header.max_timestamp if inside else self._newest_in(position, header))
+            elif header.max_timestamp >= timestamp:
+                found = self._first_in(position, header, timestamp)
+                if found is None or found.offset < end:
+                    return Reached(position + header.size, header.last_offset + 1, in_vain=found is None, found=found)
+        return Reached(-1, self._offset, newest=newest)
+
+    def _first_in(self, position: int, header: BatchHeader, timestamp: int) -> TimestampOffset | None:
+        start, _, _ = self._bounds
+        first, epoch = max(header.base_offset, start), header.partition_leader_epoch
+        believed = TimestampOffset(header.max_timestamp, first, epoch)
+        if self._looks_left <= 0 or (header.timestamp_type_is_log_append and header.record_count == header.last_offset_delta + 1):
+            return believed
+        try:
+            for found, offset in self._records(position, header):
+                if found >= timestamp and offset >= start:
+                    return TimestampOffset(found, offset, epoch)
+        except BadBatchError:
+            raise
+        except PeerError:
+            return believed
+        return None
+
+    def _newest_in(self, position: int, header: BatchHeader) -> int:
+        """Of the records from the start on in the batch that holds it."""
+        start, _, _ = self._bounds
+        try:
+            return max((at for at, offset in self._records(position, header) if offset >= start), default=-1)
+        except BadBatchError:
+            raise
+        except PeerError:
+            return header.max_timestamp
+
+    def _records(self, position: int, header: BatchHeader) -> Iterator[tuple[int, int]]:
+        """Timestamp and offset of each record in a batch. BadBatchError for a damaged one; another PeerError for one that is as it was sent
+        and cannot be unpacked: that is no reason to keep it from consumers."""
+        batch = memoryview(self.file.pread(header.size, position))
+        if len(batch) < header.size or not verify_crc(batch):
+            raise BadBatchError(self.file.path, position, header.base_offset, "checksum does not match")
+        from moldau.protocol.records.batch import decompressed_records
+        from moldau.protocol.records.skim import skim
+
+        data = decompressed_records(batch, header, self._bounds.decompressed_bytes_max)
+        appended = header.max_timestamp if header.timestamp_type_is_log_append else None
+        for timestamp, offset, _ in skim(data, header.record_count):
+            yield header.base_timestamp + timestamp if appended is None else appended, header.base_offset + offset
+
+
+TimeSearch = Generator[Piece | None, Reached | None, TimestampOffset | None]
+"""See the module. What a piece raises is thrown into it."""
+
+
+class _SegmentGoneError(Exception):
+    """The segment that is being searched is no longer, or not wholly, part of the log."""
+
+
+class SearchedLog:
+    """What a search sees of a log; it may change between two steps."""
+
+    __slots__ = ("_decompressed_bytes_max", "segments", "start_offset", "written_offset")
+
+    def __init__(
+        self, segments: Segments, start_offset: Callable[[], int], written_offset: Callable[[], int], decompressed_bytes_max: int
+    ) -> None:
+        self._decompressed_bytes_max = decompressed_bytes_max
+        self.segments = segments
+        self.start_offset = start_offset
+        self.written_offset = written_offset
+
+    def bounds(self, end_offset: int) -> Bounds:
+        """What is there now of what was asked for."""
+        return Bounds(self.start_offset(), min(end_offset, self.written_offset()), self._decompressed_bytes_max)
+
+    def check(self, segment: Segment, size: int) -> None:
+        """The first `size` bytes of the segment are part of the log. _SegmentGoneError."""
+        segments = self.segments
+        if segments.items[segments.slot_of(segment.base_offset)] is not segment or segment.size < size:
+            raise _SegmentGoneError
+
+
+def first_not_older(log: SearchedLog, timestamp: int, end_offset: int) -> TimeSearch:
+    """The first record before `end_offset` whose timestamp is at least `timestamp`. BadBatchError, OldFormatError, StorageError."""
+    segments, offset, passed = log.segments, log.start_offset(), 0
+    while True:
+        bounds = log.bounds(end_offset)
+        offset = max(offset, bounds.start)
+        slot = segments.slot_of(offset)
         segment = segments.items[slot]
-        if segment.base_offset >= end_offset:
-            break
+        if max(offset, segment.base_offset) >= bounds.end:
+            return None
+        after = segments.end_of(slot, log.written_offset())
         if segment.size and segment.largest_timestamp()[0] >= timestamp:
-            first_offset = max(start_offset, segment.time_index.offset_before(timestamp))
-            found = _first_in_segment(segment, timestamp, first_offset, start_offset, end_offset)
+            first_offset = max(offset, segment.time_index.offset_before(timestamp))
+            try:
+                found = yield from _first_in_segment(log, segment, timestamp, first_offset, bounds)
+            except _SegmentGoneError:
+                continue
             if found is not None:
-                return found
+                if log.start_offset() <= found.offset < log.written_offset():
+                    return found
+                continue
+        offset = after
+        passed += 1
+        if passed % SEGMENTS_AT_A_TIME == 0:
+            yield None
+
+
+def largest(log: SearchedLog, end_offset: int) -> TimeSearch:
+    """The record before `end_offset` with the largest timestamp, the first of several. None without timestamps. Errors as above."""
+    while True:
+        try:
+            found = yield from _largest(log, end_offset)
+        except _SegmentGoneError:
+            continue
+        if found is None or log.start_offset() <= found.offset < log.written_offset():
+            return found
+
+
+def _largest(log: SearchedLog, end_offset: int) -> TimeSearch:
+    """Only a segment that reaches beyond one of the bounds has to be walked, and only if that is where its newest record lies."""
+    segments, bounds = log.segments, log.bounds(end_offset)
+    best, newest, first_offset = None, -1, bounds.start
+    offset, passed = bounds.start, 0
+    while True:
+        slot = segments.slot_of(offset)
+        segment = segments.items[slot]
+        if max(offset, segment.base_offset) >= bounds.end:
+            break
+        offset = segments.end_of(slot, log.written_offset())
+        timestamp, reached = segment.largest_timestamp() if segment.size else (-1, bounds.start)
+        if timestamp > newest:
+            if segment.base_offset < bounds.start or offset > bounds.end:
+                reached = max(reached, bounds.start)
+                if (yield from _first_in_segment(log, segment, timestamp, reached, bounds)) is None:
+                    timestamp, reached = (yield from _largest_within(log, segment, bounds)), bounds.start
+            if timestamp > newest:
+                best, newest, first_offset = segment, timestamp, reached
+        passed += 1
+        if passed % SEGMENTS_AT_A_TIME == 0:
+            yield None
+    return None if best is None else (yield from _first_in_segment(log, best, newest, first_offset, bounds))
+
+
+def _first_in_segment(log: SearchedLog, segment: Segment, timestamp: int, first_offset: int, bounds: Bounds) -> TimeSearch:
+    position, offset = segment.index.position_before(first_offset), segment.base_offset
+    end, looks_left = segment.size, VAIN_LOOKS_MAX
+    while position >= 0:
+        reached = yield from _run(log, segment, Piece(segment.file(), position, end, offset, bounds, timestamp, looks_left), end)
+        if reached.found is not None:
+            return reached.found
+        position, offset = reached.position, reached.offset
+        looks_left -= reached.in_vain
     return None
 
 
-def largest(segments: Segments, start_offset: int, end_offset: int, written_offset: int) -> TimestampOffset | None:
-    """The record with the largest timestamp, the first of several. None without timestamps. BadBatchError.
-
-    Only a segment that reaches beyond one of the bounds has to be walked, and only if that is where its newest record lies.
-    """
-    best, newest, first_offset = None, -1, start_offset
-    for slot in range(segments.slot_of(start_offset), len(segments)):
-        segment = segments.items[slot]
-        if segment.base_offset >= end_offset:
-            break
-        timestamp, reached = segment.largest_timestamp() if segment.size else (-1, start_offset)
-        if timestamp <= newest:
-            continue
-        if segment.base_offset < start_offset or segments.end_of(slot, written_offset) > end_offset:
-            reached = max(reached, start_offset)
-            if _first_in_segment(segment, timestamp, reached, start_offset, end_offset) is None:
-                timestamp, reached = _largest_within(segment, start_offset, end_offset), start_offset
-        if timestamp > newest:
-            best, newest, first_offset = segment, timestamp, reached
-    return None if best is None else _first_in_segment(best, newest, first_offset, start_offset, end_offset)
-
-
-def _largest_within(segment: Segment, start_offset: int, end_offset: int) -> int:
-    newest, file = -1, segment.file()
-    for position, header in walk(file, segment.index.position_before(start_offset), segment.size, segment.base_offset):
-        if header.base_offset >= end_offset:
-            break
-        if header.base_offset >= start_offset:
-            newest = max(newest, header.max_timestamp)
-        elif header.last_offset >= start_offset:
-            newest = max([newest, *(at for at, offset in _records(file, position, header) if offset >= start_offset)])
+def _largest_within(log: SearchedLog, segment: Segment, bounds: Bounds) -> Generator[Piece | None, Reached | None, int]:
+    position, offset = segment.index.position_before(bounds.start), segment.base_offset
+    newest, end = -1, segment.size
+    while position >= 0:
+        reached = yield from _run(log, segment, Piece(segment.file(), position, end, offset, bounds, None, 0), end)
+        newest = max(newest, reached.newest)
+        position, offset = reached.position, reached.offset
     return newest
 
 
-def _first_in_segment(segment: Segment, timestamp: int, first_offset: int, start_offset: int, end_offset: int) -> TimestampOffset | None:
-    file = segment.file()
-    for position, header in walk(file, segment.index.position_before(first_offset), segment.size, segment.base_offset):
-        if header.base_offset >= end_offset:
-            return None
-        if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
-            found = _first_in_batch(file, position, header, timestamp, start_offset)
-            if found is not None and found.offset < end_offset:
-                return found
-    return None
-
-
-def _first_in_batch(file: File, position: int, header: BatchHeader, timestamp: int, start_offset: int) -> TimestampOffset | None:
-    for found, offset in _records(file, position, header):
-        if found >= timestamp and offset >= start_offset:
-            return TimestampOffset(found, offset, header.partition_leader_epoch)
-    return None
-
-
-def _records(file: File, position: int, header: BatchHeader) -> Iterator[tuple[int, int]]:
-    """Timestamp and offset of each record in a batch. BadBatchError for a damaged one; CorruptBatchError for one that is as it was sent
-    and cannot be unpacked: that is no reason to keep it from consumers."""
-    batch = memoryview(file.pread(header.size, position))
-    if not verify_crc(batch):
-        raise BadBatchError(file.path, position, header.base_offset, "checksum does not match")
-    from moldau.protocol.records.batch import iterate
-
+def _run(log: SearchedLog, segment: Segment, piece: Piece, end: int) -> Generator[Piece | None, Reached | None, Reached]:
+    """Have a piece run that walks up to `end`. Damage in what is no longer part of the log is nobody's concern. _SegmentGoneError."""
     try:
-        for record in iterate(batch, max_decompressed_bytes=DECOMPRESSED_BYTES_MAX):
-            yield record.timestamp, record.offset
-    except PeerError as error:
-        raise CorruptBatchError(f"{file.path}: at byte {position}, offset {header.base_offset}: {error.message}") from error
+        reached = yield piece
+    except UNREADABLE:
+        log.check(segment, end)
+        raise
+    assert reached is not None, "a piece comes back as what it has reached"
+    if reached.found is None:
+        log.check(segment, end)
+    return reached
