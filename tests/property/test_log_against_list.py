@@ -22,6 +22,7 @@ from moldau.protocol.records.builder import encode_batch
 from moldau.protocol.records.header import check_batch
 from moldau.protocol.records.record import Record
 from support.log_machine import DIRECTORY, NOW_MS, LogMachine
+from support.searches import max_timestamp_offset, offset_for_timestamp
 from support.sizes import sized
 
 PRODUCERS = (11, 22)
@@ -342,10 +343,10 @@ class ListMachine(LogMachine):
         ]
         for wanted in (0, 20, max(timestamp for timestamp, _ in rows), 100):
             expected = next(((timestamp, offset) for timestamp, offset in rows if timestamp >= wanted), None)
-            found = self.log.offset_for_timestamp(wanted)
+            found = offset_for_timestamp(self.log, wanted)
             assert (None if found is None else (found.timestamp_ms, found.offset)) == expected
         newest = max(timestamp for timestamp, _ in rows)
-        largest = self.log.max_timestamp_offset()
+        largest = max_timestamp_offset(self.log)
         assert largest is not None
         assert (largest.timestamp_ms, largest.offset) == next(row for row in rows if row[0] == newest)
 

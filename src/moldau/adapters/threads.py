@@ -7,12 +7,16 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
-from queue import SimpleQueue
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 T = TypeVar("T")
 _Job = Callable[[], Callable[[], object]]
 _LOG = logging.getLogger(__name__)
+
+CUT_OFF_S = 0.2
+"""How long a stop waits for a job that nobody needs any more."""
 
 
 class LoopBackground:
@@ -55,6 +59,17 @@ class LoopBackground:
             self._jobs.put(None)
         for thread in self._threads:
             thread.join()
+        self._threads.clear()
+
+    def cut_off(self) -> None:
+        """Drop what has not begun, and wait a moment for what has: it has nothing to lose, and ends with the process."""
+        with suppress(Empty):
+            while True:
+                self._jobs.get_nowait()
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            thread.join(CUT_OFF_S)
         self._threads.clear()
 
     def _serve(self) -> None:

@@ -59,6 +59,7 @@ class RunningBroker:
         """Where it listens: as asked for, with the real port."""
         self._loop = loop
         self._background: LoopBackground
+        self._compute: LoopBackground
         self._workers: LoopWorkers | None = None
         self._coordination: SqliteCoordination
         self._server: Server
@@ -98,6 +99,7 @@ class RunningBroker:
         self.broker.stop()
         if self._workers is not None:
             self._workers.close()
+        self._compute.cut_off()
         self._background.close()
         self._coordination.close()
         await asyncio.sleep(0)  # connections that were cut are told
@@ -139,6 +141,7 @@ class RunningBroker:
                 _remove_store(store)
             raise
         self._background = LoopBackground(self._loop)
+        self._compute = LoopBackground(self._loop, threads_max=1)
         try:
             self.broker = Broker(
                 self.config,
@@ -146,6 +149,7 @@ class RunningBroker:
                 files=files,
                 clock=clock,
                 background=self._background,
+                compute=self._compute,
                 coordination=self._coordination,
                 random_bytes=os.urandom,
                 workers=self._make_workers,

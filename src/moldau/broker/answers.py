@@ -7,7 +7,7 @@ Invariant: the first slot is one that has no answer yet, except while `collect` 
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from moldau.ports.transport import FileRange, Part
@@ -22,7 +22,7 @@ RANGE_COST = 512
 class Slot:
     """The place of an answer among those of its connection."""
 
-    __slots__ = ("cost", "delayed", "holds", "parts")
+    __slots__ = ("abandoned", "cost", "delayed", "holds", "parts")
 
     def __init__(self) -> None:
         self.parts: Sequence[Part] | None = None
@@ -30,6 +30,8 @@ class Slot:
         self.cost = 0
         self.delayed: WaitingFetch | None = None
         """The fetch that waits, for whoever has to end it."""
+        self.abandoned: Callable[[], object] | None = None
+        """What to call when nobody waits for the answer any more."""
         self.holds = False
         """Whether no later frame is handled until the answer is there."""
 
@@ -71,7 +73,7 @@ class Answers:
     def fill(self, slot: Slot, parts: Sequence[Part]) -> None:
         """The answer that `slot` stands for."""
         assert slot.parts is None, "a request was answered twice"
-        slot.delayed = None
+        slot.delayed = slot.abandoned = None
         slot.parts = parts
         cost = _cost(parts)
         self._slot_cost += cost - slot.cost
@@ -99,6 +101,8 @@ class Answers:
         for slot in slots:
             if slot.delayed is not None:
                 slot.delayed.cancel()
+            if slot.abandoned is not None:
+                slot.abandoned()
             release(slot.parts or ())
         release(self.ready)
         self.ready = []

@@ -54,13 +54,17 @@ class Broker:
         files: "FileSystem",
         clock: "Clock",
         background: "Background",
+        compute: "Background | None" = None,
         coordination: "Coordination",
         random_bytes: Callable[[int], bytes],
         workers: "Callable[[], Workers] | None" = None,
         log_files_max: int = OPEN_FILES_MAX,
         on_all_failed: "AllFailedListener" = lambda _failure: None,
     ) -> None:
-        """`workers` gives those for work that burns a processor, once there is some; without them nothing is compacted.
+        """`background` has a few threads for calls that wait for the disk; `compute` one for work that takes the processor (and with it the
+        interpreter's lock, which more threads would take from this one more often), `background` without it.
+
+        `workers` gives those for work that burns a processor, once there is some; without them nothing is compacted.
 
         `log_files_max`: files of segments that are kept open, of all logs together.
 
@@ -72,6 +76,7 @@ class Broker:
         self.directories = list(directories)
         self.clock = clock
         self.background = background
+        self.compute = compute or background
         self.workers = workers
         self.random_bytes = random_bytes
         self.advertised: tuple[str, int] | None = None

@@ -259,7 +259,7 @@ class Connection:
                 self._transport.peer,
                 self._advertised,
                 lambda parts: self._answer(slot, parts),
-                lambda: self._hold_until(slot),
+                lambda abandoned: self._hold_until(slot, abandoned),
                 self._number,
             )
             if steps is not None:
@@ -285,10 +285,11 @@ class Connection:
             self._abort_for_a_bug(error)
         self.release()
 
-    def _hold_until(self, slot: Slot) -> None:
-        """Handle no later frame until the answer to this one is there."""
+    def _hold_until(self, slot: Slot, abandoned: Callable[[], object] | None) -> None:
+        """Handle no later frame until the answer to this one is there; `abandoned` is called if nobody waits for it any more."""
         if slot.parts is None and not slot.holds:
             slot.holds = True
+            slot.abandoned = abandoned
             self.hold()
 
     def _write(self) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 
-def _nothing() -> None:
+def _nothing(_abandoned: Callable[[], object] | None = None) -> None:
     """Stands where there are no later frames to hold."""
 
 
@@ -21,7 +21,7 @@ class RequestContext:
         peer: tuple[str, int],
         advertised: tuple[str, int],
         connection: int = 0,
-        hold: Callable[[], object] = _nothing,
+        hold: Callable[[Callable[[], object] | None], object] = _nothing,
     ) -> None:
         self.api_key = api_key
         self.api_version = api_version
@@ -34,4 +34,6 @@ class RequestContext:
         self.connection = connection
         """Number of the client's connection; one that was made later has a higher number."""
         self.hold = hold
-        """Handle no later frame of the connection until this request is answered; for a handler whose answer comes later."""
+        """Handle no later frame of the connection until this request is answered; for a handler whose answer comes later. What is handed to
+        it is called when the connection is lost before.
+        """

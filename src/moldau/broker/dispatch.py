@@ -114,7 +114,7 @@ def dispatch(
     peer: tuple[str, int],
     advertised: tuple[str, int],
     answer: Callable[[list[bytes]], object],
-    hold: Callable[[], object],
+    hold: Callable[[Callable[[], object] | None], object],
     connection: int = 0,
 ) -> Steps | None:
     """Decode the request in `frame` and hand it to its handler; `answer` takes the framed response, now or later.

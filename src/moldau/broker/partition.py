@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from moldau.log.partition_log import PartitionLog
 
 UNLIMITED = 2**63 - 1
+DECOMPRESSED_RATIO_MAX = 16
+"""A batch becomes at most so many times `max.message.bytes` where it has to be looked into. Clients bound their batches before they
+compress them, so that honest ones become hardly more than once that."""
+DECOMPRESSED_BYTES_LEAST = 1024 * 1024
+"""But at least this, for topics of small messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +30,7 @@ class ProduceRules:
     """``produce.validation=records``: every record is read, not only the header of its batch."""
     min_insync_replicas: int = 1
     decompressed_bytes_max: int = 100 * 1024 * 1024
-    """Most bytes of a batch after decompression, where it has to be looked into."""
+    """Most bytes of a batch after decompression, whatever `max.message.bytes` is."""
 
 
 class Partition:
@@ -36,6 +41,7 @@ class Partition:
 
     __slots__ = (
         "after_max_ms",
+        "decompressed_bytes_max",
         "index",
         "is_internal",
         "is_open",
@@ -77,6 +83,8 @@ class Partition:
         self.max_message_bytes = 0
         self.max_plain_bytes = 0
         """Longest batch that no rule about lengths refuses."""
+        self.decompressed_bytes_max = 0
+        """Most bytes of a batch after decompression, where it has to be looked into."""
         self.after_max_ms = UNLIMITED
         """How far a timestamp may lie ahead."""
         self.shows_flushed = False
@@ -96,6 +104,9 @@ class Partition:
         self.shows_flushed = config.visibility == "flushed"
         self.max_message_bytes = config.max_message_bytes
         self.max_plain_bytes = min(config.max_message_bytes, config.segment_bytes)
+        self.decompressed_bytes_max = min(
+            rules.decompressed_bytes_max, max(DECOMPRESSED_BYTES_LEAST, DECOMPRESSED_RATIO_MAX * config.max_message_bytes)
+        )
         self.after_max_ms = UNLIMITED if config.append_time else config.message_timestamp_after_max_ms
         self.walks_records = (
             config.compacts

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from moldau.adapters.event_loop import new_event_loop
+from moldau.adapters import threads
 from moldau.adapters.threads import LoopBackground
 
 
@@ -75,6 +76,26 @@ def test_an_answer_after_the_loops_end_is_dropped() -> None:
     loop.close()
     gate.set()
     background.close()
+
+
+def test_a_stop_drops_what_has_not_begun_and_does_not_wait_for_what_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "CUT_OFF_S", 0.01)
+    loop = new_event_loop("asyncio")
+    background = LoopBackground(loop, threads_max=1)
+    begun, gate, ended = threading.Event(), threading.Event(), []
+
+    def long() -> None:
+        begun.set()
+        gate.wait(20)
+
+    background.run(long, lambda result, error: None)
+    background.run(lambda: ended.append("another"), lambda result, error: None)
+    assert begun.wait(20)
+    background.cut_off()
+    loop.close()
+    gate.set()
+    background.close()
+    assert ended == []
 
 
 @pytest.mark.parametrize("name", ["asyncio", "uvloop", "auto", ""])

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from moldau.broker.dispatch import MODULES
+from moldau.log import timestamps
 from moldau.model.errors import ErrorCode
 from moldau.protocol.messages.api_versions import ApiVersionsRequest
 from moldau.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -67,6 +68,77 @@ def test_the_other_names(world: BrokerWorld, client: Client) -> None:
     assert (look_up(client, -5).error_code, look_up(client, -5).offset) == (0, -1)
     assert look_up(client, -6).offset == 0
     assert look_up(client, -7).error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("timestamp", [-1, 0])
+def test_a_partition_that_is_named_again_is_answered_once(world: BrokerWorld, client: Client, timestamp: int) -> None:
+    """As by Kafka: INVALID_REQUEST for it, and the others as usual."""
+    world.create_topic("u", partitions=2)
+    client.produce("u", b"a", partition=1)
+
+    def times(topic: str, *partitions: int) -> ListOffsetsTopic:
+        return ListOffsetsTopic(topic, [ListOffsetsPartition(partition, -1, timestamp) for partition in partitions])
+
+    wanted = [times("u", 0, 1, 0, 0), times("t", 0), times("u", 0), times("t", 0)]
+    answer = client.ask(ListOffsetsRequest(-1, topics=wanted), 9)
+    codes = [(topic.name, [(each.partition_index, each.error_code) for each in topic.partitions]) for topic in answer.topics]
+    assert codes == [("u", [(0, ErrorCode.INVALID_REQUEST), (1, 0)]), ("t", [(0, ErrorCode.INVALID_REQUEST)])]
+
+
+def test_searches_of_many_connections_take_turns_and_later_requests_wait(world: BrokerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A piece of each after the other; what the same connection asks next is answered after it."""
+    monkeypatch.setattr(timestamps, "HEADERS_AT_A_TIME", 5)
+    world.background.immediate = True
+    client = world.connect()
+    for _ in range(49):
+        client.produce("t", b"old")
+    world.clock.advance(1.0)
+    client.produce("t", b"new")
+    world.background.immediate = False
+    wanted = ListOffsetsRequest(-1, topics=[ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, world.clock.time_ms())])])
+    clients = [world.connect() for _ in range(3)]
+    for each in clients:
+        each.send(wanted, 9)
+        each.send(produce_request("t", batch(world, b"later")), 9)
+        assert each.answers() == []
+    for _ in range(9):
+        assert len(world.background.jobs) == 3
+        for _ in range(3):
+            world.background.run_next()
+        assert world.partition("t").log.end_offset == 50
+        assert client.values("t", 49) == [b"new"], "others are served meanwhile"
+    world.background.run_all()
+    world.clock.settle()
+    for number, each in enumerate(clients):
+        each.peer.push()
+        first, second = each.answers()
+        assert first.body.topics[0].partitions[0].offset == 49
+        assert second.body.responses[0].partition_responses[0].base_offset == 50 + number
+
+
+def test_a_search_that_nobody_waits_for_ends_after_its_piece(world: BrokerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timestamps, "HEADERS_AT_A_TIME", 5)
+    client = world.connect()
+    for _ in range(49):
+        client.produce("t", b"old")
+    world.background.immediate = False
+    client.send(ListOffsetsRequest(-1, topics=[ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, world.clock.time_ms())])]), 9)
+    client.answers()
+    client.peer.disconnect()
+    world.clock.settle()
+    world.background.run_all()
+    assert not world.background.jobs
+
+
+def test_a_topic_that_is_deleted_during_the_search(world: BrokerWorld, client: Client) -> None:
+    client.produce("t", b"a")
+    world.background.immediate = False
+    client.send(ListOffsetsRequest(-1, topics=[ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, 0)])]), 9)
+    client.answers()
+    world.broker.topics.delete(["t"])
+    world.background.run_all()
+    (answer,) = client.answers()
+    assert answer.body.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_unknown_partitions_and_other_epochs(client: Client) -> None:

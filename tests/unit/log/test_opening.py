@@ -14,6 +14,7 @@ from moldau.log.partition_log import PartitionLog
 from moldau.protocol.records.header import stamp
 from moldau.testing.disk import ForgetfulDisk
 from support.one_log import DIRECTORY, NOW_MS, append, flush, headers, make_batch, names, new_disk, offsets, open_log, overwrite, stage
+from support.searches import max_timestamp_offset
 
 SIZE = len(make_batch(b"x" * 30))
 LOG = f"{0:020d}.log"
@@ -371,7 +372,7 @@ def test_indexes_that_were_stored_and_not_synced_are_completed_also_at_the_end_o
         disk.open(f"{DIRECTORY}/{0:020d}{suffix}", writable=True).truncate(min(kept, len(true)))
         log = crashed(disk, 4)
         assert (disk.read(f"{DIRECTORY}/{0:020d}{suffix}"), log.end_offset) == (true, 5)
-        newest = log.max_timestamp_offset()
+        newest = max_timestamp_offset(log)
         assert newest is not None
         assert newest.offset == 4
 
@@ -381,7 +382,7 @@ def test_a_time_entry_that_no_batch_reaches_is_not_believed() -> None:
     filled(disk, 3).close(clean=True)
     disk.open(f"{DIRECTORY}/{0:020d}.timeindex", writable=True).append([struct.pack(">qi", NOW_MS + 999, 2)])
     log = crashed(disk, 3)
-    newest = log.max_timestamp_offset()
+    newest = max_timestamp_offset(log)
     assert newest is not None
     assert (newest.timestamp_ms, newest.offset) == (NOW_MS, 0)
 

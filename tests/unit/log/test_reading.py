@@ -10,6 +10,7 @@ from moldau.log.partition_log import PartitionLog
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.testing.disk import ForgetfulDisk
 from support.one_log import NOW_MS, append, make_batch, names, open_log, overwrite, stage
+from support.searches import max_timestamp_offset, offset_for_timestamp
 
 SIZE = len(make_batch(b"x" * 100, b""))
 
@@ -133,7 +134,7 @@ def test_a_batch_of_an_old_format_in_the_middle_is_told_to_who_meets_it() -> Non
     assert length(log, 0) == 5 * SIZE
     append(log, make_batch(b"newer", timestamps=[NOW_MS + 5]))
     with pytest.raises(PeerError, match="offset 10; only format 2 can be read"):
-        log.offset_for_timestamp(NOW_MS + 5)
+        offset_for_timestamp(log, NOW_MS + 5)
 
 
 def test_a_batch_found_bad_while_looking_for_an_offset_is_remembered() -> None:
@@ -153,7 +154,7 @@ def test_without_its_index_a_segment_is_walked_once_to_make_a_new_one() -> None:
         disk.remove(f"data/t-0/{0:020d}{suffix}")
     log = open_log(disk, LogConfig(index_interval_bytes=0), clean=True)
     assert length(log, 13) == 2 * SIZE
-    assert log.max_timestamp_offset() is not None
+    assert max_timestamp_offset(log) is not None
 
 
 def test_an_index_that_leads_astray_is_not_followed() -> None:

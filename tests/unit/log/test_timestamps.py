@@ -1,5 +1,7 @@
 """Looking up offsets by time: the first record that is not older, and the newest, over segments, batches and records."""
 
+from collections.abc import Iterator
+from contextlib import suppress
 from itertools import chain
 
 import pytest
@@ -7,14 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moldau.log import timestamps as looking_up
+from moldau.log.batches import BadBatchError
 from moldau.log.config import LogConfig
 from moldau.log.partition_log import PartitionLog
+from moldau.log.timestamps import VAIN_LOOKS_MAX, Piece, Reached, TimeSearch
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.protocol.records.batch import Compression, Record, encode_batch
+from moldau.protocol.records.header import MAX_TIMESTAMP_OFFSET, stamp_crc
 from support.one_log import append, make_batch, new_disk, open_log, overwrite, stage
+from support.searches import max_timestamp_offset, offset_for_timestamp
 from support.sizes import sized
 
 Batches = list[list[int]]
+MAX_BYTES = 1 << 24
 
 
 def filled(batches: Batches, *, segment_bytes: int = 400, epoch: int = 3) -> PartitionLog:
@@ -25,7 +32,7 @@ def filled(batches: Batches, *, segment_bytes: int = 400, epoch: int = 3) -> Par
 
 
 def looked_up(log: PartitionLog, timestamp: int, limit: int | None = None) -> tuple[int, int] | None:
-    found = log.offset_for_timestamp(timestamp, limit)
+    found = offset_for_timestamp(log, timestamp, limit)
     return None if found is None else (found.timestamp_ms, found.offset)
 
 
@@ -47,7 +54,7 @@ def test_every_look_up_gives_what_a_walk_over_all_records_gives(
     rows = [(timestamp, offset) for offset, timestamp in enumerate(chain.from_iterable(batches)) if log.start_offset <= offset < limit]
     assert looked_up(log, wanted, limit) == next((row for row in rows if row[0] >= wanted), None)
     newest = max((timestamp for timestamp, _ in rows), default=-1)
-    largest = log.max_timestamp_offset(limit)
+    largest = max_timestamp_offset(log, limit)
     expected = next((row for row in rows if row[0] == newest), None) if newest >= 0 else None
     assert (None if largest is None else (largest.timestamp_ms, largest.offset)) == expected
 
@@ -56,7 +63,7 @@ def test_the_answer_names_the_epoch_of_the_leader_that_wrote_the_record() -> Non
     log = filled([[1], [2]], epoch=3)
     log.assign_leader_epoch(8)
     append(log, make_batch(b"v", timestamps=[5]))
-    assert [found and found.leader_epoch for found in map(log.offset_for_timestamp, (1, 2, 3))] == [3, 3, 8]
+    assert [found and found.leader_epoch for found in (offset_for_timestamp(log, each) for each in (1, 2, 3))] == [3, 3, 8]
 
 
 def test_with_log_append_time_every_record_of_a_batch_has_its_time() -> None:
@@ -96,7 +103,7 @@ def test_a_look_up_that_meets_damage_says_so_and_remembers_it() -> None:
     overwrite(disk, f"{0:020d}.log", size + 65, b"?")
     assert looked_up(log, 1) == (1, 0)
     with pytest.raises(PeerError) as caught:
-        log.offset_for_timestamp(2)
+        offset_for_timestamp(log, 2)
     assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
     assert looked_up(log, 3) == (3, 2)
     with pytest.raises(PeerError):
@@ -106,12 +113,109 @@ def test_a_look_up_that_meets_damage_says_so_and_remembers_it() -> None:
     assert records.length == size
 
 
-def test_a_batch_that_is_too_large_to_look_into_is_not_taken_for_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its checksum is right: the look-up fails, and consumers get it all the same."""
-    monkeypatch.setattr(looking_up, "DECOMPRESSED_BYTES_MAX", 1000)
+def test_a_batch_that_cannot_be_looked_into_is_believed_by_its_header() -> None:
+    """Its checksum is right: the answer is its first offset, so that nothing is missed; and consumers get it all the same."""
     log = open_log(new_disk())
-    append(log, memoryview(bytearray(encode_batch([Record(0, 5, 0, None, b"v" * 5000, [])], compression=Compression.GZIP))))
-    with pytest.raises(PeerError) as caught:
-        log.offset_for_timestamp(5)
-    assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
-    assert log.read(0, 1000, 1, at_least_one=True).records is not None
+    append(log, make_batch(b"a", timestamps=[1]))
+    records = [Record(number, 5 + number, 0, None, b"v" * 5000, []) for number in range(3)]
+    append(log, memoryview(bytearray(encode_batch(records, compression=Compression.GZIP))))
+    assert offset_for_timestamp(log, 6) == (6, 2, 0)
+    assert offset_for_timestamp(log, 6, decompressed_bytes_max=1000) == (7, 1, 0)
+    log.delete_records(2)
+    assert offset_for_timestamp(log, 6, decompressed_bytes_max=1000) == (7, 2, 0)
+    assert log.read(2, 1000, 4, at_least_one=True).records is not None
+
+
+def promising(*timestamps: int, promised: int) -> memoryview:
+    """A batch whose header claims a larger timestamp than any record has."""
+    batch = make_batch(*[b"v"] * len(timestamps), timestamps=timestamps)
+    batch[MAX_TIMESTAMP_OFFSET : MAX_TIMESTAMP_OFFSET + 8] = promised.to_bytes(8, "big")
+    stamp_crc(batch)
+    return batch
+
+
+def pieces_of(search: TimeSearch) -> Iterator[tuple[Piece, Reached]]:
+    """Each piece of work and what comes of it."""
+    piece = next(search)
+    with suppress(StopIteration):
+        while True:
+            assert piece is not None
+            reached = piece.run()
+            yield piece, reached
+            piece = search.send(reached)
+
+
+def test_headers_that_promise_in_vain_are_believed_after_a_few() -> None:
+    log = open_log(new_disk())
+    for _ in range(20):
+        append(log, promising(1, 1, promised=9))
+    looked = [reached.in_vain for _, reached in pieces_of(log.search_timestamp(5, log.written_offset, MAX_BYTES))]
+    assert looked == [True] * VAIN_LOOKS_MAX + [False]
+    assert offset_for_timestamp(log, 5) == (9, 2 * VAIN_LOOKS_MAX, 0)
+    append(honest := open_log(new_disk()), promising(1, promised=9), make_batch(b"v", timestamps=[7]))
+    assert offset_for_timestamp(honest, 5) == (7, 1, 0)
+
+
+def test_a_long_walk_over_headers_comes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looking_up, "HEADERS_AT_A_TIME", 10)
+    log = open_log(new_disk(), LogConfig(index_interval_bytes=1 << 20))
+    append(log, *(make_batch(b"v", timestamps=[1]) for _ in range(95)), make_batch(b"v", timestamps=[2]))
+    assert len(list(pieces_of(log.search_timestamp(2, log.written_offset, MAX_BYTES)))) == 10
+    assert offset_for_timestamp(log, 2) == (2, 95, 0)
+
+
+def segmented() -> PartitionLog:
+    """Segments of two batches; the times rise, but for a promise in each first batch that it does not keep."""
+    log = filled([], segment_bytes=160)
+    for number in range(10):
+        append(log, promising(number * 10, promised=1000) if number % 2 == 0 else make_batch(b"v", timestamps=[number * 10]))
+    return log
+
+
+def test_records_that_are_removed_while_they_are_looked_for_are_not_the_answer() -> None:
+    log = segmented()
+    search = log.search_timestamp(30, log.written_offset, MAX_BYTES)
+    piece = next(search)
+    assert piece is not None
+    piece.file.retain()
+    log.delete_records(7)
+    found = resumed(search, piece)
+    assert found == (70, 7, 3)
+
+
+def test_a_search_goes_on_in_what_has_taken_the_place_of_its_segment() -> None:
+    log = segmented()
+    search = log.search_timestamp(30, log.written_offset, MAX_BYTES)
+    piece = next(search)
+    assert piece is not None
+    piece.file.retain()
+    log.truncate_to(3)
+    append(log, make_batch(b"v", timestamps=[31]))
+    assert resumed(search, piece) == (31, 3, 3)
+
+
+def test_damage_in_a_segment_that_is_gone_is_not_remembered() -> None:
+    log = segmented()
+    search = log.search_timestamp(30, log.written_offset, MAX_BYTES)
+    assert next(search) is not None
+    log.delete_records(5)
+    piece = search.throw(BadBatchError("gone", 0, 0, "checksum does not match"))
+    assert piece is not None
+    piece.file.retain()
+    assert resumed(search, piece) == (50, 5, 3)
+    assert log.statistics()["bad_batches"] == 0
+
+
+def resumed(search: TimeSearch, piece: Piece) -> tuple[int, int, int] | None:
+    """What the search finds that waits for this piece."""
+    try:
+        while True:
+            reached = piece.run()
+            piece.file.release()
+            following = search.send(reached)
+            assert following is not None
+            piece = following
+            piece.file.retain()
+    except StopIteration as end:
+        found: tuple[int, int, int] | None = end.value
+        return found

@@ -5,13 +5,20 @@ same as earliest here), -5 the last in tiered storage (9) and -6 the first not t
 the earliest. By time: the first record whose timestamp is not smaller, or none. A name that a version does not have yet is looked up all
 the same. Consumers see nothing from the high watermark on, those of
 committed records (isolation level 1) nothing from the last stable offset on.
+
+Many partitions are answered in turns (`broker/slices`), and searches by time run on the thread for computing (`time_lookups`): neither
+keeps others waiting.
 """
 
+from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING
 
 from moldau.broker.context import RequestContext
 from moldau.broker.dispatch import Reply
 from moldau.broker.partition import Partition
+from moldau.broker.slices import Steps
+from moldau.broker.time_lookups import TimeLookup
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import UNKNOWN_EPOCH
 from moldau.protocol.api_keys import ApiKey
@@ -25,58 +32,147 @@ from moldau.protocol.messages.list_offsets import (
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
+    from moldau.log.timestamps import TimeSearch, TimestampOffset
 
 FIRST_WITH_LEADER_EPOCH = 4
 READ_COMMITTED = 1
+PARTITIONS_AT_A_TIME = 64
 
 
-def handle(broker: "Broker", request: ListOffsetsRequest, context: RequestContext, reply: Reply) -> None:
-    """Look up each partition's offset. Codes: UNKNOWN_TOPIC_OR_PARTITION, FENCED_ and UNKNOWN_LEADER_EPOCH, INVALID_REQUEST, storage."""
-    topics = []
-    for topic in request.topics:
-        name = topic.name.encode()
-        led = broker.partitions_of(name, by_id=False)
-        answers = []
-        for wanted in topic.partitions:
-            index = wanted.partition_index
-            try:
-                partition = led.get(index)
-                if partition is None:
-                    raise broker.missing_partition(name, index, by_id=False)
-                partition.check_leader_epoch(wanted.current_leader_epoch)
-                answers.append(_look_up(partition, wanted, committed=request.isolation_level == READ_COMMITTED))
-            except PeerError as error:
-                answers.append(ListOffsetsPartitionResponse(index, error.code))
-            except StorageError as error:
-                assert partition is not None, "only a log raises it"
-                broker.storage_failed(partition, error)
-                answers.append(ListOffsetsPartitionResponse(index, ErrorCode.KAFKA_STORAGE_ERROR))
-        if context.api_version < FIRST_WITH_LEADER_EPOCH:
-            for answer in answers:
-                answer.leader_epoch = UNKNOWN_EPOCH
-        topics.append(ListOffsetsTopicResponse(topic.name, answers))
-    reply(ListOffsetsResponse(topics=topics))
+def handle(broker: "Broker", request: ListOffsetsRequest, context: RequestContext, reply: Reply) -> Steps:
+    """Look up each partition's offset. Codes: UNKNOWN_TOPIC_OR_PARTITION, FENCED_ and UNKNOWN_LEADER_EPOCH, INVALID_REQUEST, storage.
+
+    A partition that is named more than once is answered once, with INVALID_REQUEST, as by Kafka.
+    """
+    lookups = _Lookups(broker, request, context, reply)
+    yield from lookups.prepare()
+    lookups.advance()
 
 
-def _look_up(partition: Partition, wanted: ListOffsetsPartition, *, committed: bool) -> ListOffsetsPartitionResponse:
-    log, index = partition.log, partition.index
-    limit = log.last_stable_offset if committed else log.high_watermark
-    match wanted.timestamp:
-        case -1:
-            return ListOffsetsPartitionResponse(index, 0, -1, limit, partition.leader_epoch)
-        case -2 | -4 | -6:
-            return ListOffsetsPartitionResponse(index, 0, -1, log.start_offset, log.epoch_at(log.start_offset))
-        case -5:
-            return ListOffsetsPartitionResponse(index)
-        case -3:
-            found = log.max_timestamp_offset(limit)
-        case timestamp if timestamp >= 0:
-            found = log.offset_for_timestamp(timestamp, limit)
-        case timestamp:
-            raise PeerError(ErrorCode.INVALID_REQUEST, f"{partition.topic_partition}: timestamp {timestamp} has no meaning")
-    if found is None:
-        return ListOffsetsPartitionResponse(index)
-    return ListOffsetsPartitionResponse(index, 0, found.timestamp_ms, found.offset, found.leader_epoch)
+class _Lookups:
+    """The look-ups of one request. Those by name are answered while it is prepared; those by time follow, one after the other."""
+
+    def __init__(self, broker: "Broker", request: ListOffsetsRequest, context: RequestContext, reply: Reply) -> None:
+        self._broker = broker
+        self._request = request
+        self._context = context
+        self._reply = reply
+        self._response = ListOffsetsResponse()
+        self._committed = request.isolation_level == READ_COMMITTED
+        self._by_time: deque[tuple[ListOffsetsPartitionResponse, Partition, ListOffsetsPartition]] = deque()
+        self._current: TimeLookup | None = None
+        self._advancing = False
+
+    def prepare(self) -> Steps:
+        """Answer what needs no search, a few at a time."""
+        answers: dict[tuple[str, int], ListOffsetsPartitionResponse] = {}
+        topics: dict[str, ListOffsetsTopicResponse] = {}
+        seen = 0
+        for topic in self._request.topics:
+            name = topic.name.encode()
+            answered = topics.get(topic.name)
+            if answered is None:
+                answered = topics[topic.name] = ListOffsetsTopicResponse(topic.name, [])
+                self._response.topics.append(answered)
+            for wanted in topic.partitions:
+                key = topic.name, wanted.partition_index
+                repeated = answers.get(key)
+                if repeated is None:
+                    answers[key] = answer = ListOffsetsPartitionResponse(wanted.partition_index)
+                    answered.partitions.append(answer)
+                    self._answer(answer, name, wanted)
+                elif repeated.error_code != ErrorCode.INVALID_REQUEST:
+                    _set(repeated, ErrorCode.INVALID_REQUEST)
+                seen += 1
+                if seen % PARTITIONS_AT_A_TIME == 0:
+                    yield None
+
+    def advance(self) -> None:
+        """Search for those by time, one after the other; reply after the last."""
+        if self._advancing:
+            return  # one has ended at once, and the loop below takes the next
+        self._advancing, started = True, 0
+        while self._by_time and self._current is None and started < PARTITIONS_AT_A_TIME:
+            answer, partition, wanted = self._by_time.popleft()
+            if answer.error_code:  # it was named again
+                continue
+            started += 1
+            self._context.hold(self._abandon)
+            done = partial(self._found, answer, partition)
+            self._current = TimeLookup(self._search(partition, wanted), self._broker.compute, self._broker.clock, done)
+            self._current.start()
+        self._advancing = False
+        if self._current is None:
+            if self._by_time:
+                self._broker.clock.call_later(0.0, self.advance)
+            else:
+                self._finish()
+
+    def _finish(self) -> None:
+        if self._context.api_version < FIRST_WITH_LEADER_EPOCH:
+            for topic in self._response.topics:
+                for answer in topic.partitions:
+                    answer.leader_epoch = UNKNOWN_EPOCH
+        self._reply(self._response)
+
+    def _answer(self, answer: ListOffsetsPartitionResponse, name: bytes, wanted: ListOffsetsPartition) -> None:
+        try:
+            partition = self._broker.partitions_of(name, by_id=False).get(wanted.partition_index)
+            if partition is None:
+                raise self._broker.missing_partition(name, wanted.partition_index, by_id=False)
+            partition.check_leader_epoch(wanted.current_leader_epoch)
+            log = partition.log
+            match wanted.timestamp:
+                case -1:
+                    _set(answer, 0, -1, self._limit(partition), partition.leader_epoch)
+                case -2 | -4 | -6:
+                    _set(answer, 0, -1, log.start_offset, log.epoch_at(log.start_offset))
+                case -5:
+                    pass
+                case timestamp if timestamp >= -3:
+                    self._by_time.append((answer, partition, wanted))
+                case timestamp:
+                    raise PeerError(ErrorCode.INVALID_REQUEST, f"{partition.topic_partition}: timestamp {timestamp} has no meaning")
+        except PeerError as error:
+            _set(answer, error.code)
+
+    def _limit(self, partition: Partition) -> int:
+        return partition.log.last_stable_offset if self._committed else partition.log.high_watermark
+
+    def _search(self, partition: Partition, wanted: ListOffsetsPartition) -> "TimeSearch":
+        limit, bytes_max = self._limit(partition), partition.decompressed_bytes_max
+        if wanted.timestamp == -3:
+            return partition.log.search_largest_timestamp(limit, bytes_max)
+        return partition.log.search_timestamp(wanted.timestamp, limit, bytes_max)
+
+    def _found(
+        self,
+        answer: ListOffsetsPartitionResponse,
+        partition: Partition,
+        found: "TimestampOffset | None",
+        error: PeerError | StorageError | None,
+    ) -> None:
+        if isinstance(error, StorageError):
+            self._broker.storage_failed(partition, error)
+            _set(answer, ErrorCode.KAFKA_STORAGE_ERROR)
+        elif not partition.is_open:
+            where = partition.topic_partition
+            _set(answer, self._broker.missing_partition(where.topic.encode(), where.partition, by_id=False).code)
+        elif error is not None:
+            _set(answer, error.code)
+        elif found is not None:
+            _set(answer, 0, found.timestamp_ms, found.offset, found.leader_epoch)
+        self._current = None
+        self.advance()
+
+    def _abandon(self) -> None:
+        self._by_time.clear()
+        if self._current is not None:
+            self._current.abandon()
+
+
+def _set(answer: ListOffsetsPartitionResponse, code: int, timestamp: int = -1, offset: int = -1, leader_epoch: int = UNKNOWN_EPOCH) -> None:
+    answer.error_code, answer.timestamp, answer.offset, answer.leader_epoch = code, timestamp, offset, leader_epoch
 
 
 HANDLERS = {ApiKey.LIST_OFFSETS: handle}

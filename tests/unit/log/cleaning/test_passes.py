@@ -11,6 +11,7 @@ from moldau.log.verify import verify
 from moldau.protocol.records.header import LENGTH_OFFSET, BatchHeader, stamp_crc
 from support.compaction import CONFIG, FOLDER, KEY, CompactionWorld, KeyValue
 from support.logs import NOW_MS, flush
+from support.searches import max_timestamp_offset, offset_for_timestamp
 
 DAY_MS = 86_400_000
 
@@ -134,10 +135,10 @@ def test_the_largest_timestamp_of_a_batch_is_of_a_record_that_is_there() -> None
     world.append((b"b", b"2"), timestamps=[NOW_MS + 50])
     world.roll_and_clean()
     assert [header.max_timestamp for header in headers(world)] == [NOW_MS + 100, NOW_MS + 50]
-    found = world.log.offset_for_timestamp(NOW_MS + 60)
+    found = offset_for_timestamp(world.log, NOW_MS + 60)
     assert found is not None
     assert (found.offset, found.timestamp_ms) == (2, NOW_MS + 100)
-    largest = world.log.max_timestamp_offset()
+    largest = max_timestamp_offset(world.log)
     assert largest is not None
     assert largest.offset == 2
 
