@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import signal
+import sys
 from collections.abc import Callable
 
 from moldau.adapters.event_loop import new_event_loop
@@ -11,6 +12,11 @@ from moldau.assembly.running import RunningBroker
 from moldau.model.config.store import BrokerConfig
 
 _LOG = logging.getLogger(__name__)
+
+SWITCH_INTERVAL_S = 0.0005
+"""How long a thread that computes may keep the interpreter's lock from the broker's thread, which asks for it after each system call, a few
+times in a request. With Python's 5 ms every round trip took 5.4 ms while searches by time ran, with this 1.4.
+"""
 
 
 def serve(
@@ -29,6 +35,7 @@ def serve(
     AllDirectoriesFailedError, after an orderly stop, when the last data directory was lost while serving.
     """
     raise_open_files_limit()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     loop = new_event_loop(loop_name)
     asyncio.set_event_loop(loop)
     try:

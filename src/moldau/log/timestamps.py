@@ -15,7 +15,7 @@ that cannot be read, the header is believed: the answer is the batch's first off
 starts there misses nothing, and reads a little more than it asked for.
 """
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from typing import NamedTuple
 
 from moldau.log.batches import UNREADABLE, BadBatchError, walk
@@ -29,6 +29,7 @@ VAIN_LOOKS_MAX = 4
 """Batches of a segment that may be looked into in vain before a header is believed."""
 HEADERS_AT_A_TIME = 4000
 """Headers of a piece: some milliseconds."""
+_LEAST = -(1 << 64)
 SEGMENTS_AT_A_TIME = 32
 """Segments that are passed over before others have their turn: the first look at each reads its index."""
 
@@ -102,41 +103,46 @@ class Piece:
         start, _, _ = self._bounds
         first, epoch = max(header.base_offset, start), header.partition_leader_epoch
         believed = TimestampOffset(header.max_timestamp, first, epoch)
+        from moldau.protocol.records.skim import first_at_least
+
         if self._looks_left <= 0 or (header.timestamp_type_is_log_append and header.record_count == header.last_offset_delta + 1):
             return believed
         try:
-            for found, offset in self._records(position, header):
-                if found >= timestamp and offset >= start:
-                    return TimestampOffset(found, offset, epoch)
+            appended = header.timestamp_type_is_log_append
+            least = _LEAST if appended else timestamp - header.base_timestamp
+            found = first_at_least(self._records(position, header), header.record_count, least, first - header.base_offset)
         except BadBatchError:
             raise
         except PeerError:
             return believed
-        return None
+        if found is None:
+            return None
+        return TimestampOffset(header.max_timestamp if appended else header.base_timestamp + found[0], header.base_offset + found[1], epoch)
 
     def _newest_in(self, position: int, header: BatchHeader) -> int:
         """Of the records from the start on in the batch that holds it."""
-        start, _, _ = self._bounds
+        from moldau.protocol.records.skim import skim
+
+        if header.timestamp_type_is_log_append:
+            return header.max_timestamp
+        start, base = self._bounds.start - header.base_offset, header.base_timestamp
         try:
-            return max((at for at, offset in self._records(position, header) if offset >= start), default=-1)
+            records = skim(self._records(position, header), header.record_count)
+            return max((base + timestamp for timestamp, offset, _ in records if offset >= start), default=-1)
         except BadBatchError:
             raise
         except PeerError:
             return header.max_timestamp
 
-    def _records(self, position: int, header: BatchHeader) -> Iterator[tuple[int, int]]:
-        """Timestamp and offset of each record in a batch. BadBatchError for a damaged one; another PeerError for one that is as it was sent
-        and cannot be unpacked: that is no reason to keep it from consumers."""
+    def _records(self, position: int, header: BatchHeader) -> bytes:
+        """The records of a batch, unpacked. BadBatchError for a damaged one; another PeerError for one that is as it was sent and cannot be
+        unpacked: that is no reason to keep it from consumers."""
         batch = memoryview(self.file.pread(header.size, position))
         if len(batch) < header.size or not verify_crc(batch):
             raise BadBatchError(self.file.path, position, header.base_offset, "checksum does not match")
         from moldau.protocol.records.batch import decompressed_records
-        from moldau.protocol.records.skim import skim
 
-        data = decompressed_records(batch, header, self._bounds.decompressed_bytes_max)
-        appended = header.max_timestamp if header.timestamp_type_is_log_append else None
-        for timestamp, offset, _ in skim(data, header.record_count):
-            yield header.base_timestamp + timestamp if appended is None else appended, header.base_offset + offset
+        return decompressed_records(batch, header, self._bounds.decompressed_bytes_max)
 
 
 TimeSearch = Generator[Piece | None, Reached | None, TimestampOffset | None]

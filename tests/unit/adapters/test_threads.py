@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from moldau.adapters.event_loop import new_event_loop
 from moldau.adapters import threads
+from moldau.adapters.event_loop import new_event_loop
 from moldau.adapters.threads import LoopBackground
 
 

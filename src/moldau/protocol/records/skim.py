@@ -45,3 +45,45 @@ def skim(data: bytes, count: int) -> Iterator[tuple[int, int, bool]]:
     except IndexError:
         pass
     raise refuse_record(data, start, index)
+
+
+def first_at_least(data: bytes, count: int, timestamp: int, offset: int) -> tuple[int, int] | None:
+    """Timestamp delta and offset delta of the first record for which both are at least these. As `skim`, in one loop and without yields."""
+    start = p = index = 0
+    last_offset = -1
+    size = len(data)
+    wanted_offset = offset << 1
+    try:
+        for index in range(count):  # noqa: B007 - for the message
+            start = p
+            n = data[p]
+            p += 1
+            if n >= 0x80:
+                n, p = long_varint(data, p - 1)
+            end = p + (n >> 1)
+            if n & 1 or end > size:
+                break
+            n = data[p + 1]
+            p += 2
+            if n >= 0x80:
+                n, p = long_varint(data, p - 1)
+            number = data[p]
+            if number >= 0x80:
+                after = data[p + 1]
+                if after < 0x80:
+                    number += (after << 7) - 0x80
+                    p += 1
+                else:
+                    number, p = long_varint(data, p)
+                    p -= 1
+            if number & 1 or number <= last_offset or p + 1 >= end:
+                break
+            last_offset = number
+            if number >= wanted_offset and (~(n >> 1) if n & 1 else n >> 1) >= timestamp:
+                return (~(n >> 1) if n & 1 else n >> 1), number >> 1
+            p = end
+        else:
+            return None
+    except IndexError:
+        pass
+    raise refuse_record(data, start, index)

@@ -2,16 +2,19 @@
 
 import tracemalloc
 from collections.abc import Callable
+from itertools import accumulate
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from moldau.model.errors import BeyondBoundError, ErrorCode, PeerError
-from moldau.protocol.records.batch import Columns, Compression, decompressed_records, iterate, read_columns
+from moldau.protocol.records.batch import Columns, Compression, Record, decompressed_records, encode_batch, iterate, read_columns
 from moldau.protocol.records.bounds import BATCH_HEADERS_MAX, RECORD_HEADERS_MAX
 from moldau.protocol.records.builder import assemble
 from moldau.protocol.records.compression import compress
-from moldau.protocol.records.header import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, check_batch
-from moldau.protocol.records.skim import skim
+from moldau.protocol.records.header import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, check_batch, read_header
+from moldau.protocol.records.skim import first_at_least, skim
 from moldau.protocol.varint import uvarint
 from support.validation import validated
 
@@ -81,13 +84,32 @@ def test_readers_without_headers_pass_over_them() -> None:
 def test_a_skim_looks_at_no_more_than_the_first_numbers() -> None:
     data = decompressed_records(bomb := batch_of(MILLIONS, 1, 0), check_batch(bomb), MAX_BYTES)
     assert list(skim(data, 3)) == [(0, 0, False), (0, 1, False), (0, 2, False)]
+    assert first_at_least(data, 3, 0, 1) == (0, 1)
 
 
 @pytest.mark.parametrize("data", [b"", b"\x0e", b"\x0e\0\0\0\1\1", b"\x0f" + bytes(20), b"\x0e\0\0\1\1\1\0\0", b"\0\0\0\0", b"\xff" * 20])
 def test_a_skim_refuses_what_is_no_record(data: bytes) -> None:
-    with pytest.raises(PeerError) as caught:
-        list(skim(data, 1))
-    assert caught.value.code == ErrorCode.INVALID_RECORD
+    for walk in (lambda: list(skim(data, 1)), lambda: first_at_least(data, 1, 1, 0)):
+        with pytest.raises(PeerError) as caught:
+            walk()
+        assert caught.value.code == ErrorCode.INVALID_RECORD
+
+
+@given(
+    st.lists(st.tuples(st.integers(-(2**40), 2**40), st.integers(1, 2**15)), max_size=20),
+    st.integers(-(2**40), 2**40),
+    st.integers(0, 2**18),
+)
+def test_a_search_gives_the_first_record_of_a_skim_that_fits(rows: list[tuple[int, int]], timestamp: int, offset: int) -> None:
+    offsets = list(accumulate(step for _, step in rows))
+    records = [Record(at, time, 0, None, None, []) for at, (time, _) in zip(offsets, rows, strict=True)]
+    if not records:
+        assert first_at_least(b"", 0, timestamp, offset) is None
+        return
+    batch = memoryview(encode_batch(records))
+    data = decompressed_records(batch, header := read_header(batch), MAX_BYTES)
+    found = [row[:2] for row in skim(data, len(records)) if row[0] >= timestamp - header.base_timestamp and row[1] >= offset]
+    assert first_at_least(data, len(records), timestamp - header.base_timestamp, offset) == (found[0] if found else None)
 
 
 def test_a_skim_refuses_offsets_that_do_not_ascend() -> None:

@@ -111,7 +111,9 @@ NETWORK = table(
         integer(
             "max.decompressed.bytes",
             104_857_600,
-            "Largest batch after decompression, wherever the broker has to look into one; a larger one fails with CORRUPT_MESSAGE.",
+            "Largest batch after decompression, wherever the broker has to look into one. Besides, a batch becomes at most 16 times "
+            "`max.message.bytes` of its topic (1 MiB where that is less). A produced one that becomes more fails with MESSAGE_TOO_LARGE; "
+            "a look-up by time answers the first offset of one that is stored.",
             allowed=at_least(1),
             mode=CLUSTER,
             own=True,
