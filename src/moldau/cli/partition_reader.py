@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 import click
 
 from moldau.cli.output import counted, say
-from moldau.client.checked import DamagedBatchError, checked_batches
+from moldau.client.checked import BEYOND_BOUND, DAMAGED, DamagedBatchError, checked_batches
 from moldau.client.errors import RequestFailedError
 from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, FetchLimits
 from moldau.client.visible import Visible
-from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.errors import BeyondBoundError, ErrorCode, PeerError
 from moldau.model.identity import Offset, TopicPartition
-from moldau.protocol.records.batch import MAX_OFFSET, Columns, read_columns
-from moldau.protocol.records.compression import decompress
-from moldau.protocol.records.header import HEADER_SIZE
+from moldau.protocol.records.batch import MAX_OFFSET, Columns, decompressed_records, read_columns
 from moldau.protocol.records.values import read_values
 
 if TYPE_CHECKING:
@@ -119,7 +117,7 @@ class PartitionReader:
             if not self._values_only:
                 read_columns(batch, into, max_decompressed_bytes=DECOMPRESSED_BYTES_MAX, first_offset=first, end_offset=end)
             elif first <= header.base_offset and header.last_offset < end:
-                data = decompress(batch[HEADER_SIZE:], header.compression, DECOMPRESSED_BYTES_MAX)
+                data = decompressed_records(batch, header, DECOMPRESSED_BYTES_MAX)
                 read_values(data, header.record_count, into.values.append)
             else:
                 part = Columns()
@@ -127,7 +125,8 @@ class PartitionReader:
                 into.values += part.values
         except PeerError as error:
             into.cut(size, sys.maxsize)
-            raise DamagedBatchError(where, max(header.base_offset, first), header.last_offset + 1, error.message) from error
+            fault = BEYOND_BOUND if isinstance(error, BeyondBoundError) else DAMAGED
+            raise DamagedBatchError(where, max(header.base_offset, first), header.last_offset + 1, error.message, fault) from error
 
     def _meet_damage(self, found: DamagedBatchError) -> None:
         """At the position of its partition: raise it, or go on where the partition can be read again."""

@@ -14,11 +14,15 @@ from moldau.protocol.records.header import BatchHeader, verify_crc
 Batches = Iterator[tuple[BatchHeader, memoryview]]
 
 
-class DamagedBatchError(CorruptBatchError):
-    """A batch that cannot be read, due at `offset`. `next_offset` is where the batch after it begins, None if that is not known."""
+DAMAGED = "is damaged"
+BEYOND_BOUND = "is more than is read"
 
-    def __init__(self, partition: TopicPartition, offset: int, next_offset: int | None, reason: str) -> None:
-        super().__init__(f"partition {partition}: the batch at offset {offset} is damaged: {reason}")
+
+class DamagedBatchError(CorruptBatchError):
+    """A batch that cannot be read, at `offset`. `next_offset` is where the batch after it begins, None if that is not known."""
+
+    def __init__(self, partition: TopicPartition, offset: int, next_offset: int | None, reason: str, fault: str = DAMAGED) -> None:
+        super().__init__(f"partition {partition}: the batch at offset {offset} {fault}: {reason}")
         self.partition = partition
         self.offset = Offset(offset)
         self.next_offset = None if next_offset is None else Offset(next_offset)
@@ -36,7 +40,7 @@ def checked_batches(partition: TopicPartition, records: memoryview, position: in
             if seen and header.base_offset < following:
                 raise DamagedBatchError(partition, following, None, f"it says that its offset is {header.base_offset}")
             if not verify_crc(batch):
-                raise DamagedBatchError(partition, following, _next_offset(rest, following), "its checksum does not match")
+                raise _damaged(partition, header.base_offset, following, _next_offset(rest, following))
             following, seen = header.last_offset + 1, True
             yield header, batch
     except DamagedBatchError:
@@ -45,6 +49,12 @@ def checked_batches(partition: TopicPartition, records: memoryview, position: in
         raise DamagedBatchError(partition, following, None, error.message) from error
     if records and not seen:
         raise DamagedBatchError(partition, position, None, f"in {len(records)} bytes there is no whole batch with this offset")
+
+
+def _damaged(partition: TopicPartition, said: int, due: int, next_offset: int | None) -> DamagedBatchError:
+    """The offset that a damaged batch says is told where it can be true: after a gap it helps more than the one that is due."""
+    offset = said if due <= said and (next_offset is None or said < next_offset) else due
+    return DamagedBatchError(partition, offset, next_offset, "its checksum does not match")
 
 
 def _next_offset(rest: Batches, damaged: int) -> int | None:

@@ -69,6 +69,14 @@ def test_what_a_damaged_batch_says_of_its_offsets_is_not_believed() -> None:
     assert ends(batches) == (2, 4)
 
 
+def test_after_a_gap_a_damaged_batch_is_named_by_its_own_offset_where_that_can_be_true() -> None:
+    batches = log(0, 10, 20)
+    batches[1][-1] ^= 1
+    assert ends(batches) == (10, 20)
+    batches[1][6] ^= 0x40  # now it says 16,394
+    assert ends(batches) == (2, 20)
+
+
 def test_without_a_good_batch_after_it_the_end_of_damage_is_not_known() -> None:
     batches = log(0, 2, 4)
     batches[1][-1] ^= 1

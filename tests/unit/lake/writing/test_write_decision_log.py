@@ -89,5 +89,5 @@ def test_a_decision_that_was_changed_on_the_disk_is_not_believed() -> None:
             whole[-2] ^= 1
             return bytes(whole)
 
-    with pytest.raises(CorruptBatchError, match="partition _spark_commits-0: the batch at offset 0 is damaged"):
+    with pytest.raises(CorruptBatchError, match="partition _spark_commits-0: the batch at offset 3 is damaged"):
         last(Damaged(4, {3: (b"flights", decision(1))}))
