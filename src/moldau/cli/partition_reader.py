@@ -96,7 +96,7 @@ class PartitionReader:
         begun = self.positions[where]
         visible, piece = Visible(fetched.aborted), Columns()
         try:
-            for header, batch in checked_batches(where, fetched.records, begun):
+            for header, batch in checked_batches(where, fetched, begun):
                 self._read(where, header, batch, visible, piece)
                 self.positions[where] = Offset(header.last_offset + 1)
                 if len(piece.values) >= PIECE_RECORDS or (piece.values and header.compression):
@@ -145,8 +145,8 @@ class PartitionReader:
 
     def _is_readable(self, where: TopicPartition, offset: int) -> bool:
         try:
-            records = self._cluster.fetch(*where, offset, FetchLimits(partition_max_bytes=1)).records
-            return next(checked_batches(where, records, offset), None) is not None
+            fetched = self._cluster.fetch(*where, offset, FetchLimits(partition_max_bytes=1))
+            return next(checked_batches(where, fetched, offset), None) is not None
         except PeerError as error:
             if error.code is not ErrorCode.CORRUPT_MESSAGE:
                 raise

@@ -3,7 +3,8 @@
 import pytest
 
 from moldau.client.checked import DamagedBatchError, checked_batches
-from moldau.model.identity import TopicPartition
+from moldau.client.partition_requests import Fetched
+from moldau.model.identity import Offset, TopicPartition
 from moldau.protocol.records.batch import RecordBatchBuilder
 from moldau.protocol.records.header import HEADER_SIZE, LENGTH_OFFSET
 
@@ -21,11 +22,13 @@ def log(*bases: int, records: int = 2) -> list[bytearray]:
     return found
 
 
-def read(batches: list[bytearray], position: int = 0) -> tuple[list[int], DamagedBatchError | None]:
-    """Base offsets of what was given out, and what ended it."""
+def read(batches: list[bytearray], position: int = 0, end: int = 100) -> tuple[list[int], DamagedBatchError | None]:
+    """Base offsets of what was given out of a log with this end, and what ended it."""
     found: list[int] = []
+    fetched = Fetched(memoryview(b"".join(batches)), Offset(end), Offset(end), Offset(0))
     try:
-        found += [header.base_offset for header, _ in checked_batches(WHERE, memoryview(b"".join(batches)), position)]
+        for header, _ in checked_batches(WHERE, fetched, position):
+            found.append(header.base_offset)
     except DamagedBatchError as error:
         return found, error
     return found, None
@@ -73,8 +76,28 @@ def test_after_a_gap_a_damaged_batch_is_named_by_its_own_offset_where_that_can_b
     batches = log(0, 10, 20)
     batches[1][-1] ^= 1
     assert ends(batches) == (10, 20)
-    batches[1][6] ^= 0x40  # now it says 16,394
+    batches[1][6] ^= 0x40  # it says 16,394
     assert ends(batches) == (2, 20)
+
+
+@pytest.mark.parametrize("byte", [0, 3, 6, 7])
+@pytest.mark.parametrize("damaged", [0, 1, 2])
+def test_an_offset_that_was_changed_hides_no_batch(damaged: int, byte: int) -> None:
+    """It lies before the checksum. A batch that seems to lie far ahead would make a reader believe that it is through."""
+    batches = log(0, 2, 4)
+    batches[damaged][byte] ^= 0x40
+    found, error = read(batches, end=6)
+    assert found == [0, 2, 4][:damaged]
+    assert error is not None
+    assert error.offset == 2 * damaged
+    assert error.next_offset in (2 * damaged + 2, None)
+
+
+def test_a_damaged_batch_that_was_skipped_is_not_met_again_for_saying_that_it_is_longer() -> None:
+    batches = log(0, 2, 4)
+    batches[1][26] ^= 9  # the last offset's delta, by which brokers find batches
+    assert ends(batches) == (2, 4)
+    assert read(batches[1:], 4) == ([4], None)
 
 
 def test_without_a_good_batch_after_it_the_end_of_damage_is_not_known() -> None:

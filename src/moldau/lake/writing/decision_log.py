@@ -118,7 +118,7 @@ class DecisionLog:
         while offset < end:
             fetched = self._cluster.fetch(self._where.topic, self._where.partition, offset, limits)
             visible, after = Visible(fetched.aborted), offset
-            for header, batch in checked_batches(self._where, fetched.records, offset):
+            for header, batch in checked_batches(self._where, fetched, offset):
                 after = header.last_offset + 1
                 if not visible.shows(header, batch):
                     continue
