@@ -43,6 +43,7 @@ class BrokerWorld:
         self.clock = FakeClock()
         self.disk = ForgetfulDisk(now_ms=self.clock.time_ms)
         self.background = FakeBackground(immediate=immediate)
+        self.compute = FakeBackground(immediate=True)
         self.workers = FakeWorkers(self.disk)
         self.store_path = store
         self.settings = [f"{name.replace('_', '.')}={value}" for name, value in settings.items()]
@@ -57,6 +58,7 @@ class BrokerWorld:
             files=self.disk,
             clock=self.clock,
             background=self.background,
+            compute=self.compute,
             coordination=self.store,
             random_bytes=self._random_bytes,
             workers=lambda: self.workers,

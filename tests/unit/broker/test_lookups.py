@@ -88,13 +88,12 @@ def test_a_partition_that_is_named_again_is_answered_once(world: BrokerWorld, cl
 def test_searches_of_many_connections_take_turns_and_later_requests_wait(world: BrokerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """A piece of each after the other; what the same connection asks next is answered after it."""
     monkeypatch.setattr(timestamps, "HEADERS_AT_A_TIME", 5)
-    world.background.immediate = True
     client = world.connect()
     for _ in range(49):
         client.produce("t", b"old")
     world.clock.advance(1.0)
     client.produce("t", b"new")
-    world.background.immediate = False
+    world.compute.immediate = False
     wanted = ListOffsetsRequest(-1, topics=[ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, world.clock.time_ms())])])
     clients = [world.connect() for _ in range(3)]
     for each in clients:
@@ -102,12 +101,12 @@ def test_searches_of_many_connections_take_turns_and_later_requests_wait(world: 
         each.send(produce_request("t", batch(world, b"later")), 9)
         assert each.answers() == []
     for _ in range(9):
-        assert len(world.background.jobs) == 3
+        assert len(world.compute.jobs) == 3
         for _ in range(3):
-            world.background.run_next()
+            world.compute.run_next()
         assert world.partition("t").log.end_offset == 50
         assert client.values("t", 49) == [b"new"], "others are served meanwhile"
-    world.background.run_all()
+    world.compute.run_all()
     world.clock.settle()
     for number, each in enumerate(clients):
         each.peer.push()
@@ -121,22 +120,22 @@ def test_a_search_that_nobody_waits_for_ends_after_its_piece(world: BrokerWorld,
     client = world.connect()
     for _ in range(49):
         client.produce("t", b"old")
-    world.background.immediate = False
+    world.compute.immediate = False
     client.send(ListOffsetsRequest(-1, topics=[ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, world.clock.time_ms())])]), 9)
     client.answers()
     client.peer.disconnect()
     world.clock.settle()
-    world.background.run_all()
-    assert not world.background.jobs
+    world.compute.run_all()
+    assert not world.compute.jobs
 
 
 def test_a_topic_that_is_deleted_during_the_search(world: BrokerWorld, client: Client) -> None:
     client.produce("t", b"a")
-    world.background.immediate = False
+    world.compute.immediate = False
     client.send(ListOffsetsRequest(-1, topics=[ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, 0)])]), 9)
     client.answers()
     world.broker.topics.delete(["t"])
-    world.background.run_all()
+    world.compute.run_all()
     (answer,) = client.answers()
     assert answer.body.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
