@@ -25,6 +25,7 @@ from moldau.model.config import (
     ConfigValue,
     InvalidConfigError,
     check_dynamic_broker,
+    check_text,
     check_topic,
     format_value,
     parse_value,
@@ -174,6 +175,7 @@ class Configs:
             check_change(self._config, resource.name, topic(self._current(resource)), topic(values))
         else:
             _check_broker(values, for_all=not resource.name)
+            check_text(values, self._config)
         if validate_only:
             return []
         before = self._current(resource)

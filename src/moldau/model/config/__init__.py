@@ -4,7 +4,7 @@ The table (:data:`BROKER`, :data:`TOPIC`) serves parsing, DescribeConfigs, Alter
 types, ranges and defaults are those of Kafka 4.3; where one differs, its definition says why. Standard library only, and quick to load.
 """
 
-from moldau.model.config.checks import check_dynamic_broker, check_topic, dynamic_definition, topic_definition
+from moldau.model.config.checks import check_dynamic_broker, check_text, check_topic, dynamic_definition, topic_definition
 from moldau.model.config.definition import (
     ConfigDefinition,
     ConfigSource,
@@ -37,6 +37,7 @@ __all__ = [
     "TopicConfig",
     "UpdateMode",
     "check_dynamic_broker",
+    "check_text",
     "check_topic",
     "describe_allowed",
     "dynamic_definition",

@@ -53,6 +53,8 @@ Which value holds, first match wins:
 
 Within each of these places a configuration comes before its synonyms, these in the order given below.
 
+Settings that bound what clients may take, and what clients see at the bound: [limits](limits.md).
+
 † marks what is known, so that tools which read it work and files may carry it, but has no effect in this version. The broker's log says so
 when one is set to another value than its default: at the start, for a topic, and while the broker runs.
 """

@@ -4,6 +4,7 @@ import pytest
 
 from moldau.broker.topics import TopicSpec
 from moldau.model.config import BROKER, TOPIC, ConfigDefinition, ConfigType, UpdateMode
+from moldau.model.errors import ErrorCode
 from moldau.protocol.messages import alter_configs, incremental_alter_configs
 from moldau.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from moldau.protocol.messages.describe_configs import (
@@ -381,3 +382,13 @@ def test_settings_without_effect_are_named_once_when_a_topic_or_a_broker_gets_th
         "settings without effect in this version: topic=t names=preallocate",
         "settings without effect in this version: broker=all names=num.replica.fetchers",
     ]
+
+
+def test_the_text_of_configurations_is_bounded(broker: Administered) -> None:
+    """A list of a topic's could be as long as a request, for each of 100,000 topics."""
+    text = ",".join(f"{partition}:0" for partition in range(4000))
+    assert edit(broker, TOPICS, "t", [("leader.replication.throttled.replicas", SET, text)]) == "INVALID_CONFIG"
+    assert edit(broker, TOPICS, "t", [("leader.replication.throttled.replicas", SET, text[:8000].rpartition(",")[0])]) == "NONE"
+    assert edit(broker, BROKERS, "", [("protected.topics", SET, text)]) == "INVALID_CONFIG"
+    made = broker.topics.create([TopicSpec("long", configs=[("leader.replication.throttled.replicas", text)])])["long"]
+    assert getattr(made, "code", None) is ErrorCode.INVALID_CONFIG

@@ -37,6 +37,15 @@ def _without_effect(row: ConfigDefinition) -> ConfigDefinition:
 
 COORDINATORS = table(
     [
+        integer(
+            "resource.configs.max.bytes",
+            16_384,
+            "Longest text, names and values together, of the configurations that one topic sets, or that are set for one or all brokers "
+            "while they run; more fails with INVALID_CONFIG.",
+            allowed=at_least(1),
+            own=True,
+            deviation="A bound of our own: the text is kept in memory for each topic. In Kafka the size of a request bounds it.",
+        ),
         items(
             "protected.topics",
             ("__consumer_offsets", "__transaction_state", "_schemas", "_audit", "_spark_commits"),
