@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from moldau.registry.decision import Decision, Write
 from moldau.registry.errors import incompatible, invalid_schema, invalid_subject, not_permitted, store_failed
 from moldau.registry.merging import has_beside, populated
+from moldau.registry.numbers import next_number
 from moldau.registry.record_json import NUMBER_MAX
 from moldau.registry.record_keys import ContextKey, SchemaKey, encode_key
 from moldau.registry.records import SchemaVersion, encode_context, encode_schema
@@ -124,9 +125,9 @@ def judge(state: "State", config: dict[str, Any], schema: "ParsedSchema", body: 
 
 
 def _version(body: "SchemaBody", versions: list[SchemaVersion], importing: bool) -> int:
-    following = versions[-1].version + 1 if versions else 1
+    following = next_number([each.version for each in versions])
     if body.version is None:
-        return _within_bounds(following, "version")
+        return _given(following, "version")
     if body.version != following and not importing:
         raise invalid_schema("Version is not one more than previous version")
     return body.version
@@ -136,17 +137,17 @@ def _id(state: "State", body: "SchemaBody", new: SchemaVersion, same: int | None
     """The id that is asked for, or that the schema has already in this context, or the next one."""
     context = context_of(new.subject)
     if body.id is None:
-        return same if same is not None else _within_bounds(state.id_max(context) + 1, "id")
+        return same if same is not None else _given(state.next_id(context), "id")
     holder = state.schema(context, body.id)
     if holder is not None and holder.fingerprint != new.fingerprint:
         raise not_permitted(f"Overwrite new schema with id {body.id} in context {scope_of(context)} is not permitted.")
     return body.id
 
 
-def _within_bounds(number: int, what: str) -> int:
-    """RestError 50001: somebody imported the last one there is."""
-    if number > NUMBER_MAX:
-        raise store_failed(f"Every {what} up to {NUMBER_MAX} is taken: the last one was imported")
+def _given(number: int | None, what: str) -> int:
+    """RestError 50001: there is none left."""
+    if number is None:
+        raise store_failed(f"Every {what} up to {NUMBER_MAX} is taken")
     return number
 
 

@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from moldau.registry import record_keys, records
-from moldau.registry.record_json import RecordError
+from moldau.registry.numbers import next_number
+from moldau.registry.record_json import NUMBER_MAX, RecordError
 from moldau.registry.record_keys import Key, SchemaKey
 from moldau.registry.records import SchemaVersion
 from moldau.registry.schemas import languages
@@ -39,6 +40,8 @@ class State:
         self._ids: dict[str, dict[bytes, int]] = {}
         self._referrers: dict[SchemaKey, set[SchemaKey]] = {}
         self._id_max: dict[str, int] = {}
+        self._retired: dict[str, set[int]] = {}
+        self._gap_told: set[str] = set()
 
     # Asking
 
@@ -79,6 +82,21 @@ class State:
     def id_max(self, context: str) -> int:
         """The highest id that a context has given, also to what is deleted; 0 if none."""
         return self._id_max.get(context, 0)
+
+    def next_id(self, context: str) -> int | None:
+        """The id that a new schema of a context gets; never one that is known to have been given. None if every one is taken."""
+        with self.lock:
+            highest = self.id_max(context)
+            if highest < NUMBER_MAX:
+                return highest + 1
+            found = next_number({highest, *self._by_id.get(context, ()), *self._retired.get(context, ())})
+        if context not in self._gap_told:
+            self._gap_told.add(context)
+            log.warning(
+                "registry ids continue below the highest: context=%s next=%s reason=a record says id %d, the last there is",
+                context, found, highest,
+            )  # fmt: skip
+        return found
 
     def all_contexts(self) -> list[str]:
         """Every context that is known, the default one first."""
@@ -165,6 +183,7 @@ class State:
                 del holders[schema.id][key.subject]
         if not holders[schema.id]:
             del holders[schema.id]
+            self._retired.setdefault(context_of(key.subject), set()).add(schema.id)
             self._ids[context_of(key.subject)].pop(schema.fingerprint, None)
         for target in _targets(schema):
             referrers = self._referrers[target]

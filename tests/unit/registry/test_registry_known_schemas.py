@@ -8,6 +8,7 @@ import pytest
 from moldau.registry import deleting, looking_up, setting
 from moldau.registry.body import read_config, read_schema
 from moldau.registry.errors import RestError
+from moldau.registry.numbers import next_number
 from moldau.registry.record_json import NUMBER_MAX
 from moldau.registry.record_keys import SchemaKey, encode_key
 from support.registry import Ledger, record
@@ -60,14 +61,43 @@ def test_an_imported_version_that_is_there_is_told_in_every_mode() -> None:
     refused(42205, lambda: ledger.register("a", OLD, id=8, version=3))
 
 
-def test_behind_the_last_id_comes_none() -> None:
-    """Ids travel as int32; one more would be another schema to every reader."""
+def test_the_last_id_does_not_end_registrations(caplog: pytest.LogCaptureFixture) -> None:
+    """One record that says 2147483647, from whoever: ids and versions go on where nobody has given any."""
     ledger = Ledger()
-    ledger.carry_out(setting.set_mode(ledger.state, "a", "IMPORT", force=False))
-    ledger.register("a", OLD, id=NUMBER_MAX, version=NUMBER_MAX)
+    assert ledger.register("a", OLD) == 1
+    ledger.carry_out(setting.set_mode(ledger.state, "a", "IMPORT", force=True))
+    ledger.register("a", NEW, id=NUMBER_MAX, version=NUMBER_MAX)
     ledger.carry_out(setting.set_mode(ledger.state, "a", None, force=False))
-    assert "Every id up to 2147483647" in refused(50001, lambda: ledger.register("b", NEW))
-    assert "Every version up to 2147483647" in refused(50001, lambda: ledger.register("a", NEW))
+    third = record("Other", ("z", "long"))
+    assert [ledger.register(subject, third, force=True) for subject in "ab"] == [2, 2], "one schema has one id all the same"
+    assert [each.version for each in ledger.state.versions("a")] == [1, 2, NUMBER_MAX]
+    assert ledger.register("b", record("More"), force=True) == 3
+    assert [each.getMessage() for each in caplog.records if "ids continue" in each.getMessage()] == [
+        "registry ids continue below the highest: context=. next=2 reason=a record says id 2147483647, the last there is"
+    ], "told once"
+    assert ledger.compacted().next_id(".") == 4
+
+
+def test_an_id_that_was_deleted_for_good_is_not_given_again_in_the_gap() -> None:
+    ledger = Ledger()
+    for number in (1, 2, 3):
+        assert ledger.register(f"s{number}", record(f"R{number}")) == number
+    ledger.carry_out(setting.set_mode(ledger.state, "last", "IMPORT", force=False))
+    ledger.register("last", record("Last"), id=NUMBER_MAX, version=1)
+    for permanent in (False, True):
+        for subject in ("s3", "last"):
+            ledger.carry_out(deleting.delete_subject(ledger.state, subject, permanent=permanent))
+    assert ledger.register("new", record("New")) == 4
+
+
+@pytest.mark.parametrize(
+    ("used", "following"),
+    [
+        ([], 1), ([1, 2], 3), ([7], 8), ([NUMBER_MAX], 1), ([1, 2, 9, NUMBER_MAX], 10), ([5, NUMBER_MAX - 1, NUMBER_MAX], 6),
+    ],
+)  # fmt: skip
+def test_the_next_number(used: list[int], following: int) -> None:
+    assert next_number(used) == following
 
 
 def test_an_avro_schema_with_its_references_put_in_is_the_one_that_has_references() -> None:
