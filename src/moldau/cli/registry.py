@@ -33,6 +33,13 @@ DEFAULT_LISTEN = "127.0.0.1:8081"
 @click.option(
     "--max-connections", metavar="N", type=click.IntRange(1), default=1000, show_default=True, help="Connections at once; others get 503."
 )
+@click.option(
+    "--trust-writer",
+    "trusted",
+    metavar="URL",
+    multiple=True,
+    help="A registry of another make in the group, which may be handed changes; may be repeated.",
+)
 @click.option("--topic", type=TEXT, default="_schemas", show_default=True, help="The compacted topic that keeps the schemas.")
 @click.option("--group", type=TEXT, default="schema-registry", show_default=True, help="Registries of one group elect one that writes.")
 @click.option(
@@ -52,6 +59,7 @@ def registry(
     hosts: tuple[str, ...],
     origins: tuple[str, ...],
     max_connections: int,
+    trusted: tuple[str, ...],
     topic: str,
     group: str,
     session_timeout: float,
@@ -83,7 +91,8 @@ def registry(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
     server = RegistryServer(
-        bootstrap, listen, advertise=advertise, topic=topic, group=group, session_timeout_s=session_timeout, allowed_hosts=hosts,
+        bootstrap, listen, advertise=advertise, topic=topic, group=group, session_timeout_s=session_timeout,
+        trusted_writers=trusted, allowed_hosts=hosts,
         allowed_origins=origins, http_limits=HttpLimits(connections_max=max_connections),
     )  # fmt: skip
     try:
@@ -133,7 +142,9 @@ class RegistryBeside:
             from moldau.registry.server import RegistryServer
 
             limits = HttpLimits(connections_max=self._connections_max)
-            server = RegistryServer(bootstrap, self._listen, allowed_hosts=self._hosts, allowed_origins=self._origins, http_limits=limits)
+            server = RegistryServer(
+                bootstrap, self._listen, alone=True, allowed_hosts=self._hosts, allowed_origins=self._origins, http_limits=limits
+            )
             url = server.start()
         except Exception as error:
             self.failure = error

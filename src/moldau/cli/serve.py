@@ -132,7 +132,9 @@ def _config(
 def _beside(listen: str, config: BrokerConfig) -> "RegistryBeside":
     from moldau.cli.registry import RegistryBeside
 
-    addresses = [*config.list("listeners"), *(config.list("advertised.listeners") or ())]
+    addresses = list(config.list("listeners"))
+    if config.value("advertised.listeners") is not None:
+        addresses += config.list("advertised.listeners")
     return RegistryBeside(
         listen,
         hosts=[*config.list("registry.allowed.hosts"), *(parse_listener(each)[1] for each in addresses)],

@@ -4,6 +4,7 @@ Look-ups are answered at once, on the loop. What decides something about schemas
 and what has to be found out about a schema in processes of its own (`understanding`), so that none of it keeps the look-ups waiting.
 """
 
+import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs
 
 from moldau.registry.access import JSON_TYPES, Access, check_content_type
+from moldau.registry.confirming import PATH as CONFIRMATIONS
 from moldau.registry.errors import RestError
 from moldau.registry.limits import BODY_BYTES_MAX
 from moldau.registry.request import Request
@@ -106,6 +108,10 @@ class App:
             return Answer(200, b"", allowed_methods(path))
         if path == METADATA_ID and scope["method"] in ("GET", "HEAD"):
             return _json({"id": "", "scope": {"path": [], "clusters": self._identity}})
+        if path == CONFIRMATIONS and scope["method"] == "POST":
+            asked = Request("POST", path, {}, {}, await self._body(receive), forwarded=True)
+            status, content = await asyncio.get_running_loop().run_in_executor(self._writers, self._changes.confirm, asked)
+            return Answer(status, content)
         route, names, context = find_route(scope["method"], path)
         content = await self._body(receive) if scope["method"] in ("POST", "PUT") else b""
         request = Request(

@@ -2,13 +2,17 @@
 
     until it is done or the time is over:
         nobody writes       ->  wait for the election
-        another one writes  ->  hand it the request; if it is gone, or writes no longer: again. Not a deletion that it may have carried
-                                out: asked again, it would say that there is nothing to delete
+        another one writes  ->  have it confirm that it does (`confirming`), and hand it the request; if it is gone, or writes no longer:
+                                again. Not a deletion that it may have carried out: asked again, it would say there is nothing to delete
         this one writes     ->  read to the end of the log, decide, write, wait until it is read back, answer
+
+This one writes if it is elected, if it hands on to nobody, or if for some seconds no elected one was confirmed: an election is a courtesy,
+what keeps two writers apart is the fence.
 
 Whoever was answered sees its change in the next look-up, at this registry and at the writer.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -16,26 +20,34 @@ from typing import TYPE_CHECKING, Any
 
 from moldau.model.errors import ErrorCode, MoldauError, PeerError
 from moldau.registry.app import NO_CONTENT, OK, encode_json
+from moldau.registry.confirming import confirmation
+from moldau.registry.decision import Decision
 from moldau.registry.errors import RestError, forwarding_failed, schema_too_large, store_failed, timed_out, unknown_leader
 from moldau.registry.follower import BehindError
 from moldau.registry.forwarding import Forwarded, ForwardError, forward
 from moldau.registry.writer import FencedError
 
 if TYPE_CHECKING:
-    from moldau.registry.decision import Decision
+    from moldau.registry.confirming import Confirming
     from moldau.registry.election import Election
     from moldau.registry.follower import Follower
+    from moldau.registry.identity import Identity
     from moldau.registry.records import SchemaVersion
     from moldau.registry.request import Request
     from moldau.registry.state import State
     from moldau.registry.writer import Writer
 
+log = logging.getLogger(__name__)
+
 TIMEOUT_S = 15.0
+DOUBTED_S = 3.0
+"""So long an elected writer may fail to confirm itself before this registry writes instead."""
 FORWARDED_TIMEOUT_S = 5.0
 """A request that was handed on waits less for the election: whoever handed it on tries again."""
 _FORWARD_TIMEOUT_S = FORWARDED_TIMEOUT_S + 1
 """So long the writer may take: one that sleeps is asked in vain, and by then another is elected."""
 _PAUSE_S = 0.1
+_SAY_EVERY_S = 30.0
 _UNKNOWN_LEADER = 50004
 _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
@@ -46,13 +58,25 @@ class Changes:
     """The one way to change the registry. Any thread may use it."""
 
     def __init__(
-        self, state: "State", follower: "Follower", writer: "Writer", election: "Election", *, timeout_s: float = TIMEOUT_S
+        self,
+        state: "State",
+        follower: "Follower",
+        writer: "Writer",
+        election: "Election",
+        confirming: "Confirming",
+        *,
+        alone: bool = False,
+        timeout_s: float = TIMEOUT_S,
     ) -> None:
+        """`alone`: hand on to nobody."""
         self.group = election.group
         self._state = state
         self._follower = follower
         self._writer = writer
         self._election = election
+        self._confirming = confirming
+        self._alone = alone
+        self._said_at = -_SAY_EVERY_S
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
         self._stopping = False
@@ -60,7 +84,11 @@ class Changes:
     @property
     def decides(self) -> bool:
         """Whether changes are decided here, as far as is known."""
-        return self._election.mine
+        return self._alone or self._election.mine or self._confirming.doubted_s > DOUBTED_S
+
+    def confirm(self, request: "Request") -> tuple[int, bytes]:
+        """Answer a nonce with a record, as the elected writer. RestError 422, 50004 if it is not this one."""
+        return self.carry_out(lambda _state, asked: Decision({}, [confirmation(self._election.me.url, asked)]), request)
 
     def stop(self) -> None:
         """Begin nothing more, and do not wait for an election any more."""
@@ -75,13 +103,25 @@ class Changes:
             if left_s <= 0 or self._stopping:
                 raise trouble
             writer = self._election.writer
-            if writer is None or (request.forwarded and not self._election.mine):
+            here = self.decides
+            if self._election.mine:
+                self._confirming.believe()
+            elif here and not self._alone and not request.forwarded and writer is not None and self._confirming.is_due:
+                here = not self._confirming.ask(writer, left_s)
+            if not here and (writer is None or request.forwarded):
+                if not request.forwarded:
+                    self._confirming.doubt()
                 self._election.wait_for_change(min(left_s, _PAUSE_S))
                 continue
             try:
-                if self._election.mine:
+                if here:
                     answer = self._here(decide, request, left_s)
                     return NO_CONTENT if answer is None else OK, encode_json(answer)
+                assert writer is not None
+                if not self._confirming.ask(writer, left_s):
+                    trouble = self._unconfirmed(writer)
+                    self._election.wait_for_change(min(left_s, _PAUSE_S))
+                    continue
                 theirs = forward(writer, request, min(left_s, _FORWARD_TIMEOUT_S))
                 if not _writes_no_longer(theirs):
                     self._follower.catch_up(left_s)
@@ -114,7 +154,7 @@ class Changes:
                 self._follower.wait_for(self._writer.take_over(), deadline - time.monotonic())
             decision = decide(self._state, request)
             if decision.writes:
-                if not self._election.mine:
+                if not self.decides:
                     raise FencedError("another registry was elected meanwhile")
                 self._follower.wait_for(self._writer.append_all(decision.writes), deadline - time.monotonic())
                 if decision.registered is not None:
@@ -122,6 +162,15 @@ class Changes:
             return decision.answer
         finally:
             self._lock.release()
+
+    def _unconfirmed(self, writer: "Identity") -> RestError:
+        if time.monotonic() - self._said_at >= _SAY_EVERY_S:
+            self._said_at = time.monotonic()
+            log.error(
+                "elected registry not confirmed, nothing is sent to it; this one writes itself if that lasts: group=%s url=%s limit_s=%g",
+                self.group, writer.url, DOUBTED_S,
+            )  # fmt: skip
+        return forwarding_failed(f"Error while forwarding the request to the leader: {writer.url} does not confirm that it writes")
 
     def _check(self, wanted: "SchemaVersion") -> None:
         """FencedError unless the log agrees: a registry that is not fenced by ours may have taken the id or the version meanwhile."""

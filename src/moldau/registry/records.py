@@ -130,6 +130,13 @@ def encode_clear_subject(subject: str | None) -> bytes:
     return to_json({} if subject is None else {"subject": subject})
 
 
+def decode_confirmation(data: bytes) -> tuple[str, str]:
+    """URL and nonce in the value of a record with a NoopKey; empty for what is not known here. RecordError for no JSON object."""
+    fields = object_in(data, "value")
+    writer, nonce = fields.get("writer"), fields.get("confirms")
+    return (writer, nonce) if isinstance(writer, str) and isinstance(nonce, str) else ("", "")
+
+
 def encode_context(context: str) -> bytes:
     """The value of a record with a ContextKey."""
     return to_json({"tenant": "default", "context": context})

@@ -22,6 +22,7 @@ from moldau.model.host_port import parse_host_port
 from moldau.registry.access import Access
 from moldau.registry.app import App
 from moldau.registry.changes import Changes
+from moldau.registry.confirming import Confirming
 from moldau.registry.election import SESSION_TIMEOUT_S, Election
 from moldau.registry.follower import Follower
 from moldau.registry.http_server import HttpServer
@@ -47,6 +48,7 @@ class RegistryServer:
     """A registry over the cluster of `bootstrap`, listening on `listen` ("HOST:PORT", port 0 for any free one).
 
     `advertise` is the address that other registries reach it under, if that is another one. All registries of a `group` share a `topic`.
+    One that is `alone` hands changes on to nobody; the others to an elected one that confirms itself, or whose URL is in `trusted_writers`.
     Clients may know it under `allowed_hosts` too, and pages of `allowed_origins` may ask it (`access`); `*` is any.
     """
 
@@ -59,6 +61,8 @@ class RegistryServer:
         topic: str = SCHEMAS_TOPIC,
         group: str = GROUP,
         session_timeout_s: float = SESSION_TIMEOUT_S,
+        alone: bool = False,
+        trusted_writers: Iterable[str] = (),
         allowed_hosts: Iterable[str] = (),
         allowed_origins: Iterable[str] = (),
         http_limits: HttpLimits = HttpLimits(),  # noqa: B008 - frozen
@@ -71,6 +75,8 @@ class RegistryServer:
         self._listen = parse_host_port(listen)
         self._advertise = None if advertise is None else parse_host_port(advertise)
         self._session_timeout_s = session_timeout_s
+        self._alone = alone
+        self._trusted = frozenset(url.rstrip("/") for url in trusted_writers)
         self._hosts = tuple(allowed_hosts)
         self._origins = tuple(allowed_origins)
         self._http_limits = http_limits
@@ -124,7 +130,8 @@ class RegistryServer:
         follower = Follower(self.bootstrap, self.topic, self.state)
         writer = Writer(self.bootstrap, self.topic, f"{self.group}:{self.topic}", timeout_s=_WRITE_TIMEOUT_S)
         election = Election(self.bootstrap, self.group, Identity(reached[0], reached[1]), session_timeout_s=self._session_timeout_s)
-        changes = Changes(self.state, follower, writer, election)
+        confirming = Confirming(self.state, follower, self._trusted)
+        changes = Changes(self.state, follower, writer, election, confirming, alone=self._alone)
         understanding = Understanding(understood, self._work_limits)
         access = Access((*self._hosts, reached[0], self._listen[0], socket.gethostname()), self._origins)
         limits = self._http_limits

@@ -7,6 +7,7 @@ Indexes: versions by subject; for each context the subjects' versions by id and 
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_CONFIRMATIONS_KEPT = 64
+
 
 class State:
     """The registry's content up to the last record applied."""
@@ -35,6 +38,10 @@ class State:
         self.configs: dict[str | None, dict[str, Any]] = {}
         self.modes: dict[str | None, str] = {}
         self.contexts: set[str] = set()
+        self.noop_writer = ""
+        """The URL in the last NOOP; a writer that takes over puts none there."""
+        self.confirmations: deque[tuple[str, str]] = deque(maxlen=_CONFIRMATIONS_KEPT)
+        """Nonces and URLs of the last NOOPs."""
         self._subjects: dict[str, dict[int, SchemaVersion]] = {}
         self._by_id: dict[str, dict[int, dict[str, int]]] = {}
         self._ids: dict[str, dict[bytes, int]] = {}
@@ -143,6 +150,9 @@ class State:
                     self.contexts.discard(context)
                 else:
                     self.contexts.add(context)
+            case record_keys.NoopKey():
+                self.noop_writer, nonce = ("", "") if value is None else records.decode_confirmation(value)
+                self.confirmations.append((nonce, self.noop_writer))
             case record_keys.UnknownKey(kind):
                 log.error("registry record skipped: offset=%d reason=its kind %s is not known here", offset, kind)
 

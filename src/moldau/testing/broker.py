@@ -142,7 +142,7 @@ class Broker:
     def _start_registry(self) -> None:
         from moldau.registry.server import RegistryServer
 
-        registry = RegistryServer(self.bootstrap_servers, f"127.0.0.1:{self._registry_port}")
+        registry = RegistryServer(self.bootstrap_servers, f"127.0.0.1:{self._registry_port}", alone=True)
         try:
             self._registry_port = int(registry.start().rpartition(":")[2])
         except BaseException:

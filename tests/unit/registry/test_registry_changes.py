@@ -8,7 +8,7 @@ import pytest
 
 from moldau.registry import registering
 from moldau.registry.body import read_schema
-from moldau.registry.changes import Changes
+from moldau.registry.changes import DOUBTED_S, Changes
 from moldau.registry.decision import Decision, Write
 from moldau.registry.errors import RestError
 from moldau.registry.forwarding import Forwarded, ForwardError
@@ -19,7 +19,10 @@ from support.registry import Ledger, record
 
 
 class Log:
-    """A log in memory that is writer, follower and election in one; `before` is what somebody else writes between deciding and writing."""
+    """A log in memory that is writer, follower, election and its confirmation in one.
+
+    `before` is what somebody else writes between deciding and writing.
+    """
 
     group = "g"
     ready = True
@@ -48,6 +51,20 @@ class Log:
     def resign(self) -> None:
         """It writes on all the same."""
 
+    doubted_s = 0.0
+    is_due = True
+    confirmed = True
+
+    def ask(self, _writer: Identity, _timeout_s: float) -> bool:
+        """Whether the elected one is confirmed."""
+        return self.confirmed
+
+    def doubt(self) -> None:
+        """Nobody is confirmed."""
+
+    def believe(self) -> None:
+        """Somebody is."""
+
     def wait_for_change(self, _timeout_s: float) -> None:
         """Nothing changes."""
 
@@ -71,7 +88,7 @@ def log() -> Log:
 @pytest.fixture
 def changes(log: Log) -> Changes:
     both = cast("Any", log)
-    return Changes(log.ledger.state, both, both, both, timeout_s=0.5)
+    return Changes(log.ledger.state, both, both, both, both, timeout_s=0.5)
 
 
 MINE, THEIRS = record("Mine", ("x", "int")), record("Theirs", ("y", "int"))
@@ -124,3 +141,25 @@ def test_a_change_waits_for_those_before_it_no_longer_than_it_may(changes: Chang
     with changes._lock, pytest.raises(RestError, match="changes that came earlier") as late:
         posted(changes, "mine", MINE)
     assert late.value.code == 50002
+
+
+def test_a_change_is_not_handed_to_a_writer_that_does_not_confirm_itself(
+    log: Log, changes: Changes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever was elected: it may be any client of the cluster. After a while this registry writes itself, behind the fence."""
+    monkeypatch.setattr("moldau.registry.changes.forward", lambda *_: pytest.fail("handed on"))
+    monkeypatch.setattr(log, "mine", False)
+    log.confirmed = False
+    with pytest.raises(RestError, match="does not confirm") as told:
+        posted(changes, "mine", MINE)
+    assert told.value.code == 50003
+    log.doubted_s = DOUBTED_S + 1
+    assert posted(changes, "mine", MINE)[0] == 200
+
+
+def test_a_registry_that_is_alone_hands_on_to_nobody(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moldau.registry.changes.forward", lambda *_: pytest.fail("handed on"))
+    monkeypatch.setattr(log, "mine", False)
+    both = cast("Any", log)
+    changes = Changes(log.ledger.state, both, both, both, both, alone=True, timeout_s=0.5)
+    assert posted(changes, "mine", MINE)[0] == 200

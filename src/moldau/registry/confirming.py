@@ -1,0 +1,107 @@
+"""Whether the registry that a group elected is one: it shows that it can do what only the writer of the topic does.
+
+Any Kafka client may join the group of the registries, call itself one and be elected. So whoever would hand a request on first sends the
+elected one a nonce, made for this, and reads the topic until there is a record like this:
+
+    {"keytype":"NOOP","magic":0}    {"writer":"http://registry-1:8081","confirms":"9f1c..."}
+
+Only a registry that fenced the others off puts one there, it puts its own address in, and only when a nonce comes to it. So an answer from
+before is of no use to anybody, nor one that another registry gave. It holds until the topic shows another NOOP: somebody took over.
+"""
+
+import json
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from moldau.registry.errors import unprocessable
+from moldau.registry.follower import BehindError
+from moldau.registry.forwarding import ForwardError, forward
+from moldau.registry.record_json import to_json
+from moldau.registry.record_keys import NoopKey, encode_key
+from moldau.registry.request import Request
+from moldau.registry.shape import object_of
+
+if TYPE_CHECKING:
+    from moldau.registry.decision import Write
+    from moldau.registry.follower import Follower
+    from moldau.registry.identity import Identity
+    from moldau.registry.state import State
+
+PATH = "/v1/writer/confirmations"
+"""Where an elected registry takes a nonce."""
+ASK_AGAIN_S = 10.0
+"""As long as it writes itself, a registry asks the elected one again each time that this is over."""
+_TIMEOUT_S = 2.0
+_NONCE_CHARACTERS = range(16, 129)
+
+
+def confirmation(url: str, request: Request) -> "Write":
+    """The record by which the writer at `url` answers a nonce. RestError 422."""
+    nonce = object_of(request.json(), "the body").get("nonce")
+    if not isinstance(nonce, str) or len(nonce) not in _NONCE_CHARACTERS or not nonce.isalnum():
+        raise unprocessable("nonce is not a text of 16 to 128 letters and digits")
+    return encode_key(NoopKey()), to_json({"writer": url, "confirms": nonce})
+
+
+class Confirming:
+    """What this registry knows of the elected one. Any thread may ask."""
+
+    def __init__(self, state: "State", follower: "Follower", trusted: frozenset[str], clock: Callable[[], float] = time.monotonic) -> None:
+        """Writers with a URL in `trusted` count as they are: registries of another make."""
+        self._state = state
+        self._follower = follower
+        self._trusted = trusted
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._confirmed = ""
+        self._doubted_since: float | None = None
+        self._asked_at = -ASK_AGAIN_S
+
+    @property
+    def is_due(self) -> bool:
+        """Whether an elected one that was not confirmed is to be asked again."""
+        return self._clock() - self._asked_at >= ASK_AGAIN_S
+
+    @property
+    def doubted_s(self) -> float:
+        """For how long requests have found no writer that is confirmed; 0 if the last one did."""
+        since = self._doubted_since
+        return 0.0 if since is None else self._clock() - since
+
+    def doubt(self) -> None:
+        """There is no writer that would be confirmed."""
+        self._doubted_since = self._clock() if self._doubted_since is None else self._doubted_since
+
+    def believe(self) -> None:
+        """There is one."""
+        self._doubted_since = None
+
+    def ask(self, writer: "Identity", timeout_s: float) -> bool:
+        """Whether the elected one is confirmed, if need be by asking it now."""
+        if writer.url in self._trusted:
+            return True
+        with self._lock:
+            if writer.url == self._confirmed == self._state.noop_writer:
+                return True
+            self._confirmed = ""
+            self._asked_at = self._clock()
+            if self._answers(writer, min(timeout_s, _TIMEOUT_S)):
+                self._confirmed = writer.url
+                self.believe()
+                return True
+        self.doubt()
+        return False
+
+    def _answers(self, writer: "Identity", timeout_s: float) -> bool:
+        nonce = secrets.token_hex(16)
+        request = Request("POST", PATH, {}, {}, json.dumps({"nonce": nonce}).encode(), forwarded=True)
+        try:
+            if forward(writer, request, timeout_s).status != 200:
+                return False
+            self._follower.catch_up(timeout_s)
+        except (ForwardError, BehindError):
+            return False
+        return (nonce, writer.url) in self._state.confirmations
