@@ -1,4 +1,4 @@
-"""The rows of what has no rival: registry, tracked events, audit; each figure beside its target."""
+"""The rows of what has no rival: registry, tracked events, audit, the small load; each figure beside its target."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,6 +29,7 @@ FIGURES: dict[str, tuple[Figure, ...]] = {
     "tracking-encode dataclass": (Figure("rate", "of that, checked and encoded only: events/s", None, least=True),),
     "tracking-track pydantic": (Figure("rate", "the same, pydantic models of 9 fields of mixed types: events/s", 80_000, least=True),),
     "tracking-encode pydantic": (Figure("rate", "of that, checked and encoded only: events/s", None, least=True),),
+    "load small": (Figure("seconds", "load of {events:,} events, whole process: s", 12),),
     "tracking-read": (Figure("rate", "events of 10 fields read and decoded by one core: events/s", None, least=True),),
 }
 AUDIT_TARGETS = {"pure Python": 200_000.0, "numpy": 400_000.0}

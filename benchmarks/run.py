@@ -33,6 +33,7 @@ SECTIONS: dict[str, list[str]] = {
     "tracking": ["tracking.py", *SCALE, *RUNS, *FILE],
     "auditor": ["auditor.py", *SCALE, *RUNS, *FILE],
     "spark_read": ["spark_read.py", *SCALE, *RUNS, *FILE],
+    "load_tables": ["load_tables.py", *SCALE, *RUNS, *FILE],
     "spark_write": ["spark_write.py", *SCALE, *RUNS, *FILE],
 }
 

@@ -1,4 +1,4 @@
-"""The rows of Spark's source and sink beside Spark's own Kafka connector, out of the lines of spark_read.py and spark_write.py."""
+"""The rows of Spark's source, sink and loads beside Spark's own Kafka connector: of spark_read.py, spark_write.py, load_tables.py."""
 
 from collections.abc import Iterator
 
@@ -26,6 +26,7 @@ SINK_TESTS = {
     "spark write stream": "sink, stream of four batches, our source",
     "spark write micro": "sink, micro-batch of 20 rows",
 }
+LOAD_TESTS = {"load large": ("load of {events:,} events, whole process", 2.0)}
 SINK_SYSTEMS = {"moldau": "at least once", "moldau transactional": "transactional"}
 
 
@@ -42,6 +43,8 @@ def _row(ours: Summary, theirs: Summary) -> Row:
     test = ours["test"]
     if test.startswith("spark write"):
         cell, bound = f"{SINK_TESTS[test]}, {SINK_SYSTEMS[ours['system']]}", None
+    elif test in LOAD_TESTS:
+        cell, bound = LOAD_TESTS[test][0].format(**ours), LOAD_TESTS[test][1]
     else:
         cell, bound = SOURCE_TESTS[test]
     if ours["system"] == FLOOR:

@@ -11,10 +11,13 @@ dicts. The registry is one in memory: it is asked once.
 
 import argparse
 import os
+import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from measure import Results, cpu_seconds, load_average, spread
 from moldau.client.cluster import Cluster
