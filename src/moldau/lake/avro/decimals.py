@@ -26,13 +26,15 @@ def decimals(raw: Any, kind: Any) -> tuple[Any, Any]:
         little[:, number] = np.where(inside, octets[np.where(inside, place, 0)], sign)
     little[wrong] = 0
     whole = pa.Array.from_buffers(pa.decimal128(38, kind.scale), count, [None, pa.py_buffer(little)])
-    limit = 10**kind.precision
     high, low = little[:, 8:].copy().view("<i8")[:, 0], little[:, :8].copy().view("<u8")[:, 0]
-    if kind.precision <= 18:
-        wide = ~(((high == 0) & (low < limit)) | ((high == -1) & (low > (1 << 64) - limit)))
-    else:
-        wide = np.array([abs(int(h) * (1 << 64) + int(lo)) >= limit for h, lo in zip(high.tolist(), low.tolist(), strict=True)], np.bool_)
+    above, below = _halves(10**kind.precision), _halves(-(10**kind.precision))
+    wide = (high > above[0]) | ((high == above[0]) & (low >= above[1])) | (high < below[0]) | ((high == below[0]) & (low <= below[1]))
     wrong |= wide
     if wrong.any():
         little[wrong] = 0
     return pa.Array.from_buffers(kind, count, whole.buffers()), wrong
+
+
+def _halves(number: int) -> tuple[Any, Any]:
+    """A number of 128 bits in two's complement: the upper half with the sign, and the lower one."""
+    return np.int64(number >> 64), np.uint64(number & (1 << 64) - 1)
