@@ -5,6 +5,9 @@ The driver dies by an exception that nothing catches; what a real death would le
 `test_load_torture` kills whole processes at random moments.
 """
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,10 +17,12 @@ import pytest
 from moldau.lake.loading.errors import TaskError
 from moldau.lake.loading.load import load
 from moldau.lake.points import DIE_AT, DIE_ONCE, DRIVER_POINTS, TASK_POINTS, on_point
+from moldau.lake.table import remove_orphans
 from moldau.lake.tables.compaction import compact_table
+from moldau.lake.tables.opening import open_table
 from moldau.testing.broker import Broker
 from support.load_world import Killed, LoadWorld, State
-from support.spark import spark_session
+from support.spark import short_lived, spark_session
 
 pytestmark = [pytest.mark.system, pytest.mark.spark]
 
@@ -82,6 +87,31 @@ def test_a_task_dies(
     load(spark, world.job)
     table_of_kills.append((point, "delta", world.state()))
     assert world.state() == world.complete()
+
+
+def test_a_task_that_dies_is_run_again_and_its_files_are_nobodys(broker: Broker, tmp_path: Path) -> None:
+    """`moldau load` lets Spark try a task again. The first try has written and synced all its files: the table has those of the second
+    only, and the others go as all orphans do."""
+    world = LoadWorld(broker, tmp_path, writers=1)
+    world.publish(40)
+    command = [*(sys.executable, "-m", "moldau.cli.main", "load", "--name", world.job.name, "--topics", world.topic, "--to", str(tmp_path))]
+    command += ["--bootstrap", world.job.bootstrap, "--registry", broker.registry_url, "--memory", "512m", "--max-dead-letters", "100%"]
+    orders = {DIE_AT: "task: done", DIE_ONCE: str(tmp_path / "it is done")}
+    done = subprocess.run(command, env={**os.environ, **short_lived(), **orders}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "it is done").exists()
+    assert world.state() == world.complete()
+    for path in (world.job.table, world.job.dead_letters):
+        table = open_table(path)
+        assert table is not None
+        known = {file.path for file in table.files()}
+        assert len(known) < len(data_files(path)), "there are two tries on the disk"
+        remove_orphans(path, 0)
+        assert data_files(path) == known
+
+
+def data_files(path: str) -> set[str]:
+    return {each.relative_to(path).as_posix() for each in Path(path).rglob("event_day=*/*.parquet")}
 
 
 @pytest.mark.parametrize("point", ["compaction: files written", "compaction: committed"])

@@ -137,7 +137,7 @@ def _run(jobs: "LoadJobs", given: dict[str, Any]) -> None:
     """Spark from beginning to end. Its directory stays if it did not start: its log is there."""
     from moldau.lake.loading.checks import check_jobs
     from moldau.lake.loading.errors import LoadError
-    from moldau.lake.session import SessionError, check_memory, check_spark, start_spark
+    from moldau.lake.session import SessionError, check_memory, check_spark, start_tasks
 
     directory = given["work_dir"]
     try:
@@ -149,7 +149,7 @@ def _run(jobs: "LoadJobs", given: dict[str, Any]) -> None:
         _say_what_there_is(jobs, check_jobs(jobs), once=_interval_s(given) is None)
         if directory is None:
             directory = Path(tempfile.mkdtemp(prefix="moldau-load-"))
-        spark = start_spark(f"moldau load {jobs.name}", str(directory), cores=given["cores"], memory=given["memory"], task_tries=TASK_TRIES)
+        spark = start_tasks(f"moldau load {jobs.name}", str(directory), cores=given["cores"], memory=given["memory"], task_tries=TASK_TRIES)
     except (SessionError, LoadError) as error:
         raise click.ClickException(str(error)) from error
     try:

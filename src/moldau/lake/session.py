@@ -7,10 +7,12 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 MEMORY_MIN_MB = 512
 """Spark refuses to start with less than some 450 MiB of heap."""
+_QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
 _MEMORY = re.compile(r"([1-9][0-9]{0,8})([kmgt])b?", re.IGNORECASE)
 _MB = {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1024 * 1024}
 
@@ -44,23 +46,56 @@ def start_spark(
     The Python tasks run with this interpreter, so that they find what it finds. A task that fails is run up to `task_tries` times.
     """
     check_spark(memory)
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    os.makedirs(os.path.join(directory, "tmp"), exist_ok=True)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(f"local[{cores},{task_tries}]").appName(name)
     for key, value in {**_settings(directory, cores, memory), **(settings or {})}.items():
         builder = builder.config(key, value)
+    with _starting(directory):
+        spark = builder.getOrCreate()
+        spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSession:
+    """A Spark that runs Python tasks, and nothing else: what a load needs of a session."""
+
+    sparkContext: Any  # noqa: N815  # as a session has it
+
+    def stop(self) -> None:
+        """End Spark."""
+        self.sparkContext.stop()
+
+
+def start_tasks(name: str, directory: str, *, cores: int = 2, memory: str = "1g", task_tries: int = 1) -> TaskSession:
+    """As `start_spark`, in half the time: without SQL, with only the quick compiler of a Java that has little to do. SessionError."""
+    check_spark(memory)
+    from pyspark import SparkConf, SparkContext
+
+    settings = {"spark.driver.defaultJavaOptions": _QUICK_COMPILER, **_settings(directory, cores, memory)}
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", _QUICK_COMPILER)
+    with _starting(directory):
+        conf = SparkConf().setMaster(f"local[{cores},{task_tries}]").setAppName(name).setAll(list(settings.items()))
+        context = SparkContext.getOrCreate(conf)
+        context.setLogLevel("ERROR")
+    return TaskSession(context)
+
+
+@contextmanager
+def _starting(directory: str) -> Iterator[None]:
+    """What Java says goes to a file, and why it did not start into a SessionError."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    os.makedirs(os.path.join(directory, "tmp"), exist_ok=True)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark_log = os.path.join(directory, "spark.log")
     try:
         with _errors_to(spark_log):
-            spark = builder.getOrCreate()
-            spark.sparkContext.setLogLevel("ERROR")
+            yield
     except (PySparkException, Py4JError) as error:
         raise SessionError(f"Spark did not start: {_first_error(spark_log) or error}; more in {spark_log}") from error
-    return spark
 
 
 def _check_java() -> None:

@@ -22,10 +22,6 @@ DEAD_LETTER_COLUMNS = [
     ("job", pa.string()),
     *RECORD_COLUMNS,
 ]
-ACTIONS = "target string, path string, partition string, size bigint, rows bigint, statistics string"
-"""What a task reports of each file; `target` is EVENTS or DEAD_LETTERS. Counts are reported in the same form, as COUNTS, with number
-and bytes of the untracked records as rows and size."""
-EVENTS, DEAD_LETTERS, COUNTS = "events", "dead letters", "counts"
 STOP, TO_DEAD_LETTERS = "stop", "dead-letters"
 NAME_BYTES_MAX = 255 - 73
 """Of a job: data files begin with its name, have 73 bytes more, and file systems take 255."""
@@ -67,7 +63,7 @@ class LoadJob:
     isolation_level: str = "read_committed"
     """Whether records of aborted transactions are left out, and those of open ones waited for; or ``read_uncommitted``."""
     writers: int | None = None
-    """Tasks that write; None: as many as Spark runs at once."""
+    """Tasks that read and write; None: as many as Spark runs at once, or fewer where there is little to load."""
     registry: str | None = None
     """Address of the schema registry of Avro events."""
     subject: str | None = None

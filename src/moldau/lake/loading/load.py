@@ -1,38 +1,41 @@
 """A load: what a topic holds beyond what the table holds, into the table, once (mission I1).
 
 The order is everything. 1. Read from the table how far each partition has been loaded, and from the brokers how far it reaches: the
-range is fixed (`plan`). 2. Tasks read it through our data source, decode the events and write Parquet files; they report the
-files and the audit's counts, nothing else comes to the driver (`task`). 3. One commit of the dead-letter table. 4. One commit of the
-table: its files, the new offsets, the counts, new columns (`commit`). 5. The counts go to the audit (`audit`), and the table's
-offsets to the job's group, for people to see the lag.
+range is fixed (`plan`). 2. Tasks read it, each a share of every partition (`shares`), decode the events and write Parquet files; they
+report the files and the audit's counts, nothing else comes to the driver (`task`). 3. One commit of the dead-letter table. 4. One
+commit of the table: its files, the new offsets, the counts, new columns (`commit`). 5. The counts go to the audit (`audit`), and the
+table's offsets to the job's group, for people to see the lag.
 
 A load that dies before 4 has changed nothing that a reader of the table can see; the next one starts from the same offsets. If it died
 between 3 and 4, the next one leaves out the records that the dead letters hold. If 5 was not reached, or failed, the next one does it,
 whether or not there is anything to load: nothing is ever read from the audit or from the group.
 """
 
-import json
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from moldau.lake import points
 from moldau.lake.loading.audit import keep_counts, publish_counts
 from moldau.lake.loading.commit import Written, check_topic, commit_both
-from moldau.lake.loading.counts import PutAside, added, aside_from_json, counts_from_json, counts_to_json
+from moldau.lake.loading.counts import PutAside, added, counts_to_json
 from moldau.lake.loading.errors import task_failure
-from moldau.lake.loading.job import ACTIONS, COUNTS, DEAD_LETTERS, EVENTS, LoadJob
+from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.plan import Plan, plan_load
+from moldau.lake.loading.shares import share_out, task_count
 from moldau.lake.loading.tier_claim import Claim, claimed, own_tier
-from moldau.lake.reading.offsets import OffsetRange, format_offsets
+from moldau.lake.reading.offsets import OffsetRange
+from moldau.lake.reading.options import ISOLATION_LEVELS, ReadOptions, Topics
 from moldau.lake.tables.committing import LoadConflictError, Writer, discard
-from moldau.lake.tables.data_files import DataFile, files_of
+from moldau.lake.tables.data_files import files_of
 from moldau.model.errors import MoldauError
-from moldau.model.identity import Offset, TopicPartition
+from moldau.model.identity import Offset
+
+if TYPE_CHECKING:
+    from moldau.lake.loading.task import TaskReport
 
 log = logging.getLogger(__name__)
 
@@ -120,63 +123,52 @@ def write_files(spark: Any, planned: Plan, *, fail_on_data_loss: bool = True) ->
 
     job, load_id = planned.job, uuid.uuid4().hex
     try:
-        rows = _tasks(spark, planned, load_id, fail_on_data_loss=fail_on_data_loss).collect()
+        reports = _run_tasks(spark, planned, load_id, fail_on_data_loss=fail_on_data_loss)
     except (PySparkException, Py4JError) as error:
         for directory in (job.table, job.dead_letters):
             discard(planned.tables, directory, files_of(directory, job.name, load_id))
         raise task_failure(job.topic, error) from error
-    files: dict[str, list[DataFile]] = {EVENTS: [], DEAD_LETTERS: []}
-    counted, untracked, untracked_bytes, aside = [], 0, 0, PutAside()
-    for row in rows:
-        if row.target == COUNTS:
-            untracked += row.rows
-            untracked_bytes += row.size
-            counts = json.loads(row.statistics)
-            counted.append(counts_from_json(job.topic, counts))
-            aside.add(aside_from_json(job.topic, counts))
-        else:
-            files[row.target].append(DataFile(row.path, json.loads(row.partition), row.size, row.rows, row.statistics))
-    return Written(tuple(files[EVENTS]), tuple(files[DEAD_LETTERS]), counts_to_json(added(counted), untracked, untracked_bytes, aside))
+    aside = PutAside()
+    for report in reports:
+        aside.add(report.put_aside)
+    return Written(
+        tuple(file for report in reports for file in report.events),
+        tuple(file for report in reports for file in report.dead_letters),
+        counts_to_json(
+            added(report.counts for report in reports),
+            sum(report.untracked for report in reports),
+            sum(report.untracked_bytes for report in reports),
+            aside,
+        ),
+    )
 
 
-def _tasks(spark: Any, planned: Plan, load_id: str, *, fail_on_data_loss: bool) -> Any:
-    """The Spark frame whose rows are what the tasks report."""
-    from moldau.lake.loading.task import SLOT, TIME, add_times, write_batches
+def _run_tasks(spark: Any, planned: Plan, load_id: str, *, fail_on_data_loss: bool) -> "list[TaskReport]":
+    """One report of each task: of an attempt that succeeded, whatever others there were. Spark starts the tasks, and carries no records."""
+    from moldau.lake.loading.task import TaskOrder, run_tasks
 
-    job, decoding = planned.job, planned.decoding
-    assert decoding is not None
-    ends = {TopicPartition(r.topic, r.partition): r.end for r in planned.ranges}
-    options = {
-        "kafka.bootstrap.servers": job.bootstrap,
-        "kafka.client.id": f"moldau-load-{job.name}",
-        "assign": json.dumps({job.topic: [r.partition for r in planned.ranges]}),
-        "startingOffsets": format_offsets({TopicPartition(r.topic, r.partition): r.start for r in planned.ranges}),
-        "endingOffsets": format_offsets(ends),
-        "includeHeaders": str(job.needs_headers).lower(),
-        "isolationLevel": job.isolation_level,
-        "failOnDataLoss": str(fail_on_data_loss).lower(),
-    }
-    if job.group_id is not None:
-        options["groupId"] = job.group_id
-    columns = "key binary, value binary, partition int, offset bigint, timestamp timestamp"
-    if job.needs_headers:
-        columns += ", headers array<struct<key:string,value:binary>>"
-    records = spark.read.format("moldau").schema(columns).options(**options).load()
-    times = partial(add_times, by=job.partition, tracked=decoding.tracked)
-    write: Callable[[Iterator[Any]], Iterator[Any]] = partial(
-        write_batches,
+    job, context = planned.job, spark.sparkContext
+    assert planned.decoding is not None
+    options = ReadOptions(
+        job.bootstrap,
+        Topics((job.topic,)),
+        client_id=f"moldau-load-{job.name}",
+        isolation_level=ISOLATION_LEVELS[job.isolation_level],
+        fail_on_data_loss=fail_on_data_loss,
+    )
+    order = TaskOrder(
         job=job,
-        decoding=decoding,
+        decoding=planned.decoding,
         schema=planned.schema,
         topic_id=planned.topic_id,
         held=planned.held or {},
         load_id=load_id,
+        options=options,
         orders=points.orders(),
     )
-    timed = records.mapInArrow(times, f"{columns}, {TIME} bigint, {SLOT} bigint")
-    writers = job.writers or spark.sparkContext.defaultParallelism
-    together = timed.repartition(writers, SLOT) if writers > 1 else timed.coalesce(1)
-    return together.mapInArrow(write, ACTIONS)
+    shares = share_out(planned.ranges, task_count(planned.ranges, context.defaultParallelism, job.writers))
+    reports: list[TaskReport] = context.parallelize(shares, len(shares)).mapPartitions(partial(run_tasks, order=order)).collect()
+    return reports
 
 
 def commit_group(planned: Plan) -> str | None:

@@ -1,11 +1,11 @@
-"""What the Spark tasks of a load do: records in, Parquet files out, one row for each file.
+"""What a Spark task of a load does: it reads its ranges, decodes the events and writes Parquet files, and reports their names.
 
-Two steps with a shuffle between. The first only finds out each record's time; the second, which gets all records of a table partition,
-decodes and writes, so that a load leaves one file in each table partition.
+Nothing else leaves the task: no record goes through Java or to another task. Rows are kept by table partition until the task ends or holds
+too many of them, so that it leaves one file in most table partitions that it has rows for.
 """
 
-import json
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,76 +13,108 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from moldau.lake import points
-from moldau.lake.loading.counts import PutAside, added, counts_to_json
+from moldau.lake.loading.counts import PutAside, added
 from moldau.lake.loading.decode import decoder
-from moldau.lake.loading.job import COUNTS, DEAD_LETTER_COLUMNS, DEAD_LETTERS, EVENTS, RECORD_COLUMNS, LoadJob
+from moldau.lake.loading.job import DEAD_LETTER_COLUMNS, RECORD_COLUMNS, LoadJob
 from moldau.lake.loading.record_headers import header_column, marked_records
 from moldau.lake.loading.schema import Decoding
 from moldau.lake.loading.times import event_times
-from moldau.lake.tables.data_files import DataFile, PartitionWriter, slots_of
+from moldau.lake.reading.batches import record_batches
+from moldau.lake.reading.offsets import OffsetRange
+from moldau.lake.reading.options import ReadOptions
+from moldau.lake.reading.tasks import reads
+from moldau.lake.tables.data_files import DataFile, PartitionWriter
 from moldau.lake.tables.fitting import fit
 
 if TYPE_CHECKING:
     from moldau.tracking.counts import Count, CountKey
 
-TIME, SLOT = "time_ms", "slot"
-"""Columns between the two steps: the event's time, and the number of its table partition."""
+TIME = "time_ms"
+"""Column of the event's time beside those of the record."""
+RECORD_FIELDS = ("key", "value", "partition", "offset", "timestamp", "headers")
+ROWS_MAX, BYTES_TARGET = 50_000, 8 << 20
+"""Of what is decoded at once: it costs the less by the row the more they are, and memory."""
 
 
-def add_times(batches: Iterator[Any], *, by: str, tracked: Collection[int]) -> Iterator[Any]:
-    """The first step: the record batches of our data source with the columns TIME and SLOT."""
-    for batch in batches:
-        times = event_times(batch.column("value"), _milliseconds(batch.column("timestamp")), tracked)
-        yield batch.append_column(TIME, pa.array(times)).append_column(SLOT, pa.array(slots_of(times, by)))
+@dataclass(frozen=True, slots=True)
+class TaskOrder:
+    """What all tasks of a load are told."""
+
+    job: LoadJob
+    decoding: Decoding
+    schema: Any
+    """Of the table."""
+    topic_id: str
+    held: Mapping[int, Collection[int]]
+    """Offsets by partition that the table of dead letters holds: a load before this one committed them, and died."""
+    load_id: str
+    """In the names of all files."""
+    options: ReadOptions
+    orders: points.Orders = points.NO_ORDERS
 
 
-def write_batches(
-    batches: Iterator[Any],
-    *,
-    job: LoadJob,
-    decoding: Decoding,
-    schema: Any,
-    topic_id: str,
-    held: Mapping[int, Collection[int]],
-    load_id: str,
-    orders: points.Orders = points.NO_ORDERS,
-) -> Iterator[Any]:
-    """The second step: decode and write; rows of `moldau.lake.loading.job.ACTIONS`.
+@dataclass(frozen=True, slots=True)
+class TaskReport:
+    """The files that a task has written, on disk, and the counts of what it read."""
 
-    `schema` is that of the table. A record that cannot be decoded is a dead letter. Those that the table of dead letters holds already
-    (`held`: offsets by partition) are left alone: a load before this one committed them, and died. The names of the files have `load_id`
-    in them; a task that fails leaves none.
+    events: tuple[DataFile, ...]
+    dead_letters: tuple[DataFile, ...]
+    counts: Mapping["CountKey", "Count"]
+    untracked: int
+    untracked_bytes: int
+    put_aside: PutAside
+
+
+def run_tasks(shares: Iterator[list[OffsetRange]], order: TaskOrder) -> Iterator[TaskReport]:
+    """What Spark calls in its Python process, with one share."""
+    points.follow(order.orders)
+    for share in shares:
+        points.reached("task: begun")
+        yield write_batches(_records(share, order), order)
+        points.reached("task: done")
+
+
+def _records(share: list[OffsetRange], order: TaskOrder) -> Iterator[Any]:
+    """Record batches of the ranges. ReadError, DataLossError."""
+    names = [name for name in RECORD_FIELDS if name != "headers" or order.job.needs_headers]
+    for wanted, _, read in reads(order.options, names, [(wanted, order.topic_id) for wanted in share]):
+        for columns in read:
+            yield from record_batches(columns, wanted.topic, wanted.partition, names, rows_max=ROWS_MAX, bytes_target=BYTES_TARGET)
+
+
+def write_batches(batches: Iterator[Any], order: TaskOrder) -> TaskReport:
+    """Decode and write record batches with the columns RECORD_FIELDS.
+
+    A record that cannot be decoded is a dead letter. A task that fails leaves no file.
     """
-    points.follow(orders)
-    points.reached("task: begun")
-    decode = decoder(job, decoding)
-    counter = _counter(job, decoding)
-    columns = pa.schema([each for each in schema if each.name not in job.partition_columns and each.name != "event_hour"])
-    events = PartitionWriter(job.table, job.name, job.partition, load_id)
-    dead = PartitionWriter(job.dead_letters, job.name, "day", load_id)
+    job = order.job
+    decode = decoder(job, order.decoding)
+    counter = _counter(job, order.decoding)
+    columns = pa.schema([each for each in order.schema if each.name not in job.partition_columns and each.name != "event_hour"])
+    events = PartitionWriter(job.table, job.name, job.partition, order.load_id)
+    dead = PartitionWriter(job.dead_letters, job.name, "day", order.load_id)
     try:
         for batch in batches:
             points.reached("task: batch read")
             counter.add(batch.column("value"))
-            batch, put_aside = _without(batch, held)
-            counter.put_aside(put_aside)
+            batch, held = _without(batch, order.held)
+            counter.add_dead(held)
             if batch.num_rows == 0:
                 continue
+            times = event_times(batch.column("value"), _milliseconds(batch.column("timestamp")), order.decoding.tracked)
+            batch = batch.append_column(TIME, pa.array(times))
             table, times, rejected = _decoded(batch, job, decode)
             events.add(fit(table, columns), times)
             if rejected:
-                letters, letter_times = _dead_letters(batch, rejected, job, topic_id)
+                letters, letter_times = _dead_letters(batch, rejected, job, order.topic_id)
                 dead.add(letters, letter_times)
-                counter.put_aside(letters.column("value"), _first(letters))
-        written = {EVENTS: events.finish(), DEAD_LETTERS: dead.finish()}
+                counter.add_dead(letters.column("value"), _first(letters))
+        files = tuple(events.finish()), tuple(dead.finish())
+        return TaskReport(*files, counter.counts, counter.untracked, counter.untracked_bytes, counter.put_aside)
     except Exception:
         events.discard()
         dead.discard()
         raise
-    for target, files in written.items():
-        yield from _actions(target, files)
-    yield counter.action()
-    points.reached("task: done")
 
 
 def _decoded(batch: Any, job: LoadJob, decode: Any) -> tuple[Any, Any, Mapping[int, str]]:
@@ -142,47 +174,20 @@ def _milliseconds(timestamps: Any) -> Any:
     return np.floor_divide(timestamps.cast(pa.int64()).to_numpy(zero_copy_only=False), 1000)
 
 
-def _actions(target: str, files: list[DataFile]) -> Iterator[Any]:
-    for file in files:
-        yield _action(target, file.path, json.dumps(dict(file.partition)), file.size, file.rows, file.statistics)
-
-
-def _action(target: str, path: str, partition: str, size: int, rows: int, statistics: str) -> Any:
-    values = (target, path, partition, size, rows, statistics)
-    return pa.RecordBatch.from_arrays(
-        [pa.array([value], kind) for value, kind in zip(values, _ACTIONS.types, strict=True)], schema=_ACTIONS
-    )
-
-
-_ACTIONS = pa.schema(
-    [
-        ("target", pa.string()),
-        ("path", pa.string()),
-        ("partition", pa.string()),
-        ("size", pa.int64()),
-        ("rows", pa.int64()),
-        ("statistics", pa.string()),
-    ]
-)
-
-
 class _Uncounted:
     """Of a job whose events carry no header: JSON, or Avro without one in any version."""
 
     def __init__(self) -> None:
-        self._records = self._bytes = 0
-        self._aside = PutAside()
+        self.counts: Mapping[CountKey, Count] = {}
+        self.untracked = self.untracked_bytes = 0
+        self.put_aside = PutAside()
 
     def add(self, values: Any) -> None:
-        self._records += len(values)
-        self._bytes += pc.sum(pc.binary_length(values)).as_py() or 0
+        self.untracked += len(values)
+        self.untracked_bytes += pc.sum(pc.binary_length(values)).as_py() or 0
 
-    def put_aside(self, values: Any, first: tuple[int, int, str] | None = None) -> None:
-        self._aside.add(PutAside({}, len(values), first))
-
-    def action(self) -> Any:
-        counts = counts_to_json({}, self._records, self._bytes, self._aside)
-        return _action(COUNTS, "", "{}", self._bytes, self._records, json.dumps(counts))
+    def add_dead(self, values: Any, first: tuple[int, int, str] | None = None) -> None:
+        self.put_aside.add(PutAside({}, len(values), first))
 
 
 class _Counter:
@@ -190,28 +195,25 @@ class _Counter:
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
-        self._counts: list[Mapping[CountKey, Count]] = []
-        self._untracked = self._untracked_bytes = 0
-        self._aside = PutAside()
+        self.counts: Mapping[CountKey, Count] = {}
+        self.untracked = self.untracked_bytes = 0
+        self.put_aside = PutAside()
 
     def add(self, values: Any) -> None:
-        from moldau.audit.columns import count_values
+        counted = self._counted(values)
+        self.counts = added((self.counts, counted.counts))
+        self.untracked += counted.untracked
+        self.untracked_bytes += counted.untracked_bytes
 
-        counted = count_values(self._topic, values)
-        self._counts.append(counted.counts)
-        self._untracked += counted.untracked
-        self._untracked_bytes += counted.untracked_bytes
-
-    def put_aside(self, values: Any, first: tuple[int, int, str] | None = None) -> None:
-        from moldau.audit.columns import count_values
-
+    def add_dead(self, values: Any, first: tuple[int, int, str] | None = None) -> None:
         if len(values):
-            counted = count_values(self._topic, values)
-            self._aside.add(PutAside({key: count.count for key, count in counted.counts.items()}, counted.untracked, first))
+            counted = self._counted(values)
+            self.put_aside.add(PutAside({key: count.count for key, count in counted.counts.items()}, counted.untracked, first))
 
-    def action(self) -> Any:
-        counts = counts_to_json(added(self._counts), self._untracked, self._untracked_bytes, self._aside)
-        return _action(COUNTS, "", "{}", self._untracked_bytes, self._untracked, json.dumps(counts))
+    def _counted(self, values: Any) -> Any:
+        from moldau.audit.columns import count_values
+
+        return count_values(self._topic, values)
 
 
 def _counter(job: LoadJob, decoding: Decoding) -> _Counter | _Uncounted:

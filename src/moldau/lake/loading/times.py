@@ -1,7 +1,7 @@
 """The time of an event, before it is decoded: that of its header for tracked events, otherwise the record's timestamp.
 
-All rows of a table partition have to reach one task, so the partition is known before the shuffle. The header's time is a zigzag varint
-right behind the schema id: read for all values of a batch at once, by numpy, without looking at the rest.
+It says into which table partition a row goes, a dead letter too. The header's time is a zigzag varint right behind the schema id: read for
+all values of a batch at once, by numpy, without looking at the rest.
 
 A header's time is in the years 1 to 9999. A record's timestamp is whatever its producer says: one that is in no such year counts as the
 first or the last moment that there is, so that its row has a day.

@@ -29,19 +29,21 @@ def column_names(*, include_headers: bool) -> tuple[str, ...]:
     return tuple(name for name in ARROW_TYPES if include_headers or name != "headers")
 
 
-def record_batches(columns: RecordColumns, topic: str, partition: int, names: Sequence[str]) -> Iterator[Any]:
-    """Arrow record batches with the columns `names`, of at most `ROWS_MAX` rows and about `BYTES_TARGET` bytes each."""
+def record_batches(
+    columns: RecordColumns, topic: str, partition: int, names: Sequence[str], *, rows_max: int = ROWS_MAX, bytes_target: int = BYTES_TARGET
+) -> Iterator[Any]:
+    """Arrow record batches with the columns `names`, of at most `rows_max` rows and about `bytes_target` bytes each."""
     schema = pa.schema([(name, ARROW_TYPES[name]) for name in names])
     weight = sum(column.nbytes for column in (columns.key, columns.value, columns.headers) if column is not None)
-    step = row_steps(len(columns), weight)
+    step = row_steps(len(columns), weight, rows_max, bytes_target)
     for start in range(0, len(columns), step):
         part = columns.slice(start, min(start + step, len(columns)))
         yield pa.record_batch([record_column(part, name, topic, partition) for name in names], schema=schema)
 
 
-def row_steps(count: int, weight: int) -> int:
+def row_steps(count: int, weight: int, rows_max: int = ROWS_MAX, bytes_target: int = BYTES_TARGET) -> int:
     """Rows of one batch, where `count` of them take `weight` bytes."""
-    return min(ROWS_MAX, max(1, BYTES_TARGET * count // max(1, weight)))
+    return min(rows_max, max(1, bytes_target * count // max(1, weight)))
 
 
 def record_column(columns: RecordColumns, name: str, topic: str, partition: int) -> Any:

@@ -1,15 +1,16 @@
 """Rows to Parquet files by table partition (a UTC day, or an hour), and what the table's log has to know of each file.
 
 A task keeps the rows of a table partition together until it ends, so that it leaves one file for each; when it holds more than
-`BUFFERED_BYTES_MAX` it writes its fullest partition as a row group and keeps that file open. Files get names that nobody else has. They are
-synced, names included, before the task reports them: after a power failure a table never knows a file that the disk does not. They are
-synced together, from several threads, because a file system then settles many in one go. Until a commit names a file it is nobody's, and
-whoever knows that none will removes it.
+`BUFFERED_BYTES_MAX` it writes its fullest partition as a row group and keeps that file open. Of more than `OPEN_FILES_MAX` open ones it
+ends the one that was written to longest ago: rows that come for that partition later get another file.
+
+Files get names that nobody else has. They are synced, names included, before the task reports them: after a power failure a table never
+knows a file that the disk does not. They are synced together, from several threads, because a file system then settles many in one go.
+Until a commit names a file it is nobody's, and whoever knows that none will removes it.
 """
 
 import contextlib
 import json
-import math
 import os
 import re
 import uuid
@@ -28,6 +29,7 @@ from moldau.lake.points import reached
 from moldau.lake.tables.file_statistics import FileStatistics
 
 BUFFERED_BYTES_MAX = 256 << 20
+OPEN_FILES_MAX = 64
 DAY, HOUR = "event_day", "event_hour"
 """The UTC day of an event, and the hour of that day, 0 to 23: columns of every table."""
 PARTITIONINGS: Mapping[str, tuple[str, ...]] = {"day": (DAY,), "hour": (DAY, HOUR)}
@@ -74,6 +76,7 @@ class PartitionWriter:
         self._bytes: dict[int, int] = {}
         self._open: dict[int, OneFile] = {}
         self._made: list[OneFile] = []
+        self._ended: list[DataFile] = []
 
     def add(self, table: Any, times_ms: Any) -> None:
         """Take rows, and the time of each. FileError."""
@@ -83,25 +86,29 @@ class PartitionWriter:
             hours = np.floor_divide(times_ms, _MS_PER_HOUR) % 24
             table = table.append_column(TIME_FIELDS[1], pa.array(hours.astype(np.int32)))
         slots = slots_of(times_ms, self._by)
+        order = None
         if (slots[1:] < slots[:-1]).any():
             order = np.argsort(slots, kind="stable")
-            table, slots = table.take(pa.array(order)), slots[order]
+            slots = slots[order]
         cuts = [0, *(np.flatnonzero(np.diff(slots)) + 1).tolist(), len(slots)]
-        weight = table.nbytes / len(slots)
         for start, stop in pairwise(cuts):
             slot = int(slots[start])
-            self._tables.setdefault(slot, []).append(table.slice(start, stop - start))
-            self._bytes[slot] = self._bytes.get(slot, 0) + math.ceil(weight * (stop - start))
+            rows = table
+            if len(cuts) > 2:  # a copy: a slice would keep the rows of all others, and writing one partition would free nothing
+                rows = table.take(pa.array(np.arange(start, stop) if order is None else order[start:stop]))
+            self._tables.setdefault(slot, []).append(rows)
+            self._bytes[slot] = self._bytes.get(slot, 0) + rows.nbytes
         while sum(self._bytes.values()) > BUFFERED_BYTES_MAX:
             self._write(max(self._bytes, key=lambda slot: self._bytes[slot]))
 
     def finish(self) -> list[DataFile]:
         """Write what is left; all files of this writer, on disk. FileError."""
-        files = []
-        for slot in sorted(self._tables.keys() | self._open.keys()):
-            if slot in self._tables:
-                self._write(slot)
-            files.append(self._open.pop(slot).close())
+        for slot in sorted(self._tables):
+            self._write(slot)
+            self._end(slot)
+        for slot in sorted(self._open):
+            self._end(slot)
+        files = self._ended
         if files:
             reached("task: files written")
             sync_files(self._directory, [file.path for file in files])
@@ -115,10 +122,17 @@ class PartitionWriter:
     def _write(self, slot: int) -> None:
         table = pa.concat_tables(self._tables.pop(slot)).combine_chunks()
         del self._bytes[slot]
-        if slot not in self._open:
-            self._open[slot] = OneFile(self._directory, self._start, partition_of(slot, self._by), table.schema)
-            self._made.append(self._open[slot])
-        self._open[slot].write(table)
+        file = self._open.pop(slot, None)
+        if file is None:
+            if len(self._open) >= OPEN_FILES_MAX:
+                self._end(next(iter(self._open)))
+            file = OneFile(self._directory, self._start, partition_of(slot, self._by), table.schema)
+            self._made.append(file)
+        self._open[slot] = file  # in the order of their last write
+        file.write(table)
+
+    def _end(self, slot: int) -> None:
+        self._ended.append(self._open.pop(slot).close())
 
 
 def partition_of(slot: int, by: str) -> dict[str, str | None]:

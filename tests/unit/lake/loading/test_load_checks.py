@@ -104,13 +104,14 @@ def test_an_amount_of_memory_that_is_too_little_for_spark(monkeypatch: pytest.Mo
         check_spark("64m")
 
 
-def test_the_first_error_of_java_says_why_spark_did_not_start(tmp_path: Path) -> None:
+@pytest.mark.parametrize("start", ["start_spark", "start_tasks"])
+def test_the_first_error_of_java_says_why_spark_did_not_start(start: str, tmp_path: Path) -> None:
     """The last line says only that the program ends. Here a script stands for Java; its log stays where the message says."""
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     java.write_text("#!/bin/sh\necho WARNING: old >&2\necho Error: no room for a heap >&2\necho Error: A fatal exception >&2\nexit 1\n")
     java.chmod(0o755)
-    program = "import sys; from moldau.lake.session import start_spark; start_spark('none', sys.argv[1])"
+    program = f"import sys; from moldau.lake import session; session.{start}('none', sys.argv[1])"
     command = [sys.executable, "-c", program, str(tmp_path / "spark")]
     done = subprocess.run(command, env={**os.environ, "JAVA_HOME": str(tmp_path)}, capture_output=True, text=True, check=False)
     log = tmp_path / "spark" / "spark.log"
@@ -146,7 +147,7 @@ def test_nothing_is_started_for_a_job_that_cannot_be_loaded(monkeypatch: pytest.
         raise LoadError("there is no topic 't'")
 
     monkeypatch.setattr(session, "check_spark", lambda _: None)
-    monkeypatch.setattr(session, "start_spark", lambda *_, **__: pytest.fail("Spark was started"))
+    monkeypatch.setattr(session, "start_tasks", lambda *_, **__: pytest.fail("Spark was started"))
     monkeypatch.setattr(checks, "check_jobs", refused)
     done = CliRunner().invoke(load_command, ["--to", str(tmp_path), "--name", "j", "--topics", "t", "--registry", "http://r"])
     assert (done.exit_code, done.output) == (1, "Error: there is no topic 't'\n")
@@ -166,7 +167,7 @@ def test_a_pattern_that_nothing_matches_is_told(
     """Mostly it is misspelt. Who follows may well have been before the first topic, and waits for it."""
     spark = MagicMock()
     monkeypatch.setattr(session, "check_spark", lambda _: None)
-    monkeypatch.setattr(session, "start_spark", spark)
+    monkeypatch.setattr(session, "start_tasks", spark)
     monkeypatch.setattr(load, "_rounds", lambda *_: False)
     monkeypatch.setattr(checks, "check_jobs", lambda _: [])
     done = CliRunner().invoke(load_command, ["--to", str(tmp_path), "--name", "j", "--pattern", "zzz", "--registry", "http://r", how])

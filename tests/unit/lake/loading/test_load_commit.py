@@ -196,7 +196,7 @@ def test_a_load_that_fails_removes_what_its_tasks_have_left_and_nothing_that_a_v
                     lake.tables.put(path, opened(path), Change("LOAD", files))
         raise PySparkException("ValueError: no")
 
-    monkeypatch.setattr(loading, "_tasks", one_task_of_two_fails)
+    monkeypatch.setattr(loading, "_run_tasks", one_task_of_two_fails)
     with pytest.raises(TaskError, match="topic t: no"):
         loading.write_files(None, lake.planned(1))
     assert lake.found() == ([1], [])

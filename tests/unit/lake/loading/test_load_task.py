@@ -1,6 +1,5 @@
 """What a task of a load makes of record batches: rows with their place and headers, dead letters with their reason."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -8,14 +7,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from moldau.lake.loading.job import DEAD_LETTERS, EVENTS, LoadJob
+from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.schema import Decoding
-from moldau.lake.loading.task import add_times, write_batches
+from moldau.lake.loading.task import TaskOrder, write_batches
 from moldau.lake.reading.batches import ARROW_TYPES
+from moldau.lake.reading.options import ReadOptions, Topics
 from moldau.lake.tables import data_files
 from moldau.lake.tables.data_files import FileError
 
 NAMES = ("key", "value", "partition", "offset", "timestamp", "headers")
+EVENTS, DEAD_LETTERS = "events", "dead letters"
 Row = tuple[bytes | None, bytes | None, int, int, int, list[dict[str, Any]] | None]
 
 
@@ -40,21 +41,23 @@ def run(task: LoadJob, rows: list[Row], held: dict[int, set[int]] | None = None)
     columns = [pa.array(column, ARROW_TYPES[name]) for name, column in zip(NAMES, zip(*rows, strict=True), strict=True)]
     batch = pa.record_batch(columns, names=list(NAMES))
     found: dict[str, list[dict[str, Any]]] = {EVENTS: [], DEAD_LETTERS: []}
-    roots = {EVENTS: task.table, DEAD_LETTERS: task.dead_letters}
-    decoding = Decoding(task.columns)
-    timed = add_times(iter([batch]), by=task.partition, tracked=())
-    actions = write_batches(
-        timed, job=task, decoding=decoding, schema=task.table_schema(task.columns), topic_id="00ff", held=held or {}, load_id="1234abcd"
+    order = TaskOrder(
+        job=task,
+        decoding=Decoding(task.columns),
+        schema=task.table_schema(task.columns),
+        topic_id="00ff",
+        held=held or {},
+        load_id="1234abcd",
+        options=ReadOptions(task.bootstrap, Topics((task.topic,))),
     )
-    for action in actions:
-        for row in action.to_pylist():
-            if row["target"] not in roots:
-                assert row["rows"] == len(rows), "none of them has a header of a tracked event"
-                found["counts"] = [json.loads(row["statistics"])]
-                continue
-            table = pq.read_table(Path(roots[row["target"]], row["path"]), partitioning=None)
-            assert table.num_rows == row["rows"]
-            found[row["target"]] += table.to_pylist()
+    report = write_batches(iter([batch]), order)
+    found["dead"] = [{"count": report.put_aside.untracked, "first": report.put_aside.first}]
+    assert report.untracked == len(rows), "none of them has a header of a tracked event"
+    for target, root, files in ((EVENTS, task.table, report.events), (DEAD_LETTERS, task.dead_letters, report.dead_letters)):
+        for file in files:
+            table = pq.read_table(Path(root, file.path), partitioning=None)
+            assert table.num_rows == file.rows
+            found[target] += table.to_pylist()
     return found
 
 
@@ -140,6 +143,5 @@ def test_dead_letters_are_counted_apart_with_the_first_one(tmp_path: Path) -> No
         (None, b"[]", 0, 8, 2_000_000, None),
         (None, b"held", 1, 4, 2_000_000, None),
     ]
-    (counts,) = run(job(tmp_path), rows, held={1: {4}})["counts"]
-    assert (counts["untracked"], counts["untrackedDead"]) == (4, 3)
-    assert counts["firstDead"] == [0, 8, "a JSON array, not an object"]
+    (dead,) = run(job(tmp_path), rows, held={1: {4}})["dead"]
+    assert dead == {"count": 3, "first": (0, 8, "a JSON array, not an object")}

@@ -68,6 +68,36 @@ def test_a_full_writer_writes_a_part_of_a_file_early_and_still_leaves_one(tmp_pa
     assert (found["numRecords"], found["minValues"]["n"], found["maxValues"]["n"]) == (4000, 0, 3999), "of all row groups"
 
 
+def test_no_more_files_are_open_than_are_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of ten hours in turn: the file that was written to longest ago is ended, and its hour gets another one."""
+    monkeypatch.setattr(data_files, "BUFFERED_BYTES_MAX", 1)
+    monkeypatch.setattr(data_files, "OPEN_FILES_MAX", 3)
+    writer = PartitionWriter(str(tmp_path), "job", "hour")
+    for number in range(40):
+        writer.add(pa.table({"n": [number]}), np.array([number % 10 * (DAY_MS // 24)]))
+        assert len(writer._open) <= 3
+    files = writer.finish()
+    found = sorted((int(file.partition["event_hour"] or 0), n) for file in files for n in rows_of(tmp_path, file.path))
+    assert found == sorted((number % 10, number) for number in range(40))
+    assert sorted(each.relative_to(tmp_path).as_posix() for each in tmp_path.rglob("*.parquet")) == sorted(file.path for file in files)
+
+
+def rows_of(directory: Path, path: str) -> list[int]:
+    return pq.read_table(directory / path, partitioning=None)["n"].to_pylist()  # type: ignore[no-any-return]
+
+
+def test_rows_that_were_written_early_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of fifty hours in each batch: writing one hour frees its rows, though those of others came with them."""
+    monkeypatch.setattr(data_files, "BUFFERED_BYTES_MAX", 2 << 20)
+    writer = PartitionWriter(str(tmp_path), "job", "hour")
+    before, most = pa.total_allocated_bytes(), 0
+    for _ in range(160):
+        writer.add(pa.table({"n": np.random.default_rng(1).integers(0, 1 << 60, 65_536)}), np.arange(65_536) % 50 * (DAY_MS // 24))
+        most = max(most, pa.total_allocated_bytes() - before)
+    writer.discard()
+    assert most < 32 << 20, f"{most} bytes of 80 MB; allowed are 2 MB of rows, a batch, and the last row group of each open file"
+
+
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "event_day=1970-01-01").write_text("a file where a folder has to be")
     writer = PartitionWriter(str(tmp_path), "job")
