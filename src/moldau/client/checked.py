@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from moldau.client.partition_requests import Fetched
 from moldau.model.errors import CorruptBatchError
 from moldau.model.identity import Offset, TopicPartition
-from moldau.protocol.records.batch import batches
-from moldau.protocol.records.header import BatchHeader, verify_crc
+from moldau.protocol.records.header import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, read_header, verify_crc
 
 HeaderAndBytes = tuple[BatchHeader, memoryview]
 
 
 DAMAGED = "is damaged"
+CHECKSUM = "its checksum does not match"
 BEYOND_BOUND = "is more than is read"
 
 
@@ -32,52 +32,69 @@ class DamagedBatchError(CorruptBatchError):
 
 def checked_batches(partition: TopicPartition, fetched: Fetched, position: int) -> Iterator[HeaderAndBytes]:
     """Header and bytes of each whole batch that reaches to `position` or beyond. DamagedBatchError at the first that is damaged."""
-    found, trouble = _framed(fetched.records)
-    due, seen = position, False
-    for number, (header, batch) in enumerate(found):
-        after = found[number + 1] if number + 1 < len(found) else None
-        if not seen and (header.last_offset < position or _lies_before(position, header, batch, after)):
-            continue
-        if header.base_offset < due and seen:
-            raise DamagedBatchError(partition, due, _start_of(after, due), f"it says that its offset is {header.base_offset}")
-        if not verify_crc(batch):
-            following = _start_of(after, due)
-            # The offset that it says is told where it can be true: after a gap it helps more than the one that is due.
-            offset = header.base_offset if due <= header.base_offset < (following or fetched.high_watermark) else due
-            raise DamagedBatchError(partition, offset, following, "its checksum does not match")
-        if _is_ahead(header, due, after, fetched.high_watermark):
-            raise DamagedBatchError(partition, due, _start_of(after, due), f"it says that its offset is {header.base_offset}")
-        due, seen = header.last_offset + 1, True
+    records = fetched.records
+    at, size, due, seen = 0, len(records), position, False
+    while True:
+        try:
+            found = _batch_at(records, at, size)
+        except CorruptBatchError as error:
+            raise DamagedBatchError(partition, due, None, error.message) from error
+        if found is None:
+            break
+        header, batch = found
+        at += len(batch)
+        if header.base_offset != due or not verify_crc(batch):  # else all is as it should be, which is the rule
+            after = _whole_batch_at(records, at, size)
+            if not seen and (header.last_offset < position or _lies_before(position, header, batch, after)):
+                continue
+            fault = _fault(header, batch, due, after, fetched.high_watermark, first=not seen)
+            if fault is not None:
+                # The offset that it says is told where it can be true: after a gap it helps more than the one that is due.
+                following = _start_of(after, due)
+                believed = fault is CHECKSUM and due <= header.base_offset < (following or fetched.high_watermark)
+                raise DamagedBatchError(partition, header.base_offset if believed else due, following, fault)
+        due, seen = header.base_offset + header.last_offset_delta + 1, True
         yield header, batch
-    if trouble is not None:
-        raise DamagedBatchError(partition, due, None, trouble.message) from trouble
-    if fetched.records and not seen:
-        raise DamagedBatchError(partition, position, None, f"in {len(fetched.records)} bytes there is no whole batch with this offset")
+    if size and not seen:
+        raise DamagedBatchError(partition, position, None, f"in {size} bytes there is no whole batch with this offset")
 
 
-def _framed(records: memoryview) -> tuple[list[HeaderAndBytes], CorruptBatchError | None]:
-    """What looks like whole batches, and why there are no more, if it is not that the bytes end."""
-    found: list[HeaderAndBytes] = []
+def _batch_at(records: memoryview, at: int, size: int) -> HeaderAndBytes | None:
+    """The batch there; None where the bytes end before it does. CorruptBatchError."""
+    if size - at < HEADER_SIZE:
+        return None
+    header = read_header(records, at)
+    end = at + header.batch_length + LOG_OVERHEAD
+    return (header, records[at:end]) if end <= size else None
+
+
+def _whole_batch_at(records: memoryview, at: int, size: int) -> HeaderAndBytes | None:
+    """The batch there if its checksum is right."""
     try:
-        found.extend(batches(records))
-    except CorruptBatchError as error:
-        return found, error
-    return found, None
+        found = _batch_at(records, at, size)
+    except CorruptBatchError:
+        return None
+    return found if found is not None and verify_crc(found[1]) else None
+
+
+def _fault(header: BatchHeader, batch: memoryview, due: int, after: HeaderAndBytes | None, end: int, *, first: bool) -> str | None:
+    """What is wrong with a batch, if anything is; its base offset may be, which no checksum covers."""
+    if not verify_crc(batch):
+        return CHECKSUM
+    if header.base_offset < due:
+        is_wrong = not first
+    elif after is None:
+        is_wrong = header.base_offset > due and header.last_offset >= end
+    else:
+        is_wrong = due < after[0].base_offset <= header.last_offset
+    return f"it says that its offset is {header.base_offset}" if is_wrong else None
 
 
 def _start_of(after: HeaderAndBytes | None, due: int) -> int | None:
     """Where the batch after a damaged one begins; nothing that the damaged one says of its offsets is believed."""
-    return after[0].base_offset if after is not None and after[0].base_offset > due and verify_crc(after[1]) else None
+    return after[0].base_offset if after is not None and after[0].base_offset > due else None
 
 
 def _lies_before(position: int, header: BatchHeader, batch: memoryview, after: HeaderAndBytes | None) -> bool:
     """Whether a damaged batch that says it reaches to the position does not: a good one begins there."""
-    begins_before = header.base_offset < position
-    return begins_before and not verify_crc(batch) and after is not None and after[0].base_offset <= position and verify_crc(after[1])
-
-
-def _is_ahead(header: BatchHeader, due: int, after: HeaderAndBytes | None, end: int) -> bool:
-    """Whether a batch after a gap says that it lies beyond the batch that follows it, or beyond the log's end."""
-    if header.base_offset <= due:
-        return False
-    return header.last_offset >= end if after is None else due < after[0].base_offset <= header.last_offset
+    return header.base_offset < position and after is not None and after[0].base_offset <= position and not verify_crc(batch)

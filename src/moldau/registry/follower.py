@@ -8,12 +8,12 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from moldau.client.checked import checked_batches
 from moldau.client.cluster import Cluster
 from moldau.client.partition_requests import EARLIEST, LATEST, FetchLimits
 from moldau.model.errors import ErrorCode, MoldauError, PeerError, WorldError
 from moldau.model.identity import TopicPartition
-from moldau.protocol.records.batch import batches, iterate
-from moldau.protocol.records.header import verify_crc
+from moldau.protocol.records.batch import iterate
 
 if TYPE_CHECKING:
     from moldau.client.partition_requests import Fetched
@@ -136,11 +136,7 @@ class Follower:
 
     def _apply(self, fetched: "Fetched") -> int:
         position = self._position
-        for header, batch in batches(fetched.records):
-            if header.last_offset < position:
-                continue
-            if not verify_crc(batch):
-                raise WorldError(f"topic {self.topic}: the batch at offset {header.base_offset} is damaged", retriable=True)
+        for header, batch in checked_batches(self._where, fetched, position):
             if not header.is_control:
                 for record in iterate(batch, max_decompressed_bytes=_DECOMPRESSED_BYTES_MAX):
                     if record.offset >= position:

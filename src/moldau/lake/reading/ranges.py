@@ -14,6 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
+from moldau.client.checked import DamagedBatchError, checked_batches
 from moldau.client.partition_requests import Fetched
 from moldau.client.visible import Visible
 from moldau.lake.reading.columns import RecordColumns, Section, decode_sections
@@ -21,7 +22,7 @@ from moldau.lake.reading.offsets import DataLossError, OffsetRange
 from moldau.model.errors import CorruptBatchError, ErrorCode, MoldauError, PeerError, WorldError
 from moldau.model.identity import TopicPartition
 from moldau.protocol.records.compression import decompress
-from moldau.protocol.records.header import HEADER_SIZE, read_header, verify_crc
+from moldau.protocol.records.header import HEADER_SIZE
 
 log = logging.getLogger(__name__)
 
@@ -122,7 +123,7 @@ class RangeRead:
             if self._position == self._range.end:
                 return None
         fetched = self._fetcher.fetch(self._partition, self._position, self._rules.bytes_max, FETCH_WAIT_MS)
-        sections, next_position = self._sections(memoryview(fetched.records), Visible(fetched.aborted))
+        sections, next_position = self._sections(fetched)
         columns = decode_sections(sections, self._rules.wanted) if sections else None
         if columns is not None:
             first, last = np.searchsorted(columns.offset, [self._position, self._range.end])
@@ -130,31 +131,25 @@ class RangeRead:
         self._position = next_position
         return columns
 
-    def _sections(self, view: memoryview, visible: Visible) -> tuple[list[Section], int]:
+    def _sections(self, fetched: Fetched) -> tuple[list[Section], int]:
         """The batches that hold records of the range, and the offset to go on from."""
-        sections, next_position, at, decompressed = [], self._position, 0, 0
-        while len(view) - at >= HEADER_SIZE and next_position < self._range.end:
-            header = read_header(view, at)
-            batch = view[at : at + header.size]
-            if len(batch) < header.size:
-                break
-            at += header.size
-            if header.last_offset < next_position:
-                continue
-            if not verify_crc(batch):
-                if next_position > self._position:
-                    break  # what came before it is good
-                raise CorruptBatchError(f"batch at offset {header.base_offset} does not match its checksum")
-            if visible.shows(header, batch) and header.record_count and header.base_offset < self._range.end:
-                records: bytes | memoryview = batch[HEADER_SIZE:]
-                if header.compression:
-                    records = decompress(records, header.compression, self._rules.decompressed_bytes_max)
-                decompressed += len(records)
-                appended = header.max_timestamp if header.timestamp_type_is_log_append else None
-                sections.append(Section(records, header.record_count, header.base_offset, header.base_timestamp, appended))
-            next_position = min(header.last_offset + 1, self._range.end)
-            if decompressed >= 4 * self._rules.bytes_max:
-                break
+        sections, next_position, decompressed = [], self._position, 0
+        visible = Visible(fetched.aborted)
+        try:
+            for header, batch in checked_batches(self._partition, fetched, self._position):
+                if visible.shows(header, batch) and header.record_count and header.base_offset < self._range.end:
+                    records: bytes | memoryview = batch[HEADER_SIZE:]
+                    if header.compression:
+                        records = decompress(records, header.compression, self._rules.decompressed_bytes_max)
+                    decompressed += len(records)
+                    appended = header.max_timestamp if header.timestamp_type_is_log_append else None
+                    sections.append(Section(records, header.record_count, header.base_offset, header.base_timestamp, appended))
+                next_position = min(header.last_offset + 1, self._range.end)
+                if next_position == self._range.end or decompressed >= 4 * self._rules.bytes_max:
+                    break
+        except DamagedBatchError:
+            if next_position == self._position:  # else what came before it is good
+                raise
         return sections, next_position
 
     def _check_topic(self, planned: str) -> None:

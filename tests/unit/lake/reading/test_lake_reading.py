@@ -202,7 +202,7 @@ def test_a_damaged_batch_is_fetched_again_and_then_fails() -> None:
     log.troubles = [damage, lambda: None, repair]
     assert read(log, 0, 9) == list(range(9)), "it had come damaged over the wire"
     damage()
-    with pytest.raises(ReadError, match=r"t-3: offset 3 of \[0, 9\): batch at offset 3 does not match its checksum"):
+    with pytest.raises(ReadError, match=r"t-3: offset 3 of \[0, 9\): partition t-3: the batch at offset 3 is damaged: its checksum"):
         read(log, 0, 9)
 
 
