@@ -2,7 +2,7 @@
 
 import itertools
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -18,6 +18,7 @@ from moldau.cluster.snapshot import BrokerInfo
 from moldau.model.config import BrokerConfig, read_static
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
+from moldau.model.steps import UNFINISHED, Steps, drain
 from moldau.ports.coordination import Create, Operation
 from moldau.protocol.codec import decode, encode
 from moldau.protocol.messages import load
@@ -63,11 +64,16 @@ class Host:
             self.calls.append(f"remove {topic_partition}")
             self.served.discard(topic_partition)
 
-    def reconfigure_topic(self, topic: str) -> None:
-        self.calls.append(f"reconfigure {topic}")
+    def topics_deleted(self, topics: Iterable[str]) -> None:
+        """Nothing is kept of them here."""
 
-    def reconfigure_broker(self, changed: set[str]) -> None:
+    def reconfigure_topic(self, topic: str) -> Steps:
+        self.calls.append(f"reconfigure {topic}")
+        yield UNFINISHED
+
+    def reconfigure_broker(self, changed: set[str]) -> Steps:
         self.calls.append(f"reconfigure broker {' '.join(sorted(changed))}")
+        yield UNFINISHED
 
     def take(self) -> list[str]:
         taken = self.calls[:]
@@ -121,7 +127,9 @@ class Administered:
         arrived = decode(messages.request, version, memoryview(bytes(encode(request, version))))
         answers: list[Any] = []
         context = RequestContext(api_key, version, 1, "test", ("127.0.0.1", 1), ADVERTISED)
-        handler_of(api_key)(cast("Broker", self), arrived, context, answers.append)
+        steps = handler_of(api_key)(cast("Broker", self), arrived, context, answers.append)
+        if steps is not None:
+            drain(steps)
         (response,) = answers
         return decode(answer, version, memoryview(bytes(encode(response, version))))
 

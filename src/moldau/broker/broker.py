@@ -23,6 +23,7 @@ from moldau.log.cache import OPEN_FILES_MAX, SegmentCache
 from moldau.log.manager import LogManager
 from moldau.model.config.store import BrokerConfig
 from moldau.model.identity import TopicPartition
+from moldau.model.steps import drain
 from moldau.protocol.framing import ReceiveBuffer
 
 if TYPE_CHECKING:
@@ -279,7 +280,7 @@ class Broker:
         topics = sorted(self.registry.deleting)
         if topics:
             self.logs.delete([each for each in self.logs.partitions() if each.topic in topics], now_ms)
-            self.registry.finish_deletion(topics)
+            drain(self.registry.finish_deletion(topics))
         return topics
 
     def _lead(self) -> None:

@@ -4,7 +4,7 @@ A change is checked as a whole, written in one transaction, and then taken up at
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -31,6 +31,7 @@ from moldau.model.config import (
     parse_value,
 )
 from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.steps import Pause
 
 
 class ResourceType(IntEnum):
@@ -68,7 +69,7 @@ class Resource(NamedTuple):
 
 
 class Configs:
-    """See the module. Methods raise PeerError; then nothing has changed."""
+    """See the module. Changes go in steps. Methods raise PeerError; then nothing has changed."""
 
     def __init__(self, registry: Registry, config: BrokerConfig, host: PartitionHost, broker_id: int) -> None:
         self._registry = registry
@@ -81,7 +82,9 @@ class Configs:
         snapshot = self._registry.snapshot
         return self._config.set_dynamic(own=snapshot.broker_config(self._broker_id), cluster=snapshot.broker_config(None))
 
-    def replace(self, resource: Resource, values: Sequence[tuple[str, str | None]], *, validate_only: bool = False) -> list[str]:
+    def replace(
+        self, resource: Resource, values: Sequence[tuple[str, str | None]], *, validate_only: bool = False
+    ) -> Generator[Pause, None, list[str]]:
         """Give a resource exactly these configurations (AlterConfigs); those left out go back to their defaults.
 
         INVALID_REQUEST for a name that comes twice, a missing value, or what a running broker cannot change; INVALID_CONFIG for an
@@ -90,9 +93,9 @@ class Configs:
         """
         self._check_resource(resource)
         _check_once(name for name, _ in values)
-        return self._change(resource, {name: _given(name, text) for name, text in values}, validate_only)
+        return (yield from self._change(resource, {name: _given(name, text) for name, text in values}, validate_only))
 
-    def edit(self, resource: Resource, edits: Sequence[Edit], *, validate_only: bool = False) -> list[str]:
+    def edit(self, resource: Resource, edits: Sequence[Edit], *, validate_only: bool = False) -> Generator[Pause, None, list[str]]:
         """Change single configurations of a resource (IncrementalAlterConfigs); codes as of `replace`.
 
         Appending to a list that is not set starts from the value that holds; to append what is there or subtract what is not does nothing.
@@ -102,7 +105,15 @@ class Configs:
         values = dict(self._current(resource))
         for edit in edits:
             self._edit(resource, values, edit)
-        return self._change(resource, values, validate_only)
+        return (yield from self._change(resource, values, validate_only))
+
+    def kind(self, resource: Resource) -> object:
+        """Resources of one kind are described in the same way: topics that set the same, or the broker and all brokers each for itself.
+
+        Raises as `describe`.
+        """
+        self._check_resource(resource)
+        return resource if resource.type != ResourceType.TOPIC else tuple(sorted(self._current(resource).items()))
 
     def describe(self, resource: Resource, names: Collection[str] | None = None) -> list[Described]:
         """The configurations of a resource, all or those in `names`; what is unknown among these is passed over.
@@ -168,7 +179,7 @@ class Configs:
         value = holder.value(name)
         return () if value is None else value
 
-    def _change(self, resource: Resource, values: Mapping[str, str], validate_only: bool) -> list[str]:
+    def _change(self, resource: Resource, values: Mapping[str, str], validate_only: bool) -> Generator[Pause, None, list[str]]:
         if resource.type == ResourceType.TOPIC:
             check_topic(values, self._config)
             topic = self._config.topic
@@ -184,13 +195,13 @@ class Configs:
         if resource.type == ResourceType.TOPIC:
             with reported(f"configure topic {resource.name}"):
                 self._registry.set_topic_config(resource.name, values)
-            self._host.reconfigure_topic(resource.name)
+            yield from self._host.reconfigure_topic(resource.name)
             return _changes(resource, before, values)
         with reported(f"configure broker {resource.name or 'all'}"):
             self._registry.set_broker_config(self._broker_id if resource.name else None, values)
         changed = self.load()
         if changed:
-            self._host.reconfigure_broker(changed)
+            yield from self._host.reconfigure_broker(changed)
         return _changes(resource, before, values)
 
     def _warn_without_effect(self, resource: Resource, values: Mapping[str, str]) -> None:

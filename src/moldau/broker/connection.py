@@ -27,9 +27,9 @@ from moldau.broker.answers import Answers, Slot, release
 from moldau.broker.dispatch import HEAD_SIZE, dispatch, unpack_head
 from moldau.broker.handlers.fetch import handle_fetch
 from moldau.broker.producing import Producing
-from moldau.broker.slices import SlicedWork, Steps
 from moldau.broker.unwritten import NO_PLACE, UnwrittenAnswers
 from moldau.model.errors import ProtocolError
+from moldau.model.steps import Steps
 from moldau.ports.transport import Part, Transport
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.framing import FrameReader
@@ -38,6 +38,7 @@ from moldau.protocol.versions import CODEC
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
+    from moldau.broker.slices import SlicedWork
 
 _LOG = logging.getLogger(__name__)
 

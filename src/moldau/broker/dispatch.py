@@ -11,8 +11,8 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from moldau.broker.context import RequestContext
-from moldau.broker.slices import Steps
 from moldau.model.errors import ErrorCode, ProtocolError
+from moldau.model.steps import Steps
 from moldau.protocol.api_keys import ApiKey, api_name
 from moldau.protocol.codec import decoder, encode_into, step_decoder, step_writer
 from moldau.protocol.headers import decode_request_header, response_header

@@ -1,10 +1,11 @@
 """What changes of metadata ask of the broker that carries them out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from moldau.model.errors import PeerError
 from moldau.model.identity import TopicPartition
+from moldau.model.steps import Steps
 
 
 class PartitionHost(Protocol):
@@ -17,10 +18,13 @@ class PartitionHost(Protocol):
         """Serve a partition that the metadata has now. MoldauError when its log cannot be opened; the partition is offline then."""
 
     def remove_partitions(self, topic_partitions: Sequence[TopicPartition]) -> object:
-        """Stop serving partitions and mark their logs for removal, with one sync for all of a directory."""
+        """Stop serving partitions and mark their logs for removal; `topics_deleted` makes that durable."""
 
-    def reconfigure_topic(self, topic: str) -> object:
-        """Take up what the topic sets now."""
+    def topics_deleted(self, topics: Iterable[str]) -> object:
+        """All partitions of these topics have been removed: bring that to disk."""
 
-    def reconfigure_broker(self, changed: set[str]) -> object:
+    def reconfigure_topic(self, topic: str) -> Steps:
+        """Take up what the topic sets now, in steps."""
+
+    def reconfigure_broker(self, changed: set[str]) -> Steps:
         """Take up the broker's configurations that have changed, for itself and for the topics that take theirs from it."""

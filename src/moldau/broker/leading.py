@@ -12,6 +12,7 @@ from moldau.cluster.snapshot import INTERNAL_TOPICS
 from moldau.log.config import LogConfig
 from moldau.model.errors import ErrorCode, MoldauError, PeerError, StorageError
 from moldau.model.identity import LeaderEpoch, TopicPartition
+from moldau.model.steps import UNFINISHED, Steps
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
@@ -77,21 +78,25 @@ class Leading:
         """Lead partitions no longer and mark their logs for deletion; who waits for them is told."""
         for topic_partition in topic_partitions:
             self._close(topic_partition)
-        self._broker.logs.delete(topic_partitions, self._broker.clock.time_ms())
+        self._broker.logs.mark_deleted(topic_partitions, self._broker.clock.time_ms())
+
+    def topics_deleted(self, topics: Iterable[str]) -> None:
+        """Make their removal durable, and forget what is kept of topics that are gone."""
+        self._broker.logs.settle_deleted()
         if self._broker.coordinating_if_any is not None:
-            self._broker.coordinating_if_any.topics_deleted({each.topic for each in topic_partitions})
+            self._broker.coordinating_if_any.topics_deleted(topics)
 
-    def reconfigure_topic(self, topic: str) -> None:
+    def reconfigure_topic(self, topic: str) -> Steps:
         """Obey the topic's configuration as it is now."""
-        self._reconfigure(topic)
+        yield from self._reconfigure(topic)
         self._broker.housekeeping.hurry()
 
-    def reconfigure_broker(self, changed: Iterable[str]) -> None:
+    def reconfigure_broker(self, changed: Iterable[str]) -> Steps:
         """Obey the broker's configuration as it is now; `changed` names what is different."""
-        for topic in list(self._broker.metadata.topics):
-            self._reconfigure(topic)
-        self._broker.housekeeping.hurry()
         self._broker.reconfigured()
+        for topic in list(self._broker.metadata.topics):
+            yield from self._reconfigure(topic)
+        self._broker.housekeeping.hurry()
 
     def missing(self, topic: bytes, index: int, *, by_id: bool) -> PeerError:
         """Why a partition cannot be served here: what a client is told."""
@@ -160,10 +165,13 @@ class Leading:
         """What the logs of a topic obey; None for one that is not known."""
         return self._settings_of(topic)[0] if topic in self._broker.metadata.topics else None
 
-    def _reconfigure(self, topic: str) -> None:
-        config, rules = self._settings_of(topic)
-        for partition in self.table.of_topic(topic.encode(), by_id=False).values():
+    def _reconfigure(self, topic: str) -> Steps:
+        for partition in list(self.table.of_topic(topic.encode(), by_id=False).values()):
+            if not partition.is_open:
+                continue
+            config, rules = self._settings_of(topic)  # as it is by now
             partition.log.reconfigure(config)
             partition.configure(rules)
             if partition.advance():
                 self._broker.delayed.changed(partition)
+            yield UNFINISHED

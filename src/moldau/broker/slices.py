@@ -1,6 +1,6 @@
 """Long work of requests, run in turns on the broker's thread, so that other requests do not wait for it.
 
-Work is an iterator: each step does a piece of well below 1 ms. `SliceScheduler.run` runs the first turn at once. What is left follows in
+Work is a generator: each step does a piece of well below 1 ms. `SliceScheduler.run` runs the first turn at once. What is left follows in
 turns of the clock; between two turns the loop serves sockets and timers. The works share a turn round robin; a connection has at most
 one of them, because it is held meanwhile (see `connection`).
 
@@ -13,19 +13,15 @@ Rules for a generator that is run here:
 """
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
-from typing import Literal
+from collections.abc import Callable
 
+from moldau.model.steps import Steps
 from moldau.ports.clock import Clock
 
 TURN_S = 0.010
 """Time that all works together take before the loop gets its turn."""
 QUANTUM_S = 0.002
 """Time that one work takes before the next one's turn."""
-UNFINISHED: Literal["unfinished"] = "unfinished"
-"""Yielded where the work must go on, whether anyone waits for its answer or not."""
-
-Steps = Iterator[Literal["unfinished"] | None]
 Ended = Callable[[Exception | None], object]
 """Called with the error that ended the work, a bug; None at its end."""
 
@@ -70,8 +66,7 @@ class SlicedWork:
 
     def close(self) -> None:
         """Do nothing more of it."""
-        if isinstance(self._steps, Generator):
-            self._steps.close()
+        self._steps.close()
 
 
 class SliceScheduler:

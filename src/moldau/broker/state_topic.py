@@ -14,6 +14,7 @@ from moldau.broker.state_loading import StateLoads
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
 from moldau.model.seldom import Seldom
+from moldau.model.steps import drain
 from moldau.protocol.records.builder import RecordBatchBuilder
 from moldau.protocol.records.compression import Compression
 from moldau.protocol.records.header import read_header
@@ -65,7 +66,7 @@ class StateTopic:
         if self.exists:
             return
         spec = internal_topic_spec(self._spec, self._broker.config, len(self._broker.metadata.brokers))
-        outcome = self._broker.topics.create([spec])[self.name]
+        outcome = drain(self._broker.topics.create([spec]))[self.name]
         if isinstance(outcome, PeerError):
             if self._notes.due(self.name, self._broker.clock.monotonic()):
                 _LOG.error("internal topic not made: topic=%s reason=%s", self.name, outcome.message)

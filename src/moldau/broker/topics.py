@@ -1,13 +1,14 @@
 """The life of topics: created, grown, deleted. Decides, writes the metadata, then has the broker open or remove partitions.
 
-Each topic of a request stands for itself: an error concerns it alone. What can be done is written in one transaction, and only then
-carried out; a crash between the two is made good at the next start, from the metadata.
+Each topic of a request stands for itself: an error concerns it alone. What can be done is written first, and only then carried out; a crash
+between the two is made good at the next start, from the metadata. All of it goes in steps, a few topics or partitions at a time: others see
+the topics of a long request one after the other, and those that are done stay when its connection is lost.
 """
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 from moldau.broker.assignment import Replicas, check_by_hand, in_order, spread
 from moldau.broker.host import PartitionHost
@@ -15,16 +16,22 @@ from moldau.broker.ineffective import warn_without_effect
 from moldau.broker.protected_topics import check_unprotected
 from moldau.broker.store_errors import reported
 from moldau.broker.topic_names import Collisions, check_name
-from moldau.cluster.registry import NewTopic, Registry
+from moldau.cluster.registry import PARTITIONS_PER_STEP, NewTopic, Registry
 from moldau.cluster.snapshot import INTERNAL_TOPICS, TopicInfo
 from moldau.model.config import TOPIC, BrokerConfig, InvalidConfigError, check_topic, format_value, parse_value, topic_definition
 from moldau.model.errors import ErrorCode, MoldauError, PeerError
 from moldau.model.identity import TopicPartition
+from moldau.model.steps import UNFINISHED, Pause, Steps
 
 _LOG = logging.getLogger(__name__)
 USE_DEFAULT = -1
+T = TypeVar("T")
 CREATED_AT_ONCE_MAX = 100
 """Topics that one Metadata request creates: about 1 ms each."""
+REMOVED_PER_STEP = 10
+"""Partitions whose folders are renamed before others have their turn: each takes about 0.1 ms."""
+DELETED_TOGETHER_MAX = 1000
+"""Partitions whose removal is brought to disk at once, unless one topic has more: that takes time for all partitions there are."""
 
 
 class TopicSpec(NamedTuple):
@@ -45,79 +52,115 @@ class GrowthSpec(NamedTuple):
     assignments: Sequence[Sequence[int]] | None = None
 
 
+def _nothing(_done: object) -> None:
+    """Nobody wants to be told."""
+
+
 class Topics:
-    """See the module. Methods answer with one outcome per name: what was made, or the PeerError that says why not."""
+    """See the module. Methods work in steps and return one outcome per name: what was made, or the PeerError that says why not."""
 
     def __init__(self, registry: Registry, config: BrokerConfig, host: PartitionHost) -> None:
         self._registry = registry
         self._config = config
         self._host = host
+        self._reserved: dict[str, int] = {}
+        """Topics that requests under way make or add partitions to, and how many."""
 
-    def create(self, wanted: Sequence[TopicSpec], *, validate_only: bool = False) -> dict[str, NewTopic | PeerError]:
-        """Create topics, or only check them. INVALID_REQUEST for a name that comes twice.
+    def create(
+        self, wanted: Sequence[TopicSpec], made: Callable[[NewTopic], object] = _nothing, *, validate_only: bool = False
+    ) -> Generator[Pause, None, dict[str, NewTopic | PeerError]]:
+        """Create topics, or only check them; `made` is called for each as soon as it is there. INVALID_REQUEST for a name that comes twice.
 
         Further codes: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,
-        INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, POLICY_VIOLATION at a bound on partitions; KAFKA_STORAGE_ERROR, for all of them, when
-        no log directory is left.
+        INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, POLICY_VIOLATION at a bound on partitions; KAFKA_STORAGE_ERROR when the store of
+        metadata fails or no log directory is left.
         """
         lost = self._host.storage_lost()
         if lost is not None:
             return {spec.name: lost for spec in wanted}
-        outcomes = self._planned_all(wanted)
-        planned = [topic for topic in outcomes.values() if isinstance(topic, NewTopic)]
-        if not planned or validate_only:
+        outcomes = yield from self._planned_all(wanted)
+        if validate_only:
             return outcomes
+        planned = self._reserve(outcomes)
         try:
-            with reported(f"create topics {[topic.name for topic in planned]}"):
-                self._registry.create_topics(planned)
-        except PeerError as error:
-            return _instead_of_topics(outcomes, error)
-        for topic in planned:
-            warn_without_effect(f"topic={topic.name}", topic.configs, TOPIC)
-            self._open(topic.name, range(len(topic.replicas)))
+            for group in _groups(planned, lambda topic: len(topic.replicas), PARTITIONS_PER_STEP):
+                yield None
+                outcomes |= yield from self._make(group, made)
+        finally:
+            for topic in planned:
+                del self._reserved[topic.name]
         lost = self._host.storage_lost()
         return outcomes if lost is None else _instead_of_topics(outcomes, lost)
 
-    def create_for_client(self, names: Iterable[str]) -> dict[str, PeerError | None]:
+    def create_for_client(
+        self, names: Iterable[str], made: Callable[[NewTopic], object] = _nothing
+    ) -> Generator[Pause, None, dict[str, PeerError | None]]:
         """Create topics that a client asked about, where `auto.create.topics.enable` allows it; by name why not, or None.
 
-        Nobody else is served meanwhile, so that only the first `CREATED_AT_ONCE_MAX` are made. The client asks again for those that are
-        not there (UNKNOWN_TOPIC_OR_PARTITION, as Kafka says of topics that it is about to create), and gets the next.
+        Only the first `CREATED_AT_ONCE_MAX` are made, so that the answer comes soon. The client asks again for those that are not there
+        (UNKNOWN_TOPIC_OR_PARTITION, as Kafka says of topics that it is about to create), and gets the next.
         """
         wanted = list(names)
         if not self._config.boolean("auto.create.topics.enable"):
             return {name: unknown_topic(name) for name in wanted}
-        first = wanted[:CREATED_AT_ONCE_MAX]
-        made = self.create([TopicSpec(name) for name in first])
-        told = {name: outcome if isinstance(outcome, PeerError) else None for name, outcome in made.items()}
+        outcomes = yield from self.create([TopicSpec(name) for name in wanted[:CREATED_AT_ONCE_MAX]], made)
+        told = {name: outcome if isinstance(outcome, PeerError) else None for name, outcome in outcomes.items()}
         return told | {name: unknown_topic(name) for name in wanted[CREATED_AT_ONCE_MAX:]}
 
-    def grow(self, wanted: Sequence[GrowthSpec], *, validate_only: bool = False) -> dict[str, PeerError | None]:
-        """Add partitions to topics, or only check. INVALID_REQUEST for a name that comes twice.
+    def grow(
+        self, wanted: Sequence[GrowthSpec], grown: Callable[[GrowthSpec], object] = _nothing, *, validate_only: bool = False
+    ) -> Generator[Pause, None, dict[str, PeerError | None]]:
+        """Add partitions to topics, or only check; `grown` is called for each that has them. INVALID_REQUEST for a name that comes twice.
 
         Further codes: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS unless there are more than before, INVALID_REPLICA_ASSIGNMENT,
         INVALID_REPLICATION_FACTOR, POLICY_VIOLATION at a bound on partitions, KAFKA_STORAGE_ERROR when no log directory is left.
         """
         times = Counter(spec.name for spec in wanted)
-        return {spec.name: twice(spec.name) if times[spec.name] > 1 else self._grown(spec, validate_only) for spec in wanted}
+        outcomes: dict[str, PeerError | None] = {}
+        for spec in wanted:
+            yield None
+            outcomes[spec.name] = twice(spec.name) if times[spec.name] > 1 else (yield from self._grown(spec, grown, validate_only))
+        return outcomes
 
-    def delete(self, names: Sequence[str]) -> PeerError | None:
-        """Delete topics that are there, all of them; the error if the store failed. Once begun, the next start finishes what is left.
+    def delete(
+        self, topics: Iterable[TopicInfo], deleted: Callable[[TopicInfo], object] = _nothing
+    ) -> Generator[Pause, None, dict[str, PeerError | None]]:
+        """Delete topics, and call `deleted` for each; by name why one is not deleted, or None. What is begun, the
+        next start finishes if need be.
 
-        The bytes go after `file.delete.delay.ms`. KAFKA_STORAGE_ERROR when no log directory is left.
+        The bytes go after `file.delete.delay.ms`. Codes: UNKNOWN_TOPIC_OR_PARTITION for one that was deleted meanwhile;
+        KAFKA_STORAGE_ERROR when the store of metadata fails or no log directory is left.
         """
-        lost = self._host.storage_lost()
-        if lost is not None:
-            return lost
-        try:
-            with reported(f"delete topics {list(names)}"):
-                sizes = {name: len(self._registry.snapshot.topics[name].partitions) for name in names}
-                self._registry.mark_deleted(names)
-                self._host.remove_partitions([TopicPartition(name, index) for name, size in sizes.items() for index in range(size)])
-                self._registry.finish_deletion(names)
-        except PeerError as error:
-            return error
-        return None
+        outcomes: dict[str, PeerError | None] = {}
+        for group in _groups(topics, lambda topic: len(topic.partitions), DELETED_TOGETHER_MAX):
+            yield None
+            there = [topic.name for topic in group if topic.topic_id in self._registry.snapshot.topics_by_id]
+            outcomes |= {topic.name: unknown_topic(topic.name) for topic in group}
+            error = self._host.storage_lost()
+            if error is None and there:
+                try:
+                    with reported(f"delete topics {there}"):
+                        yield from self._remove(there, deleted)
+                except PeerError as failure:
+                    error = failure
+            outcomes |= dict.fromkeys(there, error)
+        return outcomes
+
+    def _remove(self, names: Sequence[str], deleted: Callable[[TopicInfo], object]) -> Steps:
+        partitions: list[TopicPartition] = []
+        for start in range(0, len(names), PARTITIONS_PER_STEP):
+            topics = self._registry.snapshot.topics
+            there = [name for name in names[start : start + PARTITIONS_PER_STEP] if name in topics]
+            partitions += (TopicPartition(name, index) for name in there for index in range(len(topics[name].partitions)))
+            self._registry.mark_deleted(there)
+            for name in there:
+                deleted(topics[name])
+            yield UNFINISHED
+        for start in range(0, len(partitions), REMOVED_PER_STEP):
+            self._host.remove_partitions(partitions[start : start + REMOVED_PER_STEP])
+            yield UNFINISHED
+        self._host.topics_deleted(names)
+        yield from self._registry.finish_deletion(names)
 
     def _internal(self, wanted: TopicSpec) -> TopicSpec:
         """A topic of the brokers themselves as it has to be, whoever makes it: where nothing else is wanted, as they make it.
@@ -134,18 +177,59 @@ class Topics:
         factor = ours.replication_factor if wanted.replication_factor == USE_DEFAULT else wanted.replication_factor
         return TopicSpec(wanted.name, partitions, factor, configs=configs)
 
-    def _open(self, name: str, indexes: Iterable[int]) -> None:
+    def _reserve(self, outcomes: dict[str, NewTopic | PeerError]) -> list[NewTopic]:
+        """Of the topics that are planned, those that nobody has taken since; they are ours until `_reserved` is without them."""
+        planned = []
+        for name, topic in outcomes.items():
+            if isinstance(topic, NewTopic):
+                try:
+                    self._check_free(name)
+                except PeerError as error:
+                    outcomes[name] = error
+                else:
+                    planned.append(topic)
+        try:
+            self._check_bounds(sum(len(topic.replicas) for topic in planned))
+        except PeerError as error:
+            outcomes.update((topic.name, error) for topic in planned)
+            return []
+        self._reserved.update((topic.name, len(topic.replicas)) for topic in planned)
+        return planned
+
+    def _make(
+        self, topics: Sequence[NewTopic], made: Callable[[NewTopic], object]
+    ) -> Generator[Pause, None, dict[str, NewTopic | PeerError]]:
+        """Create topics that fit in one transaction, or one that does not; the error for each where the store fails."""
+        try:
+            with reported(f"create topics {[topic.name for topic in topics]}"):
+                if len(topics) == 1 and len(topics[0].replicas) > PARTITIONS_PER_STEP:
+                    yield from self._registry.create_large_topic(topics[0])
+                else:
+                    self._registry.create_topics(topics)
+        except PeerError as error:
+            return {topic.name: error for topic in topics}
+        for topic in topics:
+            made(topic)
+            warn_without_effect(f"topic={topic.name}", topic.configs, TOPIC)
+            yield from self._open(topic.name, topic.topic_id, range(len(topic.replicas)))
+        return {}
+
+    def _open(self, name: str, topic_id: bytes, indexes: Iterable[int]) -> Steps:
         for index in indexes:
+            yield UNFINISHED
+            if topic_id not in self._registry.snapshot.topics_by_id:  # deleted meanwhile
+                return
             try:
                 self._host.open_partition(TopicPartition(name, index))
             except MoldauError as error:
                 _LOG.error("partition offline: partition=%s-%d reason=%s", name, index, error)
 
-    def _planned_all(self, wanted: Sequence[TopicSpec]) -> dict[str, NewTopic | PeerError]:
+    def _planned_all(self, wanted: Sequence[TopicSpec]) -> Generator[Pause, None, dict[str, NewTopic | PeerError]]:
         outcomes: dict[str, NewTopic | PeerError] = {}
-        taken = Collisions(self._registry.snapshot.topics)
+        taken = Collisions([*self._registry.snapshot.topics, *self._reserved])
         partitions = 0
         for spec in wanted:
+            yield None
             outcome = twice(spec.name) if spec.name in outcomes else self._planned(spec, taken)
             outcomes[spec.name] = outcome
             if isinstance(outcome, NewTopic):
@@ -156,15 +240,20 @@ class Topics:
                     return _instead_of_topics(outcomes | {spec.name: outcomes.get(spec.name, error) for spec in wanted}, error)
         return outcomes
 
+    def _check_free(self, name: str) -> None:
+        if name in self._registry.snapshot.topics:
+            raise PeerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{name}' exists already")
+        if name in self._registry.deleting:
+            raise PeerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{name}' is being deleted; part of it could not be removed")
+        if name in self._reserved:
+            raise PeerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{name}' is being created by another request")
+
     def _planned(self, spec: TopicSpec, taken: Collisions) -> NewTopic | PeerError:
         if spec.name in INTERNAL_TOPICS:
             spec = self._internal(spec)
         try:
             check_name(spec.name)
-            if spec.name in self._registry.snapshot.topics:
-                raise PeerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{spec.name}' exists already")
-            if spec.name in self._registry.deleting:
-                raise PeerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{spec.name}' is being deleted; part of it could not be removed")
+            self._check_free(spec.name)
             replicas = self._replicas_by_hand(spec) if spec.assignments else self._replicas(spec)
             configs = self._checked_configs(spec)
             taken.take(spec.name)
@@ -204,11 +293,15 @@ class Topics:
         if added > at_once:
             raise PeerError(ErrorCode.POLICY_VIOLATION, f"{added} partitions at once; partitions.per.request.max is {at_once}")
         most = self._config.int("max.partitions")
-        there = self._registry.snapshot.partition_count
+        there = self._registry.snapshot.partition_count + sum(self._reserved.values())
         if there + added > most:
             raise PeerError(ErrorCode.POLICY_VIOLATION, f"{added} partitions more than the {there} there are; max.partitions is {most}")
 
-    def _grown(self, spec: GrowthSpec, validate_only: bool) -> PeerError | None:
+    def _grown(
+        self, spec: GrowthSpec, grown: Callable[[GrowthSpec], object], validate_only: bool
+    ) -> Generator[Pause, None, PeerError | None]:
+        while spec.name in self._reserved:  # another request adds partitions to it
+            yield None
         topic = self._registry.snapshot.topics.get(spec.name)
         if topic is None:
             return unknown_topic(spec.name)
@@ -217,12 +310,18 @@ class Topics:
             return lost
         try:
             added = self._added(spec, topic)
-            if not validate_only:
+            if validate_only:
+                return None
+            self._reserved[spec.name] = len(added)
+            try:
                 with reported(f"add partitions to {spec.name}"):
-                    self._registry.create_partitions(spec.name, added)
-                self._open(spec.name, range(len(topic.partitions), spec.total))
+                    yield from self._registry.create_partitions(spec.name, added)
+            finally:
+                del self._reserved[spec.name]
+            grown(spec)
+            yield from self._open(spec.name, topic.topic_id, range(len(topic.partitions), spec.total))
         except PeerError as error:
-            return error
+            return error if spec.name in self._registry.snapshot.topics else unknown_topic(spec.name)
         return self._host.storage_lost()
 
     def _added(self, spec: GrowthSpec, topic: TopicInfo) -> list[Replicas]:
@@ -240,6 +339,21 @@ class Topics:
             message = f"topic '{spec.name}': {added} partitions to add, but {len(spec.assignments)} assignments"
             raise PeerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
         return check_by_hand(spec.assignments, brokers, factor)
+
+
+def _groups(topics: Iterable[T], partitions_of: Callable[[T], int], partitions_max: int) -> Iterator[list[T]]:
+    """Topics in groups of so many partitions at most; a topic that has more is a group by itself."""
+    group: list[T] = []
+    sum_of_partitions = 0
+    for topic in topics:
+        partitions = partitions_of(topic)
+        if group and sum_of_partitions + partitions > partitions_max:
+            yield group
+            group, sum_of_partitions = [], 0
+        group.append(topic)
+        sum_of_partitions += partitions
+    if group:
+        yield group
 
 
 def unknown_topic(name: str) -> PeerError:

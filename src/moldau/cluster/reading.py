@@ -1,5 +1,6 @@
 """Reads the coordination tree at a start: everything that is on it, node by node. Missing branches read as empty."""
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from moldau.cluster import paths
@@ -60,9 +61,9 @@ def brokers(tree: Coordination) -> list[BrokerInfo]:
     return found
 
 
-def topics(tree: Coordination) -> list[FoundTopic]:
-    """All topics. NoNodeError if a partition has no state."""
-    return [_topic(tree, name) for name in _children(tree, paths.TOPICS)]
+def topics(tree: Coordination, but: Collection[str] = ()) -> list[FoundTopic]:
+    """All topics but some. NoNodeError if a partition has no state."""
+    return [_topic(tree, name) for name in _children(tree, paths.TOPICS) if name not in but]
 
 
 def _topic(tree: Coordination, name: str) -> FoundTopic:

@@ -4,16 +4,18 @@ Rules that hold here:
 
 * A change is one `multi`: after a crash the tree has all of it or nothing. The snapshot is replaced after the tree, never before; when
   the tree refuses (CoordinationError), nothing has changed.
+* A change of many nodes is several, in steps, and the one that counts is the last: it names the new partitions in the topic's node. What
+  others left of a change that was interrupted is made use of, or removed: nodes of partitions that the topic's node does not name, and at
+  the next start a topic whose node names none.
 * Every write of a partition's state is conditional on the version read.
 * Each start raises every partition's leader epoch, so that a tail lost in a crash and offsets used again can be told apart (KIP-101).
 * A topic is deleted in three steps, each of which a crash may follow: it is marked (`mark_deleted`) and from then on unknown to requests;
-  its logs go; its nodes go (`finish_deletion`). `deleting` holds the topics between the first step and the last,
-  with the number of their partitions.
+  its logs go; its nodes go (`finish_deletion`). `deleting` holds the topics between the first step and the last.
 
 Not here: the election of leaders among several brokers. The one broker of an embedded store leads what it has a replica of.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -32,10 +34,17 @@ from moldau.cluster.znodes import (
 )
 from moldau.log.topic_ids import ID_BYTES, format_id
 from moldau.model.errors import CoordinationError
-from moldau.ports.coordination import Coordination, Create, Delete, NodeExistsError, Operation, SetData
+from moldau.model.steps import UNFINISHED, Pause, Steps
+from moldau.ports.coordination import Coordination, Create, Delete, NodeExistsError, NoNodeError, Operation, SetData
 
+PARTITIONS_PER_STEP = 100
+"""Partitions whose nodes one transaction makes or removes: about 5 ms."""
 CHANGES_KEPT_MS = 15 * 60 * 1000
 """Notifications of changed configurations are purged after this time."""
+CHANGES_MAX = 1000
+"""More of them are purged before."""
+CHANGES_PURGED_MAX = 100
+"""After so many changes old ones are looked for, and twice as many purged."""
 _NO_ID = bytes(ID_BYTES)
 _METADATA_TOPIC_ID = bytes(ID_BYTES - 1) + b"\x01"
 _RESERVED_IDS = (_NO_ID, _METADATA_TOPIC_ID)
@@ -68,11 +77,13 @@ class Registry:
     ) -> None:
         self.coordination = coordination
         self.snapshot = MetadataSnapshot()
-        self.deleting: dict[str, int] = {}
+        self.deleting: set[str] = set()
         self._broker_id = broker_id
         self._time_ms = time_ms
         self._random_bytes = random_bytes
         self._controller_epoch = 0
+        self._changes = 0
+        self._purge_due_ms = 0
 
     # Start
 
@@ -86,12 +97,12 @@ class Registry:
         operations: list[Operation] = [Create(root) for root in reading.missing_roots(tree)]
         cluster_id = self._settle_cluster_id(cluster_id, operations)
         self._become_controller(operations)
-        topics = [self._raise_epochs(topic, operations) for topic in reading.topics(tree)]
+        self.deleting = reading.topics_being_deleted(tree)
+        topics = [self._raise_epochs(topic, operations) for topic in reading.topics(tree, but=self.deleting)]
         if broker is not None:
             operations.append(self._registration(broker))
         self._run(operations)
-        sizes = {topic.name: len(topic.partitions) for topic in topics}
-        self.deleting = {name: sizes.get(name, 0) for name in reading.topics_being_deleted(tree)}
+        self.deleting.update(topic.name for topic in topics if not topic.partitions)
         self.snapshot = MetadataSnapshot(
             cluster_id,
             self._broker_id,
@@ -167,14 +178,53 @@ class Registry:
         self.coordination.multi(operations)
         self.snapshot = self.snapshot.with_topics(made, {topic.name: dict(topic.configs) for topic in topics if topic.configs})
 
-    def create_partitions(self, name: str, replicas: Sequence[Sequence[int]]) -> None:
-        """Add partitions, one per element of `replicas`, to a topic that is there."""
+    def create_large_topic(self, topic: NewTopic) -> Steps:
+        """As `create_topics`, for one topic of many partitions, in steps; nobody sees it before the last."""
+        name = topic.name
+        first: list[Operation] = [
+            Create(paths.topic_config(name), encode_config(topic.configs)),
+            Create(paths.topic(name), encode_topic(topic.topic_id, [])),
+            Create(paths.partitions(name)),
+        ]
+        self.coordination.multi(first)
+        try:
+            yield UNFINISHED
+            made = yield from self._add_in_steps(name, 0, topic.replicas, topic.first_epochs)
+            self.coordination.multi([SetData(paths.topic(name), encode_topic(topic.topic_id, topic.replicas))])
+        except CoordinationError:
+            self.deleting.add(name)  # until the next start
+            raise
+        info = TopicInfo(name, topic.topic_id, tuple(made))
+        self.snapshot = self.snapshot.with_topics([info], {name: dict(topic.configs)} if topic.configs else {})
+
+    def create_partitions(self, name: str, replicas: Sequence[Sequence[int]]) -> Steps:
+        """Add partitions, one per element of `replicas`, to a topic, in steps. NoNodeError if it is deleted meanwhile.
+
+        No other partitions of it may be added before the end.
+        """
         topic = self.snapshot.topics[name]
+        there = len(topic.partitions)
+        left = self.coordination.children(paths.partitions(name))
+        if len(left) > there:
+            yield from self._delete_partitions(name, [index for index in map(int, left) if index >= there])
+        added = yield from self._add_in_steps(name, there, replicas, {}, topic)
         everything = [*(partition.replicas for partition in topic.partitions), *replicas]
-        operations: list[Operation] = [SetData(paths.topic(name), encode_topic(topic.topic_id, everything))]
-        added = self._add_partitions(name, len(topic.partitions), replicas, operations)
-        self.coordination.multi(operations)
+        self.coordination.multi([SetData(paths.topic(name), encode_topic(topic.topic_id, everything))])
         self.snapshot = self.snapshot.with_topics([TopicInfo(name, topic.topic_id, (*topic.partitions, *added))])
+
+    def _add_in_steps(
+        self, name: str, first: int, replicas: Sequence[Sequence[int]], epochs: Mapping[int, int], topic: TopicInfo | None = None
+    ) -> Generator[Pause, None, list[PartitionInfo]]:
+        """Make the nodes of partitions that the topic's node does not name yet; `topic`, if given, must not be replaced meanwhile."""
+        added: list[PartitionInfo] = []
+        for start in range(0, len(replicas), PARTITIONS_PER_STEP):
+            operations: list[Operation] = []
+            added += self._add_partitions(name, first + start, replicas[start : start + PARTITIONS_PER_STEP], operations, epochs)
+            self.coordination.multi(operations)
+            yield UNFINISHED
+            if topic is not None and self.snapshot.topics.get(name) is not topic:
+                raise NoNodeError(paths.topic(name))
+        return added
 
     def _add_partitions(
         self,
@@ -196,36 +246,49 @@ class Registry:
         """First step of a deletion: from here on requests do not know the topics, and the next start goes on with it."""
         names = list(names)
         self.coordination.multi([Create(paths.delete_topic(name)) for name in names])
-        self.deleting.update((name, len(self.snapshot.topics[name].partitions)) for name in names)
+        self.deleting.update(names)
         self.snapshot = self.snapshot.without_topics(names)
 
-    def finish_deletion(self, names: Iterable[str]) -> None:
+    def finish_deletion(self, names: Iterable[str]) -> Steps:
         """Last step: the topics' logs are gone, and so are their nodes after this."""
-        names = list(names)
         operations: list[Operation] = []
+        gone: list[str] = []
         for name in names:
-            operations += self._delete_nodes(name)
-            operations.append(Delete(paths.delete_topic(name)))
-        self.coordination.multi(operations)
-        for name in names:
-            del self.deleting[name]
+            indexes = self._partitions_of(name)
+            yield from self._delete_partitions(name, indexes[PARTITIONS_PER_STEP:])
+            operations += (each for index in indexes[:PARTITIONS_PER_STEP] for each in _deleted(name, index))
+            last = (paths.partitions(name), paths.topic(name), paths.topic_config(name), paths.delete_topic(name))
+            operations += (Delete(path) for path in last if self.coordination.exists(path) is not None)
+            gone.append(name)
+            if len(operations) >= PARTITIONS_PER_STEP:
+                self._forget_deleted(gone, operations)
+                yield UNFINISHED
+        self._forget_deleted(gone, operations)
 
-    def _delete_nodes(self, name: str) -> list[Operation]:
-        """What removes a topic's branch, leaves first; nothing for a topic of which only the mark is left."""
-        if self.coordination.exists(paths.topic(name)) is None:
+    def _forget_deleted(self, names: list[str], operations: list[Operation]) -> None:
+        self.coordination.multi(operations)
+        self.deleting.difference_update(names)
+        names.clear()
+        operations.clear()
+
+    def _partitions_of(self, name: str) -> list[int]:
+        """The partitions that have nodes; none for a topic of which only the mark is left."""
+        try:
+            return sorted(map(int, self.coordination.children(paths.partitions(name))))
+        except NoNodeError:
             return []
-        operations: list[Operation] = []
-        for index in range(self.deleting[name]):
-            operations.append(Delete(paths.partition_state(name, index)))
-            operations.append(Delete(paths.partition(name, index)))
-        return [*operations, Delete(paths.partitions(name)), Delete(paths.topic(name)), Delete(paths.topic_config(name))]
+
+    def _delete_partitions(self, name: str, indexes: Sequence[int]) -> Steps:
+        for start in range(0, len(indexes), PARTITIONS_PER_STEP):
+            self.coordination.multi([each for index in indexes[start : start + PARTITIONS_PER_STEP] for each in _deleted(name, index)])
+            yield UNFINISHED
 
     # Configurations
 
     def set_topic_config(self, name: str, values: Mapping[str, str]) -> None:
         """Replace what a topic sets itself."""
         self._set_config(paths.topic_config(name), f"topics/{name}", values)
-        self.snapshot = self.snapshot.with_topics([], {name: dict(values)})
+        self.snapshot = self.snapshot.with_topic_config(name, dict(values))
 
     def set_broker_config(self, broker_id: int | None, values: Mapping[str, str]) -> None:
         """Replace the dynamic configuration of a broker, or of all (None)."""
@@ -245,15 +308,31 @@ class Registry:
             ]
         )
 
-    def _old_changes(self) -> Iterator[str]:
-        """Notifications past their time; their names are in the order in which they were made."""
-        oldest = self._time_ms() - CHANGES_KEPT_MS
-        for name in self.coordination.children(paths.CONFIG_CHANGES):
+    def _old_changes(self) -> list[str]:
+        """Notifications past their time, or beyond `CHANGES_MAX`; their names are in the order in which they were made.
+
+        Looked for when the oldest is due, or after many changes: it takes as long as there are many.
+        """
+        now = self._time_ms()
+        self._changes += 1
+        if now < self._purge_due_ms and self._changes % CHANGES_PURGED_MAX:
+            return []
+        self._purge_due_ms = 0
+        names = self.coordination.children(paths.CONFIG_CHANGES)
+        old: list[str] = []
+        for name in names[: 2 * CHANGES_PURGED_MAX]:
             path = f"{paths.CONFIG_CHANGES}/{name}"
-            stat = self.coordination.exists(path)
-            if stat is None or stat.created_ms >= oldest:
-                return
-            yield path
+            if len(names) - len(old) <= CHANGES_MAX:
+                stat = self.coordination.exists(path)
+                if stat is None or stat.created_ms >= now - CHANGES_KEPT_MS:
+                    self._purge_due_ms = now if stat is None else stat.created_ms + CHANGES_KEPT_MS + 1
+                    break
+            old.append(path)
+        return old
+
+
+def _deleted(name: str, index: int) -> tuple[Operation, Operation]:
+    return Delete(paths.partition_state(name, index)), Delete(paths.partition(name, index))
 
 
 def _info(index: int, replicas: Sequence[int], state: PartitionState, version: int) -> PartitionInfo:

@@ -67,13 +67,19 @@ class MetadataSnapshot:
         topics: Mapping[str, TopicInfo] = MappingProxyType({}),
         topic_configs: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
         broker_configs: Mapping[int | None, Mapping[str, str]] = MappingProxyType({}),
+        like: "MetadataSnapshot | None" = None,
     ) -> None:
+        """`like`: one of the same topics, if there is one."""
         self.cluster_id = cluster_id
         self.controller_id = controller_id
         self.brokers = brokers
         self.topics = topics
-        self.topics_by_id = {topic.topic_id: topic for topic in topics.values()}
-        self.partition_count = sum(len(topic.partitions) for topic in topics.values())
+        self.topics_by_id: Mapping[bytes, TopicInfo]
+        if like is None:
+            self.topics_by_id = {topic.topic_id: topic for topic in topics.values()}
+            self.partition_count = sum(len(topic.partitions) for topic in topics.values())
+        else:
+            self.topics_by_id, self.partition_count = like.topics_by_id, like.partition_count
         self.topic_configs = topic_configs
         """What topics set themselves; a topic without any may be missing."""
         self.broker_configs = broker_configs
@@ -101,6 +107,11 @@ class MetadataSnapshot:
             self.cluster_id, self.controller_id, self.brokers, topics, {**self.topic_configs, **configs}, self.broker_configs
         )
 
+    def with_topic_config(self, name: str, values: Mapping[str, str]) -> "MetadataSnapshot":
+        """The same where a topic sets `values` itself."""
+        configs = {**self.topic_configs, name: values}
+        return MetadataSnapshot(self.cluster_id, self.controller_id, self.brokers, self.topics, configs, self.broker_configs, self)
+
     def without_topics(self, names: Iterable[str]) -> "MetadataSnapshot":
         """The same without some topics."""
         topics, configs = dict(self.topics), dict(self.topic_configs)
@@ -112,4 +123,4 @@ class MetadataSnapshot:
     def with_broker_config(self, broker_id: int | None, values: Mapping[str, str]) -> "MetadataSnapshot":
         """The same with other dynamic configurations of a broker, or of all."""
         configs = {**self.broker_configs, broker_id: values}
-        return MetadataSnapshot(self.cluster_id, self.controller_id, self.brokers, self.topics, self.topic_configs, configs)
+        return MetadataSnapshot(self.cluster_id, self.controller_id, self.brokers, self.topics, self.topic_configs, configs, self)

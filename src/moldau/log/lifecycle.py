@@ -3,6 +3,7 @@
 import contextlib
 import logging
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from moldau.log.checkpoints import RECOVERY_POINTS
 from moldau.log.config import LogConfig
@@ -17,6 +18,9 @@ from moldau.model.errors import ErrorCode, PeerError, StorageError, WorldError
 from moldau.model.identity import TopicPartition
 from moldau.ports.filesystem import FileSystem
 
+if TYPE_CHECKING:
+    from moldau.log.directory import LogDirectory
+
 _LOG = logging.getLogger(__name__)
 
 
@@ -29,6 +33,7 @@ class Lifecycle:
         self._loader = loader
         self._removals = removals
         self._default_config = default_config
+        self._unsettled: dict[str, LogDirectory] = {}
 
     def create(
         self, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig, now_ms: int, *, is_new: bool = True
@@ -86,20 +91,31 @@ class Lifecycle:
         Durable on return: after a crash they do not come back. Those that could not be marked, because their directory is offline or
         failed just now, are in the answer.
         """
+        left = self.mark_deleted(topic_partitions, now_ms)
+        self.settle_deleted()
+        return left
+
+    def mark_deleted(self, topic_partitions: Iterable[TopicPartition], now_ms: int) -> list[TopicPartition]:
+        """First half of `delete`: nothing is durable yet. Takes time for the partitions given."""
         left: list[TopicPartition] = []
-        marked: list[Placement] = []
         for topic_partition in topic_partitions:
             placement = self._logs.placements.get(topic_partition)
             if placement is not None and not self._mark_deleted(placement, now_ms):
                 left.append(topic_partition)
             elif placement is not None:
-                marked.append(placement)
-        for directory in {placement.directory.path: placement.directory for placement in marked}.values():
+                self._unsettled[placement.directory.path] = placement.directory
+        return left
+
+    def settle_deleted(self) -> None:
+        """Second half of `delete`. Takes time for all partitions of the directories that the deleted ones were in."""
+        unsettled, self._unsettled = self._unsettled, {}
+        for directory in unsettled.values():
+            if not directory.online:
+                continue
             try:
                 self._logs.settle(directory)
             except StorageError as error:
                 self._logs.storage_failed(directory, error)
-        return left
 
     def _mark_deleted(self, placement: Placement, now_ms: int) -> bool:
         config = self._default_config if placement.log is None else placement.log.config

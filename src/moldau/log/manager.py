@@ -42,8 +42,8 @@ _LOG = logging.getLogger(__name__)
 class LogManager:
     """See the module. All methods are called on the broker's thread.
 
-    `create` and `delete` are those of :class:`moldau.log.lifecycle.Lifecycle`; `checkpoint`, `apply_retention`, `expire_producers` and
-    `remove_due` those of :class:`moldau.log.housekeeping.Housekeeping`.
+    `create`, `delete` and its halves `mark_deleted` and `settle_deleted` are those of :class:`moldau.log.lifecycle.Lifecycle`;
+    `checkpoint`, `apply_retention`, `expire_producers` and `remove_due` those of :class:`moldau.log.housekeeping.Housekeeping`.
     """
 
     def __init__(
@@ -78,6 +78,8 @@ class LogManager:
         lifecycle = Lifecycle(files, self._logs, self._loader, self._removals, default_config)
         self.create = lifecycle.create
         self.delete = lifecycle.delete
+        self.mark_deleted = lifecycle.mark_deleted
+        self.settle_deleted = lifecycle.settle_deleted
         housekeeping = Housekeeping(files, self._logs, self._removals, background)
         self.checkpoint = housekeeping.checkpoint
         self.apply_retention = housekeeping.apply_retention

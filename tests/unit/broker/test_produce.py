@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from moldau.model.errors import ErrorCode
+from moldau.model.steps import drain
 from moldau.protocol.records.compression import Compression
 from moldau.protocol.records.header import LOG_APPEND_TIME_BIT, read_header, stamp_crc
 from support.broker_world import BrokerWorld, Client, batch, produce_request
@@ -235,7 +236,7 @@ def test_configurations_change_at_once(world: BrokerWorld, client: Client) -> No
     assert send(client, records).error_code == 0
     assert send(client, records).error_code == 0
     world.broker.registry.set_topic_config("t", {"max.message.bytes": "100"})
-    world.broker.leading.reconfigure_topic("t")
+    drain(world.broker.leading.reconfigure_topic("t"))
     assert send(client, records).error_code == ErrorCode.MESSAGE_TOO_LARGE
 
 
@@ -243,5 +244,5 @@ def test_a_deleted_topic_is_unknown_at_once(world: BrokerWorld, client: Client) 
     records = batch(world, b"x")
     assert send(client, records).error_code == 0
     assert send(client, records).error_code == 0
-    world.broker.topics.delete(["t"])
+    drain(world.broker.topics.delete([world.broker.registry.snapshot.topics["t"]]))
     assert send(client, records).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -9,7 +9,8 @@ from moldau.broker import dispatch
 from moldau.broker.broker import Broker
 from moldau.broker.context import RequestContext
 from moldau.broker.dispatch import Reply
-from moldau.broker.slices import QUANTUM_S, TURN_S, UNFINISHED, SliceScheduler, Steps
+from moldau.broker.slices import QUANTUM_S, TURN_S, SliceScheduler
+from moldau.model.steps import UNFINISHED, Steps
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.heartbeat import HeartbeatRequest
 from moldau.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse

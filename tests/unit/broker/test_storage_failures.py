@@ -4,6 +4,7 @@ import pytest
 
 from moldau.broker.topics import GrowthSpec, TopicSpec
 from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.steps import drain
 from support.broker_world import BrokerWorld, batch, fetch_request, produce_request, values_of
 
 
@@ -34,7 +35,7 @@ def test_on_a_full_disk_appends_fail_reads_go_on_and_writes_resume(world: Broker
 
 def test_a_topic_created_on_a_full_disk_is_served_once_there_is_space(world: BrokerWorld) -> None:
     world.disk.capacity = world.disk.used() + 10
-    world.broker.topics.create([TopicSpec("new", 1, 1)])
+    drain(world.broker.topics.create([TopicSpec("new", 1, 1)]))
     client = world.connect()
     assert client.produce("new", b"a").error_code != ErrorCode.NONE
     world.clock.advance(10)
@@ -130,12 +131,12 @@ def test_without_a_log_directory_no_topic_is_made_grown_or_deleted(world: Broker
     topics, storage = world.broker.topics, ErrorCode.KAFKA_STORAGE_ERROR
     assert not world.broker.logs.all_failed
     for name in ("first", "second"):
-        outcome = topics.create([TopicSpec(name, 1, 1)])[name]
+        outcome = drain(topics.create([TopicSpec(name, 1, 1)]))[name]
         assert isinstance(outcome, PeerError)
         assert outcome.code == storage
         assert world.broker.logs.all_failed
     assert "second" not in world.broker.metadata.topics
-    grown, deleted = topics.grow([GrowthSpec("t", 2)])["t"], topics.delete(["t"])
+    grown, deleted = drain(topics.grow([GrowthSpec("t", 2)]))["t"], drain(topics.delete([world.broker.metadata.topics["t"]]))["t"]
     assert grown is not None
     assert deleted is not None
     assert (grown.code, deleted.code) == (storage, storage)

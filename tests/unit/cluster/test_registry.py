@@ -8,11 +8,12 @@ import pytest
 from moldau.adapters.sqlite_coordination import MEMORY, SqliteCoordination
 from moldau.cluster import paths
 from moldau.cluster.producer_ids import BLOCK_SIZE, ProducerIds
-from moldau.cluster.registry import CHANGES_KEPT_MS, NewTopic, Registry
+from moldau.cluster.registry import CHANGES_KEPT_MS, CHANGES_MAX, CHANGES_PURGED_MAX, PARTITIONS_PER_STEP, NewTopic, Registry
 from moldau.cluster.snapshot import BrokerInfo
 from moldau.cluster.znodes import ProducerIdBlock, decode_controller, decode_state, encode_block
 from moldau.model.errors import CoordinationError
-from moldau.ports.coordination import Create, NodeExistsError, Operation
+from moldau.model.steps import drain
+from moldau.ports.coordination import Create, NodeExistsError, NoNodeError, Operation
 from moldau.testing.clock import FakeClock
 
 ME = BrokerInfo(0, "127.0.0.1", 9092)
@@ -142,7 +143,7 @@ def test_topics_are_created_together_or_not_at_all(start: Callable[..., Registry
 def test_a_restart_finds_everything_and_raises_every_leader_epoch_in_one_step(start: Callable[..., Registry], tree: KeptTree) -> None:
     registry = start()
     registry.create_topics([topic("a", 1, 3), topic("b", 2, 1, **{"cleanup.policy": "compact"})])
-    registry.create_partitions("b", [(0,)])
+    drain(registry.create_partitions("b", [(0,)]))
     registry.set_broker_config(0, {"log.segment.bytes": "2000000"})
     registry.set_broker_config(None, {"log.retention.ms": "9"})
     for epoch in (1, 2):
@@ -189,7 +190,7 @@ def test_partitions_are_added_after_those_that_are_there(start: Callable[..., Re
     registry = start()
     registry.create_topics([topic("t", 1, 2)])
     topic_id = registry.snapshot.topics["t"].topic_id
-    registry.create_partitions("t", [(0,), (0,)])
+    drain(registry.create_partitions("t", [(0,), (0,)]))
     info = registry.snapshot.topics["t"]
     assert [each.partition for each in info.partitions] == [0, 1, 2, 3]
     assert info.topic_id == topic_id
@@ -203,21 +204,21 @@ def test_a_deletion_goes_on_after_a_crash_wherever_it_was(start: Callable[..., R
     assert list(registry.snapshot.topics) == ["kept"]
     again = start()
     assert list(again.snapshot.topics) == ["kept"]
-    assert again.deleting == {"t": 2}
-    again.finish_deletion(["t"])
-    assert again.deleting == {}
+    assert again.deleting == {"t"}
+    drain(again.finish_deletion(["t"]))
+    assert again.deleting == set()
     assert tree.children(paths.DELETE_TOPICS) == []
     assert tree.children(paths.TOPICS) == ["kept"]
     assert tree.children(paths.CONFIG_TOPICS) == ["kept"]
-    assert start().deleting == {}
+    assert start().deleting == set()
 
 
 def test_a_mark_on_a_topic_that_is_not_there_is_cleared(start: Callable[..., Registry], tree: KeptTree) -> None:
     start()
     tree.create(paths.delete_topic("ghost"))
     registry = start()
-    assert registry.deleting == {"ghost": 0}
-    registry.finish_deletion(["ghost"])
+    assert registry.deleting == {"ghost"}
+    drain(registry.finish_deletion(["ghost"]))
     assert tree.children(paths.DELETE_TOPICS) == []
 
 
@@ -225,7 +226,7 @@ def test_a_topic_made_again_has_another_id_and_no_old_configuration(start: Calla
     registry = start()
     registry.create_topics([topic("t", 1, 1, **{"retention.ms": "5"})])
     registry.mark_deleted(["t"])
-    registry.finish_deletion(["t"])
+    drain(registry.finish_deletion(["t"]))
     registry.create_topics([topic("t", 2)])
     assert registry.snapshot.topic_config("t") == {}
     assert (1).to_bytes(16, "little") not in registry.snapshot.topics_by_id
@@ -297,3 +298,74 @@ def test_two_thousand_topics(start: Callable[..., Registry]) -> None:
     assert {each.leader_epoch for info in found.snapshot.topics.values() for each in info.partitions} == {1}
     found.create_topics([topic("one-more", 5000)])
     assert len(found.snapshot.topics) == 2001
+
+
+LARGE = 2 * PARTITIONS_PER_STEP + 50
+
+
+def test_a_large_topic_is_there_whole_after_the_last_step_and_not_before(start: Callable[..., Registry]) -> None:
+    registry = start()
+    steps = registry.create_large_topic(topic("t", 1, LARGE))
+    assert [pause for pause in steps if "t" in registry.snapshot.topics] == []
+    assert len(registry.snapshot.topics["t"].partitions) == LARGE
+    assert len(start().snapshot.topics["t"].partitions) == LARGE
+
+
+@pytest.mark.parametrize("steps_done", [1, 2, 3])
+def test_of_a_large_topic_whose_creation_was_interrupted_nothing_is_left(
+    start: Callable[..., Registry], tree: KeptTree, steps_done: int
+) -> None:
+    steps = start().create_large_topic(topic("t", 1, LARGE, **{"retention.ms": "5"}))
+    for _ in range(steps_done):
+        next(steps)
+    registry = start()
+    assert (list(registry.snapshot.topics), registry.deleting) == ([], {"t"})
+    drain(registry.finish_deletion(["t"]))
+    assert (tree.children(paths.TOPICS), tree.children(paths.CONFIG_TOPICS), registry.deleting) == ([], [], set())
+
+
+def test_partitions_that_an_interrupted_change_left_do_not_count_and_are_no_hindrance(
+    start: Callable[..., Registry], tree: KeptTree
+) -> None:
+    registry = start()
+    registry.create_topics([topic("t", 1, 2)])
+    steps = registry.create_partitions("t", [(0,)] * LARGE)
+    next(steps)
+    assert len(tree.children(paths.partitions("t"))) == 2 + PARTITIONS_PER_STEP
+    registry = start()
+    assert len(registry.snapshot.topics["t"].partitions) == 2
+    drain(registry.create_partitions("t", [(0,)]))
+    assert len(tree.children(paths.partitions("t"))) == len(start().snapshot.topics["t"].partitions) == 3
+
+
+def test_a_topic_that_is_deleted_while_it_grows_stays_deleted(start: Callable[..., Registry], tree: KeptTree) -> None:
+    registry = start()
+    registry.create_topics([topic("t", 1, 2)])
+    steps = registry.create_partitions("t", [(0,)] * LARGE)
+    next(steps)
+    registry.mark_deleted(["t"])
+    with pytest.raises(NoNodeError):
+        drain(steps)
+    drain(registry.finish_deletion(["t"]))
+    assert tree.children(paths.TOPICS) == []
+
+
+@pytest.mark.parametrize("steps_done", [0, 1, 2, 3])
+def test_a_large_deletion_goes_on_after_a_crash_wherever_it_was(start: Callable[..., Registry], tree: KeptTree, steps_done: int) -> None:
+    registry = start()
+    drain(registry.create_large_topic(topic("t", 1, LARGE)))
+    registry.mark_deleted(["t"])
+    steps = registry.finish_deletion(["t"])
+    for _ in range(steps_done):
+        next(steps, None)
+    registry = start()
+    assert list(registry.snapshot.topics) == []
+    drain(registry.finish_deletion(registry.deleting.copy()))
+    assert (tree.children(paths.TOPICS), tree.children(paths.DELETE_TOPICS)) == ([], [])
+
+
+def test_notifications_are_few_however_fast_configurations_change(start: Callable[..., Registry], tree: KeptTree) -> None:
+    registry = start()
+    for number in range(CHANGES_MAX + 500):
+        registry.set_broker_config(None, {"log.retention.ms": str(number)})
+    assert len(tree.children(paths.CONFIG_CHANGES)) <= CHANGES_MAX + CHANGES_PURGED_MAX

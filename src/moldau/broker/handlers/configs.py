@@ -1,18 +1,19 @@
 """DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
 from moldau.broker.config_views import Described
 from moldau.broker.configs import Edit, Resource, ResourceType
 from moldau.broker.context import RequestContext
 from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.steps import Pause, Steps
 from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.codec.encoded import EncodedArray
 from moldau.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
 from moldau.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
-    DescribeConfigsResource,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
@@ -28,34 +29,45 @@ if TYPE_CHECKING:
 
 FIRST_WITH_TYPES = 1
 """ListConfigResources lists other types than client metrics from this version on."""
+KEPT_MAX = 1000
+"""Descriptions that one request keeps, for further topics with the same configurations."""
 NOT_IN_EFFECT = " (Without effect in this version.)"
 
 T = TypeVar("T")
 Outcome = tuple[Resource, PeerError | None]
 
 
-def describe_configs(broker: "Broker", request: DescribeConfigsRequest, context: RequestContext, reply: "Reply") -> None:
+def describe_configs(broker: "Broker", request: DescribeConfigsRequest, context: RequestContext, reply: "Reply") -> Steps:
     """All configurations of each resource, or those asked for, with defaults, and with synonyms and documentation if wanted.
 
-    A resource that is named twice is described once.
+    A resource that is named twice is described once. What topics have in common is in memory once, however many they are.
 
     Codes by resource: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, INVALID_REQUEST for another broker or an unknown type.
     """
+    version = context.api_version
     once = {(resource.resource_type, resource.resource_name): resource for resource in request.resources}
-    reply(DescribeConfigsResponse(results=[_described(broker, request, resource) for resource in once.values()]))
-
-
-def _described(broker: "Broker", request: DescribeConfigsRequest, wanted: DescribeConfigsResource) -> DescribeConfigsResult:
-    result = DescribeConfigsResult(resource_type=wanted.resource_type, resource_name=wanted.resource_name)
-    try:
-        views = broker.configs.describe(
-            Resource(wanted.resource_type, wanted.resource_name), frozenset(wanted.configuration_keys or ()) or None
-        )
-    except PeerError as error:
-        result.error_code, result.error_message = error.code, error.message
-        return result
-    result.configs = [_entry(view, request) for view in views]
-    return result
+    results = EncodedArray(DescribeConfigsResponse, DescribeConfigsResult, version)
+    kept: dict[object, EncodedArray] = {}
+    for wanted in once.values():
+        resource = Resource(wanted.resource_type, wanted.resource_name)
+        result = DescribeConfigsResult(resource_type=resource.type, resource_name=resource.name)
+        names = frozenset(wanted.configuration_keys or ()) or None
+        try:
+            key = (broker.configs.kind(resource), names)
+            configs = kept.get(key)
+            if configs is None:
+                configs = EncodedArray(DescribeConfigsResponse, DescribeConfigsResourceResult, version)
+                for view in broker.configs.describe(resource, names):
+                    configs.append(_entry(view, request))
+                configs.join()
+                if len(kept) < KEPT_MAX:
+                    kept[key] = configs
+            result.configs = configs.as_list()
+        except PeerError as error:
+            result.error_code, result.error_message = error.code, error.message
+        results.append(result)
+        yield None
+    reply(DescribeConfigsResponse(results=results.as_list()))
 
 
 def _entry(view: Described, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
@@ -73,30 +85,32 @@ def _entry(view: Described, request: DescribeConfigsRequest) -> DescribeConfigsR
     )
 
 
-def alter_configs(broker: "Broker", request: AlterConfigsRequest, context: RequestContext, reply: "Reply") -> None:
+def alter_configs(broker: "Broker", request: AlterConfigsRequest, context: RequestContext, reply: "Reply") -> Steps:
     """Replace all configurations of each resource; codes as `Configs.replace`, INVALID_REQUEST for a resource named twice."""
     wanted = [
         (Resource(each.resource_type, each.resource_name), [(item.name, item.value) for item in each.configs]) for each in request.resources
     ]
 
-    def change(resource: Resource, values: list[tuple[str, str | None]]) -> None:
-        _note(broker, context, resource, broker.configs.replace(resource, values, validate_only=request.validate_only))
+    def change(resource: Resource, values: list[tuple[str, str | None]]) -> Steps:
+        changes = yield from broker.configs.replace(resource, values, validate_only=request.validate_only)
+        _note(broker, context, resource, changes)
 
-    outcomes = _each_once(wanted, change)
+    outcomes = yield from _each_once(wanted, change)
     reply(AlterConfigsResponse(responses=[AlterConfigsResourceResponse(*_code(error), *resource) for resource, error in outcomes]))
 
 
-def incremental_alter_configs(broker: "Broker", request: IncrementalAlterConfigsRequest, context: RequestContext, reply: "Reply") -> None:
+def incremental_alter_configs(broker: "Broker", request: IncrementalAlterConfigsRequest, context: RequestContext, reply: "Reply") -> Steps:
     """Change single configurations of each resource; codes as `Configs.edit`, INVALID_REQUEST for a resource named twice."""
     wanted = [
         (Resource(each.resource_type, each.resource_name), [Edit(item.name, item.config_operation, item.value) for item in each.configs])
         for each in request.resources
     ]
 
-    def change(resource: Resource, edits: list[Edit]) -> None:
-        _note(broker, context, resource, broker.configs.edit(resource, edits, validate_only=request.validate_only))
+    def change(resource: Resource, edits: list[Edit]) -> Steps:
+        changes = yield from broker.configs.edit(resource, edits, validate_only=request.validate_only)
+        _note(broker, context, resource, changes)
 
-    outcomes = _each_once(wanted, change)
+    outcomes = yield from _each_once(wanted, change)
     reply(
         IncrementalAlterConfigsResponse(responses=[IncrementalResourceResponse(*_code(error), *resource) for resource, error in outcomes])
     )
@@ -108,7 +122,9 @@ def _note(broker: "Broker", context: RequestContext, resource: Resource, changes
         broker.admin_log.note(context, "configuration changed", **{kind: resource.name or "(all)"}, changes=" ".join(changes))
 
 
-def _each_once(wanted: list[tuple[Resource, list[T]]], change: Callable[[Resource, list[T]], None]) -> list[Outcome]:
+def _each_once(
+    wanted: list[tuple[Resource, list[T]]], change: Callable[[Resource, list[T]], Steps]
+) -> Generator[Pause, None, list[Outcome]]:
     times = Counter(resource for resource, _ in wanted)
     outcomes: list[Outcome] = []
     for resource, values in wanted:
@@ -116,10 +132,11 @@ def _each_once(wanted: list[tuple[Resource, list[T]]], change: Callable[[Resourc
         try:
             if times[resource] > 1:
                 raise PeerError(ErrorCode.INVALID_REQUEST, f"resource '{resource.name}' is named {times[resource]} times in one request")
-            change(resource, values)
+            yield from change(resource, values)
         except PeerError as raised:
             error = raised
         outcomes.append((resource, error))
+        yield None
     return outcomes
 
 
@@ -127,7 +144,7 @@ def _code(error: PeerError | None) -> tuple[ErrorCode, str | None]:
     return (ErrorCode.NONE, None) if error is None else (error.code, error.message)
 
 
-def list_config_resources(broker: "Broker", request: ListConfigResourcesRequest, context: RequestContext, reply: "Reply") -> None:
+def list_config_resources(broker: "Broker", request: ListConfigResourcesRequest, context: RequestContext, reply: "Reply") -> Steps:
     """Names of what has configurations, by type; without a type, of all. UNSUPPORTED_VERSION for a type that does not exist."""
     if context.api_version < FIRST_WITH_TYPES:
         types: Iterable[int] = [ResourceType.CLIENT_METRICS]
@@ -136,11 +153,12 @@ def list_config_resources(broker: "Broker", request: ListConfigResourcesRequest,
     if any(each not in list(ResourceType) for each in types):
         reply(ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
         return
-    reply(
-        ListConfigResourcesResponse(
-            config_resources=[ConfigResource(name, each) for each in types for name in broker.configs.resources(each)]
-        )
-    )
+    resources = EncodedArray(ListConfigResourcesResponse, ConfigResource, context.api_version)
+    for each in types:
+        for name in broker.configs.resources(each):
+            resources.append(ConfigResource(name, each))
+            yield None
+    reply(ListConfigResourcesResponse(config_resources=resources.as_list()))
 
 
 HANDLERS = {

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 from moldau.broker.context import RequestContext
 from moldau.broker.dispatch import Reply
 from moldau.broker.partition import Partition
-from moldau.broker.slices import Steps
 from moldau.broker.time_lookups import TimeLookup
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import UNKNOWN_EPOCH
+from moldau.model.steps import Steps
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.list_offsets import (
     ListOffsetsPartition,

@@ -1,5 +1,6 @@
 """Metadata: brokers, topics, leaders. A topic that a client asks about by name may be created for it (mission A1)."""
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from moldau.broker.context import RequestContext
@@ -8,6 +9,7 @@ from moldau.broker.topic_names import check_name
 from moldau.broker.topics import unknown_topic
 from moldau.cluster.snapshot import INTERNAL_TOPICS, BrokerInfo, TopicInfo
 from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.steps import Pause, Steps
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.metadata import (
     MetadataRequest,
@@ -21,23 +23,29 @@ from moldau.protocol.messages.metadata import (
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
     from moldau.broker.dispatch import Reply
+    from moldau.cluster.registry import NewTopic
 
 FIRST_BY_ID = 12
 """From this version on a topic may be asked for by its id."""
 NO_ID = bytes(16)
 NO_LEADER = -1
 
+Described = Generator[Pause, None, list[MetadataResponseTopic]]
 
-def handle(broker: "Broker", request: MetadataRequest, context: RequestContext, reply: "Reply") -> None:
+
+def handle(broker: "Broker", request: MetadataRequest, context: RequestContext, reply: "Reply") -> Steps:
     """Tell of all topics (null, or an empty list in version 0), or of some.
 
     Codes by topic: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION, INVALID_REQUEST for an id in a version that
     knows none and for neither name nor id, and those of creating a topic.
     """
     if request.topics is None or (not request.topics and context.api_version == 0):
-        topics = [describe(broker, topic) for topic in broker.registry.snapshot.topics.values()]
+        topics = []
+        for topic in broker.registry.snapshot.topics.values():
+            topics.append(describe(broker, topic))
+            yield None
     else:
-        topics = _some(broker, request.topics, context, may_create=request.allow_auto_topic_creation)
+        topics = yield from _some(broker, request.topics, context, may_create=request.allow_auto_topic_creation)
     if request.include_topic_authorized_operations:
         topics = [_with_operations(topic) for topic in topics]
     snapshot = broker.registry.snapshot
@@ -127,13 +135,12 @@ def _with_operations(topic: MetadataResponseTopic) -> MetadataResponseTopic:
     )
 
 
-def _some(
-    broker: "Broker", wanted: list[MetadataRequestTopic], context: RequestContext, *, may_create: bool
-) -> list[MetadataResponseTopic]:
+def _some(broker: "Broker", wanted: list[MetadataRequestTopic], context: RequestContext, *, may_create: bool) -> Described:
     names: dict[str, None] = {}
     told: dict[tuple[bytes, str | None], MetadataResponseTopic] = {}  # each once, however often it is asked for
     snapshot = broker.registry.snapshot
     for each in wanted:
+        yield None
         asks_by_id = each.topic_id != NO_ID
         if context.api_version < FIRST_BY_ID and (asks_by_id or each.name is None):
             told[each.topic_id, each.name] = _failed(each.name or "", ErrorCode.INVALID_REQUEST, each.topic_id)
@@ -145,26 +152,29 @@ def _some(
             told[NO_ID, None] = _failed(None, ErrorCode.INVALID_REQUEST)
         else:
             names[each.name] = None
-    return [*told.values(), *_by_name(broker, list(names), context if may_create else None)]
+    by_name = yield from _by_name(broker, list(names), context if may_create else None)
+    return [*told.values(), *by_name]
 
 
-def _by_name(broker: "Broker", names: list[str], creator: RequestContext | None) -> list[MetadataResponseTopic]:
+def _by_name(broker: "Broker", names: list[str], creator: RequestContext | None) -> Described:
     """Topics by their names; those that are missing are made where there is a `creator`."""
     missing = [name for name in names if name not in broker.registry.snapshot.topics]
     errors: dict[str, PeerError | None] = {}
-    if missing:
-        errors = {name: why_missing(name) for name in missing} if creator is None else broker.topics.create_for_client(missing)
-    topics = broker.registry.snapshot.topics
-    if creator is not None:
-        for name in missing:
-            if errors[name] is None:
-                broker.admin_log.note(
-                    creator, "topic created because it was asked for", topic=name, partitions=len(topics[name].partitions)
-                )
+    if missing and creator is not None:
+
+        def note(topic: "NewTopic") -> None:
+            broker.admin_log.note(creator, "topic created because it was asked for", topic=topic.name, partitions=len(topic.replicas))
+
+        errors = yield from broker.topics.create_for_client(missing, note)
     told = []
     for name in names:
         error = errors.get(name)
-        told.append(describe(broker, topics[name]) if error is None else _failed(name, error.code))
+        topic = broker.registry.snapshot.topics.get(name)
+        if error is None and topic is not None:
+            told.append(describe(broker, topic))
+        else:
+            told.append(_failed(name, (error or why_missing(name)).code))
+        yield None
     return told
 
 

@@ -11,7 +11,9 @@ from moldau.cluster.registry import NewTopic
 from moldau.cluster.snapshot import TopicInfo
 from moldau.log.topic_ids import format_id
 from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.steps import Steps
 from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.codec.encoded import EncodedArray
 from moldau.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopicResult
 from moldau.protocol.messages.create_topics import (
     CreatableTopicConfigs,
@@ -32,7 +34,7 @@ FIRST_WITH_DISABLED = 3
 """DeleteTopics knows TOPIC_DELETION_DISABLED from this version on."""
 
 
-def create_topics(broker: "Broker", request: CreateTopicsRequest, context: RequestContext, reply: "Reply") -> None:
+def create_topics(broker: "Broker", request: CreateTopicsRequest, context: RequestContext, reply: "Reply") -> Steps:
     """Create topics, each for itself; codes as `Topics.create`. All is done when the answer goes out: `timeout_ms` is not needed."""
     specs = [
         TopicSpec(
@@ -44,11 +46,16 @@ def create_topics(broker: "Broker", request: CreateTopicsRequest, context: Reque
         )
         for topic in request.topics
     ]
-    outcomes = broker.topics.create(specs, validate_only=request.validate_only)
+
+    def note(topic: NewTopic) -> None:
+        broker.admin_log.note(context, "topic created", topic=topic.name, partitions=len(topic.replicas), configs=topic.configs)
+
+    outcomes = yield from broker.topics.create(specs, note, validate_only=request.validate_only)
+    results = EncodedArray(CreateTopicsResponse, CreatableTopicResult, context.api_version)
     for name, outcome in outcomes.items():
-        if isinstance(outcome, NewTopic) and not request.validate_only:
-            broker.admin_log.note(context, "topic created", topic=name, partitions=len(outcome.replicas), configs=outcome.configs)
-    reply(CreateTopicsResponse(topics=[_created(broker, name, outcome, request.validate_only) for name, outcome in outcomes.items()]))
+        results.append(_created(broker, name, outcome, request.validate_only))
+        yield None
+    reply(CreateTopicsResponse(topics=results.as_list()))
 
 
 def _created(broker: "Broker", name: str, outcome: NewTopic | PeerError, validate_only: bool) -> CreatableTopicResult:
@@ -72,7 +79,7 @@ def _created(broker: "Broker", name: str, outcome: NewTopic | PeerError, validat
     )
 
 
-def delete_topics(broker: "Broker", request: DeleteTopicsRequest, context: RequestContext, reply: "Reply") -> None:
+def delete_topics(broker: "Broker", request: DeleteTopicsRequest, context: RequestContext, reply: "Reply") -> Steps:
     """Delete topics by name or by id, each for itself.
 
     Codes: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_REQUEST for a topic named twice, by both, or not at all,
@@ -94,13 +101,17 @@ def delete_topics(broker: "Broker", request: DeleteTopicsRequest, context: Reque
             found[topic] += 1
         except PeerError as error:
             results.append(_not_deleted(each.name, each.topic_id, error))
+        yield None
     once = [topic for topic, times in found.items() if times == 1]
-    failure = broker.topics.delete([topic.name for topic in once]) if once else None
+
+    def note(topic: TopicInfo) -> None:
+        broker.admin_log.note(context, "topic deleted", topic=topic.name, partitions=len(topic.partitions))
+
+    failures = yield from broker.topics.delete(once, note)
     for topic, times in found.items():
-        problem = failure if times == 1 else twice(topic.name)
+        problem = failures[topic.name] if times == 1 else twice(topic.name)
         if problem is None:
             results.append(DeletableTopicResult(name=topic.name, topic_id=topic.topic_id))
-            broker.admin_log.note(context, "topic deleted", topic=topic.name, partitions=len(topic.partitions))
         else:
             results.append(_not_deleted(topic.name, topic.topic_id, problem))
     reply(DeleteTopicsResponse(responses=results))
@@ -127,16 +138,17 @@ def _not_deleted(name: str | None, topic_id: bytes, error: PeerError) -> Deletab
     return DeletableTopicResult(name=name, topic_id=topic_id, error_code=error.code, error_message=error.message)
 
 
-def create_partitions(broker: "Broker", request: CreatePartitionsRequest, context: RequestContext, reply: "Reply") -> None:
+def create_partitions(broker: "Broker", request: CreatePartitionsRequest, context: RequestContext, reply: "Reply") -> Steps:
     """Add partitions to topics, each for itself; codes as `Topics.grow`."""
     specs = [
         GrowthSpec(topic.name, topic.count, None if topic.assignments is None else [each.broker_ids for each in topic.assignments])
         for topic in request.topics
     ]
-    outcomes = broker.topics.grow(specs, validate_only=request.validate_only)
-    for spec in specs:
-        if outcomes[spec.name] is None and not request.validate_only:
-            broker.admin_log.note(context, "partitions added", topic=spec.name, partitions=spec.total)
+
+    def note(spec: GrowthSpec) -> None:
+        broker.admin_log.note(context, "partitions added", topic=spec.name, partitions=spec.total)
+
+    outcomes = yield from broker.topics.grow(specs, note, validate_only=request.validate_only)
     reply(
         CreatePartitionsResponse(
             results=[

@@ -5,6 +5,7 @@ import pytest
 from moldau.broker.topics import TopicSpec
 from moldau.model.config import BROKER, TOPIC, ConfigDefinition, ConfigType, UpdateMode
 from moldau.model.errors import ErrorCode
+from moldau.model.steps import drain
 from moldau.protocol.messages import alter_configs, incremental_alter_configs
 from moldau.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from moldau.protocol.messages.describe_configs import (
@@ -26,7 +27,7 @@ Edits = list[tuple[str, int, str | None]]
 @pytest.fixture
 def broker() -> Administered:
     broker = Administered("log.retention.hours=2")
-    broker.topics.create([TopicSpec("t"), TopicSpec("u", configs=[("retention.ms", "5")])])
+    drain(broker.topics.create([TopicSpec("t"), TopicSpec("u", configs=[("retention.ms", "5")])]))
     broker.host.take()
     return broker
 
@@ -219,7 +220,7 @@ def test_lists_are_added_to_and_taken_from(broker: Administered) -> None:
 
 def test_appending_to_a_list_that_is_not_set_starts_from_what_holds() -> None:
     broker = Administered("log.cleanup.policy=compact")
-    broker.topics.create([TopicSpec("t")])
+    drain(broker.topics.create([TopicSpec("t")]))
     edit(broker, TOPICS, "t", [("cleanup.policy", APPEND, "delete")])
     assert value(broker, TOPICS, "t", "cleanup.policy") == ("compact,delete", 1)
 
@@ -373,7 +374,7 @@ def test_what_has_configurations_is_listed_by_type(broker: Administered) -> None
 def test_settings_without_effect_are_named_once_when_a_topic_or_a_broker_gets_them(
     broker: Administered, caplog: pytest.LogCaptureFixture
 ) -> None:
-    broker.topics.create([TopicSpec("v", configs=[("preallocate", "true"), ("retention.ms", "5")])])
+    drain(broker.topics.create([TopicSpec("v", configs=[("preallocate", "true"), ("retention.ms", "5")])]))
     edit(broker, TOPICS, "t", [("preallocate", SET, "true")])
     edit(broker, TOPICS, "t", [("retention.ms", SET, "7")])
     edit(broker, BROKERS, "", [("num.replica.fetchers", SET, "3")])
@@ -390,5 +391,5 @@ def test_the_text_of_configurations_is_bounded(broker: Administered) -> None:
     assert edit(broker, TOPICS, "t", [("leader.replication.throttled.replicas", SET, text)]) == "INVALID_CONFIG"
     assert edit(broker, TOPICS, "t", [("leader.replication.throttled.replicas", SET, text[:8000].rpartition(",")[0])]) == "NONE"
     assert edit(broker, BROKERS, "", [("protected.topics", SET, text)]) == "INVALID_CONFIG"
-    made = broker.topics.create([TopicSpec("long", configs=[("leader.replication.throttled.replicas", text)])])["long"]
+    made = drain(broker.topics.create([TopicSpec("long", configs=[("leader.replication.throttled.replicas", text)])]))["long"]
     assert getattr(made, "code", None) is ErrorCode.INVALID_CONFIG

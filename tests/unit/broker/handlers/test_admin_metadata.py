@@ -4,6 +4,7 @@ import pytest
 
 from moldau.broker.topics import TopicSpec
 from moldau.model.identity import TopicPartition
+from moldau.model.steps import drain
 from moldau.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from moldau.protocol.messages.describe_topic_partitions import (
     Cursor,
@@ -22,7 +23,7 @@ LATEST = 13
 @pytest.fixture
 def broker() -> Administered:
     broker = Administered("broker.rack=r1")
-    broker.topics.create([TopicSpec("t", 2), TopicSpec("u", 1)])
+    drain(broker.topics.create([TopicSpec("t", 2), TopicSpec("u", 1)]))
     return broker
 
 
@@ -120,7 +121,7 @@ def test_an_internal_topic_is_made_by_asking_and_by_its_own_configurations(name:
 def test_a_name_that_cannot_be_is_an_invalid_topic_whether_or_not_it_may_be_created(broker: Administered) -> None:
     for create in (True, False):
         assert errors(metadata(broker, ["a b", "", "."], create=create)) == dict.fromkeys(["a b", "", "."], "INVALID_TOPIC_EXCEPTION")
-    broker.topics.create([TopicSpec("a.b")])
+    drain(broker.topics.create([TopicSpec("a.b")]))
     assert errors(metadata(broker, ["a_b"])) == {"a_b": "INVALID_TOPIC_EXCEPTION"}
 
 
@@ -186,10 +187,10 @@ def test_a_partition_whose_log_is_offline_has_no_leader_for_as_long_as_it_is(bro
 
 def test_added_partitions_and_a_topic_made_again_show_in_the_next_answer(broker: Administered) -> None:
     first = metadata(broker, ["u"]).topics[0]
-    broker.registry.create_partitions("u", [(0,)])
+    drain(broker.registry.create_partitions("u", [(0,)]))
     broker.host.open_partition(TopicPartition("u", 1))
     assert len(metadata(broker, ["u"]).topics[0].partitions) == 2
-    broker.topics.delete(["u"])
+    drain(broker.topics.delete([broker.registry.snapshot.topics["u"]]))
     again = metadata(broker, ["u"]).topics[0]
     assert len(again.partitions) == 1
     assert again.topic_id != first.topic_id
@@ -220,7 +221,7 @@ def test_topics_are_described_in_order_with_leaders_and_operations(broker: Admin
 
 @pytest.mark.parametrize("limit", range(1, 6))
 def test_pages_of_any_size_tell_everything_once(broker: Administered, limit: int) -> None:
-    broker.topics.create([TopicSpec("v", 3)])
+    drain(broker.topics.create([TopicSpec("v", 3)]))
     seen: list[tuple[str | None, int]] = []
     cursor = None
     while True:
@@ -236,7 +237,7 @@ def test_pages_of_any_size_tell_everything_once(broker: Administered, limit: int
 
 def test_the_brokers_limit_and_at_least_one_partition_hold(broker: Administered) -> None:
     limited = Administered("max.request.partition.size.limit=1")
-    limited.topics.create([TopicSpec("t", 2)])
+    drain(limited.topics.create([TopicSpec("t", 2)]))
     assert pages(limited, ["t"]).next_cursor == Cursor("t", 1)
     for limit in (0, -5):
         assert told(pages(broker, ["t"], limit)) == [("t", [0])]

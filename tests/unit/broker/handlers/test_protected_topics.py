@@ -5,6 +5,7 @@ The error names the way out, and it works while the broker runs."""
 import pytest
 
 from moldau.broker.topics import TopicSpec
+from moldau.model.steps import drain
 from moldau.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopic
 from moldau.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse
 from moldau.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -27,8 +28,8 @@ SET, DELETE = 0, 1
 def broker() -> Administered:
     broker = Administered()
     compacted = [TopicSpec(name, 1, configs=[("cleanup.policy", "compact")]) for name in ("_schemas", "_spark_commits")]
-    broker.topics.create([TopicSpec("__consumer_offsets"), TopicSpec("__transaction_state"), TopicSpec("_audit"), *compacted])
-    broker.topics.create([TopicSpec("orders")])
+    drain(broker.topics.create([TopicSpec("__consumer_offsets"), TopicSpec("__transaction_state"), TopicSpec("_audit"), *compacted]))
+    drain(broker.topics.create([TopicSpec("orders")]))
     return broker
 
 
