@@ -9,31 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moldau.model.errors import BeyondBoundError, ErrorCode, PeerError
-from moldau.protocol.records.batch import Columns, Compression, Record, decompressed_records, encode_batch, iterate, read_columns
+from moldau.protocol.records.batch import Columns, Record, decompressed_records, encode_batch, iterate, read_columns
 from moldau.protocol.records.bounds import BATCH_HEADERS_MAX, RECORD_HEADERS_MAX
-from moldau.protocol.records.builder import assemble
-from moldau.protocol.records.compression import compress
-from moldau.protocol.records.header import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, check_batch, read_header
+from moldau.protocol.records.header import check_batch, read_header
 from moldau.protocol.records.skim import first_at_least, skim
-from moldau.protocol.varint import uvarint
+from support.bombs import batch_of, record
 from support.validation import validated
 
 MAX_BYTES = 64 << 20
 MILLIONS = 2_000_000
-
-
-def record(offset: int, headers: int) -> bytes:
-    """A record with a key and so many empty headers, which takes two bytes of each."""
-    body = b"\0\0" + uvarint(offset << 1) + b"\2k\2v" + uvarint(headers << 1) + b"\0\1" * headers
-    return uvarint(len(body) << 1) + body
-
-
-def batch_of(*headers: int, base_offset: int = 0) -> memoryview:
-    """A batch of zstd with a record for each number."""
-    payload = compress(b"".join(record(offset, count) for offset, count in enumerate(headers)), Compression.ZSTD)
-    size = HEADER_SIZE - LOG_OVERHEAD + len(payload)
-    count = len(headers)
-    return memoryview(assemble(BatchHeader(base_offset, size, -1, 2, 0, Compression.ZSTD, count - 1, 5, 5, -1, -1, -1, count), payload))
 
 
 def columns(batch: memoryview) -> object:
