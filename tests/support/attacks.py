@@ -21,6 +21,7 @@ from moldau.protocol.messages.create_topics import CreatableTopic, CreatableTopi
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
 from moldau.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.init_producer_id import InitProducerIdRequest
 from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -64,6 +65,13 @@ def topic(target: Target, name: str, **configs: str) -> None:
     with wire(target) as connected:
         settings = [CreatableTopicConfig(each.replace("_", "."), value) for each, value in configs.items()]
         connected.ask(CreateTopicsRequest([CreatableTopic(name, 1, 1, configs=settings)], timeout_ms=30_000), 5)
+
+
+def coordinator(target: Target, kind: int) -> None:
+    """Have the internal topic of groups (0) or transactions (1) made."""
+    with wire(target) as connected:
+        while connected.ask(FindCoordinatorRequest("any", kind), 3).error_code:
+            time.sleep(0.05)
 
 
 def send(target: Target, name: str, records: bytes | memoryview) -> None:
@@ -160,6 +168,7 @@ def halves_of_frames(target: Target, choice: random.Random) -> None:
 
 def joins_of_groups(target: Target, choice: random.Random) -> None:
     """A hundred and fifty members with four megabytes of metadata each, whose connections end at once."""
+    coordinator(target, 0)
     metadata = [JoinGroupRequestProtocol("range", bytes(3_900_000))]
     for number in range(150):
         with wire(target) as connected:
@@ -170,19 +179,23 @@ def joins_of_groups(target: Target, choice: random.Random) -> None:
 
 def offsets_with_metadata(target: Target, choice: random.Random) -> None:
     """Groups that commit two hundred offsets with four kilobytes of text each."""
+    coordinator(target, 0)
     text = "m" * 4_000
+    with wire(target) as connected:
+        connected.ask(CreateTopicsRequest([CreatableTopic("noted", 200, 1)], timeout_ms=30_000), 5)
     partitions = [OffsetCommitRequestPartition(number, 1, -1, text) for number in range(200)]
     with wire(target) as connected:
         for _ in range(100):
             group = f"offsets-{choice.randrange(10**9)}"
-            connected.ask(OffsetCommitRequest(group, -1, "", None, topics=[OffsetCommitRequestTopic("good", partitions=partitions)]), 7)
+            connected.ask(OffsetCommitRequest(group, -1, "", None, topics=[OffsetCommitRequestTopic("noted", partitions=partitions)]), 7)
 
 
 def forged_producers(target: Target, choice: random.Random) -> None:
     """Batches of producer ids that nobody has given out, and transactional ids by the thousand."""
     topic(target, "forged")
+    coordinator(target, 1)
     with wire(target) as connected:
-        for _ in range(2_000):
+        for _ in range(20_000):
             builder = RecordBatchBuilder(producer_id=choice.randrange(1 << 60), producer_epoch=0, base_sequence=0)
             builder.append(1, b"k", b"v")
             connected.ask(produce("forged", builder.build()), PRODUCE_VERSION)
