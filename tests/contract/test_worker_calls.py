@@ -46,6 +46,15 @@ def test_a_process_is_kept_from_call_to_call(calls: WorkerCalls) -> None:
     assert calls.processes() == pids
 
 
+def test_the_memory_of_the_parent_does_not_count(calls: WorkerCalls) -> None:
+    large = bytearray(os.urandom(1)) * (300 << 20)
+    assert calls.call(WORKS + "echo", b"a", wait_s=PATIENCE_S) == b"a"
+    pids = calls.processes()
+    assert calls.call(WORKS + "echo", b"b", wait_s=PATIENCE_S) == b"b"
+    assert calls.processes() == pids, "more than half of 512 MiB is what this process has, and not the worker"
+    del large
+
+
 @pytest.mark.parametrize(
     ("work", "reason"),
     [
