@@ -17,6 +17,7 @@ from moldau.broker.housekeeping import Housekeeping
 from moldau.broker.leading import Leading
 from moldau.broker.slices import SliceScheduler
 from moldau.broker.staged import StagedWrites
+from moldau.broker.walked_batches import BatchWalks
 from moldau.cluster.producer_ids import ProducerIds
 from moldau.cluster.registry import NewTopic, Registry
 from moldau.log.cache import OPEN_FILES_MAX, SegmentCache
@@ -91,6 +92,7 @@ class Broker:
         self.missing_partition = self.leading.missing
         self.storage_failed = self.leading.storage_failed
         self.registry = Registry(coordination, broker_id=self.broker_id, time_ms=clock.time_ms, random_bytes=random_bytes)
+        self.batch_walks = BatchWalks(clock, self.compute)
         self.producer_ids = ProducerIds(coordination, self.broker_id)
         self.slices = SliceScheduler(clock)
         self.delayed = DelayedRequests(clock, config.int("delayed.requests.max"))

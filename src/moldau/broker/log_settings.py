@@ -70,4 +70,6 @@ def produce_rules(broker: BrokerConfig, topic: TopicConfig) -> ProduceRules:
         walk_records=topic.string("produce.validation") == "records",
         min_insync_replicas=topic.int("min.insync.replicas"),
         decompressed_bytes_max=broker.int("max.decompressed.bytes"),
+        record_headers_max=broker.int("record.headers.max"),
+        batch_headers_max=broker.int("batch.headers.max"),
     )

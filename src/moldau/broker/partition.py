@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from moldau.cluster.snapshot import INTERNAL_TOPICS
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import LeaderEpoch, TopicPartition
+from moldau.protocol.records.bounds import BATCH_HEADERS_MAX, RECORD_HEADERS_MAX
 
 if TYPE_CHECKING:
     from moldau.broker.delayed import DelayedRequest
@@ -31,6 +32,10 @@ class ProduceRules:
     min_insync_replicas: int = 1
     decompressed_bytes_max: int = 100 * 1024 * 1024
     """Most bytes of a batch after decompression, whatever `max.message.bytes` is."""
+    record_headers_max: int = RECORD_HEADERS_MAX
+    """Headers of one record, where records are looked into."""
+    batch_headers_max: int = BATCH_HEADERS_MAX
+    """Headers of all records of a batch, there too."""
 
 
 class Partition:

@@ -1,7 +1,8 @@
 """The Produce requests of one connection that do not go the shortest way: decoded, their batches staged, their answers put in their place.
 
 A request that waits for the transaction coordinator holds the frames after it: the order of a producer's batches is that of its requests.
-It is completed by itself, also when the connection has no room for more.
+So does one with a batch that has to be looked into on another thread. It is completed by itself, also when the connection has no room for
+more.
 """
 
 from collections.abc import Callable, Sequence
@@ -63,19 +64,42 @@ class Producing:
                 self._answers.place([answer])
             return
         handled = handle_produce(broker, frame, body, version, correlation_id, now_ms)
-        outcome = handled if isinstance(handled, ProduceOutcome) else self._ask(handled, len(frame), now_ms)
+        if handled.held:
+            self._walk(handled, len(frame))
+            return
+        outcome = handled if isinstance(handled, ProduceOutcome) else self._ask(handled, len(frame), now_ms, None)
         if outcome is not None:
             self.repeated = RepeatedProduce.of(frame, body, outcome)
             self._place(outcome, None)
 
-    def _ask(self, produce: "TransactionalProduce", cost: int, now_ms: int) -> ProduceOutcome | None:
-        """Ask the transaction coordinator; the outcome if it has answered at once."""
+    def _walk(self, produce: "ProduceOutcome | TransactionalProduce", cost: int) -> None:
+        """Have batches looked into elsewhere, and hold the frames behind their request."""
+        self._hold()
+        slot = None if produce.acks == ACKS_NONE else self._answers.hold(None, cost)
+        if isinstance(produce, ProduceOutcome):  # what it has staged already is written before the rest
+            self._unwritten.entries.append((NO_PLACE if slot is None else slot, produce.correlation_id, produce))
+        self._broker.batch_walks.run(produce.held, lambda: self._release(lambda: self._walked(produce, cost, slot)))
+
+    def _walked(self, produce: "ProduceOutcome | TransactionalProduce", cost: int, slot: Slot | None) -> None:
+        now_ms = self._broker.clock.time_ms()
+        if isinstance(produce, ProduceOutcome):
+            produce.finish(self._broker, now_ms)
+            self._place(produce, slot)
+            return
+        produce.begin(now_ms)
+        outcome = self._ask(produce, cost, now_ms, slot) if produce.has_to_ask else produce.outcome(now_ms)
+        if outcome is not None:
+            self._place(outcome, slot)
+
+    def _ask(self, produce: "TransactionalProduce", cost: int, now_ms: int, slot: Slot | None) -> ProduceOutcome | None:
+        """Ask the transaction coordinator; the outcome if it has answered at once. The request may have a `slot` already."""
         if self._unwritten.entries:  # the coordinator writes too, and it is not told of what was ours in a write that fails
             self._write()
         if produce.ask(lambda: self._release(lambda: self._complete(produce, slot))):
             return produce.outcome(now_ms)
         self._hold()
-        slot = None if produce.acks == ACKS_NONE else self._answers.hold(None, cost)
+        if slot is None and produce.acks != ACKS_NONE:
+            slot = self._answers.hold(None, cost)
         return None
 
     def _complete(self, produce: "TransactionalProduce", slot: Slot | None) -> None:

@@ -199,6 +199,14 @@ class PeerError(MoldauError):
         self.message = message
 
 
+class RejectedRecordsError(PeerError):
+    """A batch of which some records break a rule. `record_errors`: their indexes in the batch, ascending, and what is wrong with each."""
+
+    def __init__(self, code: ErrorCode, message: str, record_errors: "list[tuple[int, str]]") -> None:
+        super().__init__(code, message)
+        self.record_errors = record_errors
+
+
 class ProtocolError(PeerError):
     """Bytes that do not follow the protocol; after it nothing more can be read from that connection."""
 

@@ -14,14 +14,15 @@ Refused here beyond what `append` refuses: versions 0 to 2, which stand for olde
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from moldau.broker.appending import prepare
+from moldau.broker.appending import check_segment, prepare
 from moldau.broker.partition import Partition
-from moldau.model.errors import ErrorCode, PeerError, StorageError
+from moldau.model.errors import ErrorCode, PeerError, RejectedRecordsError, StorageError
 from moldau.protocol.fast.produce import ProducePartitionResult, decode_produce, encode_produce_response
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
     from moldau.broker.handlers.transactional_produce import TransactionalProduce
+    from moldau.broker.walked_batches import Walk
     from moldau.protocol.records.header import BatchHeader
 
 FIRST_VERSION = 3
@@ -32,14 +33,30 @@ ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 TopicResults = list[tuple[bytes, list[ProducePartitionResult]]]
 
 
+class HeldBatch:
+    """A batch that waits until it, or one before it in its request, was looked into. `topic` and `place`: where its result stands."""
+
+    __slots__ = ("batch", "header", "partition", "place", "refusal", "topic", "walk")
+
+    def __init__(self, topic: int, place: int, partition: Partition, batch: memoryview, header: "BatchHeader", walk: "Walk | None") -> None:
+        self.topic = topic
+        self.place = place
+        self.partition = partition
+        self.batch = batch if walk is not None else memoryview(bytearray(batch))
+        self.header = header
+        self.refusal: PeerError | None = None
+        self.walk = walk
+
+
 class ProduceOutcome:
     """What became of one Produce request.
 
     `appended` has, for each result, its place (topic, partition) in `topics` and the partition that holds its batch. `unflushed` has
-    partition and last offset of each batch whose acknowledgement waits for the disk.
+    partition and last offset of each batch whose acknowledgement waits for the disk. `held` has the batches that have to be looked into
+    elsewhere (`walked_batches`), and those after them; their results stand only after `finish`.
     """
 
-    __slots__ = ("acks", "appended", "correlation_id", "first_error", "topics", "transactional_id", "unflushed", "version")
+    __slots__ = ("acks", "appended", "correlation_id", "first_error", "held", "topics", "transactional_id", "unflushed", "version")
 
     def __init__(self, version: int, correlation_id: int, acks: int, transactional_id: str | None = None) -> None:
         self.version = version
@@ -50,14 +67,43 @@ class ProduceOutcome:
         self.appended: list[tuple[int, int, Partition]] = []
         self.unflushed: list[tuple[Partition, int]] = []
         self.first_error: str | None = None
+        self.held: list[HeldBatch] = []
+
+    def finish(self, broker: "Broker", now_ms: int) -> None:
+        """Stage what was held, now that it was looked into."""
+        held, self.held = self.held, []
+        for each in held:
+            topic, results = self.topics[each.topic]
+            partition = each.partition
+            try:
+                if each.refusal is not None:
+                    raise each.refusal
+                if not partition.is_open:
+                    raise broker.missing_partition(topic, partition.index, by_id=self.version >= FIRST_WITH_TOPIC_IDS)
+                check_segment(partition, len(each.batch))
+                results[each.place] = append(broker, partition, each.batch, each.header, now_ms, self)
+                self.appended.append((each.topic, each.place, partition))
+            except PeerError as error:
+                results[each.place] = self.refused(topic, partition.index, error, partition)
+            except StorageError as error:
+                broker.storage_failed(partition, error)
+                results[each.place] = self.not_stored(partition.index, error)
 
     def encode(self) -> bytes:
         """The answer as a frame."""
         return encode_produce_response(self.version, self.correlation_id, self.topics)
 
-    def refused(self, topic: bytes, index: int, error: PeerError) -> ProducePartitionResult:
+    def refused(self, topic: bytes, index: int, error: PeerError, partition: Partition | None = None) -> ProducePartitionResult:
         """The result for a batch that was not taken."""
         self.first_error = self.first_error or f"{_name(topic)}-{index}: {error.message}"
+        if isinstance(error, RejectedRecordsError) and partition is not None:
+            return ProducePartitionResult(
+                index,
+                error.code,
+                log_start_offset=partition.log.start_offset,
+                error_message=error.message,
+                record_errors=error.record_errors,
+            )
         return _refused(index, error.code, error.message)
 
     def not_stored(self, index: int, error: StorageError) -> ProducePartitionResult:
@@ -88,14 +134,16 @@ def handle_produce(
     broker: "Broker", frame: memoryview, position: int, version: int, correlation_id: int, now_ms: int
 ) -> "ProduceOutcome | TransactionalProduce":
     """Stage every batch of the request whose body starts at `position` that can be taken; or say that the transaction coordinator has to be
-    asked first. ProtocolError.
+    asked first. With some `held`, these have to be looked into before. ProtocolError.
     """
     request = decode_produce(frame, position, version, broker.decoded_bytes_max, broker.decoded_elements_max)
     if request.transactional_id is not None:
         from moldau.broker.handlers.transactional_produce import TransactionalProduce
 
         transactional = TransactionalProduce(broker, request, version, correlation_id, now_ms)
-        return transactional if transactional.has_to_ask else transactional.outcome(now_ms)
+        if not transactional.held:
+            transactional.begin(now_ms)
+        return transactional if transactional.held or transactional.has_to_ask else transactional.outcome(now_ms)
     acks = request.acks
     outcome = ProduceOutcome(version, correlation_id, acks)
     refusal = refusal_of(acks)
@@ -103,6 +151,7 @@ def handle_produce(
         led = broker.partitions_of(topic, by_id=version >= FIRST_WITH_TOPIC_IDS)
         results: list[ProducePartitionResult] = []
         for index, records in partitions:
+            partition = None
             try:
                 if refusal is not None:
                     raise refusal
@@ -110,11 +159,15 @@ def handle_produce(
                 if partition is None:
                     raise broker.missing_partition(topic, index, by_id=version >= FIRST_WITH_TOPIC_IDS)
                 check_replicas(partition, acks)
-                batch, header = prepare(partition, records, version, now_ms)
-                result = append(broker, partition, batch, header, now_ms, outcome)
-                outcome.appended.append((len(outcome.topics), len(results), partition))
+                batch, header, walk = prepare(broker.batch_walks, partition, records, version, now_ms)
+                if walk is None and not outcome.held:
+                    result = append(broker, partition, batch, header, now_ms, outcome)
+                    outcome.appended.append((len(outcome.topics), len(results), partition))
+                else:
+                    outcome.held.append(HeldBatch(len(outcome.topics), len(results), partition, batch, header, walk))
+                    result = ProducePartitionResult(index)
             except PeerError as error:
-                result = outcome.refused(topic, index, error)
+                result = outcome.refused(topic, index, error, partition)
             except StorageError as error:
                 assert partition is not None, "only a log raises it"
                 broker.storage_failed(partition, error)

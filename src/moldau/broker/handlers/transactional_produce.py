@@ -15,15 +15,16 @@ Errors of the coordinator as producers know them, after Kafka's `ReplicaManager`
 
 from typing import TYPE_CHECKING
 
-from moldau.broker.appending import prepare
+from moldau.broker.appending import check_segment, prepare
 from moldau.broker.handlers.produce import FIRST_WITH_TOPIC_IDS, ProduceOutcome, append, check_replicas, refusal_of
-from moldau.model.errors import ErrorCode, PeerError, StorageError
+from moldau.model.errors import ErrorCode, PeerError, RejectedRecordsError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from moldau.broker.broker import Broker
     from moldau.broker.partition import Partition
+    from moldau.broker.walked_batches import Walk
     from moldau.log.verifications import Verification
     from moldau.model.identity import TopicPartition
     from moldau.protocol.fast.produce import ProduceFrame, ProducePartitionResult
@@ -45,7 +46,7 @@ _AWAY = frozenset(
 class _Part:
     """One partition of the request: why it is refused, or its batch with what stands for the question to the coordinator."""
 
-    __slots__ = ("batch", "header", "index", "partition", "refusal", "verification")
+    __slots__ = ("batch", "header", "index", "partition", "refusal", "verification", "walk")
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -54,10 +55,13 @@ class _Part:
         self.batch: memoryview
         self.header: BatchHeader
         self.verification: Verification | None = None
+        self.walk: Walk | None = None
 
 
 class TransactionalProduce:
-    """One request. If it `has_to_ask`, it is to be asked; then there is an outcome."""
+    """One request. What it `held` is to be looked into first, then it is to `begin`. If it `has_to_ask` then, it is to be asked; after that
+    there is an outcome.
+    """
 
     def __init__(self, broker: "Broker", request: "ProduceFrame", version: int, correlation_id: int, now_ms: int) -> None:
         assert request.transactional_id is not None
@@ -68,6 +72,18 @@ class TransactionalProduce:
         self._version = version
         self._codes: dict[TopicPartition, ErrorCode] | None = None
         self._topics = [(topic, [self._prepare(topic, *each, now_ms) for each in partitions]) for topic, partitions in request.topics]
+        self._waiting: list[_Part] = []
+        parts = [part for _, parts in self._topics for part in parts]
+        self.held = parts if any(part.walk is not None for part in parts) else []
+        """Parts of which some have to be looked into elsewhere."""
+        if self.held:
+            for part in parts:
+                if part.walk is None:
+                    self._own(part)
+
+    def begin(self, now_ms: int) -> None:
+        """Find out whether the coordinator has to be asked. Nothing is held any more."""
+        self.held = []
         self._refuse_two_producers()
         self._waiting = [part for _, parts in self._topics for part in parts if part.refusal is None and self._begin(part, now_ms)]
 
@@ -94,8 +110,7 @@ class TransactionalProduce:
             return True
         for _, parts in self._topics:
             for part in parts:
-                if part.refusal is None:
-                    part.batch = memoryview(bytearray(part.batch))
+                self._own(part)
         return False
 
     def outcome(self, now_ms: int) -> ProduceOutcome:
@@ -111,7 +126,8 @@ class TransactionalProduce:
                     result = append(self._broker, part.partition, part.batch, part.header, now_ms, outcome)
                     outcome.appended.append((len(outcome.topics), len(results), part.partition))
                 except PeerError as error:
-                    result = outcome.refused(topic, part.index, error)
+                    named = isinstance(error, RejectedRecordsError)  # so it has a partition
+                    result = outcome.refused(topic, part.index, error, part.partition if named else None)
                 except StorageError as error:
                     self._broker.storage_failed(part.partition, error)
                     result = outcome.not_stored(part.index, error)
@@ -132,10 +148,17 @@ class TransactionalProduce:
                 raise self._broker.missing_partition(topic, index, by_id=by_id)
             check_replicas(partition, self.acks)
             part.partition = partition
-            part.batch, part.header = prepare(partition, records, self._version, now_ms, transactional=True)
+            part.batch, part.header, part.walk = prepare(
+                self._broker.batch_walks, partition, records, self._version, now_ms, transactional=True
+            )
         except PeerError as error:
             part.refusal = error
         return part
+
+    def _own(self, part: _Part) -> None:
+        """Take its batch out of the buffer that the next read needs."""
+        if part.refusal is None:
+            part.batch = memoryview(bytearray(part.batch))
 
     def _refuse_two_producers(self) -> None:
         """A request speaks for one producer."""
@@ -166,6 +189,7 @@ class TransactionalProduce:
     def _check(self, topic: bytes, part: _Part) -> None:
         """The batch may be appended now. PeerError."""
         partition, header = part.partition, part.header
+        check_segment(partition, len(part.batch))
         if not partition.is_open:
             raise self._broker.missing_partition(topic, part.index, by_id=self._version >= FIRST_WITH_TOPIC_IDS)
         if not header.is_transactional:

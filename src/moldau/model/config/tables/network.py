@@ -120,6 +120,25 @@ NETWORK = table(
             deviation="A bound of our own against batches that decompress without end.",
         ),
         integer(
+            "record.headers.max",
+            10_000,
+            "Headers of one record, where the broker looks into produced batches: in compacted topics, with `produce.validation=records`, "
+            "and with bounds of time. More fail with INVALID_RECORD. Moldau's own readers take as many as the default.",
+            allowed=at_least(0),
+            mode=CLUSTER,
+            own=True,
+            deviation="A bound of our own: a few bytes can stand for millions of headers.",
+        ),
+        integer(
+            "batch.headers.max",
+            1_000_000,
+            "Headers of all records of one batch; otherwise as `record.headers.max`.",
+            allowed=at_least(0),
+            mode=CLUSTER,
+            own=True,
+            deviation="A bound of our own: a few bytes can stand for millions of headers.",
+        ),
+        integer(
             "delayed.requests.max",
             100_000,
             "Fetch and produce requests that may wait at once for more data or for the disk; at the bound further ones are answered "
