@@ -7,6 +7,7 @@ import pytest
 from moldau.broker import walked_batches
 from moldau.broker.record_walk import RECORD_ERRORS_MAX
 from moldau.model.errors import ErrorCode
+from moldau.model.steps import drain
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from moldau.protocol.records.batch import Compression, RecordBatchBuilder, iterate_log
 from moldau.protocol.records.builder import assemble
@@ -203,7 +204,7 @@ def test_a_topic_that_is_deleted_meanwhile(world: BrokerWorld, client: Client, a
     records = built((world.clock.time_ms(), b"k"), value=LARGE)
     client.send(partitions(("compacted", records), acks=acks), 9, answered=bool(acks))
     world.clock.settle()
-    world.broker.topics.delete([world.broker.metadata.topics["compacted"]])
+    drain(world.broker.topics.delete([world.broker.metadata.topics["compacted"]]))
     world.compute.run_all()
     world.clock.settle()
     if acks:
