@@ -129,6 +129,7 @@ class GrowingLog:
             self._flush_due_ms += config.flush_ms - self.config.flush_ms
         self.config = config
         self._append_time = config.append_time
+        self._reader.holes_allowed |= config.compacts
         self._after_ms = NEVER_MS if config.append_time else config.message_timestamp_after_max_ms
         self._before_ms = NEVER_MS if config.append_time else config.message_timestamp_before_max_ms
         self._appender.reconfigure(config)
@@ -271,6 +272,7 @@ class GrowingLog:
         self._create_segment(self.end_offset)
         self._unflushed.add(sealed.path, *sealed.index_paths())
         sealed.transaction_index.unsynced = False
+        sealed.store_checksums()
         self._appender = self._append_to(self._segments.active, now_ms)
         appender.close()
         self._appender.prepare()

@@ -171,6 +171,10 @@ class Loader:
             accept_loss=key in placement.directory.accepted_loss,
             producer_bound=self._producer_bound,
         )
+        if key in placement.directory.accepted_loss:
+            offsets[CLEANED].setdefault(key, log.start_offset)  # as where compaction was, offsets may be missing from now on
+        if key not in offsets[CLEANED] and not placement.directory.adopted and not config.compacts:
+            log.expect_no_holes()
         if offsets[CLEANED].get(key, 0) > log.end_offset:  # what is appended from now on was never cleaned
             offsets[CLEANED][key] = log.start_offset
         placement.opened(log)

@@ -8,6 +8,8 @@ LOG = ".log"
 INDEX = ".index"
 TIME_INDEX = ".timeindex"
 TRANSACTION_INDEX = ".txnindex"
+CHECKSUMS = ".checksums"
+"""Of a segment's indexes; the one kind of file here that is not Kafka's."""
 SNAPSHOT = ".snapshot"
 
 DELETED = ".deleted"
@@ -18,7 +20,7 @@ SWAP = ".swap"
 """Added while a compacted file takes the place of older ones."""
 
 LEADER_EPOCHS = "leader-epoch-checkpoint"
-SEGMENT_SUFFIXES = (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX)
+SEGMENT_SUFFIXES = (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, CHECKSUMS)
 
 _DIGITS = 20
 OFFSET_MAX = 2**63 - 2**31

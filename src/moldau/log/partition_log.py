@@ -100,6 +100,10 @@ class PartitionLog(ShorteningLog):
             log.high_watermark = max(log.start_offset, min(high_watermark, log.end_offset))
         return log
 
+    def expect_no_holes(self) -> None:
+        """The log was never compacted, and no loss of it was accepted: an offset that is missing is damage."""
+        self._reader.holes_allowed = False
+
     def advance_high_watermark(self, offset: int) -> bool:
         """Let consumers read up to `offset`, as far as that is written; never back. Whether more may be read now."""
         offset = min(offset, self.written_offset)
@@ -254,6 +258,7 @@ class PartitionLog(ShorteningLog):
                 if self._appender.seal():
                     self._unflushed.add(*active.index_paths())
                     active.transaction_index.unsynced = False
+                    active.store_checksums()
                 if self._producers.entries or self.end_offset > active.base_offset:
                     self._take_snapshot()
                 job = self.flush_job()

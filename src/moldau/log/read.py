@@ -39,13 +39,15 @@ class Reader:
     `bad` maps the first offset of each batch known to be damaged to its last.
     """
 
-    __slots__ = ("_positions", "_segments", "bad", "partition")
+    __slots__ = ("_positions", "_segments", "bad", "holes_allowed", "partition")
 
     def __init__(self, partition: str, segments: Segments) -> None:
         self.partition = partition
         self._segments = segments
         self._positions: dict[int, Place] = {}
         self.bad: dict[int, int] = {}
+        self.holes_allowed = True
+        """Whether offsets may be missing: the log was compacted, or a loss was accepted. If not, a hole is damage: nobody reads over it."""
 
     def read(self, offset: int, max_bytes: int, limit_offset: int, written_offset: int, *, at_least_one: bool) -> ReadResult:
         """The range from `offset` on; none where nothing lies before the limits. PeerError CORRUPT_MESSAGE at a damaged batch."""
@@ -70,6 +72,7 @@ class Reader:
         """An offset before which all that was read lies: where it ended, as closely as the index says without a look at the batches."""
         assert read.segment is not None
         assert read.records is not None
+        read.segment.find_indexes()
         index, end = read.segment.index, read.position + read.records.length
         slot = index.search(end - 1, 1)
         if slot < len(index):
@@ -116,11 +119,24 @@ class Reader:
         return PeerError(ErrorCode.CORRUPT_MESSAGE, f"{self.partition}: {error.message}")
 
     def _place_of(self, offset: int) -> Place | None:
-        """Where the batch that holds `offset`, or the next one, starts."""
+        """Where the batch that holds `offset`, or the next one, starts. PeerError CORRUPT_MESSAGE where the one that held it is gone."""
         try:
-            return self._find(offset)
+            place = self._find(offset)
+            if not self.holes_allowed and (place is None or place[1] == 0 or offset not in self._positions):
+                self._expect(offset, place)
+            return place
         except UNREADABLE as error:
             raise self.corrupt(offset, error) from error
+
+    def _expect(self, offset: int, place: Place | None) -> None:
+        """BadBatchError unless the batch at this place holds `offset`."""
+        if place is None:
+            last = self._segments.active
+            raise BadBatchError(last.path, last.size, offset, "the log ends before")
+        segment, position = place
+        begin = read_header(segment.file().pread(HEADER_SIZE, position)).base_offset
+        if begin > offset:
+            raise BadBatchError(segment.path, position, offset, f"is missing; the next record has offset {begin}")
 
     def _find(self, offset: int) -> Place | None:
         place = self._positions.get(offset)
@@ -155,10 +171,14 @@ class Reader:
 
     def _cut(self, segment: Segment, position: int, offset: int, max_bytes: int, *, at_least_one: bool) -> int:
         """How much of `segment` from `position` on fits into `max_bytes`; the first batch anyway if `at_least_one`."""
+        segment.find_indexes()
         file = segment.file()
         indexed = min(segment.index.last_position_until(position + max_bytes), segment.size - LOG_OVERHEAD)
         if indexed > position:
-            base_offset = int.from_bytes(file.pread(8, indexed), "big", signed=True)
+            try:
+                base_offset = read_header(file.pread(HEADER_SIZE, indexed)).base_offset
+            except PeerError:  # the index is wrong
+                base_offset = -1
             if base_offset > offset:
                 self.remember(base_offset, segment, indexed)
                 return indexed - position
@@ -166,10 +186,16 @@ class Reader:
             first = read_header(file.pread(HEADER_SIZE, position))
         except PeerError as error:
             raise self.corrupt(offset, BadBatchError(file.path, position, offset, error.message)) from error
-        self.remember(first.last_offset + 1, segment, position + first.size)
+        self._remember_next(segment, position + first.size, first.last_offset + 1)
         if first.size > max_bytes:
             return first.size if at_least_one else 0
         return max_bytes
+
+    def _remember_next(self, segment: Segment, position: int, offset: int) -> None:
+        """Remember where a batch ends, if the next one begins with the offset that is due."""
+        data = segment.file().pread(8, position) if position < segment.size else b""
+        if not data or int.from_bytes(data, "big", signed=True) == offset:
+            self.remember(offset, segment, position)
 
     def _limit_before_bad(self, offset: int, limit: int) -> int:
         for first, last in self.bad.items():

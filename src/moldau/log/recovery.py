@@ -116,6 +116,10 @@ class Recovery:
     def _recover_segment(self, segment: Segment, index_interval: int) -> int:
         """Check and index one segment, and cut it at the first bad batch. The offset after the last good one."""
         file, due = segment.file(), segment.base_offset
+        if not segment.indexes_match():
+            segment.index.clear()
+            segment.time_index.clear()
+        segment.check_transactions()
         position = believe_indexes(segment, file, self._report.recovery_point)
         builder = IndexBuilder(segment.index, segment.time_index, index_interval)
         believe_aborted(segment, file, self._report.recovery_point)
@@ -140,6 +144,7 @@ class Recovery:
         builder.finish()
         segment.set_largest_timestamp(builder.newest, builder.reached)
         segment.store_indexes()
+        segment.store_checksums()
         return due
 
     def _note(self, builder: IndexBuilder, position: int, header: BatchHeader) -> int:

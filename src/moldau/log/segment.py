@@ -4,15 +4,22 @@ A segment opens nothing until someone reads it, and then through the shared :cla
 Only the newest segment of a log grows; :class:`moldau.log.append.Appender` does that.
 """
 
+import logging
+from contextlib import suppress
+
 from moldau.log import names
 from moldau.log.batches import UNREADABLE, BadBatchError, find, walk
 from moldau.log.cache import SegmentCache
 from moldau.log.index_builder import IndexBuilder
+from moldau.log.index_checksums import read_checksums, write_checksums
 from moldau.log.offset_index import OffsetIndex
 from moldau.log.time_index import TimeIndex
 from moldau.log.transaction_index import TransactionIndex
+from moldau.model.errors import StorageError
 from moldau.ports.filesystem import File, FileSystem
 from moldau.protocol.records.header import BatchHeader
+
+_LOG = logging.getLogger(__name__)
 
 _UNKNOWN = -2
 INDEX_INTERVAL = 4096
@@ -24,10 +31,13 @@ class Segment:
 
     __slots__ = (
         "_cache",
+        "_checked_transactions",
         "_files",
         "_has_indexes",
         "_max_offset",
         "_max_timestamp",
+        "_stem",
+        "_trusted",
         "base_offset",
         "index",
         "path",
@@ -42,11 +52,14 @@ class Segment:
         self.base_offset = base_offset
         self.size = size
         stem = f"{directory}/{names.file_name(base_offset, '')}"
+        self._stem = stem
         self.path = stem + names.LOG
         self.index = OffsetIndex(files, cache, stem + names.INDEX, base_offset, new=new)
         self.time_index = TimeIndex(files, cache, stem + names.TIME_INDEX, base_offset, new=new)
         self.transaction_index = TransactionIndex(files, cache, stem + names.TRANSACTION_INDEX, base_offset, new=new)
         self._has_indexes = new
+        self._checked_transactions = new
+        self._trusted = new
         self._max_timestamp = -1 if new else _UNKNOWN
         self._max_offset = base_offset
 
@@ -56,10 +69,14 @@ class Segment:
 
     def locate(self, offset: int) -> tuple[int, BatchHeader] | None:
         """Position and header of the batch that holds `offset`, or of the next after it; None if the segment ends before. BadBatchError."""
-        self._find_indexes()
+        self.find_indexes()
         start = self.index.position_before(offset)
         try:
-            return find(self.file(), start, self.size, self.base_offset, offset)
+            first = next(walk(self.file(), start, self.size, self.base_offset), None) if start else None
+            if start == 0 or (
+                first is not None and first[1].base_offset <= offset
+            ):  # else the index is wrong: the batch before may hold it
+                return find(self.file(), start, self.size, self.base_offset, offset)
         except BadBatchError:
             if start == 0:
                 raise
@@ -68,8 +85,12 @@ class Segment:
     def largest_timestamp(self) -> tuple[int, int]:
         """The largest timestamp and the last offset of the batch that reaches it first; -1 without any. From the index, once."""
         if self._max_timestamp == _UNKNOWN:
-            self._find_indexes()
-            self.set_largest_timestamp(*self.time_index.last_entry())
+            known = read_checksums(self._files, self._stem)
+            if known is not None:
+                self.set_largest_timestamp(known.largest_timestamp, known.largest_offset)
+            else:
+                self.find_indexes()
+                self.set_largest_timestamp(*self.time_index.last_entry())
         return self._max_timestamp, self._max_offset
 
     def set_largest_timestamp(self, timestamp: int, offset: int) -> None:
@@ -82,13 +103,60 @@ class Segment:
         timestamp = self.largest_timestamp()[0]
         return timestamp if timestamp >= 0 else self._files.modified_ms(self.path)
 
-    def _find_indexes(self) -> None:
-        """Once: where an index file is missing, make both anew, in memory, from the headers as far as they can be read."""
+    def find_indexes(self) -> None:
+        """Once: where an index file is missing or not what was written, make both anew from the headers as far as they can be read."""
         if self._has_indexes:
             return
         self._has_indexes = True
-        if self._files.exists(self.index.path) and self._files.exists(self.time_index.path):
+        there = self._files.exists(self.index.path) and self._files.exists(self.time_index.path)
+        if there and self.indexes_match():
             return
+        self._rebuild_indexes()
+        if there:
+            _LOG.warning("index made anew: path=%s; it, or its time index, was not as it was written", self.index.path)
+            self._trusted = True
+            with suppress(StorageError):
+                self.index.store()
+                self.time_index.store()
+                self.store_checksums()
+
+    def walk_from(self, offset: int) -> int:
+        """Where a walk that looks for `offset` starts; the beginning if the index is not as it was written."""
+        return self.index.position_before(offset) if self._is_trusted() else 0
+
+    def offset_before(self, timestamp: int) -> int:
+        """An offset up to which every record is older than `timestamp`."""
+        return self.time_index.offset_before(timestamp) if self._is_trusted() else self.base_offset
+
+    def _is_trusted(self) -> bool:
+        """Whether the indexes are as they were written, or were made anew. Once it was so, it stays."""
+        if not self._trusted:
+            self.find_indexes()
+            self._trusted = self.indexes_match()
+        return self._trusted
+
+    def indexes_match(self) -> bool:
+        """Whether offset index and time index are what was written, as far as that is known."""
+        known = read_checksums(self._files, self._stem)
+        return known is None or known.match(self._files, self._stem, names.INDEX, names.TIME_INDEX)
+
+    def check_transactions(self) -> None:
+        """Once: mark the index of aborted transactions as damaged if it is not what was written."""
+        if self._checked_transactions:
+            return
+        self._checked_transactions = True
+        known = read_checksums(self._files, self._stem)
+        if known is not None and self.transaction_index.stored >= 0 and not known.match(self._files, self._stem, names.TRANSACTION_INDEX):
+            self.transaction_index.damaged = True
+
+    def store_checksums(self) -> None:
+        """Note what the index files hold, which are stored. What they held before is compared first, or damage would be taken for good."""
+        if not self.indexes_match():
+            self._rebuild_indexes()
+            self.store_indexes()
+        write_checksums(self._files, self._stem, *self.largest_timestamp())
+
+    def _rebuild_indexes(self) -> None:
         self.index.clear()
         self.time_index.clear()
         builder = IndexBuilder(self.index, self.time_index, INDEX_INTERVAL)
@@ -117,6 +185,13 @@ class Segment:
         for position, header in walk(self.file(), start, self.size, self.base_offset):
             builder.add(position, header)
             end = header.last_offset + 1
+        known = read_checksums(self._files, self._stem)
+        if start and known is not None and known.largest_timestamp != builder.newest:
+            _LOG.warning("index made anew: path=%s; its last entry is not what was written", self.time_index.path)
+            self.index.clear()
+            self.time_index.clear()
+            self._files.remove(self._stem + names.CHECKSUMS)
+            return self.index_end(interval)
         self.set_largest_timestamp(builder.newest, builder.reached)
         return end
 

@@ -142,6 +142,7 @@ class ShorteningLog(TransactionalLog):
         self._removed += swap_files(self._files, self.directory, replaced, suffixes, self.config.file_delete_delay_ms)
         segment = Segment(self._files, self._cache, self.directory, replaced[0].base_offset, size)
         segment.set_largest_timestamp(*largest_timestamp)
+        segment.store_checksums()
         self._segments.replace(slot, slot + len(replaced), segment)
         for each in replaced[1:]:
             self._snapshots.forget(each.base_offset)
@@ -184,6 +185,7 @@ class ShorteningLog(TransactionalLog):
             segment.transaction_index.truncate_to(offset)
         end_offset = segment.index_end(self.config.index_interval_bytes)
         segment.store_indexes()
+        segment.store_checksums()
         return end_offset
 
     def _end_at(self, offset: int) -> None:

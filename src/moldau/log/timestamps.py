@@ -189,7 +189,7 @@ def first_not_older(log: SearchedLog, timestamp: int, end_offset: int) -> TimeSe
             return None
         after = segments.end_of(slot, log.written_offset())
         if segment.size and segment.largest_timestamp()[0] >= timestamp:
-            first_offset = max(offset, segment.time_index.offset_before(timestamp))
+            first_offset = max(offset, segment.offset_before(timestamp))
             try:
                 found = yield from _first_in_segment(log, segment, timestamp, first_offset, bounds)
             except _SegmentGoneError:
@@ -241,7 +241,7 @@ def _largest(log: SearchedLog, end_offset: int) -> TimeSearch:
 
 
 def _first_in_segment(log: SearchedLog, segment: Segment, timestamp: int, first_offset: int, bounds: Bounds) -> TimeSearch:
-    position, offset = segment.index.position_before(first_offset), segment.base_offset
+    position, offset = segment.walk_from(first_offset), segment.base_offset
     end, looks_left = segment.size, VAIN_LOOKS_MAX
     while position >= 0:
         reached = yield from _run(log, segment, Piece(segment.file(), position, end, offset, bounds, timestamp, looks_left), end)
@@ -253,7 +253,7 @@ def _first_in_segment(log: SearchedLog, segment: Segment, timestamp: int, first_
 
 
 def _largest_within(log: SearchedLog, segment: Segment, bounds: Bounds) -> Generator[Piece | None, Reached | None, int]:
-    position, offset = segment.index.position_before(bounds.start), segment.base_offset
+    position, offset = segment.walk_from(bounds.start), segment.base_offset
     newest, end = -1, segment.size
     while position >= 0:
         reached = yield from _run(log, segment, Piece(segment.file(), position, end, offset, bounds, None, 0), end)

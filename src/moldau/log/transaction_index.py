@@ -14,7 +14,7 @@ from typing import NamedTuple
 from moldau.log.cache import SegmentCache
 from moldau.log.entry_file import EntryFile
 from moldau.log.transaction_entry import ABORTED, ABORTED_VERSION
-from moldau.ports.filesystem import FileSystem
+from moldau.ports.filesystem import FileSystem, NotRegularError
 
 
 class AbortedTransaction(NamedTuple):
@@ -117,6 +117,9 @@ class TransactionIndex(EntryFile):
         try:
             data = self._files.read(self.path)
         except FileNotFoundError:
+            return 0
+        except NotRegularError:
+            self.damaged = True
             return 0
         size, last = 0, self.base_offset - 1
         while size + self.entry.size <= len(data):

@@ -27,3 +27,4 @@ def mend(segments: Segments, segment: Segment, snapshots: Snapshots, partition: 
     end_offset = segments.end_of(segments.slot_of(segment.base_offset), written_offset)
     replay_producers(segments, producers, first_offset, end_offset, now_ms, aborted.append)
     segment.transaction_index.replace([each for each in aborted if each.last_offset >= segment.base_offset])
+    segment.store_checksums()

@@ -117,6 +117,7 @@ class TransactionalLog(GrowingLog):
         found: list[AbortedTransaction] = []
         segments = self._segments
         for slot in range(segments.slot_of(first_offset), len(segments)):
+            segments.items[slot].check_transactions()
             index = segments.items[slot].transaction_index
             if not (index.stored or index.tail or index.damaged):  # `damaged` is known once `stored` is
                 continue

@@ -1,5 +1,6 @@
 """The tree's file survives a crash whole; a file that cannot be used is refused by name. What the tree means: see the contract suite."""
 
+import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -82,9 +83,9 @@ def test_somebody_elses_database_is_refused(path: str) -> None:
 def test_a_file_of_a_later_format_is_refused(path: str) -> None:
     SqliteCoordination(path, now_ms).close()
     with sqlite3.connect(path) as other:
-        other.execute("PRAGMA user_version=2")
+        other.execute("PRAGMA user_version=3")
     other.close()
-    with pytest.raises(CoordinationError, match="format 2, this version reads 1"):
+    with pytest.raises(CoordinationError, match="format 3, this version reads 2"):
         SqliteCoordination(path, now_ms)
 
 
@@ -108,3 +109,50 @@ def test_a_missing_directory_is_reported_with_the_files_name(tmp_path: Path) -> 
 def test_making_the_file_leaves_nothing_beside_it(tree: SqliteCoordination, path: str) -> None:
     names = {entry.name for entry in Path(path).parent.iterdir()}
     assert names <= {"coordination.db", "coordination.db-wal"}
+
+
+def test_a_file_without_checksums_gets_them(path: str) -> None:
+    """What the first format had, as a broker of that time left it."""
+    tree = SqliteCoordination(path, now_ms)
+    tree.create("/a", b"x")
+    tree.close()
+    with sqlite3.connect(path) as older:
+        older.execute("ALTER TABLE node DROP COLUMN checksum")
+        older.execute("PRAGMA user_version=1")
+    older.close()
+    for _ in range(2):
+        found = SqliteCoordination(path, now_ms)
+        assert found.get("/a")[0] == b"x"
+        found.close()
+    with sqlite3.connect(path) as newer:
+        assert newer.execute("PRAGMA user_version").fetchone() == (2,)
+    newer.close()
+
+
+def test_a_changed_value_is_found_at_the_start_and_the_way_out_is_named(path: str) -> None:
+    """A retention time with another digit is sound to SQLite, and would cost records."""
+    tree = SqliteCoordination(path, now_ms)
+    tree.create("/config/topics/t", b'{"version":1,"config":{"retention.ms":"604800000"}}', parents=True)
+    tree.close()
+    data = Path(path).read_bytes()
+    assert data.count(b"604800000") == 1
+    Path(path).write_bytes(data.replace(b"604800000", b"004800000"))
+    with pytest.raises(CoordinationError, match=r"coordination\.db: damaged: the checksum of node '/config/topics/t'.*backup.*--adopt"):
+        SqliteCoordination(path, now_ms)
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal", "-journal"])
+@pytest.mark.parametrize("kind", ["link", "fifo", "directory"])
+def test_what_is_no_file_is_neither_followed_nor_waited_for(path: str, suffix: str, kind: str, tmp_path: Path) -> None:
+    SqliteCoordination(path, now_ms).close()
+    place = Path(path + suffix)
+    place.unlink(missing_ok=True)
+    if kind == "link":
+        place.symlink_to(tmp_path / "elsewhere")
+    elif kind == "fifo":
+        os.mkfifo(place)
+    else:
+        place.mkdir()
+    with pytest.raises(CoordinationError, match=rf"coordination\.db{suffix}: is not a regular file; move it away"):
+        SqliteCoordination(path, now_ms)
+    assert not (tmp_path / "elsewhere").exists()

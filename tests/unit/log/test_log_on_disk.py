@@ -38,7 +38,8 @@ def test_a_log_lives_on_a_real_file_system(tmp_path: Path) -> None:
     assert log.truncate_to(9) == 9
     log.close(clean=True)
     expected = {f"{base:020d}{suffix}" for base in (6, 9) for suffix in (".log", ".index", ".timeindex", ".snapshot")}
-    assert {path.name for path in tmp_path.glob("t-0/*")} == {*expected, "leader-epoch-checkpoint"}
+    expected |= {"00000000000000000006.checksums", "leader-epoch-checkpoint"}
+    assert {path.name for path in tmp_path.glob("t-0/*")} == expected
     log = open_at(files, directory, clean=True, recovery_point=9)
     assert log.recovery is None
     append(log, make_batch(b"x" * 30, timestamps=[1], producer=(7, 0, 9)), now_ms=1)

@@ -90,7 +90,7 @@ def test_files_are_renamed_first_and_unlinked_when_the_caller_says() -> None:
     assert removed.delay_ms == 77
     assert "retention.bytes" in removed.reason
     assert all(disk.exists(path) and path.endswith(".deleted") for path in removed.paths)
-    assert {path.rpartition("/")[2].split(".")[1] for path in removed.paths} == {"log", "index", "timeindex"}
+    assert {path.rpartition("/")[2].split(".")[1] for path in removed.paths} == {"log", "index", "timeindex", "checksums"}
     removed.unlink()
     assert not any(disk.exists(path) for path in removed.paths)
     removed.unlink()
