@@ -22,6 +22,7 @@ from moldau.protocol.records.control import ControlType, EndTxnMarker
 from moldau.protocol.records.header import verify_crc
 from moldau.testing.disk import ForgetfulDisk
 from support.logs import CLUSTER, NOW_MS, append, create, flush, make_batch
+from support.searches import offset_for_timestamp
 
 THOROUGH = os.environ.get("MOLDAU_TORTURE") == "1"
 FLIPS = 4000 if THOROUGH else 4
@@ -88,7 +89,7 @@ def read(log: PartitionLog) -> Content:
             break
     times = {}
     for time in range(NOW_MS, NOW_MS + 240, 7):
-        found = log.offset_for_timestamp(time)
+        found = offset_for_timestamp(log, time)
         times[time] = -1 if found is None else found.offset
     return values, aborted, times
 

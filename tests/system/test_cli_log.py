@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -72,7 +73,7 @@ def test_a_file_that_is_none_of_ours_is_refused(tmp_path: Path) -> None:
 def test_a_sound_directory_is_said_to_be_sound_and_left_as_it_is(written: Path) -> None:
     before = fingerprint(written)
     done = Console().ok("log", "verify", str(written), "--records")
-    assert done.lines[-1].endswith(": sound")
+    assert done.lines[0].startswith("OK: ")
     report = Console().ok("log", "verify", str(written), "--json").json
     assert report["sound"] is True
     assert report["checked"]["batches"] == 2
@@ -93,12 +94,46 @@ def test_damage_is_found_and_has_its_place(written: Path, tmp_path: Path) -> Non
     damaged.write_bytes(content)
     done = Console()("log", "verify", str(data))
     assert done.code == 1
-    assert any(line.startswith(f"damage: {damaged}, byte {second}: ") for line in done.lines), done.out
+    assert done.lines[0].startswith("DAMAGED: 1 file; ")
+    assert done.lines[1].startswith(f"damage: {damaged}, byte {second}: ")
+    assert "To do: restore it from a backup" in done.lines[1]
     report = Console()("log", "verify", str(data), "--json")
     assert (report.code, report.json["sound"]) == (1, False)
     assert [finding["position"] for finding in report.json["findings"] if finding["severity"] == "damage"][:1] == [second]
     dumped = Console()("log", "dump", str(damaged))
     assert (dumped.code, "1 damaged place" in dumped.err) == (1, True)
+
+
+def test_notes_are_shown_on_demand(written: Path, tmp_path: Path) -> None:
+    """What the broker mends by itself is no damage, and not in the way of the verdict."""
+    data = tmp_path / "copy"
+    shutil.copytree(written, data)
+    (data / "events-0" / "00000000000000000000.log.deleted").write_bytes(b"")
+    quiet = Console().ok("log", "verify", str(data)).lines
+    assert quiet[0].startswith("OK: ")
+    assert quiet[1] == "1 note: --notes shows it"
+    loud = Console().ok("log", "verify", str(data), "--notes").lines
+    assert loud[0] == quiet[0]
+    assert loud[1].startswith(f"note: {data}/events-0/00000000000000000000.log.deleted")
+
+
+def test_a_lost_folder_is_accepted_by_a_command_that_the_log_names(written: Path, tmp_path: Path) -> None:
+    data = tmp_path / "copy"
+    shutil.copytree(written, data)
+    shutil.rmtree(data / "events-0")
+    with ServerProcess(data) as server:
+        moldau = Console(server.bootstrap)
+        assert moldau("produce", "events", "--timeout", "2s", text="x\n").code != 0
+        moldau.ok("topic", "create", "other")
+        lines = "".join(server.output)
+        assert f"{data}/events-0 is missing, and all records of the partition with it" in lines
+        assert f"moldau log accept-loss {data} events-0" in lines
+    assert "never held" in Console()("log", "accept-loss", str(data), "nothing-0").err
+    assert "next start" in Console().ok("log", "accept-loss", str(data), "events-0").out
+    with ServerProcess(data) as server:
+        moldau = Console(server.bootstrap)
+        moldau.ok("produce", "events", text="x\n")
+        assert moldau.ok("consume", "events", "--until-end").lines == ["x"]
 
 
 def test_a_directory_that_is_no_logs_is_refused(tmp_path: Path) -> None:

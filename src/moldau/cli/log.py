@@ -40,35 +40,42 @@ def dump(file: str, records: bool, as_json: bool) -> None:
 @log.command("verify")
 @click.argument("directory", type=click.Path(exists=True, file_okay=False))
 @click.option("--records", is_flag=True, help="Decompress every batch and walk its records too; slower.")
+@click.option("--notes", is_flag=True, help="Show notes too: what the broker mends by itself, and what cannot be checked.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of lines.")
-def verify(directory: str, records: bool, as_json: bool) -> None:
+def verify(directory: str, records: bool, notes: bool, as_json: bool) -> None:
     """Read every file of DIRECTORY and say what is wrong.
 
     DIRECTORY is a data directory or one partition's folder.
 
-    Checksums of all batches, order of offsets, indexes against segments, checkpoints against logs. Exit code 1 for damage or gaps; notes
-    about what the broker mends by itself do not count. Stop the broker first, or what it is just writing may look torn.
+    Checksums of all batches, order of offsets, indexes against segments, checkpoints against logs. The first line is the verdict, OK or
+    DAMAGED; then a line for each damaged file: where, and what to do. Exit code 0: sound; 1: damaged, or not to be read; 2: wrong use.
+    Stop the broker first, or what it is just writing may look torn.
     """
     from moldau.adapters.posix_files import PosixFiles
     from moldau.log.findings import Severity
     from moldau.log.verify import Totals
     from moldau.log.verify import verify as find
+    from moldau.log.verify_report import Report, advice_for
 
-    totals, serious, findings = Totals(), 0, []
-    for finding in find(PosixFiles(), str(Path(directory)), records=records, totals=totals):
-        serious += finding.severity is not Severity.NOTE
-        if as_json:
-            place = {"severity": finding.severity.value, "path": finding.path, "position": finding.position}
-            findings.append(place | {"message": finding.message})
-        else:
-            click.echo(str(finding))
+    totals, report = Totals(), Report(keep_notes=notes or as_json)
+    report.take(find(PosixFiles(), str(Path(directory)), records=records, totals=totals))
     if as_json:
+        found = [file.first for file in report.damaged.values()] + report.notes
         counts = {"partitions": totals.partitions, "segments": totals.segments, "batches": totals.batches, "bytes": totals.bytes}
-        click.echo(json.dumps({"directory": directory, "sound": not serious, "checked": counts, "findings": findings}))
+        rows = [
+            {"severity": each.severity.value, "path": each.path, "position": each.position, "message": each.message}
+            | ({"more": report.damaged[each.path].more, "to_do": advice_for(each.path)} if each.severity is not Severity.NOTE else {})
+            for each in found
+        ]
+        click.echo(json.dumps({"directory": directory, "sound": not report.damaged, "checked": counts, "findings": rows}))
     else:
-        checked = f"{counted(totals.partitions, 'partition')}, {counted(totals.segments, 'segment')}, {human_bytes(totals.bytes)}"
-        click.echo(f"checked {checked}: {counted(serious, 'fault') if serious else 'sound'}")
-    if serious:
+        checked = f"{counted(totals.partitions, 'partition')}, {counted(totals.segments, 'segment')}, {human_bytes(totals.bytes)} checked"
+        click.echo(f"DAMAGED: {counted(len(report.damaged), 'file')}; {checked}" if report.damaged else f"OK: {checked}")
+        for line in (*report.damaged.values(), *report.notes):
+            click.echo(str(line))
+        if report.note_count and not notes:
+            click.echo(f"{counted(report.note_count, 'note')}: --notes shows {'it' if report.note_count == 1 else 'them'}")
+    if report.damaged:
         click.get_current_context().exit(1)
 
 

@@ -1,7 +1,7 @@
 """``.checksums``: what a segment's index files hold, in a file of Moldau's own beside them (``docs/formats/index-checksums.md``).
 
 Kafka's index formats have no checksum, and a wrong entry costs more than time: one of the time index has retention delete what is young,
-one of the index of aborted transactions shows what was aborted. The file covers a prefix of each index, so that it stays true while they grow.
+one of the index of aborted transactions shows what was aborted. The file covers a prefix of each index: it stays true while they grow.
 It is never synced: without it, or where a crash has torn it, the indexes are believed as Kafka believes them.
 """
 

@@ -98,7 +98,8 @@ def _check_offsets(files: FileSystem, path: str, name: str, logs: dict[TopicPart
     for topic_partition, offset in offsets.items():
         log = logs.get(topic_partition)
         if log is None:
-            yield Finding(Severity.NOTE, path, str(topic_partition), "has no folder in this directory")
+            message = f"{topic_partition} has no folder in this directory: it is lost, unless its topic was just deleted or it was moved"
+            yield Finding(Severity.DAMAGE if name == RECOVERY_POINTS else Severity.NOTE, path, str(topic_partition), message)
         elif name in (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS) and offset > log.end_offset:
             yield Finding(Severity.DAMAGE, path, str(topic_partition), f"offset {offset}, but the log ends at {log.end_offset}")
 

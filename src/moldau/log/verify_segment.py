@@ -5,6 +5,7 @@ from struct import Struct
 
 from moldau.log import names
 from moldau.log.findings import Finding, Severity
+from moldau.log.index_checksums import read_checksums
 from moldau.log.inspection import DamagedBytes, SoundBatch, inspect, records_of
 from moldau.log.leader_epochs import LeaderEpochs
 from moldau.log.offset_index import OffsetIndex
@@ -40,9 +41,15 @@ class SegmentCheck:
     def findings(self, due: int, gaps_until: int = 0, *, is_last: bool) -> Iterator[Finding]:
         """What is wrong, the first offset being `due`. Offsets before `gaps_until` may be missing. StorageError."""
         yield from self._batches(due, gaps_until)
-        yield from self._offset_index()
-        yield from self._time_index()
-        yield from self._transaction_index(is_last=is_last)
+        named = set()
+        for finding in (*self._offset_index(), *self._time_index(), *self._transaction_index(is_last=is_last)):
+            named.add(finding.path)
+            yield finding
+        known = read_checksums(self._files, self._stem)
+        for suffix in (names.INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX):
+            path = self._stem + suffix
+            if known is not None and path not in named and not known.match(self._files, self._stem, suffix):
+                yield Finding(Severity.DAMAGE, path, 0, f"is not what its checksum in {names.CHECKSUMS} was made of")
 
     def _batches(self, due: int, gaps_until: int) -> Iterator[Finding]:
         path = self._stem + names.LOG
