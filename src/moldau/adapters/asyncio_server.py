@@ -114,6 +114,17 @@ class Server:
         for transport in list(self._transports):
             transport.abort()
 
+    def abort_unread(self) -> None:
+        """Abort connections with bytes queued whose peer has taken none since the last call, or since the last look for idle ones."""
+        aborted = 0
+        for transport in list(self._transports):
+            if transport.queued_bytes() and not transport.active:
+                transport.abort()
+                aborted += 1
+            transport.active = False
+        if aborted:
+            _LOG.warning("connections closed at shutdown: number=%d reason=the peer does not read", aborted)
+
     def _acceptable(self, listening: socket.socket) -> None:
         for _ in range(ACCEPTS_PER_TURN):
             try:

@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
-import signal
 import sys
 from collections.abc import Callable
 
 from moldau.adapters.event_loop import new_event_loop
 from moldau.assembly.open_files import raise_open_files_limit
 from moldau.assembly.running import RunningBroker
+from moldau.assembly.termination import TerminationWatch
 from moldau.model.config.store import BrokerConfig
 
 _LOG = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ def serve(
     on_listening: Callable[[list[tuple[str, int]]], object] = lambda _addresses: None,
     on_stopping: Callable[[], object] | None = None,
 ) -> None:
-    """Run a broker until a signal asks to stop; a second signal does not wait for connections.
+    """Run a broker until a signal asks to stop; a second signal does not wait for connections. See `termination` for what hangs.
 
     `on_listening` gets the addresses, with real ports, once requests are taken; `on_stopping` runs in a thread before the broker stops, for
     what depends on it. Everything else comes from `config`: ``listeners``,
@@ -53,20 +53,31 @@ async def _serve(
     on_stopping: Callable[[], object] | None,
 ) -> None:
     asked: asyncio.Event = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, asked.set)
     running = RunningBroker(loop, config, lambda _failure: asked.set())
-    running.start(adopt=adopt)
-    on_listening(running.addresses)
-    await asked.wait()
-    _LOG.info("stopping")
-    if on_stopping is not None:
-        await loop.run_in_executor(None, on_stopping)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, running.hurry)
+
+    def signalled() -> None:
+        """On the loop's thread: the first signal asks to stop, a further one not to wait."""
+        if asked.is_set():
+            running.hurry()
+        asked.set()
+
+    watch = TerminationWatch(lambda: loop.call_soon_threadsafe(signalled), lambda: _limit_s(config))
+    watch.start()
     try:
-        await running.stop()
+        running.start(adopt=adopt)
+        on_listening(running.addresses)
+        await asked.wait()
+        _LOG.info("stopping")
+        stopping_since = loop.time()
+        if on_stopping is not None:
+            await loop.run_in_executor(None, on_stopping)
+        await running.stop(since=stopping_since)
     finally:
+        watch.close()
         if running.failure is not None:
             raise running.failure
     _LOG.info("stopped")
+
+
+def _limit_s(config: BrokerConfig) -> float:
+    return (config.int("shutdown.timeout.ms") + config.int("shutdown.forced.after.ms")) / 1000

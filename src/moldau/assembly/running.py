@@ -38,6 +38,8 @@ STORE = "moldau-metadata.sqlite"
 """File of the embedded metadata store, in the first log directory."""
 EVERY_INTERFACE = ("", "0.0.0.0", "::", "*")
 POLL_S = 0.005
+UNREAD_LIMIT_S = 0.5
+"""How long a stop waits for a peer that takes nothing of what is queued for it."""
 
 
 class RunningBroker:
@@ -83,13 +85,17 @@ class RunningBroker:
         for passed_over in self.config.static.passed_over:
             _LOG.warning("setting of Apache Kafka passed over: %s", passed_over)
 
-    async def stop(self) -> None:
-        """Stop in order; waits for requests in flight."""
-        self._deadline = self._loop.time() + self.config.int("shutdown.timeout.ms") / 1000
+    async def stop(self, since: float | None = None) -> None:
+        """Stop in order; waits for requests in flight. `since`: when it was asked for, if not now, by the loop's time."""
+        self._deadline = (self._loop.time() if since is None else since) + self.config.int("shutdown.timeout.ms") / 1000
         self._server.stop_listening()
         self.broker.finish_connections()
+        look_at = self._loop.time() + UNREAD_LIMIT_S
         while (self.broker.connections or self._server.connections) and self._loop.time() < self._deadline:
             await asyncio.sleep(POLL_S)
+            if self._loop.time() >= look_at:
+                look_at += UNREAD_LIMIT_S
+                self._server.abort_unread()
         if self._server.connections:
             _LOG.warning("connections cut at shutdown: number=%d", self._server.connections)
         self._server.abort()

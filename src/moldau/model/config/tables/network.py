@@ -155,6 +155,15 @@ NETWORK = table(
             own=True,
             deviation="The limit of a graceful stop; Kafka's brokers hand their leaderships over instead.",
         ),
+        integer(
+            "shutdown.forced.after.ms",
+            10_000,
+            "How long after `shutdown.timeout.ms` a process that was asked to stop (SIGTERM) may still be there. Then it ends by force, "
+            "with one line in the log and exit code 70; the next start recovers its logs as after a crash.",
+            allowed=at_least(0),
+            own=True,
+            deviation="A limit of our own: a stop ends, whatever hangs.",
+        ),
         integer("fetch.max.bytes", 57_671_680, "Most bytes of one fetch answer, whatever the client allows.", allowed=at_least(1024)),
         integer(
             "max.incremental.fetch.session.cache.slots",
