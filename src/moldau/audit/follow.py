@@ -117,7 +117,7 @@ def _take(where: TopicPartition, fetched: "Fetched", into: TierCounts, wanted: K
             into.unreadable.append(Unreadable(where.partition, header.base_offset, reason))
         elif visible.shows(header, batch):
             at_ms = header.max_timestamp if header.timestamp_type_is_log_append else None
-            for record in iterate(batch, max_decompressed_bytes=_BATCH_BYTES_MAX):
+            for record in iterate(batch, max_decompressed_bytes=_BATCH_BYTES_MAX, with_headers=False):
                 if record.offset >= position and (wanted is None or wanted(record.key)):
                     into.take_value(where.partition, record.offset, record.value, at_ms)
         position = into.positions[where] = header.last_offset + 1

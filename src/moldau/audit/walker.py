@@ -55,7 +55,7 @@ class Walker:
             for header, batch in _shown(fetched, offset):
                 if batch is not None and header.record_count:
                     if header.base_offset < offset:
-                        records = iterate(batch, max_decompressed_bytes=DECOMPRESSED_BYTES_MAX)
+                        records = iterate(batch, max_decompressed_bytes=DECOMPRESSED_BYTES_MAX, with_headers=False)
                         strays += [(record.value, header.max_timestamp) for record in records if record.offset >= offset]
                     else:
                         records_bytes = decompress(batch[HEADER_SIZE:], header.compression, DECOMPRESSED_BYTES_MAX)

@@ -138,11 +138,22 @@ class Follower:
         position = self._position
         for header, batch in checked_batches(self._where, fetched, position):
             if not header.is_control:
-                for record in iterate(batch, max_decompressed_bytes=_DECOMPRESSED_BYTES_MAX):
-                    if record.offset >= position:
-                        self._state.apply(record.offset, record.timestamp, record.key, record.value)
+                self._apply_batch(header.base_offset, batch, position)
             position = header.last_offset + 1
         return position
+
+    def _apply_batch(self, base_offset: int, batch: memoryview, position: int) -> None:
+        """Apply its records from `position` on. What cannot be read of it never will be: it is named and passed over, for every start reads
+        the topic from its beginning.
+        """
+        offset = max(base_offset, position)
+        try:
+            for record in iterate(batch, max_decompressed_bytes=_DECOMPRESSED_BYTES_MAX, with_headers=False):
+                if record.offset >= position:
+                    self._state.apply(record.offset, record.timestamp, record.key, record.value)
+                offset = max(offset, record.offset + 1)
+        except PeerError as error:
+            log.error("registry records passed over: partition=%s offset=%d reason=%s", self._where, offset, error.message)
 
     def _say(self, error: MoldauError) -> None:
         with self._moved:

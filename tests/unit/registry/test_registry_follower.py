@@ -8,7 +8,9 @@ import pytest
 from moldau.client.partition_requests import EARLIEST, Fetched, ListedOffset
 from moldau.model.identity import Offset, TimestampMs, TopicPartition
 from moldau.protocol.records.builder import encode_batch
-from moldau.protocol.records.record import Record
+from moldau.protocol.records.compression import Compression
+from moldau.protocol.records.header import HEADER_SIZE, stamp_crc
+from moldau.protocol.records.record import Header, Record
 from moldau.registry import follower as module
 from moldau.registry.follower import BehindError, Follower
 from moldau.registry.state import State
@@ -77,3 +79,31 @@ def test_a_log_that_ends_before_what_was_read_was_cut(follower: Follower, monkey
     monkeypatch.setattr(FakeCluster, "end", 2)
     with pytest.raises(BehindError, match="ends at offset 2, and was read up to 3 before: it was deleted or cut"):
         follower.catch_up(PATIENCE_S)
+
+
+def test_records_that_cannot_be_read_are_named_and_passed_over(
+    follower: Follower, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start reads the topic from its beginning: one record that anybody wrote must not end it. Headers are not looked at at all."""
+    value = b'{"subject":"%s","version":1,"id":%d,"schema":"\\"string\\"","deleted":false}'
+
+    def schema(offset: int, subject: bytes) -> Record:
+        return Record(offset, 0, 0, b'{"keytype":"SCHEMA","subject":"%s","version":1,"magic":1}' % subject, value % (subject, offset), [])
+
+    monkeypatch.setattr(module, "_DECOMPRESSED_BYTES_MAX", 1 << 20)
+    headers: list[Header] = [("", b"")] * 20_000
+    broken = bytearray(encode_batch([schema(4, b"lost")], base_offset=4))
+    broken[HEADER_SIZE] ^= 2  # the size of its record
+    stamp_crc(broken)
+    bomb = encode_batch([schema(5, b"lost")._replace(value=bytes(2 << 20))], base_offset=5, compression=Compression.ZSTD)
+    log = [
+        encode_batch([schema(3, b"a")._replace(headers=headers)], base_offset=3),
+        broken,
+        bomb,
+        encode_batch([schema(6, b"b")], base_offset=6),
+    ]
+    fetched = Fetched(memoryview(b"".join(map(bytes, log))), Offset(7), Offset(7), Offset(0))
+    assert follower._apply(fetched) == 7
+    told = [record.getMessage() for record in caplog.records if "passed over" in record.getMessage()]
+    assert ["_schemas-0 offset=4" in told[0], "_schemas-0 offset=5" in told[1], len(told)] == [True, True, 2]
+    assert follower._state.subjects() == ["a", "b"]

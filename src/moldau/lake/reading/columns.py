@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from moldau.lake.spans import gather
 from moldau.model.errors import CorruptBatchError
+from moldau.protocol.records.bounds import BATCH_HEADERS_MAX, RECORD_HEADERS_MAX, refuse_batch_headers, refuse_record_headers
 from moldau.protocol.records.vectors import SLACK, Bytes8, Int64s, record_starts, spans, varints
 
 
@@ -83,21 +84,37 @@ def decode_sections(sections: Sequence[Section], wanted: Container[str]) -> Reco
     appended = np.repeat([-1 if s.log_append_time is None else s.log_append_time for s in sections], counts).astype(np.int64)
     is_appended = np.repeat([s.log_append_time is not None for s in sections], counts)
     timestamp = np.repeat(np.array([s.base_timestamp for s in sections], np.int64), counts) + timestamp_delta
+    offset = np.repeat(np.array([s.base_offset for s in sections], np.int64), counts) + offset_delta
     headers = None
     if "headers" in wanted:
+        _check_header_counts(header_count, offset, counts)
         headers, position = _headers(data, position, header_count, ends)
     else:
         position = np.where(header_count == 0, position, ends)
     if (position != ends).any() or (header_count < 0).any():
         raise CorruptBatchError("a record is longer or shorter than its fields")
     return RecordColumns(
-        offset=np.repeat(np.array([s.base_offset for s in sections], np.int64), counts) + offset_delta,
+        offset=offset,
         timestamp_ms=np.where(is_appended, appended, timestamp),
         timestamp_type=is_appended.astype(np.int64),
         key=key,
         value=value,
         headers=headers,
     )
+
+
+def _check_header_counts(header_count: Int64s, offset: Int64s, counts: Sequence[int]) -> None:
+    """No record and no batch, of so many records each, has more headers than are read. BeyondBoundError names the offset."""
+    beyond = np.flatnonzero(header_count > RECORD_HEADERS_MAX)
+    if beyond.size:
+        row = int(beyond[0])
+        refuse_record_headers(f"the record at offset {offset[row]}", int(header_count[row]), RECORD_HEADERS_MAX)
+    if header_count.sum() > BATCH_HEADERS_MAX:
+        row = 0
+        for count in counts:
+            if header_count[row : row + count].sum() > BATCH_HEADERS_MAX:
+                refuse_batch_headers(f"the record at offset {offset[row + count - 1]}", BATCH_HEADERS_MAX)
+            row += count
 
 
 def _byte_arrays(data: Bytes8, position: Int64s, limits: Int64s, *, wanted: bool) -> tuple[Any, Int64s]:

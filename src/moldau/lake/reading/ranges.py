@@ -21,7 +21,7 @@ from moldau.lake.reading.columns import RecordColumns, Section, decode_sections
 from moldau.lake.reading.offsets import DataLossError, OffsetRange
 from moldau.model.errors import CorruptBatchError, ErrorCode, MoldauError, PeerError, WorldError
 from moldau.model.identity import TopicPartition
-from moldau.protocol.records.compression import decompress
+from moldau.protocol.records.batch import decompressed_records
 from moldau.protocol.records.header import HEADER_SIZE
 
 log = logging.getLogger(__name__)
@@ -140,7 +140,7 @@ class RangeRead:
                 if visible.shows(header, batch) and header.record_count and header.base_offset < self._range.end:
                     records: bytes | memoryview = batch[HEADER_SIZE:]
                     if header.compression:
-                        records = decompress(records, header.compression, self._rules.decompressed_bytes_max)
+                        records = decompressed_records(batch, header, self._rules.decompressed_bytes_max)
                     decompressed += len(records)
                     appended = header.max_timestamp if header.timestamp_type_is_log_append else None
                     sections.append(Section(records, header.record_count, header.base_offset, header.base_timestamp, appended))

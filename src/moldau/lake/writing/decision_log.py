@@ -122,7 +122,7 @@ class DecisionLog:
                 after = header.last_offset + 1
                 if not visible.shows(header, batch):
                     continue
-                for record in iterate(batch, max_decompressed_bytes=_VALUE_BYTES_MAX):
+                for record in iterate(batch, max_decompressed_bytes=_VALUE_BYTES_MAX, with_headers=False):
                     if record.key == self._key and begin <= record.offset < end:
                         found = record.value or b""
             if after > offset:

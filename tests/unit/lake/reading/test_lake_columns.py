@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moldau.lake.reading.columns import Section, decode_sections
-from moldau.model.errors import CorruptBatchError
+from moldau.model.errors import BeyondBoundError, CorruptBatchError
 from moldau.protocol.records.batch import CREATE_TIME, Record, encode_batch, iterate
+from moldau.protocol.records.bounds import BATCH_HEADERS_MAX, RECORD_HEADERS_MAX
 from moldau.protocol.records.header import HEADER_SIZE, read_header
 from support.sizes import sized
 
@@ -97,3 +98,12 @@ def test_a_wrong_count_is_refused(count: int) -> None:
     batch = encode_batch([Record(n, n, 0, None, b"v", []) for n in range(20)])
     with pytest.raises(CorruptBatchError):
         decode_sections([Section(batch[HEADER_SIZE:], count, 0, 0, None)], ALL)
+
+
+@pytest.mark.parametrize("headers", [[0, RECORD_HEADERS_MAX + 1], [RECORD_HEADERS_MAX] * (BATCH_HEADERS_MAX // RECORD_HEADERS_MAX) + [1]])
+def test_more_headers_than_are_read_are_refused_by_offset(headers: list[int]) -> None:
+    records = [Record(7 + number, 0, CREATE_TIME, None, None, [("", b"")] * count) for number, count in enumerate(headers)]
+    bomb = section(encode_batch(records, base_offset=7))
+    with pytest.raises(BeyondBoundError, match=f"offset {6 + len(headers)} "):
+        decode_sections([bomb], {"headers"})
+    assert len(decode_sections([bomb], {"value"})) == len(headers)
