@@ -64,6 +64,18 @@ def test_a_command_stands_beside_kcat_of_the_same_format(tmp_path: Path) -> None
     assert rows[2:] == [["consume 2,400,000 records, values, batches: none, s", "3", "2", "1.5 ×", "≤ 2 ×", "met"]]
 
 
+def test_a_large_load_stands_beside_the_connectors_job_and_a_small_one_alone(tmp_path: Path) -> None:
+    large = {"test": "load large", "summary": True, "events": 3_000_000}
+    rows = printed(
+        tmp_path,
+        {**large, "system": "moldau", "seconds": figure(15.0), "rate": figure(200_000)},
+        {**large, "system": CONNECTOR, "seconds": figure(30.0), "rate": figure(100_000)},
+        {"system": "moldau", "test": "load small", "summary": True, "events": 3_000, "seconds": figure(7.0), "rate": figure(428)},
+    )
+    assert ["load of 3,000,000 events, whole process: rows/s", "200,000", "100,000", "2 ×", "≥ 2 ×", "met"] in rows
+    assert ["load of 3,000 events, whole process: s", "7", "≤ 12", "met"] in rows
+
+
 def test_spark_stands_beside_the_connector_of_the_same_run_and_only_with_it(tmp_path: Path) -> None:
     rows = printed(
         tmp_path,
