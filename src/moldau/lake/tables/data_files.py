@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from moldau.lake.points import reached
 from moldau.lake.tables.file_statistics import FileStatistics
 
-BUFFERED_BYTES_MAX = 256 << 20
+BUFFERED_BYTES_MAX = 128 << 20
 OPEN_FILES_MAX = 64
 DAY, HOUR = "event_day", "event_hour"
 """The UTC day of an event, and the hour of that day, 0 to 23: columns of every table."""
