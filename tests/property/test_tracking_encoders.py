@@ -20,7 +20,7 @@ from pydantic import ConfigDict, create_model
 from moldau.tracking import DecimalSize, EventError, event_schema
 from moldau.tracking.schemas.encoders import UNSURE, encoder_of
 from moldau.tracking.schemas.event_schema import EventSchema
-from moldau.tracking.schemas.numbers import varint
+from moldau.tracking.schemas.numbers import varint_encoder
 
 Typed = tuple[Any, st.SearchStrategy[Any]]
 """A Python or an Avro type, and values of it."""
@@ -225,7 +225,7 @@ def test_a_varint_has_seven_bits_in_a_byte(number: int) -> None:
     groups = [number >> shift & 0x7F for shift in range(0, 70, 7)]
     while len(groups) > 1 and not groups[-1]:
         groups.pop()
-    assert varint(number) == bytes([*(group | 0x80 for group in groups[:-1]), groups[-1]])
+    assert varint_encoder()(number) == bytes([*(group | 0x80 for group in groups[:-1]), groups[-1]])
 
 
 def test_an_ordinary_event_needs_no_slow_way() -> None:

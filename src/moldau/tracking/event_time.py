@@ -5,7 +5,7 @@ from typing import Final
 
 from moldau.tracking.errors import EventError
 from moldau.tracking.header import TIME_MAX_MS, TIME_MIN_MS
-from moldau.tracking.schemas.numbers import varint
+from moldau.tracking.schemas.numbers import varint_encoder
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -28,7 +28,7 @@ def event_time_ms(given: datetime | int, path: str) -> int:
 
 def time_bytes(time_ms: int) -> bytes:
     """As Avro writes a long: zigzag, then 7 bits to a byte, the lowest first."""
-    return varint((time_ms << 1) ^ (time_ms >> 63))
+    return varint_encoder()((time_ms << 1) ^ (time_ms >> 63))
 
 
 def text_bytes(text: str) -> bytes:

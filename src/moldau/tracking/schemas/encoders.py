@@ -22,7 +22,7 @@ from fastavro import schemaless_writer
 from moldau.tracking.errors import EventError
 from moldau.tracking.schemas.checking import Names, complete
 from moldau.tracking.schemas.leaves import LOGICAL_RANGES
-from moldau.tracking.schemas.numbers import Encode, UnsureError, decimal_encoder, exact_double, varint, varint_tables
+from moldau.tracking.schemas.numbers import Encode, UnsureError, decimal_encoder, exact_double, varint_encoder, varint_tables
 from moldau.tracking.schemas.plain import field_names, plain
 
 UNSURE: Final = (UnsureError, EventError, AttributeError, LookupError, TypeError, ValueError, OverflowError)
@@ -35,6 +35,7 @@ _CALENDAR: Final[Mapping[tuple[str, str], tuple[str, str, str]]] = {  # class, a
     ("int", "date"): ("date", "True", "{v}.toordinal() - 719_163"),
     ("long", "time-micros"): ("time", "True", "(({v}.hour * 60 + {v}.minute) * 60 + {v}.second) * 1_000_000 + {v}.microsecond"),
 }
+_NO_BYTES = 'b""'
 _DIGITS_MAX = 100
 """Decimals of more digits are rare."""
 
@@ -56,7 +57,7 @@ class _Generator:
         self._lines: list[str] = []
         self._count = 0
         self.scope: dict[str, Any] = {
-            "LOW": varint_tables()[0], "varint": varint, "double": Struct("<d").pack, "number": exact_double, "join": b"".join,
+            "LOW": varint_tables()[0], "varint": varint_encoder(), "double": Struct("<d").pack, "number": exact_double, "join": b"".join,
             "date": date, "datetime": datetime, "time": time, "UUID": UUID, "EPOCH": datetime(1970, 1, 1, tzinfo=UTC),
             "SEQUENCES": frozenset((list, tuple, set, frozenset)), "UnsureError": UnsureError,
         }  # fmt: skip
@@ -181,7 +182,7 @@ class _Generator:
         self._add(depth, f"{made} = [{self._length(v)}] if {v} else []")
         self._add(depth, f"for {each} in {v}:")
         parts = self._value(depth + 1, items, arguments[0] if arguments else None, each)
-        self._add(depth + 1, f"{made} += ({' '.join(f'{part},' for part in parts)})")
+        self._add(depth + 1, f"{made}.append({' + '.join(parts) or _NO_BYTES})")
         return [f"*{made}", r'b"\0"'] if depth == 1 else [rf'join({made}) + b"\0"']
 
     def _map(self, depth: int, values: Any, hint: Any, v: str) -> list[str]:
@@ -193,7 +194,7 @@ class _Generator:
         parts = self._value(depth + 1, "string", None, key) + self._value(
             depth + 1, values, arguments[1] if len(arguments) == 2 else None, each
         )
-        self._add(depth + 1, f"{made} += ({' '.join(f'{part},' for part in parts)})")
+        self._add(depth + 1, f"{made}.append({' + '.join(parts) or _NO_BYTES})")
         return [f"*{made}", r'b"\0"'] if depth == 1 else [rf'join({made}) + b"\0"']
 
     def _slowly(self, schema: Any, hint: Any, v: str) -> str:

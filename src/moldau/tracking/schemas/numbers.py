@@ -21,20 +21,24 @@ def varint_tables() -> tuple[list[bytes], list[bytes]]:
     return low, pair
 
 
-def varint(number: int) -> bytes:
-    """An unsigned number of 64 bits, seven to a byte, the lowest first. UnsureError for a greater one."""
+@cache
+def varint_encoder() -> Callable[[int], bytes]:
+    """Writes an unsigned number of 64 bits, seven to a byte, the lowest first. It raises UnsureError for a greater one."""
     low, pair = varint_tables()
-    if number < 1 << 28:
-        return low[number] if number < 1 << 14 else pair[number & 0x3FFF] + low[number >> 14]
-    if number < 1 << 42:
-        return pair[number & 0x3FFF] + pair[number >> 14 & 0x3FFF] + low[number >> 28]
-    if number < 1 << 56:
-        return pair[number & 0x3FFF] + pair[number >> 14 & 0x3FFF] + pair[number >> 28 & 0x3FFF] + low[number >> 42]
-    if number >> 64:
-        raise UnsureError
-    return (
-        pair[number & 0x3FFF] + pair[number >> 14 & 0x3FFF] + pair[number >> 28 & 0x3FFF] + pair[number >> 42 & 0x3FFF] + low[number >> 56]
-    )
+
+    def varint(number: int) -> bytes:
+        if number < 1 << 28:
+            return low[number] if number < 1 << 14 else pair[number & 0x3FFF] + low[number >> 14]
+        if number < 1 << 42:
+            return pair[number & 0x3FFF] + pair[number >> 14 & 0x3FFF] + low[number >> 28]
+        first = pair[number & 0x3FFF] + pair[number >> 14 & 0x3FFF] + pair[number >> 28 & 0x3FFF]
+        if number < 1 << 56:
+            return first + low[number >> 42]
+        if number >> 64:
+            raise UnsureError
+        return first + pair[number >> 42 & 0x3FFF] + low[number >> 56]
+
+    return varint
 
 
 def exact_double(value: Any) -> float:
