@@ -17,6 +17,7 @@ from moldau.adapters.posix_files import PosixFiles
 from moldau.adapters.sqlite_coordination import SqliteCoordination
 from moldau.adapters.system_clock import LoopClock
 from moldau.adapters.threads import LoopBackground
+from moldau.assembly.data_directory import check_directory
 from moldau.assembly.exposure import warn_if_exposed
 from moldau.assembly.open_files import log_files_max
 from moldau.broker.broker import Broker
@@ -69,6 +70,7 @@ class RunningBroker:
 
     def start(self, *, adopt: bool = False) -> None:
         """Listen and serve. OSError for the sockets, WorldError for the rest; then nothing is left open."""
+        check_directory(os.path.abspath(self.config.list("log.dirs")[0]), STORE)
         sockets = self._bind()
         try:
             self._open(adopt=adopt)

@@ -79,7 +79,7 @@ def serve(
     except InvalidConfigError as error:
         raise click.UsageError(error.message) from error
     for directory in config.list("log.dirs"):
-        if Path(directory).is_file():
+        if os.path.isfile(directory):
             raise click.ClickException(f"{directory}: is a file, not a directory")
     gc.disable()  # until it listens: what is made while starting stays
     from moldau.assembly.process import serve as run

@@ -1,0 +1,72 @@
+"""A data directory that cannot be used is named with the reason and the way out, before anything is made in it."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from moldau.assembly import data_directory
+from moldau.assembly.data_directory import check_directory
+from moldau.model.errors import StorageError
+
+STORE = "store.sqlite"
+
+
+def test_a_directory_that_can_be_used_is_left_as_it_was(tmp_path: Path) -> None:
+    check_directory(str(tmp_path), STORE)
+    check_directory(str(tmp_path / "new" / "data"), STORE)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [
+        (errno.EACCES, "no permission; give user"),
+        (errno.EROFS, "the file system is read-only; mount it writable"),
+        (errno.ENOSPC, "no space left on the disk; a new data directory takes 256 KB"),
+        (errno.EIO, "Input/output error"),
+    ],
+)
+def test_one_that_cannot_is_named_with_reason_and_way_out(
+    number: int, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_path: str, _size: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(data_directory, "probe", fails)
+    path = tmp_path / "new" / "data"
+    with pytest.raises(StorageError, match=f"{path}: cannot be used as a data directory: {reason}"):
+        check_directory(str(path), STORE)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file", tmp_path / "file" / "data"):
+        with pytest.raises(StorageError, match="no directory; move it away"):
+            check_directory(str(path), STORE)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_permissions_of_the_system(tmp_path: Path) -> None:
+    tmp_path.chmod(0o555)
+    with pytest.raises(StorageError, match="no permission"):
+        check_directory(str(tmp_path), STORE)
+
+
+@pytest.mark.parametrize("with_store", [True, False])
+def test_a_directory_with_a_store_may_be_full(with_store: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever restarts on a full disk wants to read what is there."""
+
+    def write(_descriptor: int, _data: memoryview) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "write", write)
+    if with_store:
+        (tmp_path / STORE).write_text("")
+        check_directory(str(tmp_path), STORE)
+    else:
+        with pytest.raises(StorageError, match="no space left"):
+            check_directory(str(tmp_path), STORE)
+        assert list(tmp_path.iterdir()) == []
