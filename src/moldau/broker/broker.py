@@ -6,7 +6,7 @@ with the store ends it after that.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from moldau.broker.admin_log import AdminLog
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from moldau.broker.transactions.coordinator import TransactionCoordinator
     from moldau.cluster.snapshot import MetadataSnapshot
     from moldau.log.log_set import AllFailedListener
+    from moldau.log.partition_log import PartitionLog
     from moldau.ports.background import Background
     from moldau.ports.clock import Clock
     from moldau.ports.coordination import Coordination
@@ -152,11 +153,12 @@ class Broker:
             if adopt:
                 self._register_adopted()
             deleted = self._finish_deletions(now_ms)
+            self._catch_up_with_logs()
             self._lead()
             if self._coordinating is not None:
                 self._coordinating.topics_deleted(deleted)
             if adopt:
-                self._pass_over_adopted_producers()
+                self._pass_over_producers(partition.log for partition in self.partitions)
         except BaseException:
             self.logs.shutdown()
             raise
@@ -271,11 +273,30 @@ class Broker:
                 ]
             )
 
-    def _pass_over_adopted_producers(self) -> None:
-        """Give no producer an id that another one has in an adopted log."""
-        used = [producer.producer_id for partition in self.partitions for producer in partition.log.active_producers()]
+    def _pass_over_producers(self, logs: "Iterable[PartitionLog]") -> None:
+        """Give no producer an id that another one has in these logs."""
+        used = [producer.producer_id for log in logs for producer in log.active_producers()]
         if used:
             self.producer_ids.pass_over(max(used))
+
+    def _catch_up_with_logs(self) -> None:
+        """A metadata store that was restored from a backup may know less than the logs. Epochs that were used are not used again: recovery
+        would take what is appended for leftovers of an earlier leader, and cut it. Nor are producer ids."""
+        stale = {}
+        for topic_partition, log in self.logs.logs():
+            topic = self.metadata.topics.get(topic_partition.topic)
+            if topic is None:
+                _LOG.warning("folder of an unknown topic is kept and not served: path=%s", log.directory)
+            elif topic_partition.partition < len(topic.partitions):
+                known = topic.partitions[topic_partition.partition].leader_epoch
+                if log.latest_epoch > known:
+                    stale[topic_partition] = log.latest_epoch + 1
+        if stale:
+            _LOG.warning(
+                "metadata store is older than the logs, as a restored one is: partitions=%d; their leader epochs are raised", len(stale)
+            )
+            self.registry.raise_epochs(stale)
+            self._pass_over_producers(log for _, log in self.logs.logs())
 
     def _finish_deletions(self, now_ms: int) -> list[str]:
         """Deletions that the last stop interrupted between their mark and their end: of these topics."""

@@ -34,6 +34,7 @@ from moldau.cluster.znodes import (
 )
 from moldau.log.topic_ids import ID_BYTES, format_id
 from moldau.model.errors import CoordinationError
+from moldau.model.identity import TopicPartition
 from moldau.model.steps import UNFINISHED, Pause, Steps
 from moldau.ports.coordination import Coordination, Create, Delete, NodeExistsError, NoNodeError, Operation, SetData
 
@@ -241,6 +242,21 @@ class Registry:
             operations.append(Create(paths.partition_state(name, index), encode_state(state)))
             added.append(_info(index, brokers, state, 0))
         return added
+
+    def raise_epochs(self, epochs: Mapping[TopicPartition, int]) -> None:
+        """Have partitions led in higher epochs, all in one transaction: their logs know later ones than this store, a restored one."""
+        operations: list[Operation] = []
+        changed: dict[str, list[PartitionInfo]] = {}
+        for topic_partition, epoch in epochs.items():
+            name, index = topic_partition
+            infos = changed.setdefault(name, list(self.snapshot.topics[name].partitions))
+            info = infos[index]
+            state = PartitionState(info.leader, epoch, info.isr, self._controller_epoch)
+            operations.append(SetData(paths.partition_state(name, index), encode_state(state), info.state_version))
+            infos[index] = _info(index, info.replicas, state, info.state_version + 1)
+        self.coordination.multi(operations)
+        topics = self.snapshot.topics
+        self.snapshot = self.snapshot.with_topics([TopicInfo(name, topics[name].topic_id, tuple(infos)) for name, infos in changed.items()])
 
     def mark_deleted(self, names: Iterable[str]) -> None:
         """First step of a deletion: from here on requests do not know the topics, and the next start goes on with it."""

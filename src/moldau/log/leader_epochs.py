@@ -12,6 +12,8 @@ from bisect import bisect_right
 from moldau.log.checkpoints import format_lines, is_number, parse_lines
 from moldau.log.damage import DamagedFileError
 
+_EPOCHS_END = 2**31 - 1
+
 
 class LeaderEpochs:
     """Invariant: in `entries` both epochs and start offsets rise. `changed` says that the file is behind."""
@@ -89,6 +91,8 @@ def decode_leader_epochs(data: bytes, path: str) -> LeaderEpochs:
         if len(words) != 2 or not all(map(is_number, words)):
             raise DamagedFileError(path, f"line {number}", f"{line!r} is not an epoch and an offset")
         entry = (int(words[0]), int(words[1]))
+        if entry[0] >= _EPOCHS_END:
+            raise DamagedFileError(path, f"line {number}", f"{words[0]} is no epoch")
         if entries and not (entry[0] > entries[-1][0] and entry[1] > entries[-1][1]):
             raise DamagedFileError(path, f"line {number}", f"{line!r} does not rise above the line before")
         entries.append(entry)

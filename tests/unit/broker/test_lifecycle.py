@@ -184,3 +184,29 @@ def test_statistics_count(world: BrokerWorld) -> None:
     world.connect()
     numbers = world.broker.statistics()
     assert (numbers["connections"], numbers["partitions_led"], numbers["requests_delayed"]) == (1, 1, 0)
+
+
+def test_a_restored_metadata_store_does_not_use_epochs_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Its epochs are lower than those of the records, and recovery would cut what is appended next."""
+    store = tmp_path / "store.sqlite"
+    world = BrokerWorld(store=str(store))
+    world.create_topic("t")
+    world.connect().produce("t", b"a")
+    world.broker.stop()
+    world.store.close()
+    backup = store.read_bytes()
+    world.broker = world._start()
+    for value in (b"b", b"c", b"d"):
+        world.connect().produce("t", value)
+        world.restart()
+    world.broker.stop()
+    world.store.close()
+    store.write_bytes(backup)
+    world.broker = world._start()
+    assert "metadata store is older than the logs" in caplog.text
+    client = world.connect()
+    client.produce("t", b"e")
+    assert world.partition("t").leader_epoch == 4
+    world.restart()
+    assert world.connect().values("t") == [b"a", b"b", b"c", b"d", b"e"]
+    assert "cut" not in caplog.text
