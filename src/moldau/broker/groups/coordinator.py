@@ -92,7 +92,7 @@ class GroupCoordinator:
         `retention_ms`: how long the client wants them kept, if it says so.
         """
         growth = group.offsets.growth(commits, None if producer is None else producer.producer_id)
-        if not self.memory.offsets.has_room(growth, f"offsets of group '{group.group_id}'", new=group.offsets.is_empty):
+        if growth > 0 and not self.memory.offsets.has_room(growth, group.group_id, new=group.offsets.is_empty):
             message = f"group '{group.group_id}': {growth} bytes for {len(commits)} offsets do not fit into offsets.memory.max.bytes"
             done(PeerError(ErrorCode.POLICY_VIOLATION, message))
             return

@@ -85,10 +85,12 @@ class GroupOffsets:
             present = waiting.get((each.topic, each.partition))
             if present is None and is_only:
                 present = self.committed.get(each.topic, {}).get(each.partition)
-            growth += text_size(each.metadata)
             if present is not None:
-                growth -= text_size(present.metadata)
-            elif producer_id is None:
+                if present.metadata != each.metadata:
+                    growth += text_size(each.metadata) - text_size(present.metadata)
+                continue
+            growth += text_size(each.metadata)
+            if producer_id is None:
                 growth += OFFSET_COST + (0 if each.topic in self.committed else TOPIC_COST)
             else:
                 growth += PENDING_COST + PRODUCER_COST
@@ -96,15 +98,16 @@ class GroupOffsets:
 
     def put(self, topic: str, partition: int, committed: CommittedOffset) -> None:
         """Commit."""
-        growth = text_size(committed.metadata)
         partitions = self.committed.get(topic)
         if partitions is None:
             partitions = self.committed[topic] = {}
-            growth += TOPIC_COST
+            self.account.add(TOPIC_COST)
         present = partitions.get(partition)
-        growth += OFFSET_COST if present is None else -text_size(present.metadata)
         partitions[partition] = committed
-        self.account.add(growth)
+        if present is None:
+            self.account.add(OFFSET_COST + text_size(committed.metadata))
+        elif present.metadata != committed.metadata:
+            self.account.add(text_size(committed.metadata) - text_size(present.metadata))
 
     def put_pending(self, producer_id: int, topic: str, partition: int, committed: CommittedOffset) -> None:
         """Commit when the producer's transaction does."""
