@@ -3,6 +3,9 @@
 Whoever keeps such state has an `Account`: it adds what an object takes when it is made and subtracts it when it is gone, in O(1).
 Before the state grows, `Budget.has_room` is asked. What shrinks or stays as large is always allowed, so that existing clients keep working
 at the bound. The setting may change at run time; a limit below what is held refuses growth until enough is released.
+
+While state is read back from disk, growth beside it gets a tenth of the limit in all. So what was acknowledged within the limit has room
+when it is read: at the end of reading `is_exceeded` is false for it, whatever clients do meanwhile.
 """
 
 import logging
@@ -21,13 +24,15 @@ RESERVED = 10
 class Budget:
     """Bytes, or a number of objects, that all accounts together hold; bounded by the broker setting named `setting`."""
 
-    __slots__ = ("_limit", "_monotonic", "_notes", "held", "refusals", "setting")
+    __slots__ = ("_granted", "_limit", "_monotonic", "_notes", "held", "refusals", "setting")
 
     def __init__(self, setting: str, limit: Callable[[], int], monotonic: Callable[[], float]) -> None:
         """`limit` gives the value of the setting as it is now, `monotonic` seconds of a clock that never goes back."""
         self.setting = setting
         self.held = 0
         self.refusals = 0
+        self._granted: int | None = None
+        """While state is read: how much growth was allowed since that began."""
         self._limit = limit
         self._monotonic = monotonic
         self._notes = Seldom(NOTES_INTERVAL_S, 1)
@@ -50,7 +55,11 @@ class Budget:
         if amount <= 0:
             return True
         limit = self._limit()
-        if self.held + amount <= (limit - limit // RESERVED if new else limit):
+        if self._granted is not None:
+            if self._granted + amount <= limit // RESERVED:
+                self._granted += amount
+                return True
+        elif self.held + amount <= (limit - limit // RESERVED if new else limit):
             return True
         self.refusals += 1
         if self._notes.due(self.setting, self._monotonic()):
@@ -60,10 +69,17 @@ class Budget:
             )  # fmt: skip
         return False
 
-    @property
-    def is_exceeded(self) -> bool:
-        """Whether more is held than the limit allows: it was lowered, or what was read from disk is more."""
-        return self.held > self._limit()
+    def reading(self, under_way: bool) -> None:
+        """State is being read back from disk, or no longer."""
+        if not under_way:
+            self._granted = None
+        elif self._granted is None:
+            self._granted = 0
+
+    def is_exceeded(self, factor: int = 1) -> bool:
+        """Whether `factor` times the limit, and what may have grown beside the reading, is less than what is held."""
+        limit = self._limit()
+        return self.held > factor * limit + limit // RESERVED
 
 
 class Account:

@@ -39,10 +39,25 @@ def test_a_tenth_is_kept_for_what_is_there() -> None:
 def test_what_does_not_grow_is_always_allowed() -> None:
     world = Setting(100)
     world.budget.held = 200
-    assert world.budget.is_exceeded
+    assert world.budget.is_exceeded()
+    assert not world.budget.is_exceeded(2)
     assert world.budget.has_room(0, "the same")
     assert world.budget.has_room(-5, "less")
     assert not world.budget.has_room(1, "more")
+
+
+def test_growth_beside_reading_leaves_room_for_what_is_read() -> None:
+    world = Setting(100)
+    world.budget.reading(True)
+    assert world.budget.has_room(6, "a client")
+    world.budget.reading(True)
+    assert not world.budget.has_room(5, "another")
+    world.budget.held += 6 + 100
+    assert not world.budget.is_exceeded(), "what was within the limit before is served, and what was acknowledged since"
+    world.budget.reading(False)
+    assert not world.budget.has_room(1, "a client")
+    world.budget.held = 50
+    assert world.budget.has_room(40, "a client", new=True)
 
 
 def test_the_limit_may_change_at_any_time() -> None:

@@ -149,6 +149,7 @@ class GroupCoordinator:
             return
         self._too_large.pop(partition, None)
         shard = self._shards[partition] = Shard(partition, self._make_runner, self.memory)
+        self._note_reading()
         self.removal.start()
         self._state_log.load(partition, shard.replay, lambda error: self._loaded(shard, error))
 
@@ -158,6 +159,7 @@ class GroupCoordinator:
         shard = self._shards.pop(partition, None)
         if shard is not None:
             shard.close(PeerError(ErrorCode.NOT_COORDINATOR, f"partition {partition} of the offsets topic is not led here any more"))
+            self._note_reading()
 
     def load_refused(self) -> None:
         """Try again to serve what did not fit into memory: the settings have changed, or other groups have gone."""
@@ -201,6 +203,13 @@ class GroupCoordinator:
         if self.append(group, [(group_key(group.group_id), group_value(state))], done):
             group.is_stored = True
 
+    def _note_reading(self) -> bool:
+        """Whether a partition is being read; the budgets know of it."""
+        under_way = any(each.loading for each in self._shards.values())
+        for budget in self.memory.all():
+            budget.reading(under_way)
+        return under_way
+
     def _check_bound(self, group_id: str) -> None:
         most = self.config.int("groups.max")
         if sum(len(shard.groups) for shard in self._shards.values()) >= most:
@@ -228,7 +237,7 @@ class GroupCoordinator:
             if isinstance(error, DoesNotFitError):
                 self._too_large[shard.partition] = error.message
             return
-        if any(each.loading for each in self._shards.values()):
+        if self._note_reading():
             return
         numbers = self.statistics()
         if numbers["groups"]:

@@ -148,7 +148,7 @@ class Shard:
         While the log is read there may be more in memory than at its end: groups and offsets that are deleted further on.
         """
         for budget in self._memory.all():
-            if budget.held > factor * budget.limit:
+            if budget.is_exceeded(factor):
                 raise DoesNotFitError(
                     ErrorCode.COORDINATOR_NOT_AVAILABLE,
                     f"__consumer_offsets-{self.partition} does not fit into memory: {budget.setting} is {budget.limit} bytes,"

@@ -45,6 +45,7 @@ class Ownership:
         """Read the partition, anew if need be."""
         self.end(partition)
         owned = self._owned[partition] = Owned(partition, epoch, self.memory)
+        self.memory.reading(True)
 
         def take(batch: "LoadedBatch") -> None:
             if not owned.is_over:
@@ -61,6 +62,7 @@ class Ownership:
                     error = too_large
                 else:
                     self._loaded(owned)
+                    self.memory.reading(self.is_loading)
                     return
             _LOG.error("transactions not loaded: partition=__transaction_state-%d reason=%s", partition, error)
             self.end(partition)
@@ -76,6 +78,7 @@ class Ownership:
         if owned is not None:
             self._given_up(owned)
             owned.account.close()
+            self.memory.reading(self.is_loading)
 
     def load_refused(self) -> None:
         """Read again what did not fit into memory: the setting may have been raised."""
@@ -131,7 +134,7 @@ class Ownership:
 
     def _check_memory(self, partition: int, factor: int = 1) -> None:
         budget = self.memory
-        if budget.held > factor * budget.limit:
+        if budget.is_exceeded(factor):
             raise DoesNotFitError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,
                 f"__transaction_state-{partition} does not fit into memory: {budget.setting} is {budget.limit} bytes,"

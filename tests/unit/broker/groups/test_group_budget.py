@@ -199,6 +199,24 @@ def test_what_does_not_fit_is_kept_and_served_when_there_is_room(caplog: pytest.
     check_group_budgets(one.groups)
 
 
+def test_clients_cannot_take_the_room_of_what_is_being_read() -> None:
+    """Groups of one partition fill up while another is read: what that one had acknowledged is served."""
+    one = Coordinated(offsets_memory_max_bytes=100_000)
+    names = {one.log.partition_for(name): name for name in (f"g{index}" for index in range(50))}
+    slow, fast = names[0], names[1]
+    for index in range(22):
+        one.write(slow, (offset_key(slow, "t", index), committed(index, TEXT)[1]))
+    one.groups.become_coordinator(1)
+    one.clock.settle()
+    one.groups.become_coordinator(0)
+    codes = [one.commit(fast, 1, partition=index, metadata=TEXT) for index in range(30)]
+    assert codes.count(ErrorCode.NONE) == 2
+    one.clock.settle()
+    assert one.offset(slow, 21) == 21
+    assert one.commit(fast, 2, partition=0, metadata=TEXT) is ErrorCode.NONE
+    check_group_budgets(one.groups)
+
+
 def test_reading_stops_at_twice_the_bound() -> None:
     one = Coordinated(offsets_memory_max_bytes=100_000)
     peak = 0
