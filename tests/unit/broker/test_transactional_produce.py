@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from moldau.broker.broker import Broker
+from moldau.broker.walked_batches import DIRECT_BYTES_MAX
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import TopicPartition
 from moldau.model.steps import drain
@@ -320,3 +321,48 @@ def test_with_flush_messages_the_acknowledgement_waits_for_the_disk_too(coordina
     world.background.run_all()
     world.clock.settle()
     assert client.answers()[0].body.responses[0].partition_responses[0].error_code == 0
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_batches_that_have_to_be_looked_into_are_before_the_coordinator_is_asked(
+    world: BrokerWorld, client: Client, coordinator: Coordinator, *, waits: bool
+) -> None:
+    """Elsewhere, while the connection is held; the others of the request wait with them, out of the receive buffer."""
+    world.create_topic("walked", produce_validation="records")
+    world.compute.immediate = False
+    coordinator.waits = waits
+    large = b"v" * (2 * DIRECT_BYTES_MAX)
+    request = produce_request("walked", records(world, 0, value=large), transactional_id=ID)
+    request.topic_data += produce_request("t", records(world, 0)).topic_data
+    client.send(request, 12)
+    client.send(produce_request("t", records(world, 1), transactional_id=ID), 12)
+    other = world.connect()
+    for _ in range(5):
+        other.produce("t", b"?" * 100_000, partition=1)
+    assert coordinator.asked == []
+    assert client.answers() == []
+    world.compute.run_all()
+    world.clock.settle()
+    assert [asked[4] for asked in coordinator.asked[:1]] == [[T0, TopicPartition("walked", 0)]]
+    if waits:
+        answer(client, coordinator)
+    client.peer.push()
+    world.clock.settle()
+    first, second = client.answers()
+    assert [each.partition_responses[0].error_code for each in first.body.responses] == [0, 0]
+    assert second.body.responses[0].partition_responses[0].base_offset == 1
+    assert client.values("walked", partition_max_bytes=1 << 20) == [large]
+
+
+def test_a_record_that_breaks_a_rule_is_named_and_nobody_is_asked(world: BrokerWorld, client: Client, coordinator: Coordinator) -> None:
+    world.create_topic("compacted", cleanup_policy="compact")
+    world.compute.immediate = False
+    for value in (b"small", b"v" * (2 * DIRECT_BYTES_MAX)):
+        client.send(produce_request("compacted", records(world, 0, value=value), transactional_id=ID), 12)
+        world.compute.run_all()
+        world.clock.settle()
+        (given,) = client.answers()
+        refused = given.body.responses[0].partition_responses[0]
+        assert refused.error_code == ErrorCode.INVALID_RECORD
+        assert [error.batch_index for error in refused.record_errors] == [0]
+    assert coordinator.asked == []
