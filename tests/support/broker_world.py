@@ -44,6 +44,7 @@ class BrokerWorld:
         self.disk = ForgetfulDisk(now_ms=self.clock.time_ms)
         self.background = FakeBackground(immediate=immediate)
         self.compute = FakeBackground(immediate=True)
+        self.recompress = FakeBackground(immediate=True)
         self.workers = FakeWorkers(self.disk)
         self.store_path = store
         self.settings = [f"{name.replace('_', '.')}={value}" for name, value in settings.items()]
@@ -59,6 +60,7 @@ class BrokerWorld:
             clock=self.clock,
             background=self.background,
             compute=self.compute,
+            recompress=self.recompress,
             coordination=self.store,
             random_bytes=self._random_bytes,
             workers=lambda: self.workers,

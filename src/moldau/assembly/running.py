@@ -63,6 +63,7 @@ class RunningBroker:
         self._loop = loop
         self._background: LoopBackground
         self._compute: LoopBackground
+        self._recompress: LoopBackground
         self._workers: LoopWorkers | None = None
         self._coordination: SqliteCoordination
         self._server: Server
@@ -108,6 +109,7 @@ class RunningBroker:
         if self._workers is not None:
             self._workers.close()
         self._compute.cut_off()
+        self._recompress.cut_off()
         self._background.close()
         self._coordination.close()
         await asyncio.sleep(0)  # connections that were cut are told
@@ -150,6 +152,7 @@ class RunningBroker:
             raise
         self._background = LoopBackground(self._loop)
         self._compute = LoopBackground(self._loop, threads_max=1)
+        self._recompress = LoopBackground(self._loop, threads_max=1)
         try:
             self.broker = Broker(
                 self.config,
@@ -158,6 +161,7 @@ class RunningBroker:
                 clock=clock,
                 background=self._background,
                 compute=self._compute,
+                recompress=self._recompress,
                 coordination=self._coordination,
                 random_bytes=os.urandom,
                 workers=self._make_workers,

@@ -58,6 +58,7 @@ class Broker:
         clock: "Clock",
         background: "Background",
         compute: "Background | None" = None,
+        recompress: "Background | None" = None,
         coordination: "Coordination",
         random_bytes: Callable[[int], bytes],
         workers: "Callable[[], Workers] | None" = None,
@@ -65,7 +66,8 @@ class Broker:
         on_all_failed: "AllFailedListener" = lambda _failure: None,
     ) -> None:
         """`background` has a few threads for calls that wait for the disk; `compute` one for work that takes the processor (and with it the
-        interpreter's lock, which more threads would take from this one more often), `background` without it.
+        interpreter's lock, which more threads would take from this one more often), `recompress` one for compressing, which needs no lock
+        and takes long; without them that is `background`.
 
         `workers` gives those for work that burns a processor, once there is some; without them nothing is compacted.
 
@@ -93,7 +95,7 @@ class Broker:
         self.missing_partition = self.leading.missing
         self.storage_failed = self.leading.storage_failed
         self.registry = Registry(coordination, broker_id=self.broker_id, time_ms=clock.time_ms, random_bytes=random_bytes)
-        self.batch_walks = BatchWalks(clock, self.compute)
+        self.batch_walks = BatchWalks(clock, self.compute, recompress or background)
         self.producer_ids = ProducerIds(coordination, self.broker_id)
         self.slices = SliceScheduler(clock)
         self.delayed = DelayedRequests(clock, config.int("delayed.requests.max"))

@@ -48,6 +48,10 @@ class RecordRules:
     record_headers_max: int
     batch_headers_max: int
 
+    def recompresses(self, header: BatchHeader) -> bool:
+        """Whether a batch with this header is compressed anew."""
+        return self.codec is not None and self.codec != header.compression
+
     @staticmethod
     def of(partition: Partition, *, late: bool) -> "RecordRules":
         """Those of a partition now, for a batch whose header claims a timestamp too far ahead or not."""
@@ -85,7 +89,7 @@ def walk_decompressed(
     """As `walk`, with the records decompressed. PeerError."""
     if rules.walks:
         _check(rules, data, header, now_ms)
-    if rules.codec is None or rules.codec == header.compression:
+    if rules.codec is None or not rules.recompresses(header):
         return batch, header
     stored = memoryview(recompress(data, header, rules.codec, rules.level))
     if len(stored) > rules.bytes_max:

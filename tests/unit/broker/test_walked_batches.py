@@ -251,3 +251,19 @@ def test_a_plain_batch_is_not_looked_into(world: BrokerWorld, client: Client) ->
     waiting(world)
     assert client.ask(produce_request("plain", batch(world, LARGE)), 9).responses[0].partition_responses[0].error_code == 0
     assert not world.compute.jobs
+
+
+def test_what_is_compressed_anew_waits_for_nothing_but_that(world: BrokerWorld, client: Client) -> None:
+    """Compressing may take a hundred seconds for 16 MB: it has its own thread; only the smallest batches are compressed at once."""
+    world.recompress.immediate = False
+    now_ms = world.clock.time_ms()
+    other = world.connect()
+    client.send(produce_request("gzipped", built((now_ms, b"k"), value=bytes(2 * walked_batches.RECOMPRESSED_BYTES_MAX))), 9)
+    assert len(world.recompress.jobs) == 1
+    assert send(other, "compacted", built((now_ms, b"k"), value=LARGE)).error_code == 0
+    assert send(other, "gzipped", built((now_ms, b"k"), value=bytes(100))).base_offset == 0
+    assert send(other, "gzipped", built((now_ms, b"k"), value=LARGE, compression=Compression.GZIP)).base_offset == 1
+    world.recompress.run_all()
+    world.clock.settle()
+    (answer,) = client.answers()
+    assert answer.body.responses[0].partition_responses[0].base_offset == 2
