@@ -12,6 +12,7 @@ container's), or under localhost, internal, cluster.local. Other names are the o
 
 import ipaddress
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from moldau.registry.errors import RestError
 
@@ -46,13 +47,7 @@ class Access:
 
     def _is_ours(self, host: str) -> bool:
         name = _name_in(host)
-        if ANY in self._hosts or name in self._hosts or "." not in name or name.endswith(_PRIVATE):
-            return True
-        try:
-            ipaddress.ip_address(name)
-        except ValueError:
-            return False
-        return True
+        return ANY in self._hosts or name in self._hosts or "." not in name or name.endswith(_PRIVATE) or _is_address(name)
 
 
 def check_content_type(method: str, headers: Mapping[str, str]) -> None:
@@ -61,6 +56,15 @@ def check_content_type(method: str, headers: Mapping[str, str]) -> None:
     has_body = method in _WITH_BODY or headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
     if (has_body or kind) and method not in ("GET", "HEAD", "OPTIONS") and kind not in JSON_TYPES:
         raise RestError(415, 415, f"HTTP 415 Unsupported Media Type: '{kind}' is not taken, but {', '.join(JSON_TYPES)} are")
+
+
+@lru_cache(maxsize=64)
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _name_in(host: str) -> str:

@@ -15,11 +15,12 @@ from urllib.parse import parse_qs
 
 from moldau.registry.access import JSON_TYPES, Access, check_content_type
 from moldau.registry.confirming import PATH as CONFIRMATIONS
-from moldau.registry.errors import RestError
+from moldau.registry.errors import RestError, timed_out
 from moldau.registry.limits import BODY_BYTES_MAX
 from moldau.registry.request import Request
 from moldau.registry.router import NotAllowedError, allowed_methods, find_route
 from moldau.registry.routes import Kind, PlainText, Route
+from moldau.registry.schemas.understood import NotUnderstoodError
 from moldau.registry.understanding import NotReadableError
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ METADATA_ID = "/v1/metadata/id"
 OK, NO_CONTENT = 200, 204
 WORKERS = 4
 WRITERS = 16
+_CHANGE_ATTEMPTS = 20
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -131,15 +133,23 @@ class App:
             if known is not None:
                 return _json(known)
         if route.kind is Kind.WRITE:
-            if self._changes.decides:  # what has to be known of schemas is found out before the one lock of all changes is taken
-                await self._tried(partial(route.act, self._state, request))
-            carry_out = partial(self._changes.carry_out, route.act, request)
-            status, content = await self._understanding.settle(self._writers, carry_out)
-            return Answer(status, content)
+            return await self._change(route, request)
         act = partial(route.act, self._state, request)
         if route.kind is Kind.WORK or request.text("format"):
             return Answer(200, await self._understanding.settle(self._workers, lambda: encode_body(act())))
         return _json(act())
+
+    async def _change(self, route: Route, request: Request) -> Answer:
+        """Carry a change out. What turns out to be unknown of schemas is found out without the lock of all changes; then it begins anew."""
+        loop = asyncio.get_running_loop()
+        for _ in range(_CHANGE_ATTEMPTS):
+            try:
+                status, content = await loop.run_in_executor(self._writers, self._changes.carry_out, route.act, request)
+            except NotUnderstoodError:
+                await self._tried(partial(route.act, self._state, request))
+            else:
+                return Answer(status, content)
+        raise timed_out("others changed the subject each time that its versions had been read")
 
     async def _tried(self, decide: Callable[[], Any]) -> Any:
         """What comes of it here; None if nothing does: perhaps this registry has not read enough, and the writer has the last word."""

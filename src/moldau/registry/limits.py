@@ -35,7 +35,7 @@ class WorkLimits:
     """Questions that wait or are under way; a further one is answered 50002."""
     wait_s: float = 20.0
     """So long a question waits for a process that is free."""
-    niceness: int = 10
+    niceness: int = 5
 
 
 BODY_ELEMENTS_MAX = 20_000
