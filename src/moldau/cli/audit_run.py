@@ -56,11 +56,11 @@ def run(
 
     from moldau.cli.server_log import set_up_logging
     from moldau.client.failures import FencedError
+    from moldau.model.extras import require
 
-    try:
-        from moldau.audit.auditor import Auditor, AuditorOptions
-    except ImportError as error:
-        raise click.ClickException(f"{error}: an auditor needs `pip install 'moldau[tracking]'`") from error
+    require("tracking", "an auditor")
+    from moldau.audit.auditor import Auditor, AuditorOptions
+
     set_up_logging(log_level, log_format)
     schemas = None
     if registry is not None:

@@ -16,6 +16,7 @@ import click
 
 from moldau.cli.output import say
 from moldau.cli.output_records import json_bytes
+from moldau.model.extras import MissingExtraError
 from moldau.registry.wire import WireFormatError, unframe
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 ToJson = Callable[[memoryview], str]
 """From what follows the schema id; raises what it likes for bytes that are none."""
 
-MISSING = "decoding Avro and Protobuf needs moldau's extra registry: pip install 'moldau[registry]'"
 
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=lambda value: _plain(value)).encode
 
@@ -79,7 +79,7 @@ class Decoder:
                 case other:
                     return UndecodableError(f"schema id {schema_id} is of language {other}")
         except ImportError as error:
-            raise click.ClickException(MISSING) from error
+            raise MissingExtraError("decoding Avro and Protobuf", error.name or str(error), "registry") from error
         except ValueError as error:
             return UndecodableError(f"schema id {schema_id} cannot be read: {error}")
 

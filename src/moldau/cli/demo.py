@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from moldau.cli.exit_codes import FAILED, MISSING_OR_DOUBLED
+from moldau.model.extras import MissingExtraError
 
 if TYPE_CHECKING:
     from moldau.lake.demo.options import DemoOptions
@@ -98,7 +99,7 @@ def demo(
         with progress_view(quiet=as_json) as progress:
             report = _run(options, progress)
     except ModuleNotFoundError as error:
-        raise click.ClickException(f"{error.name} is not installed; the demonstration needs: pip install 'moldau[demo]'") from error
+        raise MissingExtraError("the demonstration", error.name or str(error), "demo") from error
     except (DemoError, InputError) as error:
         raise click.ClickException(str(error)) from error
     print_report(report, as_json=as_json)

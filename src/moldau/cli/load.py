@@ -18,6 +18,7 @@ from moldau.cli.exit_codes import DEAD_LETTERS, DONE, FAILED
 from moldau.cli.options import TEXT, Seconds, bootstrap_option, registry_option
 from moldau.cli.output import counted, say
 from moldau.cli.registry_source import check_registry_url, naming_source, registry_source
+from moldau.model.extras import MissingExtraError
 
 if TYPE_CHECKING:
     from moldau.lake.loading.job import LoadJob
@@ -102,7 +103,7 @@ def load_command(ctx: click.Context, /, file: Path | None, **given: Any) -> None
         with naming_source(source):
             _run(jobs, given)
     except ModuleNotFoundError as error:
-        raise click.ClickException(f"{error.name} is not installed; loads need: pip install 'moldau[lake]'") from error
+        raise MissingExtraError("a load", error.name or str(error), "lake") from error
 
 
 def _jobs(ctx: click.Context, file: Path | None, given: dict[str, Any]) -> "LoadJobs":

@@ -75,6 +75,9 @@ def registry(
     """
     from moldau.assembly.exposure import warn_if_exposed
     from moldau.cli.server_log import set_up_logging
+    from moldau.model.extras import require
+
+    require("registry", "a schema registry")
     from moldau.registry.limits import HttpLimits
     from moldau.registry.server import RegistryServer
 

@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-import click
-
 from moldau.cli.output import say
 from moldau.cli.produce_too_large import LARGE_BYTES, TooLarge
 from moldau.cli.produce_waiting import Waiting
 from moldau.client.too_large import LIMITS, size_of
+from moldau.model.extras import MissingExtraError
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
@@ -39,8 +38,6 @@ FLUSH_SLICE_S = 0.2
 TRANSACTION_TIMEOUT_MS = 900_000
 """The longest that brokers allow by default: a file takes as long as it takes."""
 
-MISSING = "producing needs confluent-kafka: pip install 'moldau[client]'"
-
 
 class Sender:
     """Sends records to one topic. `accepted` were handed to librdkafka, `failed` of them came back."""
@@ -59,7 +56,7 @@ class Sender:
         try:
             from confluent_kafka import Producer
         except ImportError as error:
-            raise click.ClickException(MISSING) from error
+            raise MissingExtraError("moldau produce", "confluent-kafka", "client") from error
         self.accepted = 0
         self.failed = 0
         self.too_large = TooLarge(bootstrap, topic, MESSAGE_BYTES_MAX)

@@ -81,6 +81,10 @@ def serve(
     for directory in config.list("log.dirs"):
         if os.path.isfile(directory):
             raise click.ClickException(f"{directory}: is a file, not a directory")
+    if registry is not None:
+        from moldau.model.extras import require
+
+        require("registry", "a schema registry")
     gc.disable()  # until it listens: what is made while starting stays
     from moldau.assembly.process import serve as run
     from moldau.cli.output import is_output_error

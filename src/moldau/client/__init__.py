@@ -4,8 +4,9 @@
 source, which use the raw connection, do not pay for librdkafka.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from moldau.model.extras import load
 
 if TYPE_CHECKING:
     from moldau.client.async_consumer import AsyncConsumer
@@ -86,4 +87,4 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return load(_HOMES[name], name, "client")

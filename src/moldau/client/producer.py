@@ -23,10 +23,11 @@ from moldau.client.delivery_thread import SLICE_S, DeliveryThread, log
 from moldau.client.failures import SendError
 from moldau.client.message import Headers, Message, messages_of
 from moldau.client.outgoing import Outgoing, Rest, outgoing
-from moldau.client.settings import MISSING, Acks, Codec, in_our_words, producer_settings
+from moldau.client.settings import Acks, Codec, in_our_words, producer_settings
 from moldau.client.too_large import PRODUCER_BYTES_MAX, refused_by_producer
 from moldau.client.transactional_id import TransactionalId
 from moldau.client.transactions import Transaction, TransactionalConsumer
+from moldau.model.extras import MissingExtraError
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaException
@@ -65,7 +66,7 @@ class Producer:
             from confluent_kafka import KafkaException
             from confluent_kafka import Producer as Inner
         except ImportError as error:
-            raise ImportError(MISSING) from error
+            raise MissingExtraError("a producer", "confluent-kafka", "client") from error
         made = producer_settings(
             bootstrap_servers,
             client_id=client_id,

@@ -14,7 +14,8 @@ from moldau.client.message import ConsumedMessage
 from moldau.client.news import News
 from moldau.client.own_thread import OwnThread
 from moldau.client.questions import ASK_TIMEOUT_S, Questions
-from moldau.client.settings import CLOSE_TIMEOUT_MS, MISSING, in_our_words
+from moldau.client.settings import CLOSE_TIMEOUT_MS, in_our_words
+from moldau.model.extras import MissingExtraError
 from moldau.model.identity import TopicPartition
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Session(Questions):
         try:
             from confluent_kafka import Consumer, KafkaException
         except ImportError as error:
-            raise ImportError(MISSING) from error
+            raise MissingExtraError("a consumer", "confluent-kafka", "client") from error
         self.group = group
         self.commits_by_itself = bool(settings["enable.auto.commit"])
         self.closed = False

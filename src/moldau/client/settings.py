@@ -49,8 +49,6 @@ class ConsumerOptions(TypedDict, total=False):
     settings: Mapping[str, Any] | None
 
 
-MISSING = "producers and consumers need confluent-kafka: pip install 'moldau[client]'"
-
 STARTS_ANEW_VERSION = 0x020C0000
 NEW_TOPIC_WAIT_MS = 5_000
 """How long a producer waits for a topic that the brokers do not know: it may have been made a moment ago."""

@@ -1,6 +1,5 @@
 """A small Spark session on this machine: quiet, on the loopback interface, in UTC."""
 
-import importlib.util
 import os
 import re
 import shutil
@@ -9,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+
+from moldau.model.extras import require
 
 MEMORY_MIN_MB = 512
 """Spark refuses to start with less than some 450 MiB of heap."""
@@ -23,8 +24,7 @@ class SessionError(RuntimeError):
 
 def check_spark(memory: str) -> None:
     """What can be known before Spark is started: it is installed, there is a Java, and `memory` is some. SessionError."""
-    if importlib.util.find_spec("pyspark") is None:
-        raise SessionError("pyspark is not installed; Spark needs: pip install 'moldau[lake]'")
+    require("lake", "Spark")
     _check_java()
     check_memory(memory)
 

@@ -26,6 +26,7 @@ from moldau.client.cluster import Cluster
 from moldau.model.config.static import read_static
 from moldau.model.config.store import BrokerConfig
 from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.extras import require
 
 if TYPE_CHECKING:
     from moldau.registry.server import RegistryServer
@@ -40,7 +41,8 @@ class Broker:
     """A broker to test against; starts at ``with``, or by `start`.
 
     `settings` are Kafka's: ``Broker(settings={"num.partitions": 3})``. `directory` keeps the data in a directory of the caller's, which is
-    not removed. With `registry` a schema registry starts and stops with it. InvalidConfigError for a setting that is not allowed.
+    not removed. With `registry` a schema registry starts and stops with it. InvalidConfigError for a setting that is not allowed,
+    MissingExtraError for a registry without the packages that it needs.
     """
 
     def __init__(
@@ -57,6 +59,8 @@ class Broker:
         self._port = port
         self._thread: BrokerThread | None = None
         self._wants_registry = registry
+        if registry:
+            require("registry", "a schema registry")
         self._registry: RegistryServer | None = None
         self._registry_port = 0
         self._pid = os.getpid()

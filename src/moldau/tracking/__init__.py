@@ -3,8 +3,9 @@
 ``from moldau.tracking import TrackerProducer, TrackedConsumer``. Nothing is imported before it is asked for.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from moldau.model.extras import load
 
 if TYPE_CHECKING:
     from moldau.tracking.async_producer import AsyncTrackerProducer
@@ -61,4 +62,4 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return load(_HOMES[name], name, "tracking")

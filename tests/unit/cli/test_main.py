@@ -241,4 +241,7 @@ def test_without_confluent_kafka_produce_says_what_to_install(monkeypatch: pytes
     topic = MetadataResponseTopic(name="t")
     with ScriptedBroker(lambda request: MetadataResponse(topics=[topic])) as broker:
         result = run("produce", "t", "--bootstrap", broker.bootstrap)
-    assert (result.exit_code, result.output) == (1, "Error: producing needs confluent-kafka: pip install 'moldau[client]'\n")
+    assert (result.exit_code, result.output) == (
+        1,
+        "Error: moldau produce needs confluent-kafka, which is not installed: pip install 'moldau[client]'\n",
+    )

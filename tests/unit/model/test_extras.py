@@ -1,0 +1,73 @@
+"""What an extra brings is known by module, so that a part of Moldau can say in one line which extra it needs, before it does anything."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from moldau.cli.application import application
+from moldau.model import extras
+from moldau.model.extras import PACKAGES, MissingExtraError, load, require
+
+PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+MODULES = {"google-re2": "re2", "grpcio-tools": "grpc_tools", "protobuf": "google.protobuf", "confluent-kafka": "confluent_kafka"}
+
+
+def modules(extra: str) -> set[str]:
+    names = [re.split("[<>=\\[]", each)[0] for each in PROJECT["optional-dependencies"][extra] if not each.startswith("moldau")]
+    inner = [each for each in PROJECT["optional-dependencies"][extra] if each.startswith("moldau[")]
+    found = {MODULES.get(name, name) for name in names}
+    return found.union(*(modules("tracking") for each in inner if each == "moldau[tracking]"))
+
+
+@pytest.mark.parametrize("extra", PACKAGES)
+def test_the_modules_of_an_extra_are_those_of_the_package(extra: str) -> None:
+    assert set(PACKAGES[extra]) == modules(extra)
+    require(extra, "this test")
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An environment in which no extra is installed."""
+    monkeypatch.setattr(extras, "PACKAGES", dict.fromkeys(PACKAGES, ("no_such_package",)))
+
+
+@pytest.mark.usefixtures("bare")
+@pytest.mark.parametrize(
+    ("command", "extra"),
+    [
+        (["serve", "--registry", "127.0.0.1:0", "--data", "never-made"], "registry"),
+        (["registry", "--listen", "127.0.0.1:0"], "registry"),
+        (["audit", "run", "--tier", "x"], "tracking"),
+    ],
+)
+def test_a_command_says_which_extra_it_needs_and_starts_nothing(
+    command: list[str], extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(application, command)
+    code, output = done.exit_code, done.output
+    assert (code, output.startswith("Error: "), output.endswith(f"pip install 'moldau[{extra}]'\n")) == (1, True, True), output
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("bare")
+def test_a_broker_for_tests_says_it_before_it_starts() -> None:
+    from moldau.testing.broker import Broker
+
+    with pytest.raises(MissingExtraError, match=r"a schema registry needs no_such_package.*pip install 'moldau\[registry\]'"):
+        Broker(registry=True)
+
+
+def test_a_package_that_imports_late_names_the_extra_and_hides_no_mistake_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError(name="pyarrow" if name == "moldau.lake.table" else "moldau.nothing")
+
+    monkeypatch.setattr(extras, "import_module", missing)
+    with pytest.raises(MissingExtraError, match=r"moldau.lake.read_table needs pyarrow, .*moldau\[lake\]"):
+        load("moldau.lake.table", "read_table", "lake")
+    with pytest.raises(ModuleNotFoundError) as found:
+        load("moldau.lake.other", "x", "lake")
+    assert not isinstance(found.value, MissingExtraError)
