@@ -10,6 +10,7 @@ A formatter writes many records at once, column by column: what is the same for 
 import base64
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
+from json.encoder import encode_basestring
 from typing import Any
 
 from moldau.model.identity import TopicPartition
@@ -63,7 +64,7 @@ def _json_lines(decoded: Collection[str]) -> Formatter:
             [TIMESTAMP_TYPES[each] for each in columns.timestamp_types],
             map(key, columns.keys),
             map(value, columns.values),
-            map(_json_headers, columns.headers),
+            [_json_headers(each) if each else "[]" for each in columns.headers],
             strict=True,
         )
         return "".join([line % row for row in rows]).encode()
@@ -72,7 +73,11 @@ def _json_lines(decoded: Collection[str]) -> Formatter:
 
 
 def _json_octets(data: bytes | None) -> str:
-    return _json(json_bytes(data))
+    """As `json_bytes`; text, which is the rule, the short way."""
+    try:
+        return "null" if data is None else encode_basestring(data.decode())
+    except UnicodeDecodeError:
+        return _json(json_bytes(data))
 
 
 def _json_text(data: bytes | None) -> str:
@@ -80,7 +85,7 @@ def _json_text(data: bytes | None) -> str:
 
 
 def _json_headers(headers: Sequence[Header]) -> str:
-    return f"[{','.join(f'[{_json(name)},{_json_octets(value)}]' for name, value in headers)}]" if headers else "[]"
+    return f"[{','.join(f'[{_json(name)},{_json_octets(value)}]' for name, value in headers)}]"
 
 
 def json_bytes(data: bytes | None) -> Any:
