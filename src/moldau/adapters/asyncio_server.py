@@ -55,7 +55,7 @@ class ServerLimits:
     """SO_RCVBUF of a connection; -1 leaves it to the system."""
 
 
-def _files_kept(files_max: int) -> int:
+def files_kept(files_max: int) -> int:
     """Of so many files that may be open, those that are not for connections."""
     return min(max(files_max // 4, min(FILES_KEPT_MIN, files_max // 2)), FILES_KEPT_MAX)
 
@@ -139,7 +139,7 @@ class Server:
                     return
                 continue
             files_max = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-            if files_max != resource.RLIM_INFINITY and connected.fileno() >= files_max - _files_kept(files_max):
+            if files_max != resource.RLIM_INFINITY and connected.fileno() >= files_max - files_kept(files_max):
                 self._refuse(connected, address[0], "open files", files_max)
             else:
                 self._admit(connected, address[:2])

@@ -9,8 +9,12 @@ The rest is there for what is opened only for a moment: indexes, snapshots, dire
 import logging
 import resource
 
+from moldau.adapters.asyncio_server import files_kept
+
 _LOG = logging.getLogger(__name__)
 
+CONNECTIONS_MAX = 50_000
+"""Connections by default, however many files may be open: each takes some kilobytes."""
 LOG_FILES_MIN = 64
 LOG_FILES_MAX = 5_000
 
@@ -29,3 +33,11 @@ def log_files_max() -> int:
     """Files that the logs may keep open, under the limit that holds now."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return LOG_FILES_MAX if soft == resource.RLIM_INFINITY else max(LOG_FILES_MIN, min(soft // 8, LOG_FILES_MAX))
+
+
+def connections_max() -> int:
+    """Connections that the limit that holds now leaves room for, beside the logs' files and what else is kept free."""
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if soft == resource.RLIM_INFINITY:
+        return CONNECTIONS_MAX
+    return max(1, min(soft - files_kept(soft), CONNECTIONS_MAX))

@@ -19,7 +19,7 @@ from moldau.adapters.system_clock import LoopClock
 from moldau.adapters.threads import LoopBackground
 from moldau.assembly.data_directory import check_directory
 from moldau.assembly.exposure import warn_if_exposed
-from moldau.assembly.open_files import log_files_max
+from moldau.assembly.open_files import connections_max, log_files_max
 from moldau.broker.broker import Broker
 from moldau.cluster.registry import OtherClusterError
 from moldau.cluster.snapshot import BrokerInfo
@@ -225,8 +225,9 @@ class RunningBroker:
 
     def _limits(self) -> ServerLimits:
         config = self.config
+        most = config.int("max.connections")
         return ServerLimits(
-            connections_max=config.int("max.connections"),
+            connections_max=connections_max() if most < 0 else most,
             connections_per_ip_max=config.int("max.connections.per.ip"),
             per_ip_overrides=_overrides(config.string("max.connections.per.ip.overrides")),
             idle_max_ms=config.int("connections.max.idle.ms"),

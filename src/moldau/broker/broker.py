@@ -6,6 +6,7 @@ with the store ends it after that.
 """
 
 import logging
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from moldau.broker.delayed import DelayedRequests
 from moldau.broker.flusher import Flusher
 from moldau.broker.housekeeping import Housekeeping
 from moldau.broker.leading import Leading
+from moldau.broker.request_memory import RequestMemory
 from moldau.broker.slices import SliceScheduler
 from moldau.broker.staged import StagedWrites
 from moldau.broker.walked_batches import BatchWalks
@@ -98,6 +100,7 @@ class Broker:
         self.batch_walks = BatchWalks(clock, self.compute, recompress or background)
         self.producer_ids = ProducerIds(coordination, self.broker_id)
         self.slices = SliceScheduler(clock)
+        self.request_memory = RequestMemory(clock)
         self.delayed = DelayedRequests(clock, config.int("delayed.requests.max"))
         self.staged_writes = StagedWrites(self.delayed, self.storage_failed)
         self.flusher = Flusher(background, self.leading.flushed, self.storage_failed)
@@ -184,6 +187,7 @@ class Broker:
             "partitions_led": len(self.partitions),
             "requests_delayed": self.delayed.waiting,
             "requests_sliced": self.slices.running,
+            **self.request_memory.statistics(),
             **(self._coordinating.statistics() if self._coordinating is not None else {}),
             **self.logs.statistics(),
         }
@@ -319,6 +323,9 @@ class Broker:
         self.request_bytes_max = config.int("socket.request.max.bytes")
         self.decoded_bytes_max = config.int("request.decoded.max.bytes")
         self.decoded_elements_max = config.int("request.decoded.elements.max")
+        queued_max = config.int("queued.max.request.bytes")
+        self.request_memory.bytes_max = sys.maxsize if queued_max < 0 else queued_max
+        self.request_memory.incomplete_max_s = config.int("incomplete.request.timeout.ms") / 1000
         self.requests_in_flight_max = config.int("connection.max.in.flight.requests")
         self.queued_bytes_max = config.int("connection.queued.max.bytes")
         self.fetch_bytes_max = config.int("fetch.max.bytes")

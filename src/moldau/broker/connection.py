@@ -12,6 +12,7 @@ The order of answers is kept by `answers`. Rules that hold here:
 
 * Bounds: with `requests_max` slots, or `queued_bytes_max` bytes of answers that the peer has not taken, the connection stops reading, in
   the middle of a read if it must, and goes on once it is below both.
+* The memory that requests of all connections take before they are handled has a bound: see `request_memory`.
 * Another connection's progress never runs our frames: going on is left to the clock, so calls do not nest.
 * A request may hold the frames after it (`hold`), as Kafka mutes a channel: one that is long runs in turns (`slices`), a Produce request
   may wait for the transaction coordinator, look-ups for another thread. When the connection is lost, sliced work is dropped.
@@ -27,6 +28,7 @@ from moldau.broker.answers import Answers, Slot, release
 from moldau.broker.dispatch import HEAD_SIZE, dispatch, unpack_head
 from moldau.broker.handlers.fetch import handle_fetch
 from moldau.broker.producing import Producing
+from moldau.broker.request_memory import READ_BYTES
 from moldau.broker.unwritten import NO_PLACE, UnwrittenAnswers
 from moldau.model.errors import ProtocolError
 from moldau.model.steps import Steps
@@ -57,6 +59,8 @@ class Connection:
         "_closed",
         "_going_on",
         "_holds",
+        "_holds_memory",
+        "_memory",
         "_number",
         "_paused",
         "_producing",
@@ -74,6 +78,8 @@ class Connection:
         self._advertised = broker.advertised_to(transport.local)
         broker.connections_made += 1
         self._number = broker.connections_made
+        self._memory = broker.request_memory
+        self._holds_memory = False
         self._reader = FrameReader(broker.receive_buffer, broker.request_bytes_max, broker.decoded_bytes_max)
         self._answers = Answers()
         self._unwritten = UnwrittenAnswers()
@@ -93,7 +99,8 @@ class Connection:
 
     def get_buffer(self, size_hint: int) -> memoryview:
         """Room for the next bytes."""
-        return self._reader.get_buffer()
+        room = self._reader.get_buffer()
+        return room[:READ_BYTES] if self._memory.exhausted else room
 
     def buffer_updated(self, count: int) -> None:
         """Handle what has come."""
@@ -113,6 +120,7 @@ class Connection:
         if self._work is not None:
             self._work.drop()
         self._answers.give_up()
+        self._memory.forget(self)
         self._broker.connections.discard(self)
         if error is not None:
             _LOG.debug("connection lost: peer=%s:%d error=%s", *self._transport.peer, error)
@@ -147,6 +155,11 @@ class Connection:
         if not self._serving:
             self._flush()
 
+    def starve(self) -> None:
+        """There is no memory for what has been received, and no other request may wait for it any longer: close."""
+        _LOG.debug("connection closed, its request is incomplete and there is no memory: peer=%s:%d", *self._transport.peer)
+        self._transport.abort()
+
     @property
     def held_bytes(self) -> int:
         """Memory that requests received in part, or not yet handled, take."""
@@ -164,7 +177,13 @@ class Connection:
             self._cut(error)
         except Exception as error:
             self._abort_for_a_bug(error)
-        self._reader.stash()
+        reader = self._reader
+        reader.stash()
+        held = reader.held_bytes
+        if held or self._holds_memory:
+            self._holds_memory = held > 0
+            if self._memory.note(self, held, reader.received - reader.pending_bytes):
+                self.hold()
         if self._unwritten.entries or self._broker.staged_writes.dirty:
             self._write()
         self._serving = False

@@ -76,7 +76,19 @@ class FrameReader:
     `_offer_start` says where in the shared buffer the offered room begins, or -1 when the room is in the connection's own.
     """
 
-    __slots__ = ("_buffers", "_carry_max", "_decoded_max", "_end", "_frame_max", "_offer_start", "_shared", "_start", "_usual_max", "_view")
+    __slots__ = (
+        "_buffers",
+        "_carry_max",
+        "_decoded_max",
+        "_end",
+        "_frame_max",
+        "_offer_start",
+        "_shared",
+        "_start",
+        "_usual_max",
+        "_view",
+        "received",
+    )
 
     def __init__(self, shared: ReceiveBuffer, max_frame_bytes: int, max_decoded_bytes: int | None = None) -> None:
         """`max_decoded_bytes`: bound of requests other than Produce; None for none of their own."""
@@ -90,6 +102,8 @@ class FrameReader:
         self._start = 0
         self._end = 0
         self._offer_start = 0
+        self.received = 0
+        """Bytes received so far."""
 
     @property
     def pending_bytes(self) -> int:
@@ -121,6 +135,7 @@ class FrameReader:
 
     def updated(self, count: int) -> None:
         """`count` bytes were put into what `get_buffer` gave last."""
+        self.received += count
         if self._offer_start < 0:
             self._end += count
         else:

@@ -13,3 +13,9 @@ from moldau.assembly import open_files
 def test_the_share_of_the_logs(monkeypatch: pytest.MonkeyPatch, limit: int, share: int) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
     assert open_files.log_files_max() == share
+
+
+@pytest.mark.parametrize(("files", "connections"), [(64, 32), (256, 128), (1024, 768), (4096, 3072), (1_000_000, 50_000)])
+def test_connections_have_by_default_what_is_left_for_them(monkeypatch: pytest.MonkeyPatch, files: int, connections: int) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _what: (files, files))
+    assert open_files.connections_max() == connections

@@ -69,7 +69,15 @@ NETWORK = table(
         integer("socket.send.buffer.bytes", 102_400, "Size of a socket's send buffer (SO_SNDBUF); -1 leaves it to the system."),
         integer("socket.receive.buffer.bytes", 102_400, "Size of a socket's receive buffer (SO_RCVBUF); -1 leaves it to the system."),
         integer("socket.listen.backlog.size", 50, "Connections that may wait to be accepted.", allowed=at_least(1)),
-        integer("max.connections", INT_MAX, "Connections at once; further ones are closed.", allowed=at_least(0), mode=CLUSTER),
+        integer(
+            "max.connections",
+            -1,
+            "Connections at once; further ones are closed. -1: what the limit on open files (RLIMIT_NOFILE) leaves beside the files of the "
+            "logs, at most 50,000.",
+            allowed=at_least(-1),
+            mode=CLUSTER,
+            deviation="What the process can have open instead of 2147483647.",
+        ),
         integer(
             "max.connections.per.ip",
             INT_MAX,
@@ -180,7 +188,23 @@ NETWORK = table(
         ),
         integer("request.timeout.ms", 30_000, "How long a broker waits for another broker's answer.", in_effect=False),
         integer("queued.max.requests", 500, THREADS, allowed=at_least(1), in_effect=False),
-        long("queued.max.request.bytes", -1, "Bytes of requests waiting over all connections; -1 sets no limit.", in_effect=False),
+        long(
+            "queued.max.request.bytes",
+            67_108_864,
+            "Memory of requests that have come in part, or wait to be handled, over all connections; -1 sets no limit. At the bound only "
+            "short requests are read as ever, longer ones one at a time.",
+            allowed=at_least(-1),
+            deviation="64 MiB instead of no limit: peers that send parts of requests must not grow our memory. Only what has come counts, "
+            "not what a request says it will be, and short requests go on at the bound.",
+        ),
+        integer(
+            "incomplete.request.timeout.ms",
+            10_000,
+            "How long a request may be incomplete while `queued.max.request.bytes` is reached; then its connection is closed.",
+            allowed=at_least(1),
+            own=True,
+            deviation="A bound of our own: Kafka waits for as long as the connection may be idle.",
+        ),
         integer("num.network.threads", 3, THREADS, allowed=at_least(1), mode=CLUSTER, in_effect=False),
         integer("num.io.threads", 8, THREADS, allowed=at_least(1), mode=CLUSTER, in_effect=False),
         integer("background.threads", 10, THREADS, allowed=at_least(1), mode=CLUSTER, in_effect=False),
