@@ -26,7 +26,7 @@ from moldau.log.cache import OPEN_FILES_MAX, SegmentCache
 from moldau.log.manager import LogManager
 from moldau.model.config.store import BrokerConfig
 from moldau.model.identity import TopicPartition
-from moldau.model.steps import drain
+from moldau.model.steps import UNFINISHED, Steps, drain
 from moldau.protocol.framing import ReceiveBuffer
 
 if TYPE_CHECKING:
@@ -46,6 +46,11 @@ if TYPE_CHECKING:
     from moldau.ports.workers import Workers
 
 _LOG = logging.getLogger(__name__)
+
+
+def _report(error: Exception | None) -> None:
+    if error is not None:
+        _LOG.error("connections not finished because of a bug", exc_info=error)
 
 
 class Broker:
@@ -250,8 +255,12 @@ class Broker:
         """Take no more requests; each connection closes once its answers have left. Members of groups that wait are answered."""
         if self._coordinating is not None:
             self._coordinating.close()
+        self.slices.run(self._finish_connections(), _report)
+
+    def _finish_connections(self) -> Steps:
         for connection in list(self.connections):
             connection.finish()
+            yield UNFINISHED
 
     @property
     def metadata(self) -> "MetadataSnapshot":

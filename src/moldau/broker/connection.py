@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
+PIPELINED_FREE = 4
+"""Requests of one read, other than Produce, that are handled however many there were from others in this turn of the loop."""
 _PRODUCE = int(ApiKey.PRODUCE)
 _FETCH = int(ApiKey.FETCH)
 _FETCH_VERSIONS = CODEC[ApiKey.FETCH]
@@ -211,6 +213,7 @@ class Connection:
         repeated = producing.repeated
         unwritten = self._unwritten.entries
         answers = self._answers
+        pipelined = 0
         ready, slots = answers.ready, answers.slots  # both stay the same until the end of the read
         for frame in self._reader.frames():
             if len(frame) < HEAD_SIZE:
@@ -240,6 +243,9 @@ class Connection:
                     self._fetch(frame, version, correlation_id)
                 else:
                     self._dispatch(frame)
+                pipelined += 1
+                if pipelined > PIPELINED_FREE and broker.slices.turn_is_over():
+                    return True
             if self._stopping or self._is_full():
                 return True
         return False

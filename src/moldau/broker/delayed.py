@@ -12,12 +12,15 @@ up, or all together once they are the most of it.
 import logging
 from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
+from itertools import islice
 from typing import Protocol
 
 from moldau.ports.clock import Clock, Timer
 
 _LOG = logging.getLogger(__name__)
 
+ATTEMPTS_PER_TURN = 50
+"""Requests that one append, or the clock, attempts before others have their turn: each takes about 50 microseconds."""
 SWEEP_MIN = 1024
 """So many that are done may lie on the heap whatever else is there."""
 
@@ -69,6 +72,8 @@ class DelayedRequests:
         self._clock = clock
         self._heap: list[tuple[float, int, DelayedRequest]] = []
         self._sequence = 0
+        self._due: dict[DelayedRequest, None] = {}
+        """Requests to be attempted soon."""
         self._waiting = 0
         self._timer: Timer | None = None
         self._timer_due = float("inf")
@@ -98,18 +103,16 @@ class DelayedRequests:
     def appended(self, partition: Watched, count: int) -> None:
         """`count` more bytes of `partition` can be read."""
         stable_count = partition.stable_growth(count)
-        for request in list(partition.watchers):
-            if request.done:
-                continue
+        enough = []
+        for request in partition.watchers:
             request.missing_bytes -= stable_count if request.committed else count
             if request.missing_bytes <= 0:
-                self._attempt(request, expired=False)
+                enough.append(request)
+        self._attempt_all(enough)
 
     def changed(self, partition: Watched) -> None:
         """Something other than an append happened to `partition`: attempt whatever waits for it."""
-        for request in list(partition.watchers):
-            if not request.done:
-                self._attempt(request, expired=False)
+        self._attempt_all(list(partition.watchers))
 
     def finish(self, request: DelayedRequest) -> None:
         """Let it wait no longer: it is answered with what there is."""
@@ -129,6 +132,26 @@ class DelayedRequests:
         self._heap.clear()
         if self._timer is not None:
             self._timer.cancel()
+
+    def _attempt_all(self, requests: list[DelayedRequest]) -> None:
+        """Attempt the first of them now, and the others a few in each turn of the clock."""
+        for request in requests[:ATTEMPTS_PER_TURN]:
+            if not request.done:
+                self._attempt(request, expired=False)
+        if len(requests) > ATTEMPTS_PER_TURN:
+            if not self._due:
+                self._clock.call_later(0.0, self._attempt_due)
+            self._due.update(dict.fromkeys(requests[ATTEMPTS_PER_TURN:]))
+
+    def _attempt_due(self) -> None:
+        due = list(islice(self._due, ATTEMPTS_PER_TURN))
+        for request in due:
+            del self._due[request]
+        if self._due:
+            self._clock.call_later(0.0, self._attempt_due)
+        for request in due:
+            if not request.done:
+                self._attempt(request, expired=False)
 
     def _attempt(self, request: DelayedRequest, *, expired: bool) -> None:
         if request.attempted:
@@ -168,13 +191,15 @@ class DelayedRequests:
         self._timer = None
         self._timer_due = float("inf")
         now = self._clock.monotonic()
+        attempts = 0
         while self._heap:
             deadline, _, request = self._heap[0]
-            if not request.done and deadline > now:
+            if not request.done and (deadline > now or attempts == ATTEMPTS_PER_TURN):
                 self._set_timer(deadline)
                 return
             heappop(self._heap)
             if not request.done:
+                attempts += 1
                 self._attempt(request, expired=True)
 
 

@@ -76,6 +76,7 @@ class SliceScheduler:
         self._clock = clock
         self._works: deque[SlicedWork] = deque()
         self._scheduled = False
+        self._turn_until: float | None = None
         self._first_turns_s = TURN_S
         """Time left for first turns before the loop's next turn: many connections may have sent long work in this one."""
 
@@ -99,6 +100,17 @@ class SliceScheduler:
         self._works.append(work)
         self._schedule()
         return work
+
+    def turn_is_over(self) -> bool:
+        """Whether requests that a peer has sent at once should wait for the loop's next turn: those of all together had theirs."""
+        now = self._clock.monotonic()
+        if self._turn_until is None:
+            self._turn_until = now + TURN_S
+            self._clock.call_later(0.0, self._begin_turn)
+        return now >= self._turn_until
+
+    def _begin_turn(self) -> None:
+        self._turn_until = None
 
     def close(self) -> None:
         """Drop every work: the broker stops."""

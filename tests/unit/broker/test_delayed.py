@@ -1,10 +1,11 @@
 """Waiting requests are completed by appends, by changes or by time; each once, and none is kept longer than it waits."""
 
 import random
+from collections.abc import Callable
 
 import pytest
 
-from moldau.broker.delayed import SWEEP_MIN, DelayedRequest, DelayedRequests
+from moldau.broker.delayed import ATTEMPTS_PER_TURN, SWEEP_MIN, DelayedRequest, DelayedRequests
 from moldau.testing.clock import FakeClock
 
 
@@ -156,3 +157,43 @@ def test_any_sequence_against_a_list() -> None:
         assert all(expected[name][1] <= now for name in answered - done)
         done |= answered
     assert len(story.finished) == len(done) > 500
+
+
+def test_many_that_wait_for_one_append_are_attempted_a_few_at_a_time() -> None:
+    clock = FakeClock()
+    delayed = DelayedRequests(clock, 100_000)
+    partition = Place()
+    answered: list[int] = []
+
+    def attempt_of(number: int) -> Callable[[bool], bool]:
+        def attempt(_expired: bool) -> bool:
+            answered.append(number)
+            return True
+
+        return attempt
+
+    for number in range(3 * ATTEMPTS_PER_TURN):
+        delayed.wait(DelayedRequest(attempt_of(number), [partition], 10, lambda: None), 60_000)
+    delayed.appended(partition, 10)
+    assert answered == list(range(ATTEMPTS_PER_TURN))
+    clock.settle()
+    assert (answered, delayed.waiting) == (list(range(3 * ATTEMPTS_PER_TURN)), 0)
+
+
+def test_many_whose_time_is_over_together_are_answered_in_turns() -> None:
+    clock = FakeClock()
+    delayed = DelayedRequests(clock, 100_000)
+    turns: list[float] = []
+
+    def attempt(_expired: bool) -> bool:
+        clock.advance_within(0.001)
+        turns.append(clock.monotonic())
+        return True
+
+    for _ in range(3 * ATTEMPTS_PER_TURN):
+        delayed.wait(DelayedRequest(attempt, [Place()], 10, lambda: None), 1000)
+    clock.advance(1.0)
+    assert len(turns) == ATTEMPTS_PER_TURN
+    for _ in range(3):
+        clock.settle()
+    assert (len(turns), delayed.waiting) == (3 * ATTEMPTS_PER_TURN, 0)
