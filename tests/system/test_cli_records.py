@@ -311,6 +311,31 @@ def test_an_interrupted_producer_sends_what_it_has_read(moldau: Console, topic: 
         stream.close()
 
 
+def test_a_signal_while_nobody_acknowledges_ends_the_wait_and_counts(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data") as server:
+        moldau = Console(server.bootstrap)
+        moldau.ok("topic", "create", "t", "--partitions", "1")
+        producer = moldau.start("produce", "t")
+        assert producer.stdin is not None
+        producer.stdin.write("one\n")
+        producer.stdin.flush()
+        deadline = time.monotonic() + 30
+        while moldau.ok("consume", "t", "--until-end").lines != ["one"]:
+            assert time.monotonic() < deadline
+        server.suspend()
+        try:
+            producer.stdin.write("two\nthree\n")
+            producer.stdin.close()
+            producer.stdin = None
+            assert producer.stderr is not None
+            assert "acknowledged" in producer.stderr.readline(), "it waits, and says so"
+            code, _, err = end(producer, signal.SIGTERM)
+        finally:
+            server.resume()
+    assert code == 130
+    assert err.splitlines()[-2:] == ["1 record sent, 2 failed", "interrupted"]
+
+
 def test_a_broker_that_stops_under_the_consumer_is_told(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data") as server:
         moldau = Console(server.bootstrap)
