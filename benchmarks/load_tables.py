@@ -63,9 +63,10 @@ def fill(bootstrap: str, topic: str, prefix: bytes, bodies: list[bytes], events:
 
 
 def moldau_load(broker: Broker, topic: str, schema: Path, target: Path) -> int:
-    """Seconds of the whole command, as anybody runs it; the number of rows."""
+    """The whole command, as anybody runs it; the number of rows."""
     program = [sys.executable, "-m", "moldau.cli.main", "load", "--bootstrap", broker.bootstrap_servers, "--registry", broker.registry_url]
-    subprocess.run([*program, "--topics", topic, "--to", str(target), "--name", "bench", "--once"], check=True)
+    more = ["--topics", topic, "--to", str(target), "--name", "bench", "--tier", target.name]  # a tier counts one table
+    subprocess.run([*program, *more, "--once"], check=True)
     table = open_table(str(target / topic))
     assert table is not None
     return sum(file.rows for file in table.files())
@@ -107,7 +108,7 @@ def main() -> None:
             for run in range(given.runs):
                 for system in systems[test][:: -1 if run % 2 else 1]:
                     if given.only in (None, system):
-                        took = timed(system, broker, topic, text, Path(name, "lake"), events)
+                        took = timed(system, broker, topic, text, Path(name, f"{topic}-{run}"), events)
                         seconds.setdefault((test, system), []).append(took)
                         results.write(system=system, test=test, run=run, events=events, seconds=took, load=load_average())
     for (test, system), taken in seconds.items():
