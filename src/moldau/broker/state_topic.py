@@ -14,7 +14,7 @@ from moldau.broker.state_loading import StateLoads
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
 from moldau.model.seldom import Seldom
-from moldau.model.steps import drain
+from moldau.model.steps import Steps, drain
 from moldau.protocol.records.builder import RecordBatchBuilder
 from moldau.protocol.records.compression import Compression
 from moldau.protocol.records.header import read_header
@@ -62,11 +62,17 @@ class StateTopic:
         return java_hash(key) % self.partitions
 
     def ensure(self) -> None:
+        """As `ensured`, at once."""
+        drain(self.ensured())
+
+    def ensured(self) -> Steps:
         """Make the topic if it is not there. PeerError COORDINATOR_NOT_AVAILABLE if it cannot be made."""
+        while self._broker.topics.is_under_way(self.name):
+            yield None
         if self.exists:
             return
         spec = internal_topic_spec(self._spec, self._broker.config, len(self._broker.metadata.brokers))
-        outcome = drain(self._broker.topics.create([spec]))[self.name]
+        outcome = (yield from self._broker.topics.create([spec]))[self.name]
         if isinstance(outcome, PeerError):
             if self._notes.due(self.name, self._broker.clock.monotonic()):
                 _LOG.error("internal topic not made: topic=%s reason=%s", self.name, outcome.message)

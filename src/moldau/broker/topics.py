@@ -92,6 +92,10 @@ class Topics:
         lost = self._host.storage_lost()
         return outcomes if lost is None else _instead_of_topics(outcomes, lost)
 
+    def is_under_way(self, name: str) -> bool:
+        """Whether a request that runs makes the topic, or adds partitions to it."""
+        return name in self._reserved
+
     def create_for_client(
         self, names: Iterable[str], made: Callable[[NewTopic], object] = _nothing
     ) -> Generator[Pause, None, dict[str, PeerError | None]]:

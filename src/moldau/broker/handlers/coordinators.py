@@ -10,6 +10,7 @@ from moldau.broker.context import RequestContext
 from moldau.broker.handlers.metadata import broker_addresses
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
+from moldau.model.steps import Steps
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -24,15 +25,18 @@ NOBODY = -1
 Node = tuple[int, str, int]
 
 
-def handle(broker: "Broker", request: FindCoordinatorRequest, context: RequestContext, reply: "Reply") -> None:
+def handle(broker: "Broker", request: FindCoordinatorRequest, context: RequestContext, reply: "Reply") -> Steps:
     """One answer per key. Codes: COORDINATOR_NOT_AVAILABLE, INVALID_REQUEST for keys that are neither groups nor transactions."""
     many = context.api_version >= FIRST_WITH_KEYS
     keys = request.coordinator_keys if many else [request.key]
     try:
         topic = _topic(broker, request.key_type)
-        topic.ensure()
+        yield from topic.ensured()
         nodes = {each[0]: each[:3] for each in broker_addresses(broker, context)}
-        answers = [_answer(broker, topic, nodes, key) for key in keys]
+        answers = []
+        for key in keys:
+            answers.append(_answer(broker, topic, nodes, key))
+            yield None
     except PeerError as error:
         answers = [_refusal(key, error) for key in keys]
     if many:

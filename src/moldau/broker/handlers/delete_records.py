@@ -7,6 +7,7 @@ from moldau.broker.dispatch import Reply
 from moldau.broker.partition import Partition
 from moldau.broker.protected_topics import check_unprotected
 from moldau.model.errors import ErrorCode, PeerError, StorageError
+from moldau.model.steps import Steps
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 HIGH_WATERMARK = -1
 
 
-def handle(broker: "Broker", request: DeleteRecordsRequest, context: RequestContext, reply: Reply) -> None:
+def handle(broker: "Broker", request: DeleteRecordsRequest, context: RequestContext, reply: Reply) -> Steps:
     """Delete what lies before each offset.
 
     Codes: UNKNOWN_TOPIC_OR_PARTITION; OFFSET_OUT_OF_RANGE beyond the high watermark; POLICY_VIOLATION where the topic is only compacted;
@@ -34,6 +35,7 @@ def handle(broker: "Broker", request: DeleteRecordsRequest, context: RequestCont
         led = broker.partitions_of(name, by_id=False)
         results = []
         for wanted in topic.partitions:
+            yield None
             index = wanted.partition_index
             try:
                 partition = led.get(index)

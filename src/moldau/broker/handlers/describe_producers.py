@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from moldau.broker.context import RequestContext
 from moldau.broker.dispatch import Reply
+from moldau.model.steps import Steps
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -17,16 +18,18 @@ if TYPE_CHECKING:
     from moldau.broker.broker import Broker
 
 
-def handle(broker: "Broker", request: DescribeProducersRequest, context: RequestContext, reply: Reply) -> None:
+def handle(broker: "Broker", request: DescribeProducersRequest, context: RequestContext, reply: Reply) -> Steps:
     """List the producers of each partition, once."""
     wanted: dict[str, dict[int, None]] = {}
     for topic in request.topics:
         wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
-    reply(
-        DescribeProducersResponse(
-            topics=[TopicResponse(name, [_describe(broker, name.encode(), index) for index in indexes]) for name, indexes in wanted.items()]
-        )
-    )
+    topics = []
+    for name, indexes in wanted.items():
+        topics.append(described := TopicResponse(name))
+        for index in indexes:
+            described.partitions.append(_describe(broker, name.encode(), index))
+            yield None
+    reply(DescribeProducersResponse(topics=topics))
 
 
 def _describe(broker: "Broker", topic: bytes, index: int) -> PartitionResponse:

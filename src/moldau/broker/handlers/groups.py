@@ -7,6 +7,7 @@ from moldau.broker.context import RequestContext
 from moldau.broker.groups.membership_states import State
 from moldau.broker.handlers.operations import GROUP_OPERATIONS
 from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.steps import Steps
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from moldau.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest, DescribeGroupsResponse
@@ -23,7 +24,7 @@ FIRST_WITH_NOT_FOUND = 6
 """Before, a group that is not there is described as dead."""
 
 
-def list_groups(broker: "Broker", request: ListGroupsRequest, context: RequestContext, reply: "Reply") -> None:
+def list_groups(broker: "Broker", request: ListGroupsRequest, context: RequestContext, reply: "Reply") -> Steps:
     """All groups, or those of some states and types (whatever their case). COORDINATOR_LOAD_IN_PROGRESS while some may be missing."""
     shards = broker.groups.shards()
     if any(shard.loading for shard in shards):
@@ -35,19 +36,23 @@ def list_groups(broker: "Broker", request: ListGroupsRequest, context: RequestCo
         return
     listed = []
     for shard in shards:
-        for group in shard.groups.values():
+        for group in list(shard.groups.values()):
+            yield None
             state, protocol_type = _state_of(group)
             if not states or state.lower() in states:
                 listed.append(ListedGroup(group.group_id, protocol_type, state, CLASSIC))
     reply(ListGroupsResponse(groups=listed))
 
 
-def describe_groups(broker: "Broker", request: DescribeGroupsRequest, context: RequestContext, reply: "Reply") -> None:
+def describe_groups(broker: "Broker", request: DescribeGroupsRequest, context: RequestContext, reply: "Reply") -> Steps:
     """State and members of each group, once; what members said and were given where the group is stable.
 
     Codes: GROUP_ID_NOT_FOUND, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
     """
-    described = [_described(broker, group_id, context.api_version) for group_id in dict.fromkeys(request.groups)]
+    described = []
+    for group_id in dict.fromkeys(request.groups):
+        described.append(_described(broker, group_id, context.api_version))
+        yield None
     if request.include_authorized_operations:
         for each in described:
             if not each.error_code:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from moldau.broker.context import RequestContext
 from moldau.broker.groups.offsets import CommittedOffset, GroupOffsets, is_other_topic
 from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.steps import Steps
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -30,7 +31,7 @@ FIRST_WITH_ERROR = 2
 NOTHING = -1
 
 
-def handle(broker: "Broker", request: OffsetFetchRequest, context: RequestContext, reply: "Reply") -> None:
+def handle(broker: "Broker", request: OffsetFetchRequest, context: RequestContext, reply: "Reply") -> Steps:
     """Answer for one group, or from version 8 on for many; null topics stand for all that the group has.
 
     Codes of a group: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS. Of a partition: UNKNOWN_TOPIC_ID; UNSTABLE_OFFSET_COMMIT where stable
@@ -39,7 +40,11 @@ def handle(broker: "Broker", request: OffsetFetchRequest, context: RequestContex
     version = context.api_version
     if version >= FIRST_WITH_GROUPS:
         fetching = _Fetching(broker, stable=request.require_stable, by_id=version >= FIRST_BY_ID)
-        reply(OffsetFetchResponse(groups=[fetching.group(each) for each in _once(request.groups)]))
+        groups = []
+        for each in _once(request.groups):
+            groups.append(fetching.group(each))
+            yield None
+        reply(OffsetFetchResponse(groups=groups))
         return
     topics = (
         None

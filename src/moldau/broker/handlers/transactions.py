@@ -7,6 +7,7 @@ from moldau.broker.context import RequestContext
 from moldau.broker.dispatch import Reply
 from moldau.broker.transactions.listing import Filters, unknown_states
 from moldau.model.errors import PeerError
+from moldau.model.steps import Steps
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages import describe_transactions as describing
 from moldau.protocol.messages import list_transactions as listing
@@ -15,9 +16,12 @@ if TYPE_CHECKING:
     from moldau.broker.broker import Broker
 
 
-def handle_describe(broker: "Broker", request: describing.DescribeTransactionsRequest, context: RequestContext, reply: Reply) -> None:
+def handle_describe(broker: "Broker", request: describing.DescribeTransactionsRequest, context: RequestContext, reply: Reply) -> Steps:
     """One answer for each id. Codes: INVALID_REQUEST, TRANSACTIONAL_ID_NOT_FOUND, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS."""
-    states = [_described(broker, transactional_id) for transactional_id in dict.fromkeys(request.transactional_ids)]
+    states = []
+    for transactional_id in dict.fromkeys(request.transactional_ids):
+        states.append(_described(broker, transactional_id))
+        yield None
     reply(describing.DescribeTransactionsResponse(transaction_states=states))
 
 
