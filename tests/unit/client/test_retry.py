@@ -3,8 +3,8 @@
 import pytest
 
 from moldau.client.address import Address
-from moldau.client.errors import ConnectionLostError, failure
-from moldau.client.retry import Retry
+from moldau.client.errors import ConnectionLostError, RequestFailedError, failure
+from moldau.client.retry import Retry, may_pass
 from moldau.model.errors import ErrorCode, MoldauError, StorageError
 
 
@@ -60,3 +60,8 @@ def test_what_cannot_pass_is_raised_at_once(trouble: MoldauError) -> None:
     time = FakeTime()
     tire(time.retry(30.0), trouble)
     assert time.pauses == []
+
+
+def test_a_damaged_batch_is_not_asked_for_again_though_kafka_calls_that_retriable() -> None:
+    assert ErrorCode.CORRUPT_MESSAGE.retriable
+    assert not may_pass(RequestFailedError(ErrorCode.CORRUPT_MESSAGE, "partition t-0"))
