@@ -123,3 +123,54 @@ def test_a_stop_does_not_wait_for_half_requests(registry: RegistryServer) -> Non
     assert time.monotonic() - start < 8
     for peer in peers:
         peer.close()
+
+
+def test_bodies_of_all_requests_together_have_a_bound() -> None:
+    """Those of a thousand connections would be two gigabytes; what is refused may be asked again."""
+    limits = HttpLimits(all_bodies_bytes_max=1 << 20)
+    with Broker() as broker, running_registry(broker.bootstrap_servers, http_limits=limits) as running:
+        head = POST.replace(b"Length: 100", b"Length: 900000")
+        with connected(running) as first, connected(running) as second:
+            first.sendall(head + b" " * 800_000)
+            assert running._parts is not None
+            deadline = time.monotonic() + PATIENCE_S
+            while running._parts._app._bodies_bytes < 800_000:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            assert b"503" in _post(running, 700_000)
+            second.sendall(GET)
+            assert answered(second).startswith(b"HTTP/1.1 200 ")
+        deadline = time.monotonic() + PATIENCE_S
+        while b"503" in _post(running, 700_000):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+def _post(registry: RegistryServer, size: int) -> bytes:
+    """The first line of the answer to a body of blanks."""
+    with connected(registry) as peer:
+        peer.sendall(POST.replace(b"Length: 100", b"Length: %d" % size) + b" " * size)
+        return peer.recv(65536).split(b"\r\n")[0]
+
+
+def test_answers_that_nobody_takes_have_a_bound_over_all_connections() -> None:
+    limits = HttpLimits(all_unread_bytes_max=1 << 20, idle_s=1, unread_s=3)
+    with Broker() as broker, running_registry(broker.bootstrap_servers, http_limits=limits) as running:
+        symbols = ",".join(f'\\"S{each}\\"' for each in range(60_000))
+        text = '{"schema": "{\\"type\\":\\"enum\\",\\"name\\":\\"E\\",\\"symbols\\":[' + symbols + ']}"}'
+        told = Rest(running.url)("POST", "/subjects/large/versions", raw=text.encode())
+        assert told.status == 200, told
+        greedy = []
+        for _ in range(20):
+            greedy.append(connected(running))
+            greedy[-1].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            greedy[-1].sendall(GET.replace(b"GET /", b"GET /schemas/ids/1") * 20)
+        deadline = time.monotonic() + PATIENCE_S
+        while Rest(running.url)("GET", "/").status != 503:
+            assert time.monotonic() < deadline
+        deadline = time.monotonic() + PATIENCE_S
+        while Rest(running.url)("GET", "/").status != 200:  # those that never read are cut
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        for each in greedy:
+            each.close()

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs
 from moldau.registry.access import JSON_TYPES, Access, check_content_type
 from moldau.registry.confirming import PATH as CONFIRMATIONS
 from moldau.registry.errors import RestError, timed_out
-from moldau.registry.limits import BODY_BYTES_MAX
+from moldau.registry.limits import HttpLimits
 from moldau.registry.request import Request
 from moldau.registry.router import NotAllowedError, allowed_methods, find_route
 from moldau.registry.routes import Kind, PlainText, Route
@@ -51,7 +51,7 @@ class Answer(NamedTuple):
 
 
 class App:
-    """Answers from `state`, has schemas understood and `changes` made. `body_bytes_max` bounds a request's body."""
+    """Answers from `state`, has schemas understood and `changes` made; `limits` bound the bodies of requests."""
 
     def __init__(
         self,
@@ -61,14 +61,16 @@ class App:
         access: Access,
         *,
         cluster_id: str = "",
-        body_bytes_max: int = BODY_BYTES_MAX,
+        limits: HttpLimits = HttpLimits(),  # noqa: B008 - frozen
     ) -> None:
         self._state = state
         self._changes = changes
         self._understanding = understanding
         self._access = access
         self._identity = {"kafka-cluster": cluster_id, "schema-registry-cluster": changes.group}
-        self._body_bytes_max = body_bytes_max
+        self._limits = limits
+        self._bodies: dict[int, int] = {}
+        self._bodies_bytes = 0
         self._workers = ThreadPoolExecutor(WORKERS, "moldau-registry-work")
         self._writers = ThreadPoolExecutor(WRITERS, "moldau-registry-write")
 
@@ -89,6 +91,8 @@ class App:
         except Exception:
             log.exception("registry request failed: method=%s path=%s", scope["method"], scope["path"])
             answer = _error(500, 500, "Internal Server Error")
+        finally:
+            self._bodies_bytes -= self._bodies.pop(id(receive), 0)
         answer = answer._replace(origin=origin)
         await send(
             {
@@ -161,7 +165,7 @@ class App:
             return None
 
     async def _body(self, receive: Receive) -> bytes:
-        """The body. RestError 413 for one that is too long."""
+        """The body. RestError 413 for one that is too long, 503 while all of them together are."""
         parts, size = [], 0
         while True:
             message = await receive()
@@ -169,8 +173,12 @@ class App:
                 raise RestError(400, 400, "the body ended early")
             parts.append(message.get("body", b""))
             size += len(parts[-1])
-            if size > self._body_bytes_max:
-                raise RestError(413, 413, f"The body has more than {self._body_bytes_max:,} bytes")
+            self._bodies[id(receive)] = size
+            self._bodies_bytes += len(parts[-1])
+            if size > self._limits.body_bytes_max:
+                raise RestError(413, 413, f"The body has more than {self._limits.body_bytes_max:,} bytes")
+            if self._bodies_bytes > self._limits.all_bodies_bytes_max:
+                raise RestError(503, 503, f"Requests under way have more than {self._limits.all_bodies_bytes_max:,} bytes; try again")
             if not message.get("more_body"):
                 return b"".join(parts)
 

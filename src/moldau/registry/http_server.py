@@ -31,6 +31,7 @@ class BoundedProtocol(H11Protocol):
         super().__init__(*arguments, **more)
         self._limits = limits
         self._arriving: asyncio.TimerHandle | None = None
+        self._unread_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take it, unless there are as many as may be."""
@@ -50,6 +51,11 @@ class BoundedProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes of a request; the clock runs from the first to the last."""
+        if self._unread() > self._limits.all_unread_bytes_max:
+            self.transport.write(_TOO_MANY if self.conn.our_state is h11.IDLE else b"")
+            self.transport.close()
+            self._cut_later()
+            return
         if self._arriving is None and not self._is_answering():
             self._arriving = self.loop.call_later(self._limits.request_s, self._too_slow)
         super().data_received(data)
@@ -59,8 +65,22 @@ class BoundedProtocol(H11Protocol):
     def timeout_keep_alive_handler(self) -> None:
         """Close what is idle; what does not take its answer is cut a while later."""
         super().timeout_keep_alive_handler()
-        if self.transport.get_write_buffer_size():
-            self.loop.call_later(self._limits.unread_s, self.transport.abort)
+        self._cut_later()
+
+    def pause_writing(self) -> None:
+        """The client does not take its answer: it has so much time to begin."""
+        super().pause_writing()
+        self._unread_timer = self.loop.call_later(self._limits.unread_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """It does."""
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+        super().resume_writing()
+
+    def _unread(self) -> int:
+        """Bytes of answers that clients have not taken."""
+        return sum(each.transport.get_write_buffer_size() for each in self.connections)
 
     def _is_answering(self) -> bool:
         """A request is here whole, and its answer is not out."""
@@ -69,6 +89,11 @@ class BoundedProtocol(H11Protocol):
     def _is_idle(self) -> bool:
         """The last request is answered, and nothing of another is here."""
         return self.cycle is not None and self.cycle.response_complete and not self.conn.trailing_data[0]
+
+    def _cut_later(self) -> None:
+        """A connection that is closed stays until its client has taken what is left, but not for ever."""
+        if self.transport.get_write_buffer_size():
+            self.loop.call_later(self._limits.unread_s, self.transport.abort)
 
     def _forget(self) -> None:
         if self._arriving is not None:

@@ -16,10 +16,14 @@ class HttpLimits:
     """So long a request may take to arrive, from its first byte, or the connection's beginning, to its last."""
     idle_s: float = 60.0
     """A connection without a request is closed after so long."""
-    unread_s: float = 30.0
+    unread_s: float = 60.0
     """A connection whose client does not take its answer is cut after so long."""
     head_bytes_max: int = 16 << 10
     body_bytes_max: int = BODY_BYTES_MAX
+    all_bodies_bytes_max: int = 64 << 20
+    """Of all requests under way together; a further one is answered 503."""
+    all_unread_bytes_max: int = 64 << 20
+    """Of answers that clients have not taken; while there are more, each request is answered 503 and its connection closed."""
 
 
 @dataclass(frozen=True, slots=True)

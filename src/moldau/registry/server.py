@@ -135,7 +135,7 @@ class RegistryServer:
         understanding = Understanding(understood, self._work_limits)
         access = Access((*self._hosts, reached[0], self._listen[0], socket.gethostname()), self._origins)
         limits = self._http_limits
-        app = App(self.state, changes, understanding, access, cluster_id=cluster_id, body_bytes_max=limits.body_bytes_max)
+        app = App(self.state, changes, understanding, access, cluster_id=cluster_id, limits=limits)
         local = "127.0.0.1" if host in _EVERY_INTERFACE else host
         url = Identity(local, port).url
         return _Parts(url, bound, follower, writer, election, changes, understanding, HttpServer(app, limits, _GRACE_S), app)
