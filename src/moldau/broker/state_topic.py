@@ -14,7 +14,7 @@ from moldau.broker.state_loading import StateLoads
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
 from moldau.model.seldom import Seldom
-from moldau.model.steps import Steps, drain
+from moldau.model.steps import Steps
 from moldau.protocol.records.builder import RecordBatchBuilder
 from moldau.protocol.records.compression import Compression
 from moldau.protocol.records.header import read_header
@@ -60,10 +60,6 @@ class StateTopic:
     def partition_for(self, key: str) -> int:
         """The partition that holds the state of a group or a transactional id."""
         return java_hash(key) % self.partitions
-
-    def ensure(self) -> None:
-        """As `ensured`, at once."""
-        drain(self.ensured())
 
     def ensured(self) -> Steps:
         """Make the topic if it is not there. PeerError COORDINATOR_NOT_AVAILABLE if it cannot be made."""

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from moldau.model.steps import drain
 from moldau.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from moldau.protocol.messages.delete_groups import DeleteGroupsRequest
 from moldau.protocol.messages.end_txn import EndTxnRequest
@@ -50,7 +51,7 @@ def world(tmp_path: Path) -> BrokerWorld:
 @pytest.fixture
 def producer(world: BrokerWorld) -> Producer:
     client = world.connect()
-    world.broker.coordinating.transactions_topic.ensure()
+    drain(world.broker.coordinating.transactions_topic.ensured())
     return Producer(client)
 
 
