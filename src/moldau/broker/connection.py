@@ -13,7 +13,7 @@ The order of answers is kept by `answers`. Rules that hold here:
 * Bounds: with `requests_max` slots, or `queued_bytes_max` bytes of answers that the peer has not taken, the connection stops reading, in
   the middle of a read if it must, and goes on once it is below both.
 * The memory that requests of all connections take before they are handled has a bound: see `request_memory`.
-* Another connection's progress never runs our frames: going on is left to the clock, so calls do not nest.
+* Another connection's progress never runs our frames: going on is left to the scheduler of `slices`, so calls do not nest.
 * A request may hold the frames after it (`hold`), as Kafka mutes a channel: one that is long runs in turns (`slices`), a Produce request
   may wait for the transaction coordinator, look-ups for another thread. When the connection is lost, sliced work is dropped.
 * Failures: a request that breaks the protocol ends the connection after the answers before it, with one line in the log; a bug of ours
@@ -364,7 +364,7 @@ class Connection:
         """Read on if there is room again, when the clock's turn comes."""
         if self._paused and not self._going_on and not self._is_full():
             self._going_on = True
-            self._broker.clock.call_later(0.0, self._resume)
+            self._broker.slices.call_later(self._resume)
 
     def _resume(self) -> None:
         self._going_on = False

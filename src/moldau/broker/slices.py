@@ -75,6 +75,7 @@ class SliceScheduler:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._works: deque[SlicedWork] = deque()
+        self._later: deque[Callable[[], object]] = deque()
         self._scheduled = False
         self._turn_until: float | None = None
         self._first_turns_s = TURN_S
@@ -100,6 +101,11 @@ class SliceScheduler:
         self._works.append(work)
         self._schedule()
         return work
+
+    def call_later(self, callback: Callable[[], object]) -> None:
+        """Call in the loop's next turn, or in a later one after all that came before, if those have taken its time."""
+        self._later.append(callback)
+        self._schedule()
 
     def turn_is_over(self) -> bool:
         """Whether requests that a peer has sent at once should wait for the loop's next turn: those of all together had theirs."""
@@ -129,13 +135,19 @@ class SliceScheduler:
         monotonic = self._clock.monotonic
         now = monotonic()
         until = now + TURN_S
-        works = self._works
+        works, later = self._works, self._later
         try:
+            for _ in range(len(later)):
+                later.popleft()()
+                if monotonic() >= until:
+                    break
+            now = monotonic()
+            until = now + TURN_S
             while works and now < until:
                 work = works.popleft()
                 if not work.run_turn(min(now + QUANTUM_S, until), monotonic):
                     works.append(work)
                 now = monotonic()
         finally:
-            if works:
+            if works or later:
                 self._schedule()
