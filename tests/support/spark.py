@@ -31,7 +31,7 @@ _DEPENDENCY = (
 )
 
 
-_JAVA_OPTIONS = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+_JAVA_OPTIONS = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1"}
 """The best compiler costs more than it brings in some minutes."""
 
 

@@ -12,18 +12,25 @@ pytestmark = pytest.mark.system
 
 def test_every_planted_fault_is_named() -> None:
     """One of 100,000 dropped, one doubled, one swapped, late, skewed, dead: verdict, host and exit code are right for each."""
-    rows = run(stories())
+    told = {}
+
+    def look(broker: Broker) -> None:
+        told.update(report(broker, "--missing", "--topic", "dropped", "--grace", "0", "--tiers", f"producer,{TIER}")[1])
+
+    rows = run(stories(), look)
+    (lost,) = told["missing"]
+    assert (lost["host"], len(lost["guids"]), lost["problem"]) == ("ewr-1", 1, "")
     print(table(rows))
     for row in rows:
         story = row.story
         assert (row.verdict, row.host, row.skewed) == (story.verdict, story.host, story.skewed), row
         assert row.code == {"complete": 0, "producer counts incomplete": 3}.get(story.verdict, 4), row
-    told = {row.story.topic: row for row in rows}
-    assert told["dropped"].note == "1 of 50,000 missing"
-    assert told["doubled"].note == "1 more than 5,000"
-    assert told["dead"].note.startswith("counted from the log, 100 more than 900")
+    by_topic = {row.story.topic: row for row in rows}
+    assert by_topic["dropped"].note == "1 of 50,000 missing"
+    assert by_topic["doubled"].note == "1 more than 5,000"
+    assert by_topic["dead"].note.startswith("counted from the log, 100 more than 900")
     end = NOON + 10 * MINUTE
-    marks = {topic: row.watermark_ms for topic, row in told.items()}
+    marks = {topic: row.watermark_ms for topic, row in by_topic.items()}
     assert {topic: mark for topic, mark in marks.items() if mark is not None} == dict.fromkeys(
         ("healthy", "late", "ahead", "behind", "dead"), end
     )

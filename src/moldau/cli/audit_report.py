@@ -1,26 +1,42 @@
 """``moldau audit report``: how the tiers compare now (mission H3)."""
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from moldau.cli.audit_comparing import comparing_options, exit_code, rules_of
 from moldau.cli.options import bootstrap_option, json_option, open_cluster, timeout_option
+from moldau.cli.output import say
+from moldau.tracking.clock import moment
 
 if TYPE_CHECKING:
+    from moldau.audit.missing import Guids, Missing
     from moldau.audit.rules import Rules
     from moldau.audit.tiers import TierCounts
     from moldau.audit.verdicts import Report
+    from moldau.client.cluster import Cluster
 
 
 @click.command("report")
 @comparing_options
 @click.option("--complete", is_flag=True, help="Exit code 3 until everything is complete to stay, after the graces too.")
 @click.option("--windows", is_flag=True, help="Show every window, not only those at fault.")
+@click.option("--missing", "with_missing", is_flag=True, help="List the guids of events that a tier lacks: reads the topics that differ.")
+@click.option("--table", "tables", multiple=True, metavar="TIER=DIR", help="With --missing: where a load's tables are; may be repeated.")
 @json_option
 @bootstrap_option
 @timeout_option(30.0)
-def report(complete: bool, windows: bool, as_json: bool, bootstrap: str, timeout: float, **comparing: Any) -> None:
+def report(
+    complete: bool,
+    windows: bool,
+    with_missing: bool,
+    tables: tuple[str, ...],
+    as_json: bool,
+    bootstrap: str,
+    timeout: float,
+    **comparing: Any,
+) -> None:
     """Compare the tiers by topic and ten minutes, and trace what differs to datacenter, service, host and instance.
 
     Exit codes: 0 complete, 1 the counts could not be had, 2 wrong use, 3 not decided yet, 4 loss or duplication.
@@ -35,17 +51,49 @@ def report(complete: bool, windows: bool, as_json: bool, bootstrap: str, timeout
     from moldau.cli.audit_view import print_report
     from moldau.cli.output import print_json
 
-    rules = rules_of(**comparing)
+    rules, places = rules_of(**comparing), _places(tables)
     with open_cluster(bootstrap, timeout) as cluster:
         found = read_audit(cluster)
-    _check_tiers(found, rules())
-    compared = reconcile(found, rules())
-    _check_comparable(found, compared)
+        _check_tiers(found, rules())
+        compared = reconcile(found, rules())
+        _check_comparable(found, compared)
+        lacks = _missing(cluster, compared, places) if with_missing else None
     if as_json:
-        print_json(as_document(compared))
+        print_json(as_document(compared) | ({} if lacks is None else {"missing": [asdict(each) for each in lacks]}))
     else:
         print_report(compared, every_window=windows)
+        for each in lacks or ():
+            where = f"missing: {each.topic}, {moment(each.window_start_ms)}, {each.upper_tier} > {each.lower_tier}, {each.host}"
+            for text in each.guids or (each.problem or "nothing: it was counted meanwhile",):
+                say(f"{where}: {text}")
     click.get_current_context().exit(exit_code(compared, complete=complete))
+
+
+def _places(tables: tuple[str, ...]) -> dict[str, str]:
+    """The directories of tables by tier."""
+    places = {}
+    for text in tables:
+        tier, equals, directory = text.partition("=")
+        if not (tier and equals and directory):
+            raise click.BadParameter(f"{text!r} is not TIER=DIR", param_hint="--table")
+        places[tier] = directory
+    return places
+
+
+def _missing(cluster: "Cluster", compared: "Report", places: dict[str, str]) -> "list[Missing]":
+    """What the tiers lack, guid by guid."""
+    from moldau.audit.missing import guids_of_log, missing, wanted_instances
+
+    wanted = wanted_instances(compared)
+    log = {topic: guids_of_log(cluster, topic, instances) for topic, instances in wanted.items()}
+    others: dict[tuple[str, str], Guids] = {}
+    for tier, directory in places.items():
+        try:
+            from moldau.lake.table_guids import guids_of_table
+        except ModuleNotFoundError as error:
+            raise click.ClickException(f"{error.name} is not installed; to read tables takes pip install 'moldau[lake]'") from error
+        others |= {(tier, topic): guids_of_table(directory, topic, instances) for topic, instances in wanted.items()}
+    return list(missing(compared, log, others))
 
 
 def _check_tiers(found: "TierCounts", rules: "Rules") -> None:

@@ -1,12 +1,8 @@
 """``moldau load``: topics into tables, each event once."""
 
 import re
-import shutil
-import signal
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,15 +11,18 @@ from click.core import ParameterSource
 
 from moldau.cli.dead_letters import Limit, LimitType
 from moldau.cli.exit_codes import DEAD_LETTERS, DONE, FAILED
+from moldau.cli.load_progress import LoadProgress
 from moldau.cli.options import TEXT, Seconds, bootstrap_option, registry_option
 from moldau.cli.output import counted, say
 from moldau.cli.registry_source import check_registry_url, naming_source, registry_source
+from moldau.cli.stopping import StopSignals
 from moldau.model.extras import MissingExtraError
 
 if TYPE_CHECKING:
     from moldau.lake.loading.job import LoadJob
     from moldau.lake.loading.jobs import LoadJobs
     from moldau.lake.loading.service import LoadService, Outcome
+    from moldau.lake.spark_on_demand import SparkOnDemand
 
 FOLLOW_S = 1.0
 TASK_TRIES = 4
@@ -93,6 +92,18 @@ def load_command(ctx: click.Context, /, file: Path | None, **given: Any) -> None
     """
     if sum((given["once"], given["follow"], given["every"] is not None)) > 1:
         raise click.UsageError("--once, --follow and --every exclude each other")
+    with StopSignals() as signals:
+        try:
+            code = _load(ctx, file, given, signals)
+        except KeyboardInterrupt:
+            if _interval_s(given) is None:
+                raise
+            code = DONE
+    ctx.exit(code)
+
+
+def _load(ctx: click.Context, file: Path | None, given: dict[str, Any], signals: StopSignals) -> int:
+    """The exit code."""
     try:
         jobs = _jobs(ctx, file, given)
         source = registry_source(ctx) if jobs.registry == given["registry"] else str(file)
@@ -101,7 +112,7 @@ def load_command(ctx: click.Context, /, file: Path | None, **given: Any) -> None
         if any("registry" in each for each in jobs.settings.values()):
             source = f"{source} or {file}"
         with naming_source(source):
-            _run(jobs, given)
+            return _run(jobs, given, signals)
     except ModuleNotFoundError as error:
         raise MissingExtraError("a load", error.name or str(error), "lake") from error
 
@@ -134,37 +145,37 @@ def _jobs(ctx: click.Context, file: Path | None, given: dict[str, Any]) -> "Load
         raise click.UsageError(str(error)) from error
 
 
-def _run(jobs: "LoadJobs", given: dict[str, Any]) -> None:
-    """Spark from beginning to end. Its directory stays if it did not start: its log is there."""
+def _run(jobs: "LoadJobs", given: dict[str, Any], signals: StopSignals) -> int:
+    """The exit code. Spark is started when there is something to load; its directory stays if it did not start, for its log is there."""
     from moldau.lake.loading.checks import check_jobs
     from moldau.lake.loading.errors import LoadError
     from moldau.lake.session import SessionError, check_memory, check_spark, start_tasks
+    from moldau.lake.spark_on_demand import SparkOnDemand
 
-    directory = given["work_dir"]
     try:
         check_memory(given["memory"])
     except SessionError as error:
         raise click.UsageError(f"--memory: {error}") from error
     try:
         check_spark(given["memory"])
-        _say_what_there_is(jobs, check_jobs(jobs), once=_interval_s(given) is None)
-        if directory is None:
-            directory = Path(tempfile.mkdtemp(prefix="moldau-load-"))
-        spark = start_tasks(f"moldau load {jobs.name}", str(directory), cores=given["cores"], memory=given["memory"], task_tries=TASK_TRIES)
+        loads = check_jobs(jobs)
     except (SessionError, LoadError) as error:
         raise click.ClickException(str(error)) from error
+    waiting = _say_what_there_is(jobs, loads, once=_interval_s(given) is None)
+    start = partial(start_tasks, f"moldau load {jobs.name}", cores=given["cores"], memory=given["memory"], task_tries=TASK_TRIES)
+    work_dir = None if given["work_dir"] is None else str(given["work_dir"])
+    spark = SparkOnDemand(lambda processes: start(directory=processes.directory, processes=processes), work_dir, prefix="moldau-load-")
+    progress = LoadProgress(lambda: "starting Spark" if spark.is_starting else f"loading{waiting}" if spark.is_running else "")
+    signals.at_once = spark.close
     try:
-        code = _rounds(spark, jobs, given)
+        with progress.shown():
+            return _rounds(spark, jobs, given, signals, progress)
     finally:
-        spark.stop()
-        if given["work_dir"] is None:
-            shutil.rmtree(directory, ignore_errors=True)
-    if code:
-        raise SystemExit(code)
+        spark.close()
 
 
-def _say_what_there_is(jobs: "LoadJobs", loads: "list[LoadJob]", *, once: bool) -> None:
-    """Starting Spark takes seconds, and the first load as long as it takes: somebody who looks on is told what is to come."""
+def _say_what_there_is(jobs: "LoadJobs", loads: "list[LoadJob]", *, once: bool) -> str:
+    """How much is to be loaded, for somebody who looks on: Spark takes seconds to start, and the first load as long as it takes."""
     from moldau.lake.loading.waiting import records_waiting
 
     if not loads and once:
@@ -172,7 +183,10 @@ def _say_what_there_is(jobs: "LoadJobs", loads: "list[LoadJob]", *, once: bool) 
     if not loads:
         say(f"no topic matches {jobs.pattern!r} yet: waiting for one", err=True)
     elif once and sys.stderr.isatty():
-        click.echo(f"{counted(len(loads), 'topic')}, {counted(records_waiting(jobs, loads), 'record')} to load; starting Spark", err=True)
+        waiting = counted(records_waiting(jobs, loads), "record")
+        click.echo(f"{counted(len(loads), 'topic')}, {waiting} to load", err=True)
+        return f" {waiting}"
+    return ""
 
 
 def _interval_s(given: dict[str, Any]) -> float | None:
@@ -181,12 +195,13 @@ def _interval_s(given: dict[str, Any]) -> float | None:
     return every if every is not None else FOLLOW_S if given["follow"] else None
 
 
-def _rounds(spark: Any, jobs: "LoadJobs", given: dict[str, Any]) -> int:
+def _rounds(spark: "SparkOnDemand", jobs: "LoadJobs", given: dict[str, Any], signals: StopSignals, progress: LoadProgress) -> int:
     """The exit code: whether a topic could not be loaded, or has too many dead letters."""
     from moldau.cli.load_view import show_outcome
     from moldau.lake.loading.errors import LoadError
     from moldau.lake.loading.service import LoadService
     from moldau.lake.reading.offsets import DataLossError
+    from moldau.lake.session import SessionError
     from moldau.lake.tables.data_files import FileError
     from moldau.lake.tables.format import TableError
 
@@ -196,37 +211,41 @@ def _rounds(spark: Any, jobs: "LoadJobs", given: dict[str, Any]) -> int:
         return limit.exceeded_by(outcome.dead_letters, outcome.rows + outcome.dead_letters)
 
     def told(outcome: "Outcome") -> None:
-        show_outcome(outcome, as_json=given["as_json"])
-        if too_many(outcome):
-            dead = counted(outcome.dead_letters, "dead letter")
-            what = f"{dead} of {counted(outcome.rows + outcome.dead_letters, 'record')} in {outcome.job.dead_letters}"
-            say(f"{outcome.job.topic}: {what}: more than --max-dead-letters {limit.text}", err=True)
+        if signals.requested and outcome.error is not None:
+            return  # Spark was taken away from it
+        with progress.away():
+            show_outcome(outcome, as_json=given["as_json"])
+            if too_many(outcome):
+                dead = counted(outcome.dead_letters, "dead letter")
+                what = f"{dead} of {counted(outcome.rows + outcome.dead_letters, 'record')} in {outcome.job.dead_letters}"
+                say(f"{outcome.job.topic}: {what}: more than --max-dead-letters {limit.text}", err=True)
 
     service = LoadService(
         spark, jobs, fail_on_data_loss=given["fail_on_data_loss"], compact=given["compact"], on_outcome=told, parallel=given["cores"]
     )
     interval_s = _interval_s(given)
+    signals.on_stop = partial(_stop, service, spark, once=interval_s is None)
     try:
-        if interval_s is None:
-            outcomes = service.run_once()
-            for each in outcomes:
-                if each.error is None and not each.changed:
-                    told(each)
-            if any(each.error is not None for each in outcomes):
-                return FAILED
-            return DEAD_LETTERS if any(map(too_many, outcomes)) else DONE
-        with _stopping_on_sigterm(service):
+        if interval_s is not None:
             service.run(interval_s)
-    except (LoadError, TableError, FileError, DataLossError, OSError) as error:
+            return DONE
+        outcomes = service.run_once()
+        for each in outcomes:
+            if each.error is None and not each.changed:
+                told(each)
+        if any(each.error is not None for each in outcomes):
+            return FAILED
+        return DEAD_LETTERS if any(map(too_many, outcomes)) else DONE
+    except (LoadError, TableError, FileError, DataLossError, SessionError, OSError) as error:
+        if signals.requested:
+            raise KeyboardInterrupt from error
         raise click.ClickException(str(error)) from error
-    return DONE
 
 
-@contextmanager
-def _stopping_on_sigterm(service: "LoadService") -> Iterator[None]:
-    """SIGTERM lets the loads that are under way finish."""
-    before = signal.signal(signal.SIGTERM, lambda *_: service.stop())
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def _stop(service: "LoadService", spark: "SparkOnDemand", *, once: bool) -> None:
+    """One round is interrupted; a service ends after the loads that are under way, which have not begun while Spark is starting."""
+    service.stop()
+    if once or spark.is_starting:
+        spark.end_soon()
+    if once:
+        raise KeyboardInterrupt

@@ -33,7 +33,7 @@ def _summary(outcome: "Outcome") -> str:
     parts = [counted(outcome.rows, "row"), counted(sum(each.files for each in loads), "file")]
     if outcome.dead_letters:
         parts.insert(1, counted(outcome.dead_letters, "dead letter"))
-    line = f"{', '.join(parts)}, version {loads[-1].version}, in {sum(each.seconds for each in loads):.1f} s"
+    line = f"{', '.join(parts)}, version {loads[-1].version}, in {outcome.seconds:.1f} s"
     first = outcome.first_dead_letter
     return line if first is None else f"{line}; first dead letter: {visible(first)}"
 
@@ -62,6 +62,6 @@ def _described(outcome: "Outcome") -> dict[str, Any]:
         "bytes": sum(each.bytes for each in loads),
         "version": loads[-1].version if loads else None,
         "ranges": [[r.partition, r.start, r.end] for each in loads for r in each.ranges],
-        "seconds": round(sum(each.seconds for each in loads), 3),
+        "seconds": round(outcome.seconds, 3),
         "error": None if outcome.error is None else str(outcome.error),
     }

@@ -1,5 +1,6 @@
 """A small Spark session on this machine: quiet, on the loopback interface, in UTC."""
 
+import atexit
 import os
 import re
 import shutil
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from moldau.lake.spark_processes import SparkProcesses
 from moldau.model.extras import require
 
 MEMORY_MIN_MB = 512
@@ -39,11 +41,19 @@ def check_memory(memory: str) -> None:
 
 
 def start_spark(
-    name: str, directory: str, *, cores: int = 2, memory: str = "1g", settings: dict[str, str] | None = None, task_tries: int = 1
+    name: str,
+    directory: str,
+    *,
+    cores: int = 2,
+    memory: str = "1g",
+    settings: dict[str, str] | None = None,
+    task_tries: int = 1,
+    processes: SparkProcesses | None = None,
 ) -> Any:
     """Start Spark in this process's own Java process; whatever it writes and prints goes below `directory`. SessionError.
 
-    The Python tasks run with this interpreter, so that they find what it finds. A task that fails is run up to `task_tries` times.
+    The Python tasks run with this interpreter, so that they find what it finds. A task that fails is run up to `task_tries` times. None of
+    its `processes` outlives this one; whoever gives them ends them, others leave that to the end of this process.
     """
     check_spark(memory)
     from pyspark.sql import SparkSession
@@ -51,7 +61,7 @@ def start_spark(
     builder = SparkSession.builder.master(f"local[{cores},{task_tries}]").appName(name)
     for key, value in {**_settings(directory, cores, memory), **(settings or {})}.items():
         builder = builder.config(key, value)
-    with _starting(directory):
+    with _starting(directory, processes):
         spark = builder.getOrCreate()
         spark.sparkContext.setLogLevel("ERROR")
     return spark
@@ -68,14 +78,16 @@ class TaskSession:
         self.sparkContext.stop()
 
 
-def start_tasks(name: str, directory: str, *, cores: int = 2, memory: str = "1g", task_tries: int = 1) -> TaskSession:
+def start_tasks(
+    name: str, directory: str, *, cores: int = 2, memory: str = "1g", task_tries: int = 1, processes: SparkProcesses | None = None
+) -> TaskSession:
     """As `start_spark`, in half the time: without SQL, with only the quick compiler of a Java that has little to do. SessionError."""
     check_spark(memory)
     from pyspark import SparkConf, SparkContext
 
     settings = {"spark.driver.defaultJavaOptions": _QUICK_COMPILER, **_settings(directory, cores, memory)}
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", _QUICK_COMPILER)
-    with _starting(directory):
+    with _starting(directory, processes):
         conf = SparkConf().setMaster(f"local[{cores},{task_tries}]").setAppName(name).setAll(list(settings.items()))
         context = SparkContext.getOrCreate(conf)
         context.setLogLevel("ERROR")
@@ -83,19 +95,26 @@ def start_tasks(name: str, directory: str, *, cores: int = 2, memory: str = "1g"
 
 
 @contextmanager
-def _starting(directory: str) -> Iterator[None]:
-    """What Java says goes to a file, and why it did not start into a SessionError."""
+def _starting(directory: str, given: SparkProcesses | None) -> Iterator[None]:
+    """What is started belongs to the processes, what Java says goes to a file, and why it did not start into a SessionError."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     os.makedirs(os.path.join(directory, "tmp"), exist_ok=True)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    processes = given or _until_exit(SparkProcesses(directory))
     spark_log = os.path.join(directory, "spark.log")
     try:
-        with _errors_to(spark_log):
+        with _errors_to(spark_log), processes.starting():
             yield
     except (PySparkException, Py4JError) as error:
         raise SessionError(f"Spark did not start: {_first_error(spark_log) or error}; more in {spark_log}") from error
+
+
+def _until_exit(processes: SparkProcesses) -> SparkProcesses:
+    """Ended at the end of this process, and not before: what nobody holds closes its pipe to the watchdog."""
+    atexit.register(processes.end)
+    return processes
 
 
 def _check_java() -> None:
@@ -125,6 +144,7 @@ def _settings(directory: str, cores: int, memory: str) -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(cores),
         "spark.sql.session.timeZone": "UTC",
         "spark.local.dir": os.path.join(directory, "tmp"),
+        "spark.driver.extraJavaOptions": f'"-Djava.io.tmpdir={os.path.join(directory, "tmp")}" -XX:-UsePerfData',
         "spark.sql.warehouse.dir": os.path.join(directory, "warehouse"),
     }
 

@@ -1,7 +1,7 @@
 """What a load is told counts in this order: the command line, the job file, the environment, the default (I1)."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
@@ -37,7 +37,12 @@ def test_what_counts(
     wanted: tuple[str, str],
 ) -> None:
     given: list[LoadJobs] = []
-    monkeypatch.setattr(load, "_run", lambda jobs, _: given.append(jobs))
+
+    def run(jobs: Any, *_: object) -> int:
+        given.append(jobs)
+        return 0
+
+    monkeypatch.setattr(load, "_run", run)
     words = ["--name", "w", "--topics", "t", "--to", str(tmp_path), *options]
     if content is not None:
         file = tmp_path / "job.toml"

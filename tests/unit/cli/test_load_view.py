@@ -21,8 +21,8 @@ def result(rows: int, dead: int = 0, **more: Any) -> LoadResult:
 
 
 def test_what_came_into_the_table(capsys: pytest.CaptureFixture[str]) -> None:
-    show_outcome(Outcome(JOB, (result(1),)), as_json=False)
-    show_outcome(Outcome(JOB, (result(1_000, 1), result(234, 1)), compacted=Compacted(1, 12, 1, 9)), as_json=False)
+    show_outcome(Outcome(JOB, (result(1),), seconds=0.25), as_json=False)
+    show_outcome(Outcome(JOB, (result(1_000, 1), result(234, 1)), compacted=Compacted(1, 12, 1, 9), seconds=0.5), as_json=False)
     assert capsys.readouterr().out.splitlines() == [
         "clicks: 1 row, 1 file, version 7, in 0.2 s",
         "clicks: 1,234 rows, 2 dead letters, 2 files, version 7, in 0.5 s",
@@ -32,7 +32,7 @@ def test_what_came_into_the_table(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_first_dead_letter_stands_in_the_line(capsys: pytest.CaptureFixture[str]) -> None:
     loads = (result(3), result(5, 2, first_dead_letter="clicks-0 offset 7: the value is null"), result(1, 1, first_dead_letter="later"))
-    show_outcome(Outcome(JOB, loads), as_json=False)
+    show_outcome(Outcome(JOB, loads, seconds=0.8), as_json=False)
     told = "clicks: 9 rows, 3 dead letters, 3 files, version 7, in 0.8 s; first dead letter: clicks-0 offset 7: the value is null\n"
     assert capsys.readouterr().out == told
 

@@ -17,7 +17,7 @@ from moldau.lake.demo.report import GroupLag, Report, Sizes, Step
 
 GROUP = "moldau-demo"
 """The load's consumer group."""
-_SHORT_LIVED = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+_SHORT_LIVED = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1"}
 """A session of a minute ends before the second compiler has earned what it costs."""
 
 

@@ -47,6 +47,8 @@ class Outcome:
     loads: tuple[LoadResult, ...]
     error: Exception | None = None
     compacted: Compacted | None = None
+    seconds: float = 0.0
+    """From when its turn came, with the start of Spark if that was waited for, to its end."""
 
     @property
     def rows(self) -> int:
@@ -142,6 +144,7 @@ class LoadService:
             return list(pool.map(lambda job: self._topic(job, files_min), jobs))
 
     def _topic(self, job: LoadJob, files_min: int) -> Outcome:
+        begun = time.monotonic()
         loads: list[LoadResult] = []
         compacted = error = None
         try:
@@ -157,7 +160,7 @@ class LoadService:
                 compacted = compact_table(job.table, files_min=files_min)
         except _EXPECTED as problem:
             error = problem
-        outcome = Outcome(job, tuple(loads), error, compacted)
+        outcome = Outcome(job, tuple(loads), error, compacted, time.monotonic() - begun)
         if self._is_new(outcome) or outcome.changed:
             self._on_outcome(outcome)
         return outcome

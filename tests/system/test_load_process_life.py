@@ -1,0 +1,136 @@
+"""`moldau load` as a process: stopped at any moment it leaves no process and no temporary folder, and nothing new costs no Spark."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from moldau.lake.spark_processes import TOKEN
+from moldau.testing.broker import Broker
+from support.load_world import LoadWorld
+
+pytestmark = pytest.mark.system
+
+LIMIT_S = 300.0
+
+
+def alive() -> list[str]:
+    """The commands of all processes that were started for a Spark."""
+    found = []
+    for name in os.listdir("/proc"):
+        try:
+            if name.isdigit() and f"{TOKEN}=".encode() in Path("/proc", name, "environ").read_bytes():
+                found.append(Path("/proc", name, "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+        except OSError:
+            continue
+    return found
+
+
+def until(done: Callable[[], bool], seconds: float = LIMIT_S) -> bool:
+    limit = time.monotonic() + seconds
+    while time.monotonic() < limit:
+        if done():
+            return True
+        time.sleep(0.02)
+    return done()
+
+
+@dataclass
+class Load:
+    """The command, with a folder of its own for temporary ones."""
+
+    world: LoadWorld
+    directory: Path
+
+    def start(self, *how: str) -> subprocess.Popen[str]:
+        temporary = self.directory / "temporary"
+        temporary.mkdir(exist_ok=True)
+        job = self.world.job
+        words = ["load", "--bootstrap", job.bootstrap, "--registry", str(job.registry), "--topics", job.topic, "--name", job.name]
+        command = [sys.executable, "-m", "moldau.cli.main", *words, "--to", str(self.directory), "--memory", "512m", *how]
+        environment = {**os.environ, "TMPDIR": str(temporary)}
+        return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def left(self) -> list[str]:
+        """What it has left in the folder for temporary files, and its processes."""
+        return [each.name for each in (self.directory / "temporary").iterdir()] + self.processes()
+
+    def processes(self) -> list[str]:
+        return [each for each in alive() if str(self.directory) in each or "pyspark" in each or "java" in each or "spark" in each]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker(registry=True) as found:
+        yield found
+
+
+@pytest.fixture
+def load(broker: Broker, tmp_path: Path) -> Load:
+    world = LoadWorld(broker, tmp_path)
+    world.publish(20)
+    return Load(world, tmp_path)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("moment", ["no Java yet", "Java starts", "Spark starts"])
+def test_ended_while_spark_starts_it_leaves_nothing(load: Load, number: signal.Signals, moment: str) -> None:
+    process = load.start("--once")
+    if moment != "no Java yet":
+        assert until(lambda: bool(alive()) or process.poll() is not None)
+    if moment == "Spark starts":
+        assert until(lambda: any("SparkSubmit" in each for each in alive()) or process.poll() is not None)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=LIMIT_S)
+    assert until(lambda: not load.left(), 15.0), load.left()
+    assert tempfile.gettempdir() != str(load.directory / "temporary")
+    if number != signal.SIGKILL and moment != "no Java yet":
+        assert (process.returncode, out, err) == (130, "", "interrupted\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_who_follows_ends_with_0_at_any_moment(load: Load, number: signal.Signals) -> None:
+    """While Spark starts, and after the first round."""
+    process = load.start("--follow")
+    assert until(lambda: bool(alive()) or process.poll() is not None)
+    process.send_signal(number)
+    assert process.communicate(timeout=LIMIT_S) == ("", "")
+    assert (process.returncode, until(lambda: not load.left(), 15.0)) == (0, True)
+    process = load.start("--follow")
+    assert process.stdout is not None
+    assert f"{load.world.topic}: 18 rows" in process.stdout.readline()
+    process.send_signal(number)
+    process.communicate(timeout=LIMIT_S)
+    assert (process.returncode, until(lambda: not load.left(), 15.0)) == (0, True)
+
+
+def test_nothing_new_is_found_out_without_spark(load: Load) -> None:
+    """In less than a second of processor time, imports and all; the audit hears that all is counted."""
+    first = load.start("--once", "--max-dead-letters", "100%")
+    begun = time.monotonic()
+    out, err = first.communicate(timeout=LIMIT_S)
+    took_s = time.monotonic() - begun
+    assert (first.returncode, err) == (0, "")
+    shown_s = float(out.partition(" in ")[2].partition(" s;")[0])
+    assert 0.5 * took_s < shown_s <= took_s, "the time that is shown is the time it took, with the start of Spark"
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    begun = time.monotonic()
+    process = load.start("--once")
+    seen: list[str] = []
+    while process.poll() is None:
+        seen += alive()
+        time.sleep(0.02)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    print(f"nothing new: {time.monotonic() - begun:.2f} s, {spent_s:.2f} s of processor time")
+    assert (process.communicate()[0], process.returncode, seen) == (f"{load.world.topic}: nothing new\n", 0, [])
+    assert spent_s < 1.0
+    assert load.left() == []
