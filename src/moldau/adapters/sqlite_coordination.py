@@ -48,6 +48,7 @@ APPLICATION_ID = 0x4D6F6C64
 """Marks the file as ours ("Mold"). Do not change."""
 FORMAT = 2
 _FORMAT_WITHOUT_CHECKSUMS = 1
+_TYPES = (str, str, bytes, int, int, int, int, int)
 WAY_OUT = (
     "Restore the file from a backup. Without one, move it away and start with --adopt: "
     "the topics are then made anew from the folders of their partitions, without their settings"
@@ -131,7 +132,7 @@ class SqliteCoordination:
                 self._database.execute(f"PRAGMA user_version={FORMAT}")
         try:
             for *row, checksum in self._database.execute(f"SELECT {_ROW}, checksum FROM node"):
-                if checksum != _checksum(*row):
+                if checksum != _checksum(*row) or tuple(map(type, row)) != _TYPES:  # one flipped bit makes bytes of a text
                     raise _damaged(self._path, f"the checksum of node {row[0]!r} does not match")
         except sqlite3.Error as error:  # a path that is no text any more
             raise _damaged(self._path, str(error)) from error

@@ -156,3 +156,16 @@ def test_what_is_no_file_is_neither_followed_nor_waited_for(path: str, suffix: s
     with pytest.raises(CoordinationError, match=rf"coordination\.db{suffix}: is not a regular file; move it away"):
         SqliteCoordination(path, now_ms)
     assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize("change", ["data = CAST(data AS TEXT)", "path = CAST(path AS BLOB)"])
+def test_bytes_that_became_text_are_damage_although_the_checksum_matches(path: str, change: str) -> None:
+    """One flipped bit of a row's header does this."""
+    tree = SqliteCoordination(path, now_ms)
+    tree.create("/a", b"x")
+    tree.close()
+    with sqlite3.connect(path) as other:
+        other.execute(f"UPDATE node SET {change} WHERE path = '/a'")
+    other.close()
+    with pytest.raises(CoordinationError, match=r"coordination\.db: damaged"):
+        SqliteCoordination(path, now_ms)
