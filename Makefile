@@ -1,6 +1,6 @@
 # Moldau: the commands of the house. `make demo` and `make test` set up whatever they need.
 .DELETE_ON_ERROR:
-.PHONY: demo test check quick torture properties bench setup clean
+.PHONY: demo test check quick torture properties bench dist setup clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -38,6 +38,12 @@ properties: $(READY)  ## the property tests with fresh examples, at full size; S
 bench: $(READY)  ## measurements beside Apache Kafka in the same run; JSON lines
 	$(BIN)/python benchmarks/run.py
 
+dist:  ## a wheel and a source distribution in dist/; needs nothing else of the set-up
+	rm -rf dist
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt hatchling
+	$(BIN)/python -m hatchling build --directory dist
+
 setup: $(READY)  ## virtual environment with pinned versions, and system parts
 
 $(READY): pyproject.toml constraints.txt tools/system-parts
@@ -47,4 +53,4 @@ $(READY): pyproject.toml constraints.txt tools/system-parts
 	touch $(READY)
 
 clean:  ## what the commands above made, data included
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-data demo-data-loss out
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-data demo-data-loss out dist
