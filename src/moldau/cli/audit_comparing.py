@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from moldau.cli.exit_codes import DONE, MISSING_OR_DOUBLED, UNDECIDED
-from moldau.cli.options import SECONDS, TEXT
+from moldau.cli.options import SECONDS, TOPIC
 
 if TYPE_CHECKING:
     from moldau.audit.rules import Rules
@@ -77,7 +77,7 @@ def _since(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
 def comparing_options(function: F) -> F:
     """What `report` and `watch` compare, and how patient they are."""
     for option in (
-        click.option("--topic", "topics", type=TEXT, multiple=True, help="Only this topic; may be repeated."),
+        click.option("--topic", "topics", type=TOPIC, multiple=True, help="Only this topic; may be repeated."),
         click.option("--since", metavar="TIME", callback=_since, help="Only windows that end later: an ISO time, or @ and milliseconds."),
         click.option("--tiers", metavar="A,B,...", callback=_tiers, help="From the producers down.  [default: producer, auditors, loads]"),
         click.option(

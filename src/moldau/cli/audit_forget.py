@@ -2,12 +2,12 @@
 
 import click
 
-from moldau.cli.options import TEXT, bootstrap_option, open_cluster, timeout_option
+from moldau.cli.options import TEXT, TOPIC, bootstrap_option, open_cluster, timeout_option
 from moldau.cli.output import counted
 
 
 @click.command("forget")
-@click.option("--tier", metavar="NAME", type=TEXT, required=True, help="The tier whose counts are taken back.")
+@click.option("--tier", metavar="NAME", type=TOPIC, required=True, help="The tier whose counts are taken back.")
 @click.option("--topic", "topics", metavar="NAME", type=TEXT, multiple=True, help="Only of this topic; may be repeated.  [default: all]")
 @click.option("--dry-run", is_flag=True, help="Only say what would be forgotten.")
 @bootstrap_option

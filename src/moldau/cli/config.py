@@ -4,7 +4,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from moldau.cli.options import TEXT, bootstrap_option, config_option, json_option, open_cluster, refuse_unknown_settings, timeout_option
+from moldau.cli.options import (
+    TEXT,
+    TOPIC,
+    bootstrap_option,
+    config_option,
+    json_option,
+    open_cluster,
+    refuse_unknown_settings,
+    timeout_option,
+)
 from moldau.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -20,7 +29,7 @@ BROKER_DIGITS_MAX = 10
 def resource_options(function: "Callable[..., Any]") -> "Callable[..., Any]":
     """``--topic T`` or ``--broker N``, of which one is needed."""
     broker = click.option("--broker", metavar="ID", type=TEXT, help="A broker by its number, or 'default' for what holds for all brokers.")
-    topic = click.option("--topic", metavar="NAME", type=TEXT, help="A topic.")
+    topic = click.option("--topic", metavar="NAME", type=TOPIC, help="A topic.")
     return topic(broker(function))
 
 

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from moldau.cli.group_commits import GroupCommitter
 from moldau.cli.interruptions import Interruptions
 from moldau.cli.offsets import AtTime, End, StartPoint, find_offsets, parse_start, parse_time
-from moldau.cli.options import NAME, TEXT, bootstrap_option, open_cluster, registry_option, timeout_option
+from moldau.cli.options import GROUP, TEXT, TOPIC, bootstrap_option, open_cluster, registry_option, timeout_option
 from moldau.cli.output import abandon_stdout, counted, say
 from moldau.cli.output_records import Formatter, TemplateError, make_formatter
 from moldau.model.identity import Offset, TopicPartition
@@ -39,7 +39,7 @@ def _time(ctx: click.Context, parameter: click.Parameter, value: str | None) -> 
 
 
 @click.command("consume")
-@click.argument("topic", type=TEXT)
+@click.argument("topic", type=TOPIC)
 @click.option(
     "--from",
     "start",
@@ -79,7 +79,7 @@ def _time(ctx: click.Context, parameter: click.Parameter, value: str | None) -> 
     "-g",
     "--group",
     metavar="GROUP",
-    type=NAME,
+    type=GROUP,
     help="Begin at the group's offsets (where it has none: --from), and commit what was printed.",
 )
 @click.option(

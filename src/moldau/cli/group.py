@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from moldau.cli.options import NAME, TEXT, bootstrap_option, json_option, open_cluster, timeout_option
+from moldau.cli.options import GROUP, TOPIC, bootstrap_option, json_option, open_cluster, timeout_option
 from moldau.cli.output import print_each, print_json, print_table, say
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
@@ -44,7 +44,7 @@ def list_groups(states: tuple[str, ...], as_json: bool, bootstrap: str, timeout:
 
 
 @group.command("describe")
-@click.argument("names", metavar="NAME...", type=NAME, nargs=-1, required=True)
+@click.argument("names", metavar="NAME...", type=GROUP, nargs=-1, required=True)
 @json_option
 @bootstrap_option
 @timeout_option(10.0)
@@ -59,8 +59,10 @@ def describe(names: tuple[str, ...], as_json: bool, bootstrap: str, timeout: flo
 
 
 @group.command("reset")
-@click.argument("name", type=NAME)
-@click.option("--topic", "topics", type=TEXT, multiple=True, help="Only this topic, whether or not the group has read it; may be repeated.")
+@click.argument("name", type=GROUP)
+@click.option(
+    "--topic", "topics", type=TOPIC, multiple=True, help="Only this topic, whether or not the group has read it; may be repeated."
+)
 @click.option("--partition", "partitions", type=_PARTITION, multiple=True, help="Only this partition of the one --topic; may be repeated.")
 @click.option(
     "--to",
@@ -118,8 +120,8 @@ def reset(
 
 
 @group.command("delete")
-@click.argument("names", metavar="NAME...", type=NAME, nargs=-1, required=True)
-@click.option("--topic", "topics", type=TEXT, multiple=True, help="Only the group's offsets in this topic; may be repeated.")
+@click.argument("names", metavar="NAME...", type=GROUP, nargs=-1, required=True)
+@click.option("--topic", "topics", type=TOPIC, multiple=True, help="Only the group's offsets in this topic; may be repeated.")
 @click.option("--partition", "partitions", type=_PARTITION, multiple=True, help="Only this partition of the one --topic; may be repeated.")
 @click.option("--if-exists", is_flag=True, help="Succeed if there is no such group.")
 @bootstrap_option

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from moldau.client.admin import Admin, Resource
     from moldau.client.cluster import Cluster
 
@@ -46,6 +48,26 @@ class Text(click.types.StringParamType):
         return text
 
 
+class TopicName(Text):
+    """A topic's name, which shells complete."""
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+        """The broker's topics."""
+        from moldau.cli.completing import topic_names
+
+        return topic_names(ctx, incomplete)
+
+
+class GroupName(Text):
+    """A group's name, which shells complete."""
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+        """The broker's groups."""
+        from moldau.cli.completing import group_names
+
+        return group_names(ctx, incomplete)
+
+
 class Seconds(click.FloatRange):
     """A time limit from 0.1 s to a day."""
 
@@ -63,6 +85,8 @@ class Seconds(click.FloatRange):
 TEXT = Text()
 NAME = Text(may_be_empty=False)
 """Of something that has a name: an empty one is a variable that was not set."""
+TOPIC = TopicName()
+GROUP = GroupName(may_be_empty=False)
 SECONDS = Seconds()
 
 

@@ -9,6 +9,7 @@ from moldau.cli.options import (
     PARTITIONS_MAX,
     REPLICAS_MAX,
     TEXT,
+    TOPIC,
     bootstrap_option,
     config_option,
     json_option,
@@ -96,7 +97,7 @@ def list_(internal: bool, as_json: bool, bootstrap: str, timeout: float) -> None
 
 
 @topic.command("describe", short_help="Show partitions, offsets, sizes and settings of topics.")
-@click.argument("names", metavar="NAME...", type=TEXT, nargs=-1, required=True)
+@click.argument("names", metavar="NAME...", type=TOPIC, nargs=-1, required=True)
 @json_option
 @bootstrap_option
 @timeout_option(10.0)
@@ -107,7 +108,7 @@ def describe(names: tuple[str, ...], as_json: bool, bootstrap: str, timeout: flo
 
 
 @topic.command("alter")
-@click.argument("name", type=TEXT)
+@click.argument("name", type=TOPIC)
 @click.option("-p", "--partitions", type=click.IntRange(1, PARTITIONS_MAX), help="Raise the number of partitions to this.")
 @config_option("-c", "--config", "configs", help_="A setting to change; may be repeated.")
 @click.option(
@@ -133,7 +134,7 @@ def alter(name: str, partitions: int | None, configs: dict[str, str], deleted: t
 
 
 @topic.command("trim")
-@click.argument("name", type=TEXT)
+@click.argument("name", type=TOPIC)
 @click.option("--before", required=True, metavar="POINT", help="end, an offset, an ISO time, or @ and milliseconds since 1970.")
 @click.option("--partition", "partitions", type=click.IntRange(min=0), multiple=True, help="Only this partition; may be repeated.")
 @bootstrap_option
@@ -156,7 +157,7 @@ def trim(name: str, before: str, partitions: tuple[int, ...], bootstrap: str, ti
 
 
 @topic.command("delete")
-@click.argument("names", metavar="NAME...", type=TEXT, nargs=-1, required=True)
+@click.argument("names", metavar="NAME...", type=TOPIC, nargs=-1, required=True)
 @click.option("--if-exists", is_flag=True, help="Succeed if there is no such topic.")
 @click.option("--internal", is_flag=True, help="Delete the brokers' own topics too, and with them all groups or transactional ids.")
 @bootstrap_option

@@ -1,0 +1,62 @@
+"""Names for the shell to complete: topics and groups, asked of the broker that the command line names.
+
+A shell waits for this while somebody types, so there is a limit to everything, host names that nobody answers for included, and nothing is
+printed: where no broker answers there are no names.
+"""
+
+from collections.abc import Callable, Iterable
+from threading import Thread
+from typing import TYPE_CHECKING
+
+import click
+from click.shell_completion import CompletionItem
+
+from moldau.cli.options import DEFAULT_BOOTSTRAP
+from moldau.model.errors import MoldauError
+
+if TYPE_CHECKING:
+    from moldau.client.cluster import Cluster
+
+LIMIT_S = 1.0
+ANSWER_LIMIT_S = 0.5
+"""For the broker; the rest is for host names."""
+
+
+def topic_names(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    """Topics that begin with `incomplete`; internal ones once their underscore is typed."""
+
+    def ask(cluster: "Cluster") -> list[str]:
+        return [topic.name for topic in cluster.topics(internal=incomplete.startswith("_"))]
+
+    return _answers(ctx, incomplete, ask)
+
+
+def group_names(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    """Groups that begin with `incomplete`."""
+    from moldau.client.groups import Groups
+
+    return _answers(ctx, incomplete, lambda cluster: [each.group for each in Groups(cluster).list_groups(())])
+
+
+def _answers(ctx: click.Context, incomplete: str, ask: "Callable[[Cluster], Iterable[str]]") -> list[CompletionItem]:
+    found: list[str] = []
+    bootstrap = ctx.params.get("bootstrap") or DEFAULT_BOOTSTRAP
+    asking = Thread(target=lambda: found.extend(_ask(bootstrap, ask)), daemon=True)
+    asking.start()
+    asking.join(LIMIT_S)
+    return [CompletionItem(name) for name in sorted(found) if name.startswith(incomplete) and _can_be_completed(name)]
+
+
+def _ask(bootstrap: str, ask: "Callable[[Cluster], Iterable[str]]") -> list[str]:
+    from moldau.client.cluster import Cluster
+
+    try:
+        with Cluster(bootstrap, client_id="moldau-completion", timeout_s=ANSWER_LIMIT_S) as cluster:
+            return list(ask(cluster))
+    except (MoldauError, OSError, ValueError):  # ValueError: an address that is not finished
+        return []
+
+
+def _can_be_completed(name: str) -> bool:
+    """Whether the shells' lists, which are lines of words, can carry the name of a group, in which anything may stand."""
+    return name.isprintable() and not any(letter.isspace() for letter in name)
