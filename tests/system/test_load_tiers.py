@@ -1,5 +1,6 @@
 """The name of a tier belongs to one job and topic: another load is refused, and counts can be taken back. Without Spark."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from moldau.client.cluster import Cluster
 from moldau.lake.loading.audit import publish_counts
 from moldau.lake.loading.counts import COUNTS_KEY, counts_to_json
 from moldau.lake.loading.job import LoadJob
-from moldau.lake.loading.tier_claim import OtherTierError, claimed, own_tier
+from moldau.lake.loading.tier_claim import OtherTierError, _publish_claim, claimed, own_tier
 from moldau.lake.tables.committing import commit
 from moldau.lake.tables.data_files import DAY, TIME_FIELDS
 from moldau.lake.tables.format import Change, Snapshot
@@ -57,13 +58,17 @@ class Load:
     def step(self, number: int) -> None:
         """As a load does it: claim, commit, publish, mark."""
         claim = own_tier(self.job, self.table.id)
+        self.commit(number)
+        assert publish_counts(self.job, self.tables, claim.epoch, now_ms()) is None
+
+    def commit(self, number: int) -> None:
+        """A version with counts that nobody was told of."""
         words = {
             "moldau.job": self.job.name,
             "moldau.topic": self.job.topic,
             COUNTS_KEY: counts_to_json({self.key: count(number)}, 0, 0),
         }
         commit(self.tables, self.job.table, Change("LOAD", metadata=words))
-        assert publish_counts(self.job, self.tables, claim.epoch, now_ms()) is None
 
 
 def count(number: int) -> Count:
@@ -136,6 +141,41 @@ def test_the_job_that_goes_on_publishes_the_counts_of_its_whole_table_again(brok
     known = claimed(load.job, load.table.id)
     assert known is not None
     assert known.epoch
+
+
+def test_counts_that_are_on_their_way_while_they_are_taken_back_are_taken_back_too(broker: Broker, tmp_path: Path) -> None:
+    """A load takes minutes from its claim to its counts. What it says then, under the claim of before, counts nothing and marks nothing:
+    its next load publishes all of the table again."""
+    load = Load(broker, tmp_path, "on-its-way")
+    sent(broker, load, 3)
+    load.step(0)
+    before = own_tier(load.job, load.table.id)
+    load.commit(1)
+    assert run(broker, "forget", "--tier", "lake", "--topic", "on-its-way").exit_code == 0
+    assert publish_counts(load.job, load.tables, before.epoch, now_ms()) is None
+    with Cluster(broker.bootstrap_servers) as cluster:
+        found = read_audit(cluster)
+    assert not found.has_counts_of("lake", "on-its-way"), "a mark alone would make all of it a loss"
+    load.step(2)
+    assert verdict(broker, "on-its-way") is Verdict.COMPLETE
+
+
+def test_an_audit_topic_that_was_made_anew_has_no_claims_of_before(broker: Broker, tmp_path: Path) -> None:
+    """Who has a note of his claim in the old one does not own what another one claimed first in the new one; with both there it is whose
+    came first."""
+    mine, other = Load(broker, tmp_path, "made-anew"), Load(broker, tmp_path, "made-anew", "other")
+    mine.step(0)
+    _publish_claim(other.job, other.table.id)
+    mine.step(1)
+    note = next(Path(mine.job.table, "_moldau").glob("tier-*.json"))
+    written = note.read_text()
+    note.write_text(re.sub(r'"audit": "[0-9a-f]+"', f'"audit": "{"11" * 16}"', written))
+    mine.step(2)
+    assert run(broker, "forget", "--tier", "lake", "--topic", "made-anew").exit_code == 0
+    _publish_claim(other.job, other.table.id)
+    note.write_text(re.sub(r'"audit": "[0-9a-f]+"', f'"audit": "{"11" * 16}"', written))
+    with pytest.raises(OtherTierError):
+        mine.step(3)
 
 
 def test_of_two_first_loads_at_once_one_is_refused(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

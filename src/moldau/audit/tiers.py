@@ -26,7 +26,7 @@ LATE_MS = 24 * 3_600_000
 
 @dataclass(slots=True)
 class TierCounts:
-    """All tiers. `take` adds a record; the same record twice is the same as once."""
+    """All tiers. `take` adds a record; the same record twice is the same as once, and one that was taken back before it came is none."""
 
     counts: dict[str, dict[CountKey, Told]] = field(default_factory=dict)
     """By tier, in the order in which the tiers were first heard of."""
@@ -114,6 +114,8 @@ class TierCounts:
 
     def take(self, record: AuditRecord, at_ms: int | None = None) -> bool:
         """Add a record; whether it was a new one. `at_ms` is the time of the broker that took it."""
+        if record.epoch is not None and record.epoch != self.epochs.get((record.tier, record.key.topic), record.epoch):
+            return False  # taken back while it was on its way
         guid = _packed(record.guid)
         if guid in self._guids or (self._guids_before is not None and guid in self._guids_before):
             return False

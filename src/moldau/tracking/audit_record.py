@@ -75,6 +75,9 @@ class AuditRecord:
     """Everything that the topic had by then is counted by the tier, in ms since 1970."""
     forgets: bool = False
     """All counts that the tier published of the topic before this record count no more, and nobody owns it."""
+    epoch: str | None = None
+    """The guid of the record that took the tier's counts back last, as far as who counts knows, empty if none did: what is published under
+    another one was still on its way when counts were taken back, and goes with them. None from those that begin anew by other means."""
 
     @property
     def window_end_ms(self) -> int:
@@ -87,15 +90,25 @@ class AuditRecord:
         return (self.key.topic or self.key.instance).encode()
 
     @classmethod
-    def of_counts(cls, tier: str, key: CountKey, count: Count, *, time_ms: int, guid: str | None = None) -> Self:
+    def of_counts(cls, tier: str, key: CountKey, count: Count, *, time_ms: int, guid: str | None = None, epoch: str | None = None) -> Self:
         """An increment; `guid` is one that the same increment always gets, None: a new one."""
-        return cls("counts", guid or new_guid(), time_ms, tier, key, count)
+        return cls("counts", guid or new_guid(), time_ms, tier, key, count, epoch=epoch)
 
     @classmethod
-    def of_tier(cls, tier: str, topic: str, *, time_ms: int, owner: str = "", counted_ms: int | None = None, forgets: bool = False) -> Self:
+    def of_tier(
+        cls,
+        tier: str,
+        topic: str,
+        *,
+        time_ms: int,
+        owner: str = "",
+        counted_ms: int | None = None,
+        forgets: bool = False,
+        epoch: str | None = None,
+    ) -> Self:
         """What a tier says of a topic as a whole: a claim, a mark, or that its counts are taken back."""
         key = CountKey(topic, 0, "", "", "", "")
-        return cls("counts", new_guid(), time_ms, tier, key, owner=owner, counted_ms=counted_ms, forgets=forgets)
+        return cls("counts", new_guid(), time_ms, tier, key, owner=owner, counted_ms=counted_ms, forgets=forgets, epoch=epoch)
 
     @property
     def is_of_tier(self) -> bool:
@@ -128,6 +141,8 @@ class AuditRecord:
             written["gap"] = asdict(self.gap)
         more = {"dead_letters": self.dead_letters, "owner": self.owner, "counted_ms": self.counted_ms, "forgets": self.forgets}
         written |= {name: value for name, value in more.items() if value not in (None, 0, "")}
+        if self.epoch is not None:
+            written["epoch"] = self.epoch
         return json.dumps(written, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
 
     @classmethod
@@ -161,8 +176,9 @@ class AuditRecord:
         owner = _text(found, "owner") if "owner" in found else ""
         dead_letters = _size(found, "dead_letters") if "dead_letters" in found else 0
         counted_ms, forgets = _time(found, "counted_ms"), found.get("forgets") is True
+        epoch = _text(found, "epoch") if "epoch" in found else None
         time_ms, tier = _number(found, "time_ms"), _text(found, "tier")
-        return cls(kind, _text(found, "guid"), time_ms, tier, key, count, gap, dead_letters, owner, counted_ms, forgets)
+        return cls(kind, _text(found, "guid"), time_ms, tier, key, count, gap, dead_letters, owner, counted_ms, forgets, epoch)
 
 
 def new_guid() -> str:

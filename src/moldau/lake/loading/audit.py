@@ -65,7 +65,7 @@ def publish_counts(job: LoadJob, tables: TableFormat, epoch: str = "", counted_m
     records = [record for each in versions for record in records_of(job, snapshot.id, each, epoch)]
     if counted_ms is not None:
         owner = owner_of(job, snapshot.id)
-        records.append(AuditRecord.of_tier(job.tier, job.topic, time_ms=now_ms(), owner=owner, counted_ms=counted_ms))
+        records.append(AuditRecord.of_tier(job.tier, job.topic, time_ms=now_ms(), owner=owner, counted_ms=counted_ms, epoch=epoch))
     try:
         if records:
             _publish(job, records)
@@ -91,7 +91,8 @@ def records_of(job: LoadJob, table_id: str, version: Commit, epoch: str = "") ->
     untracked = untracked_from_json(job.topic, counted, time_ms)
     dead = {**aside.events, **dict.fromkeys(untracked, aside.untracked)}
     for key, count in {**counts_from_json(job.topic, counted), **untracked}.items():
-        record = AuditRecord.of_counts(job.tier, key, count, time_ms=time_ms, guid=_guid(job.tier, table_id, version.version, key, epoch))
+        guid = _guid(job.tier, table_id, version.version, key, epoch)
+        record = AuditRecord.of_counts(job.tier, key, count, time_ms=time_ms, guid=guid, epoch=epoch)
         yield replace(record, dead_letters=dead.get(key, 0))
 
 

@@ -77,7 +77,7 @@ def load(spark: Any, job: LoadJob, *, fail_on_data_loss: bool = True, writer: Wr
     points.reached("driver: planned")
     written = Written((), (), {})
     version = None if planned.base is None else planned.base.version
-    claim = _claim_of_tier(planned)
+    claim = _claim_of_tier(planned, mark=mark)
     if planned.ranges:
         keep_counts(job, planned.tables, "" if claim is None else claim.epoch)
         written = write_files(spark, planned, fail_on_data_loss=fail_on_data_loss)
@@ -102,13 +102,15 @@ def load(spark: Any, job: LoadJob, *, fail_on_data_loss: bool = True, writer: Wr
     )
 
 
-def _claim_of_tier(planned: Plan) -> Claim | None:
-    """The claim of the job's tier; None for a load that counts no tracked events."""
+def _claim_of_tier(planned: Plan, *, mark: bool) -> Claim | None:
+    """The claim of the job's tier, as the audit topic has it where the audit is to be told something; None for a load that counts no
+    tracked events."""
     job = planned.job
     if job.tier is None or planned.base is None:
         return None
-    if planned.decoding is None:
-        return claimed(job, planned.base.id)
+    known = claimed(job, planned.base.id)
+    if planned.decoding is None:  # nothing to load: what is there was counted under a claim, or is no tracked events
+        return own_tier(job, planned.base.id) if mark and known is not None else known
     return own_tier(job, planned.base.id) if planned.decoding.tracked else None
 
 

@@ -47,7 +47,12 @@ def own_tier(job: LoadJob, table_id: str) -> Claim:
     known = claimed(job, table_id)
     with Cluster(job.bootstrap, client_id=f"moldau-load-{job.name}") as cluster:
         found = _read(cluster, job, known)
-        owner = _owner(job, table_id, found, known)
+        owner = found.owners.get((str(job.tier), job.topic))
+        if known is not None and _is_still_ours(job, table_id, found, known):
+            owner = owner_of(job, table_id)
+        elif known is not None:
+            found = _read(cluster, job, None)
+            owner = found.owners.get((str(job.tier), job.topic))
         if owner is None:
             _publish_claim(job, table_id)
             found = _read(cluster, job, None)
@@ -89,12 +94,12 @@ def _is_ours(owner: str, table_id: str) -> bool:
     return owner.rpartition(" ")[2] == table_id
 
 
-def _owner(job: LoadJob, table_id: str, found: TierCounts, known: Claim | None) -> str | None:
-    """Who owns the tier, by what was read since it was known to be ours."""
+def _is_still_ours(job: LoadJob, table_id: str, found: TierCounts, known: Claim) -> bool:
+    """Whether nothing that was read since the tier was known to be ours speaks against that. Another one's claim may: it was refused if
+    ours is still in the audit topic, and counts if that was made anew or has lost ours by its retention."""
     place = (str(job.tier), job.topic)
-    if known is not None and place not in found.epochs:
-        return owner_of(job, table_id)
-    return found.owners.get(place)
+    same_topic = found.topic_id is not None and found.topic_id.hex() == known.audit_id
+    return same_topic and place not in found.epochs and _is_ours(found.owners.get(place, table_id), table_id)
 
 
 def _read(cluster: Cluster, job: LoadJob, known: Claim | None) -> TierCounts:
