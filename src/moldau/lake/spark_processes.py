@@ -77,6 +77,9 @@ class SparkProcesses:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
             cwd="/",
+            env={
+                name: value for name, value in os.environ.items() if name != TOKEN
+            },  # or the watchdog of a Spark that runs this would kill it
         )
         self._ending = threading.Event()
 
@@ -119,8 +122,8 @@ class SparkProcesses:
         self._sweep(_END_S, quiet_rounds=2)
         if self.temporary:
             shutil.rmtree(self.directory, ignore_errors=True)
-        with suppress(OSError):
-            assert self._watchdog.stdin is not None
+        assert self._watchdog.stdin is not None
+        with suppress(OSError, ValueError):  # it is gone, or a handler of a signal ends them while they are ended
             self._watchdog.stdin.write(b".")
             self._watchdog.stdin.close()
         self._watchdog.wait()
@@ -152,26 +155,37 @@ def processes_with(variable: str) -> list[int]:
 
 
 def remove_left_behind(prefix: str) -> None:
-    """Remove temporary directories of this prefix whose owner is dead."""
+    """Remove this user's temporary directories of this prefix whose owner is dead."""
     for path in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         try:
+            if path.lstat().st_uid != os.getuid() or not (path / _OWNER_FILE).is_file():
+                continue  # in a folder that many users share; one of them may have laid something there to be waited for
             owner = (path / _OWNER_FILE).read_text(encoding="ascii")
         except (OSError, UnicodeDecodeError):
             continue  # made just now, or somebody else's
-        pid = owner.partition(" ")[0]
-        if pid.isdigit() and owner != _name_of(int(pid)):
+        if owner.partition(" ")[0].isdigit() and not _is_alive(owner):
             shutil.rmtree(path, ignore_errors=True)
 
 
 def _name_of(pid: int) -> str:
-    """A process's id and when it was started, since ids come again: in ticks since boot; without ``/proc`` whether there is one."""
+    """A process's id and, since ids come again, when it was started, in ticks since boot, and in which namespace of ids, since containers
+    may share a temporary folder; without ``/proc`` the id alone."""
     try:
-        return f"{pid} {Path('/proc', str(pid), 'stat').read_text(encoding='utf-8', errors='replace').rpartition(')')[2].split()[19]}"
+        stat = Path("/proc", str(pid), "stat").read_text(encoding="utf-8", errors="replace")
+        return f"{pid} {stat.rpartition(')')[2].split()[19]} {os.readlink('/proc/self/ns/pid')}"
     except OSError:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return f"{pid} gone"
-        except PermissionError:
-            pass
-        return f"{pid}" if not os.path.isdir("/proc") else f"{pid} gone"
+        return f"{pid}"
+
+
+def _is_alive(owner: str) -> bool:
+    """Whether the process of this name runs, or may run where it cannot be seen from here."""
+    pid, *rest = owner.split()
+    if len(rest) == 2 and os.path.isdir("/proc"):
+        return rest[1] != os.readlink("/proc/self/ns/pid") or owner == _name_of(int(pid))
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        pass
+    return True

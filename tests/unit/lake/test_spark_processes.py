@@ -84,13 +84,44 @@ def test_the_next_start_removes_what_the_dead_have_left(tmp_path: Path, monkeypa
     """A power cut takes the watchdog too. An id that is another process's by now is no owner; one without a name was made just now."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     alive = SparkProcesses(prefix="x-")
-    for name, owner_ in (("x-dead", "999999999 1"), ("x-other", f"{os.getpid()} 1"), ("x-new", None)):
+    here = os.readlink("/proc/self/ns/pid")
+    for name, owner_ in (("x-dead", f"999999999 1 {here}"), ("x-other", f"{os.getpid()} 1 {here}"), ("x-new", None)):
         (tmp_path / name / "tmp").mkdir(parents=True)
         if owner_ is not None:
             (tmp_path / name / "owner").write_text(owner_)
     SparkProcesses(prefix="x-").end()
     assert sorted(each.name for each in tmp_path.iterdir()) == sorted(["x-new", Path(alive.directory).name])
     alive.end()
+
+
+def test_what_lies_in_a_folder_that_others_share_is_neither_waited_for_nor_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipe in the place of the owner's name would be waited for, for ever; in another container the id is another process's."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for name in ("x-pipe", "x-container", "x-foreign"):
+        (tmp_path / name).mkdir()
+    os.mkfifo(tmp_path / "x-pipe" / "owner")
+    (tmp_path / "x-container" / "owner").write_text("999999999 1 pid:[1]")
+    remove_left_behind("x-")
+    (tmp_path / "x-foreign" / "owner").write_text(f"999999999 1 {os.readlink('/proc/self/ns/pid')}")
+    monkeypatch.setattr(os, "getuid", lambda: -1)
+    remove_left_behind("x-")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["x-container", "x-foreign", "x-pipe"]
+
+
+def test_a_spark_within_a_task_of_another_one_has_a_watchdog_that_outlives_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other one's watchdog kills all that has its token; this one's has to be there to end what has another."""
+    outer = SparkProcesses(prefix="moldau-test-outer-")
+    monkeypatch.setenv(*outer._token.split("="))
+    inner = SparkProcesses(prefix="moldau-test-inner-")
+    assert outer.alive() == []
+    for each in (inner, outer):
+        each.end()
+
+
+def test_the_second_signal_may_come_while_all_is_ended() -> None:
+    found = SparkProcesses(prefix="moldau-test-twice-")
+    found.end()
+    found.end()
 
 
 class TestSparkOnDemand:
