@@ -1,4 +1,4 @@
-"""The coordination tree in one SQLite file: the embedded store of a single broker (mission C1 without a ZooKeeper).
+"""The coordination tree in one SQLite file: the embedded store of a single broker.
 
 One process holds the file, alone, for as long as it runs; a second one is refused. Every write is one transaction that is on disk when the
 call returns (write-ahead log, ``synchronous=FULL``), so a `multi` is seen whole or not at all, also after a crash. Ephemeral nodes of a

@@ -1,4 +1,4 @@
-"""The console auditor: counts every topic of a cluster as a tier of its own, exactly once (mission H2).
+"""The console auditor: counts every topic of a cluster as a tier of its own, exactly once.
 
 It reads whole batches from the raw connections, counts the events by their headers alone, and every few seconds, or when there is much
 to say, publishes the counts together with the offsets that they reach up to, in one transaction. So an auditor that dies at any moment

@@ -1,4 +1,4 @@
-"""Counts out of Arrow columns, for the tasks of a load: framed values as they came, or headers that are decoded already (mission H4).
+"""Counts out of Arrow columns, for the tasks of a load: framed values as they came, or headers that are decoded already.
 
 Both give what the auditor's walk over the same events gives, bit for bit. Needs pyarrow and numpy.
 """

@@ -1,4 +1,4 @@
-"""The completion watermark: up to when everything is there, by topic and tier (mission H3). Pure.
+"""The completion watermark: up to when everything is there, by topic and tier. Pure.
 
 It is the end of the newest window such that it and all windows of the topic before it are complete, from the producers down to the tier,
 and settled. Late events reopen an old window: until they are through, the watermark goes back before it. Windows of hosts with wrong

@@ -1,4 +1,4 @@
-"""Which topics a tier is meant to count, so that it is judged on these alone (mission H3). Pure.
+"""Which topics a tier is meant to count, so that it is judged on these alone. Pure.
 
 A tier covers what it has ever counted. Beyond that an auditor covers the topics that its pattern matches, for it says which; a load says
 only what it has loaded, so a topic that it never did is not known to be its own. Whoever knows better says so: `Rules.only`.

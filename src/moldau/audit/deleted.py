@@ -1,4 +1,4 @@
-"""Whether a topic or partition that a broker does not know was deleted for certain, or is only unknown to it for a moment (mission H2).
+"""Whether a topic or partition that a broker does not know was deleted for certain, or is only unknown to it for a moment.
 
 A broker that was just started, or that has not yet heard of a change, does not know topics that are there. An auditor that took them for
 deleted would count them from their beginning when they come back.

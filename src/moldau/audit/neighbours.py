@@ -1,4 +1,4 @@
-"""Two neighbouring tiers compared, by window, and traced to the producer instances behind it (missions H3, H4). Pure.
+"""Two neighbouring tiers compared, by window, and traced to the producer instances behind it. Pure.
 
 For each instance in a window, *upper* is the count of the tier nearer to the producers:
 

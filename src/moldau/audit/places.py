@@ -1,4 +1,4 @@
-"""Where an auditor goes on, as it stands with its group's offsets, and which of them are missing (mission H2). Pure.
+"""Where an auditor goes on, as it stands with its group's offsets, and which of them are missing. Pure.
 
 With each offset stands a note: the id of the topic that it is of, and how many of the topic's partitions, from the first on, had offsets
 beside it: ``f81d4fae7dec11d0a76500a0c91e6bf6/3``. So an offset is never taken for one of another topic that was made under the same name,

@@ -1,4 +1,4 @@
-"""An auditor's counts and the offsets that they reach up to, in one transaction (mission H2).
+"""An auditor's counts and the offsets that they reach up to, in one transaction.
 
 The transactional id and the group belong to the tier: ``moldau-audit-TIER`` and ``audit-TIER``. Whoever takes the id over fences the
 auditor that had it, and what that one left open is aborted; so the group's offsets are exactly those of the counts that can be read.

@@ -1,4 +1,4 @@
-"""All tiers compared, each with the next one, by topic and window: the report (missions H3, H4). Pure.
+"""All tiers compared, each with the next one, by topic and window: the report. Pure.
 
 ``moldau.audit.neighbours`` is how two tiers are compared, ``moldau.audit.rules`` how patiently.
 """

@@ -1,4 +1,4 @@
-"""One round of an auditor: from taking the tier over to the end, or to a failure that throws away what is not published (mission H2)."""
+"""One round of an auditor: from taking the tier over to the end, or to a failure that throws away what is not published."""
 
 import logging
 import re

@@ -1,4 +1,4 @@
-"""How tiers are compared: which ones, of which topics, and how patiently (mission H3). Pure."""
+"""How tiers are compared: which ones, of which topics, and how patiently. Pure."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field

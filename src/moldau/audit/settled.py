@@ -1,4 +1,4 @@
-"""Windows that everybody agrees about, and that nobody has touched for long: kept as one number for each topic (mission H3). Pure.
+"""Windows that everybody agrees about, and that nobody has touched for long: kept as one number for each topic. Pure.
 
 Whoever watches for months cannot keep each count. A window is *settled* when it is complete in all tiers, to the byte, and was not changed
 for a day: all tiers have the same count, so that nothing is lost to any comparison when it is taken away from all of them. Late events

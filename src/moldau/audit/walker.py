@@ -1,4 +1,4 @@
-"""Counting what a fetch brought, batch by batch, by the headers of the events alone (mission H2).
+"""Counting what a fetch brought, batch by batch, by the headers of the events alone.
 
 Left out: markers of transactions, aborted transactions (for a reader of committed records), and records before the offset that was asked
 for. Two ways give the same counts: with numpy, where it is installed, all records of a fetch at once; otherwise one by one. A batch whose

@@ -1,4 +1,4 @@
-"""The completion watermark, asked of the brokers: up to when a tier has everything of a topic (mission H3).
+"""The completion watermark, asked of the brokers: up to when a tier has everything of a topic.
 
 ``moldau.audit.complete_until`` says what it is.
 """

@@ -1,4 +1,4 @@
-"""``moldau audit``: count a cluster as a tier, compare the tiers, and say what is missing or doubled (missions H2, H3)."""
+"""``moldau audit``: count a cluster as a tier, compare the tiers, and say what is missing or doubled."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""What ``moldau audit report`` and ``watch`` compare, how patient they are, and how they end (mission H3)."""
+"""What ``moldau audit report`` and ``watch`` compare, how patient they are, and how they end."""
 
 import re
 from collections.abc import Callable

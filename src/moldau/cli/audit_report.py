@@ -1,4 +1,4 @@
-"""``moldau audit report``: how the tiers compare now (mission H3)."""
+"""``moldau audit report``: how the tiers compare now."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any

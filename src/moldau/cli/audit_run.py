@@ -1,4 +1,4 @@
-"""``moldau audit run``: the auditor of a cluster (mission H2)."""
+"""``moldau audit run``: the auditor of a cluster."""
 
 import logging
 import re

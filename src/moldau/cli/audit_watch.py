@@ -1,4 +1,4 @@
-"""``moldau audit watch``: how the tiers compare, again and again (mission H3)."""
+"""``moldau audit watch``: how the tiers compare, again and again."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Where the address of a schema registry came from: the line that says what is wrong with it names that too (mission F1).
+"""Where the address of a schema registry came from: the line that says what is wrong with it names that too.
 
 A variable that was set long ago is the last thing that somebody looks at who has given no option.
 """

@@ -1,4 +1,4 @@
-"""Which partition a message of a producer goes to, where a function of the caller's decides (P 3.1)."""
+"""Which partition a message of a producer goes to, where a function of the caller's decides."""
 
 import time
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Reading messages: as a member of a group, or partitions by assignment (mission B2 to B4; P 3.1, 3.2).
+"""Reading messages: as a member of a group, or partitions by assignment.
 
     with Consumer("localhost:9092", group_id="billing", topics=["orders"]) as consumer:
         for message in consumer:
@@ -201,7 +201,7 @@ class Consumer:
         """How many offsets each assigned partition is ahead of its position. What an open transaction holds back does not count."""
         return {where: max(0, self._session.bounds(where)[1] - self.position(where)) for where in self._session.assignment()}
 
-    # Places in the log (mission A12)
+    # Places in the log
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on at an offset of an assigned partition. There the group goes on too, if this consumer commits by itself."""

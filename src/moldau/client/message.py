@@ -1,4 +1,4 @@
-"""What is sent and what is received: messages and sets of them (P 3.1, mission A2, B1)."""
+"""What is sent and what is received: messages and sets of them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

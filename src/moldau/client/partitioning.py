@@ -1,4 +1,4 @@
-"""Which partition a key belongs to: the same one for every Kafka client (mission B1)."""
+"""Which partition a key belongs to: the same one for every Kafka client."""
 
 from collections.abc import Callable
 

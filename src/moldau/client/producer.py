@@ -1,4 +1,4 @@
-"""Sending messages: to one partition or another, each with a future, all in order (mission B1; P 3.1).
+"""Sending messages: to one partition or another, each with a future, all in order.
 
     with Producer("localhost:9092") as producer:
         producer.send("page-views", b"...", key=b"member 7")

@@ -1,7 +1,7 @@
 """How far a consumer has come: pure bookkeeping.
 
 A message is *handed out*; it is *finished* when the next one is asked for, or when the consumer says so; only what is finished may be
-committed (mission B4, fault T6). *Settled* is where reading would start again: what was committed, or where it began.
+committed. *Settled* is where reading would start again: what was committed, or where it began.
 
 ::
 

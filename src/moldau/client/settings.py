@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 Acks = Literal["all", 0, 1, "0", "1"]
 Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 StartOffset = Literal["smallest", "largest", "earliest", "latest", "error"]
-"""Where a group begins that has committed nothing, or whose offset is gone: P's words, or Kafka's (mission C3)."""
+"""Where a group begins that has committed nothing, or whose offset is gone: in the words of Kafka 0.7, or of today."""
 IsolationLevel = Literal["read_committed", "read_uncommitted"]
 Assignor = Literal["range", "roundrobin", "cooperative-sticky"]
 

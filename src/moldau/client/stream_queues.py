@@ -1,6 +1,6 @@
 """The messages between the feeder's thread and those of the streams' users, and what is finished of them. No I/O, no threads of its own.
 
-Rules: a partition belongs to one stream, so that its order is kept (P 3.2); a stream holds one message at a time; a message counts as
+Rules: a partition belongs to one stream, so that its order is kept; a stream holds one message at a time; a message counts as
 finished only if its partition still is ours and nobody has moved it meanwhile, which its `epoch` tells. One lock guards everything.
 """
 

@@ -1,4 +1,4 @@
-"""Message streams: iterators that wait for more and never end, for as many threads as there are (P 3.1, mission B2).
+"""Message streams: iterators that wait for more and never end, for as many threads as there are.
 
     with create_message_streams({"page-views": 2}, group_id="counters") as streams:
         for stream in streams["page-views"]:
@@ -146,7 +146,7 @@ class MessageStreams:
         self._feeder.ask(lambda: self._move_all({partition: checked_offset(partition, offset)}))
 
     def seek_to_beginning(self) -> None:
-        """Rewind all our partitions to their first offsets (mission A12)."""
+        """Rewind all our partitions to their first offsets."""
         self._feeder.ask(lambda: self._move_all({where: self._source.bounds(where)[0] for where in self._source.assignment()}))
 
     def seek_to_end(self) -> None:

@@ -1,4 +1,4 @@
-"""Questions that people ask of loaded events, ready to run: three over a table, one over a topic as it is (mission I2).
+"""Questions that people ask of loaded events, ready to run: three over a table, one over a topic as it is.
 
     run_report(spark, "/lake/departures", "events-per-hour").show()
 

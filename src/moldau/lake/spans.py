@@ -1,4 +1,4 @@
-"""Spans of a buffer as an Arrow array, copied by Arrow: no object for each (mission I1)."""
+"""Spans of a buffer as an Arrow array, copied by Arrow: no object for each."""
 
 from typing import Any
 

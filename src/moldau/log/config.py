@@ -54,7 +54,7 @@ class LogConfig:
     delete_retention_ms: int = _DAY_MS
     """Tombstones and markers stay for so long after the pass that finds them without need."""
     visibility: str = "high_watermark"
-    """``flushed`` adds the rule of the 2011 paper: consumers see only what is on disk (mission A4)."""
+    """``flushed`` adds the rule of the 2011 paper: consumers see only what is on disk."""
     producer_id_expiration_ms: int = _DAY_MS
     """State of an idempotent producer is dropped after this time without an append."""
 

@@ -26,7 +26,7 @@ After sequence 2^31 - 1 follows 0. A transaction begins with its first batch her
     anything else                                                      taken
 
 Since version 2 each end bumps the epoch, so a marker of an earlier transaction that comes late never has a newer epoch than the one that is
-ongoing, and cannot touch it (T1). Only epoch 32767 has no successor, so there it may be equal.
+ongoing, and cannot touch it. Only epoch 32767 has no successor, so there it may be equal.
 A marker that is repeated finds no transaction. As in Kafka it is written once more: that has no effect on readers, and the next start
 learns from it which coordinator was the last.
 """

@@ -2,7 +2,7 @@
 
 Kafka's rules: from the oldest on, up to the first segment that stays; nothing that reaches beyond the high watermark; and the active
 segment only if it holds records, in which case it is rolled first. Beyond Kafka's: age and size take nothing of a transaction that
-is not decided, nor what follows it (D3). DeleteRecords may.
+is not decided, nor what follows it. DeleteRecords may.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""The segments of a log, oldest first, and the binary search for the one that holds an offset (mission A6)."""
+"""The segments of a log, oldest first, and the binary search for the one that holds an offset."""
 
 from bisect import bisect_right
 

@@ -1,4 +1,4 @@
-"""Finding records by time (mission A12): the first one that is not older than a timestamp, and the one with the largest.
+"""Finding records by time: the first one that is not older than a timestamp, and the one with the largest.
 
 The segment is found by its largest timestamp, the batch by the time index and the batches' headers, the record by looking into that one
 batch, whose checksum is compared first. Timestamps need not rise with offsets: the answer is the first record in offset order.

@@ -2,7 +2,7 @@
 
 From the question to the batch a `Verification` stands for it. It is gone once a transactional batch of the producer or the end of that
 transaction was appended, so that an answer which comes later lets nothing in: without that, the records would belong to no transaction
-and hold the last stable offset for ever (T4). One that ended in an error is kept: it remembers the smallest sequence that
+and hold the last stable offset for ever. One that ended in an error is kept: it remembers the smallest sequence that
 was tried, and no batch behind that one may overtake it.
 """
 

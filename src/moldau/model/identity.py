@@ -7,7 +7,7 @@ from typing import NamedTuple, NewType
 
 BrokerId = NewType("BrokerId", int)
 Offset = NewType("Offset", int)
-"""Position of a record in its partition: counts records, not bytes (mission A5)."""
+"""Position of a record in its partition: counts records, not bytes."""
 FilePosition = NewType("FilePosition", int)
 """Position of a byte in a file."""
 LeaderEpoch = NewType("LeaderEpoch", int)

@@ -1,4 +1,4 @@
-"""A client of a schema registry, ours or Confluent's, over the standard library alone (mission F1).
+"""A client of a schema registry, ours or Confluent's, over the standard library alone.
 
     registry = RegistryClient("http://127.0.0.1:8081")
     schema_id = registry.register("orders-value", '{"type": "record", ...}')

@@ -1,4 +1,4 @@
-"""The wire format of Confluent's serialisers: one byte 0, the id of the schema as a big-endian int32, then the body (mission F1).
+"""The wire format of Confluent's serialisers: one byte 0, the id of the schema as a big-endian int32, then the body.
 
     00 00 00 00 07 | Avro binary, JSON text, or Protobuf with its message index
 

@@ -1,4 +1,4 @@
-"""What is published about counts: one record per increment, in the topic ``_audit`` (missions H1, H2, H4).
+"""What is published about counts: one record per increment, in the topic ``_audit``.
 
 The rule: a tier's totals are the sum of all ``counts`` records with distinct guids, so that publishing a record twice is harmless, and
 increments need no order. A producer instance says ``open`` before its first event and ``close`` when everything that it sent is counted

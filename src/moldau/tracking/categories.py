@@ -1,4 +1,4 @@
-"""The four kinds of messages, each with what its topics and its producers are set to (mission F3; S).
+"""The four kinds of messages, each with what its topics and its producers are set to.
 
 Queuing: each message is work for one worker. Metrics: numbers about how things run, of little use next week. Logs: lines of programs, many
 and well compressible. Tracking: what members and services do, the input of analysis, kept long enough to load it again.

@@ -1,4 +1,4 @@
-"""Reads tracked events: decoded with the writer's schema into the reader's (missions F1, F2; P 4).
+"""Reads tracked events: decoded with the writer's schema into the reader's.
 
     with TrackedConsumer("localhost:9092", "http://localhost:8081", group_id="billing", topics=["orders"], reader=Order) as consumer:
         for event in consumer:

@@ -1,4 +1,4 @@
-"""How many events, per topic, window and origin: what every tier counts alike, so that tiers can be compared (missions H1 to H3).
+"""How many events, per topic, window and origin: what every tier counts alike, so that tiers can be compared.
 
 A *window* is ten minutes of event time, by the header. Counts add up in any order: parts of a count, counted by different threads,
 processes or runs, make the whole.

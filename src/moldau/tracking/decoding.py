@@ -1,4 +1,4 @@
-"""Events out of framed values: decoded with their writer's schema, as their reader wants them (missions F1, F2).
+"""Events out of framed values: decoded with their writer's schema, as their reader wants them.
 
 The schema of an id is asked for once: it never changes.
 """

@@ -1,4 +1,4 @@
-"""The header that every tracked event begins with, read from the bytes without the rest of the event (missions F2, H1).
+"""The header that every tracked event begins with, read from the bytes without the rest of the event.
 
 A tracked event is an Avro record in Confluent's wire format (0x00, schema id) whose first field is ``header``, so that the header stands
 at the same place whatever the event is:

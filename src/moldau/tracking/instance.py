@@ -1,4 +1,4 @@
-"""One producer instance: the guids that it gives, and the counts of what the brokers have acknowledged (mission H1).
+"""One producer instance: the guids that it gives, and the counts of what the brokers have acknowledged.
 
 A count must say what the log has. So an event is counted when all in-sync replicas have acknowledged it, and never before. One that was
 certainly refused (too large, no such topic) is not counted. Of one whose time ran out nobody knows whether it is in the log: then the

@@ -1,4 +1,4 @@
-"""Log lines as tracked events: a `logging.Handler` that never waits for brokers and never logs about itself (mission F3).
+"""Log lines as tracked events: a `logging.Handler` that never waits for brokers and never logs about itself.
 
     handler = TrackedLogHandler(tracker)
     logging.getLogger().addHandler(handler)

@@ -1,4 +1,4 @@
-"""Counters, gauges and histograms: what they keep, and what they give away to be sent (mission F3)."""
+"""Counters, gauges and histograms: what they keep, and what they give away to be sent."""
 
 import bisect
 import threading

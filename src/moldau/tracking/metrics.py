@@ -1,4 +1,4 @@
-"""Metrics as tracked events: counters, gauges and histograms, kept in memory and sent at an interval (mission F3).
+"""Metrics as tracked events: counters, gauges and histograms, kept in memory and sent at an interval.
 
     metrics = MetricsEmitter(tracker, interval_s=10)
     requests = metrics.counter("requests", path="/index")

@@ -1,4 +1,4 @@
-"""Publishes events that can be traced: checked against their schema, with the common header, and counted for the audit (F1, F2, H1).
+"""Publishes events that can be traced: checked against their schema, with the common header, and counted for the audit.
 
     with TrackerProducer(service="shop", bootstrap="localhost:9092", registry="http://localhost:8081") as tracker:
         tracker.declare("schemas/page_view.avsc", topic="page-views")

@@ -1,4 +1,4 @@
-"""Publishes what producer instances have counted, every few seconds and at their end (mission H1).
+"""Publishes what producer instances have counted, every few seconds and at their end.
 
 Each increment is one record with a guid of its own; it is kept until the brokers have acknowledged it, and sent again under the same guid
 if they have not. An instance opens before its first event, and closes when all its events have ended and all its counts are published.

@@ -1,4 +1,4 @@
-"""A work queue over a log: each message goes to one worker, at least once (mission F3).
+"""A work queue over a log: each message goes to one worker, at least once.
 
     work = WorkQueue("localhost:9092", "thumbnails", retry_delays_s=(10, 600))
     work.put(b"image 17")

@@ -1,4 +1,4 @@
-"""Which schema and topic an event has, and the id under which the registry knows that schema: found once, then kept (missions F1, F3).
+"""Which schema and topic an event has, and the id under which the registry knows that schema: found once, then kept.
 
 The topic is made as its category wants it before its first event, if it is not there.
 """

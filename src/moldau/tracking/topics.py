@@ -1,4 +1,4 @@
-"""Topics as a category of messages wants them: made if they are not there, and left as they are if they are (mission F3)."""
+"""Topics as a category of messages wants them: made if they are not there, and left as they are if they are."""
 
 import re
 from collections.abc import Mapping

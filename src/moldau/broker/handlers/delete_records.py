@@ -1,4 +1,4 @@
-"""DeleteRecords: raises the first offset of a log (mission A11)."""
+"""DeleteRecords: raises the first offset of a log."""
 
 from typing import TYPE_CHECKING
 

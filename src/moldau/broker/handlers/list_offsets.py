@@ -1,4 +1,4 @@
-"""ListOffsets: the first, the last, or by time (mission A12).
+"""ListOffsets: the first, the last, or by time.
 
 Names instead of times: -1 latest, -2 earliest, -3 the record with the largest timestamp (version 7), -4 earliest on local disk (8, the
 same as earliest here), -5 the last in tiered storage (9) and -6 the first not there yet (11); without tiered storage -5 gives none, and -6

@@ -1,4 +1,4 @@
-"""Metadata: brokers, topics, leaders. A topic that a client asks about by name may be created for it (mission A1)."""
+"""Metadata: brokers, topics, leaders. A topic that a client asks about by name may be created for it."""
 
 from collections.abc import Generator
 from typing import TYPE_CHECKING

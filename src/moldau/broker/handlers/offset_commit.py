@@ -1,4 +1,4 @@
-"""OffsetCommit: a group stores how far it has read (missions A10, B4)."""
+"""OffsetCommit: a group stores how far it has read."""
 
 from typing import TYPE_CHECKING
 

@@ -2,7 +2,7 @@
 
 The older protocol leaves the producer's epoch as it is, so a repeated EndTxn looks like the first one: it is told apart only by the
 state. Under version 2 each end raises the epoch. A request with the epoch before is then a repeated one, whose answer is given again, and
-can never be taken for the end of the transaction after it (KIP-890; fault T1).
+can never be taken for the end of the transaction after it (KIP-890).
 """
 
 from moldau.broker.transactions.events import End

@@ -159,7 +159,7 @@ class Machine:
     def _is_overtaken(self, asked: End) -> bool:
         """Whether an EndTxn of the older protocol comes over a connection that its producer has given up for another one since.
 
-        With its epoch alone it could end a transaction that has begun meanwhile (fault T1). A producer ends its transactions over one
+        With its epoch alone it could end a transaction that has begun meanwhile. A producer ends its transactions over one
         connection, and makes another when that is lost; so what arrives over the lost one later was meant for an earlier transaction.
         """
         current = self.current

@@ -1,4 +1,4 @@
-"""Framed Avro values of mixed schemas to one record batch of typed columns (mission F1).
+"""Framed Avro values of mixed schemas to one record batch of typed columns.
 
 Each value names the schema it was written with. That schema comes from the registry, once; the value is decoded with it into the columns of
 one reader's schema, by Avro's rules of resolution: fields by name, promotions, defaults. A value that cannot be decoded is rejected

@@ -1,4 +1,4 @@
-"""After the commit: the counts of a table's versions to the audit, as a tier of the load's own (missions H2, H4).
+"""After the commit: the counts of a table's versions to the audit, as a tier of the load's own.
 
 The counts are in the table's log, in the version that holds the rows they count, so they are as durable as the rows. Publishing is a
 copy that may be made twice: the guid of each audit record is made from the table, the version and what is counted, and the audit takes

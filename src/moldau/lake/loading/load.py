@@ -1,4 +1,4 @@
-"""A load: what a topic holds beyond what the table holds, into the table, once (mission I1).
+"""A load: what a topic holds beyond what the table holds, into the table, once.
 
 The order is everything. 1. Read from the table how far each partition has been loaded, and from the brokers how far it reaches: the
 range is fixed (`plan`). 2. Tasks read it, each a share of every partition (`shares`), decode the events and write Parquet files; they

@@ -1,4 +1,4 @@
-"""A load job of many topics, in rounds: once, every so often, or again and again (mission I2).
+"""A load job of many topics, in rounds: once, every so often, or again and again.
 
 A round brings the table of every topic up to the end that its topic has then. Topics are loaded side by side, each by loads of its own;
 what happens to one does not keep the others, now or later: a topic that fails is told of once, and tried again in each round. A

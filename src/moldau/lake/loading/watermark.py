@@ -1,4 +1,4 @@
-"""What the audit says of a job's tables, into their properties: up to when each is complete (missions H3, H4)."""
+"""What the audit says of a job's tables, into their properties: up to when each is complete."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping

@@ -1,1 +1,1 @@
-"""Topics in Spark: the data source for batches and streams, from offsets to Arrow columns (mission I1)."""
+"""Topics in Spark: the data source for batches and streams, from offsets to Arrow columns."""

@@ -1,4 +1,4 @@
-"""How the columns of a table grow with the events' schema: pure, decided before anything is written (mission F1).
+"""How the columns of a table grow with the events' schema: pure, decided before anything is written.
 
 New columns and new fields of structs are added, at the end; int becomes long and float double where events have that; columns that events
 do not have any more stay and are null. Whatever else has changed is refused: a table has one type for each column.

@@ -1,4 +1,4 @@
-"""What a load needs of a table: snapshots, and a change of many things at once that happens whole or not at all (mission I1).
+"""What a load needs of a table: snapshots, and a change of many things at once that happens whole or not at all.
 
 A table is a folder with data files (Parquet) and a log of numbered versions. A version is one file of the log, and the rule that everything
 stands on is: it is made with a name that nobody has made before, or it is not made. So of two writers that both start from version 7 one

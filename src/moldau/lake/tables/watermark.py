@@ -1,4 +1,4 @@
-"""Up to which time a table is complete: what the audit says, in the table's properties, and the wait for it (missions H3, H4).
+"""Up to which time a table is complete: what the audit says, in the table's properties, and the wait for it.
 
 The property ``completionWatermark`` is a time in UTC (``2013-07-01T10:00:00.000Z``): every event before it that any producer has sent
 is in the table or in its dead letters.

@@ -1,4 +1,4 @@
-"""Which partition each row belongs to, all rows at once: the one that is given, that of its key, or one in turn (mission B1)."""
+"""Which partition each row belongs to, all rows at once: the one that is given, that of its key, or one in turn."""
 
 from typing import Any
 

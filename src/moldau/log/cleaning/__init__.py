@@ -1,4 +1,4 @@
-"""Compaction: of each key only the newest record is kept (mission E1, E2).
+"""Compaction: of each key only the newest record is kept.
 
 The way of a pass over one log, and where each step happens:
 

@@ -1,1 +1,1 @@
-"""The schema languages of the registry: Avro, JSON Schema and Protobuf, each judged by its own rules of compatibility (F1)."""
+"""The schema languages of the registry: Avro, JSON Schema and Protobuf, each judged by its own rules of compatibility."""

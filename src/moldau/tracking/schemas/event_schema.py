@@ -1,4 +1,4 @@
-"""The schema of one kind of event: an Avro record with the header in front, and how events of it are written (missions F1, F2).
+"""The schema of one kind of event: an Avro record with the header in front, and how events of it are written.
 
     event_schema("schemas/page_view.avsc")                       # a file; more files for the types that it names
     event_schema({"type": "record", "name": "PageView", ...})    # the same as JSON has it

@@ -1,1 +1,1 @@
-"""Protobuf schemas: compiled by protoc, printed back as text, compared by the rules that Confluent's registry publishes (F1)."""
+"""Protobuf schemas: compiled by protoc, printed back as text, compared by the rules that Confluent's registry publishes."""
