@@ -27,7 +27,7 @@ SPREAD_LIMIT_S = 10.0
 BAD_LINES = "a:1\nb:2\nno separator\nc:3\n"
 
 DIALOGUE: list[tuple[list[str], str]] = [
-    (["topic", "create", "t", "-p", "3", "-c", "retention.ms=-1"], ""),
+    (["topic", "create", "t", "--partitions", "3", "-c", "retention.ms=-1"], ""),
     (["topic", "create", "t"], ""),
     (["topic", "create", "t", "--if-not-exists"], ""),
     (["topic", "create", "a b"], ""),
@@ -45,8 +45,8 @@ DIALOGUE: list[tuple[list[str], str]] = [
     (["consume", "t", "--until-end", "--partition", "0", "--from", "2013-01-01", "--max", "2", "--format", "%p %o %k %s"], ""),
     (["consume", "t", "--partition", "0", "--from", "50"], ""),
     (["consume", "nowhere"], ""),
-    (["topic", "alter", "t", "-p", "4", "-c", "segment.bytes=1048576", "--delete-config", "retention.ms"], ""),
-    (["topic", "alter", "t", "-p", "2"], ""),
+    (["topic", "alter", "t", "--partitions", "4", "-c", "segment.bytes=1048576", "--delete-config", "retention.ms"], ""),
+    (["topic", "alter", "t", "--partitions", "2"], ""),
     (["config", "describe", "--topic", "t", "--json"], ""),
     (["config", "alter", "--topic", "t", "-s", "retention.ms=soon"], ""),
     (["config", "alter", "--topic", "t", "-s", "retention.ms=1000", "--dry-run"], ""),

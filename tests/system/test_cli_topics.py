@@ -130,7 +130,7 @@ def test_a_setting_that_does_not_exist_cannot_be_deleted(moldau_console: Console
     moldau_console.ok("topic", "create", "slips", "--if-not-exists")
     done = moldau_console(*command, name + "s")
     assert (done.code, done.out) == (1, "")
-    assert done.err == f"Error: {resource} has no setting {name}s; nothing was altered\n"
+    assert done.err == f"Error: nothing was altered: {resource} has no setting {name}s, did you mean '{name}'?\n"
     moldau_console.ok(*command, name)
 
 

@@ -3,15 +3,25 @@
 import json
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from moldau.audit.verdicts import Verdict
 from moldau.cli import audit_document
-from moldau.cli.audit_view import FAULTS_MAX, NUMERIC, SUMMARY, remarks, summary_rows, window_rows
+from moldau.cli.audit_view import (
+    FAULTS,
+    FAULTS_DROPPED,
+    FAULTS_MAX,
+    NUMERIC,
+    SUMMARY,
+    SUMMARY_DROPPED,
+    remarks,
+    summary_rows,
+    window_rows,
+)
+from moldau.cli.output import table_lines
 from moldau.tracking.clock import moment, now_ms
 
 if TYPE_CHECKING:
@@ -32,34 +42,21 @@ def watching_view(*, as_json: bool = False) -> "Iterator[Callable[[Report], None
 
 @contextmanager
 def _terminal_view() -> "Iterator[Callable[[Report], None]]":
-    from rich.box import SIMPLE_HEAD
     from rich.console import Group
     from rich.live import Live
-    from rich.table import Table
     from rich.text import Text
-
-    def drawn(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> Table:
-        table = Table(box=SIMPLE_HEAD, pad_edge=False)
-        for name in columns:
-            table.add_column(name.upper(), justify="right" if name in NUMERIC else "left", overflow="fold")
-        for row in rows:
-            table.add_row(*(Text(cell, style="bold red" if cell.startswith(_ALARMS) else "") for cell in row))
-        return table
 
     with Live(refresh_per_second=4, transient=False) as live:
 
         def show(report: "Report") -> None:
-            faults = [row[:2] + row[3:] for pair in report.pairs if pair.verdict.alarming for row in window_rows(pair, False)]
-            parts: list[Any] = [drawn(SUMMARY, summary_rows(report))]
+            faults = [row for pair in report.pairs if pair.verdict.alarming for row in window_rows(pair, False)]
+            width = live.console.width
+            lines = [*table_lines(SUMMARY, summary_rows(report), numeric=NUMERIC, drop=SUMMARY_DROPPED, width=width), ""]
             if faults:
-                columns = ("topic", "window", "verdict", "datacenter", "service", "host", "instance", "above", "below", "")
-                parts.append(drawn(columns, faults[:FAULTS_MAX]))
-            live.update(Group(*parts, *(Text(line) for line in remarks(report).values())))
+                lines += [*table_lines(FAULTS, faults[:FAULTS_MAX], numeric=NUMERIC, drop=FAULTS_DROPPED, width=width), ""]
+            live.update(Group(*map(Text.from_ansi, lines), *(Text(line) for line in remarks(report).values())))
 
         yield show
-
-
-_ALARMS = tuple(verdict.value for verdict in Verdict if verdict.alarming)
 
 
 class _Changes(ABC):

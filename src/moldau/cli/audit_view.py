@@ -20,6 +20,11 @@ _NAMES_MAX = 10
 SUMMARY = ("topic", "tiers", "windows", "above", "below", "checksum", "verdict", "complete up to")
 NUMERIC = ("windows", "above", "below")
 DEAD_LETTERS = "dead letters"
+SUMMARY_DROPPED = ("checksum", "windows", "complete up to")
+"""The first columns to go where a terminal is narrow."""
+
+FAULTS = ("topic", "window", "tiers", "verdict", "datacenter", "service", "host", "instance", "above", "below", "note")
+FAULTS_DROPPED = ("instance", "service", "datacenter", "note", "tiers")
 
 
 def summary_rows(report: "Report") -> Iterator[tuple[str, ...]]:
@@ -44,12 +49,12 @@ def with_dead_letters(report: "Report") -> tuple[tuple[str, ...], list[tuple[str
 def print_report(report: "Report", *, every_window: bool = False) -> None:
     """The summary, then every window at fault with the sources that are."""
     columns, rows = with_dead_letters(report)
-    print_table(columns, rows, numeric=(*NUMERIC, DEAD_LETTERS))
+    print_table(columns, rows, numeric=(*NUMERIC, DEAD_LETTERS), drop=SUMMARY_DROPPED)
     shown = [pair for pair in report.pairs if every_window or pair.noteworthy]
     if shown:
         click.echo()
-        columns = ("topic", "window", "tiers", "verdict", "datacenter", "service", "host", "instance", "above", "below", "")
-        print_table(columns, (row for pair in shown[:FAULTS_MAX] for row in window_rows(pair, every_window)), numeric=("above", "below"))
+        rows = [row for pair in shown[:FAULTS_MAX] for row in window_rows(pair, every_window)]
+        print_table(FAULTS, rows, numeric=NUMERIC, drop=FAULTS_DROPPED)
     if len(shown) > FAULTS_MAX:
         click.echo(f"... and {len(shown) - FAULTS_MAX:,} more windows; --json has them all")
     for line in remarks(report).values():

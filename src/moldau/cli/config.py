@@ -62,7 +62,7 @@ def describe(topic: str | None, broker: str | None, all_: bool, documentation: b
     columns = ["name", "value", "source", "changeable", "meaning"]
     rows = [[entry.name, _value(entry), _source(entry), "no" if entry.read_only else "yes", entry.documentation] for entry in shown]
     width = len(columns) if documentation else len(columns) - 1
-    print_table(columns[:width], [row[:width] for row in rows])
+    print_table(columns[:width], [row[:width] for row in rows], drop=("changeable", "source"))
 
 
 @config.command("alter")

@@ -11,6 +11,7 @@ import click
 
 from moldau.cli.audit_document import as_document
 from moldau.cli.audit_view import print_report as print_audit
+from moldau.cli.colours import verdict
 from moldau.cli.output import human_bytes, print_table
 
 if TYPE_CHECKING:
@@ -108,9 +109,10 @@ def print_report(report: "Report", *, as_json: bool) -> None:
     for line in _remarks(report):
         click.echo(line)
     if report.complete:
-        click.echo("complete: nothing missing, nothing doubled, nothing changed")
+        click.echo(f"{verdict('complete', sys.stdout)}: nothing missing, nothing doubled, nothing changed")
     else:
-        click.echo(f"NOT COMPLETE: the audit says {report.verdict.value}{'' if report.sound else '; ' + _unsound(report)}", err=True)
+        said = f"{verdict('NOT COMPLETE', sys.stderr)}: the audit says {verdict(report.verdict.value, sys.stderr)}"
+        click.echo(said if report.sound else f"{said}; {_unsound(report)}", err=True)
 
 
 def _remarks(report: "Report") -> Iterator[str]:

@@ -40,7 +40,7 @@ def list_groups(states: tuple[str, ...], as_json: bool, bootstrap: str, timeout:
         print_json([{name: getattr(each, name) for name in fields} for each in found])
         return
     rows = [(g.group, g.state, g.protocol_type or "-", g.coordinator) for g in found]
-    print_table(("group", "state", "protocol", "coordinator"), rows, numeric=("coordinator",))
+    print_table(("group", "state", "protocol", "coordinator"), rows, numeric=("coordinator",), drop=("protocol", "coordinator"))
 
 
 @group.command("describe")
@@ -51,11 +51,12 @@ def list_groups(states: tuple[str, ...], as_json: bool, bootstrap: str, timeout:
 def describe(names: tuple[str, ...], as_json: bool, bootstrap: str, timeout: float) -> None:
     """Show members, committed offsets and lag of groups."""
     from moldau.cli.group_view import describe_group, print_group
+    from moldau.cli.suggestions import suggesting
     from moldau.client.groups import Groups
 
     with open_cluster(bootstrap, timeout) as cluster:
         groups = Groups(cluster)
-        print_each(names, lambda name: describe_group(cluster, groups, name), print_group, as_json=as_json)
+        print_each(names, suggesting(cluster)(lambda name: describe_group(cluster, groups, name)), print_group, as_json=as_json)
 
 
 @group.command("reset")

@@ -174,5 +174,5 @@ def print_plan(group: str, plan: Sequence[Step], *, executed: bool, as_json: boo
             click.echo(f"{step.where.topic},{step.where.partition},{step.after}")
     else:
         rows = [(s.where.topic, s.where.partition, "-" if s.before is None else s.before, s.after) for s in plan]
-        print_table(("topic", "partition", "before", "after"), rows, numeric=("partition", "before", "after"))
+        print_table(("topic", "partition", "before", "after"), rows, numeric=("partition", "before", "after"), drop=())
     say(f"group {group} was reset" if executed else "nothing was changed; --execute does it", err=True)

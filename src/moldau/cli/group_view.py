@@ -105,10 +105,11 @@ def print_group(found: dict[str, Any]) -> None:
         (*(_dash(each[name]) for name in ("topic", "partition", "committed", "end_offset", "lag", "client_id", "host")),)
         for each in found["partitions"]
     ]
-    print_table(names, rows, numeric=("partition", "committed", "end", "lag"))
+    print_table(names, rows, numeric=("partition", "committed", "end", "lag"), drop=("host", "client"))
     if found["members"]:
         click.echo()
-        print_table(("member", "instance", "client", "host", "partitions"), map(_member_row, found["members"]))
+        of_members = ("member", "instance", "client", "host", "partitions")
+        print_table(of_members, map(_member_row, found["members"]), drop=("instance", "host", "client"))
 
 
 def _lag(found: dict[str, Any]) -> str:

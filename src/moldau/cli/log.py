@@ -1,12 +1,14 @@
 """``moldau log``: look into the files of a log directory, and accept what is lost of them. No broker is asked."""
 
 import json
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import click
 
+from moldau.cli.colours import verdict
 from moldau.cli.output import counted, human_bytes
 from moldau.cli.output_records import json_bytes, printable
 
@@ -70,7 +72,8 @@ def verify(directory: str, records: bool, notes: bool, as_json: bool) -> None:
         click.echo(json.dumps({"directory": directory, "sound": not report.damaged, "checked": counts, "findings": rows}))
     else:
         checked = f"{counted(totals.partitions, 'partition')}, {counted(totals.segments, 'segment')}, {human_bytes(totals.bytes)} checked"
-        click.echo(f"DAMAGED: {counted(len(report.damaged), 'file')}; {checked}" if report.damaged else f"OK: {checked}")
+        said = f"{verdict('DAMAGED', sys.stdout)}: {counted(len(report.damaged), 'file')}; {checked}"
+        click.echo(said if report.damaged else f"{verdict('OK', sys.stdout)}: {checked}")
         for line in (*report.damaged.values(), *report.notes):
             click.echo(str(line))
         if report.note_count and not notes:

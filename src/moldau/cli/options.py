@@ -1,10 +1,13 @@
 """Options that many commands share, and the values they read."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from moldau.model.near_names import did_you_mean
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -142,18 +145,21 @@ def config_option(*names: str, help_: str) -> Callable[[F], F]:
     return click.option(*names, metavar="NAME=VALUE", type=TEXT, multiple=True, callback=_pairs, help=help_)
 
 
-def open_cluster(bootstrap: str, timeout_s: float = 10.0, make: "Callable[..., Cluster] | None" = None) -> "Cluster":
-    """A client for one command, connected; `make` makes it. click.ClickException where nobody has listened for `timeout_s`."""
+@contextmanager
+def open_cluster(bootstrap: str, timeout_s: float = 10.0, make: "Callable[..., Cluster] | None" = None) -> "Iterator[Cluster]":
+    """A client for one command, connected; `make` makes it. click.ClickException where nobody has listened for `timeout_s`.
+
+    An error of the block that is about an unknown topic or group gets a suggestion.
+    """
     from moldau.cli.connecting import wait_for_broker
     from moldau.client.cluster import Cluster
 
-    cluster = (make or Cluster)(bootstrap, client_id="moldau-cli", timeout_s=timeout_s)
-    try:
+    with (make or Cluster)(bootstrap, client_id="moldau-cli", timeout_s=timeout_s) as cluster:
         wait_for_broker(cluster)
-    except BaseException:
-        cluster.close()
-        raise
-    return cluster
+        from moldau.cli.suggestions import suggesting
+
+        with suggesting(cluster):
+            yield cluster
 
 
 def refuse_unknown_settings(admin: "Admin", resource: "Resource", names: Sequence[str]) -> None:
@@ -161,7 +167,7 @@ def refuse_unknown_settings(admin: "Admin", resource: "Resource", names: Sequenc
     known = admin.setting_names(resource) if names else set()
     for name in names:
         if name not in known:
-            raise click.ClickException(f"{resource} has no setting {name}; nothing was altered")
+            raise click.ClickException(f"nothing was altered: {resource} has no setting {name}{did_you_mean(name, known)}")
 
 
 def _check_bootstrap(ctx: click.Context, parameter: click.Parameter, value: str) -> str:

@@ -1,18 +1,23 @@
 """Tables and JSON on standard output.
 
-A table is drawn by rich at a terminal and is plain columns everywhere else, so that scripts neither see borders nor pay for rich's import.
+A table is as wide as its terminal at most, and plain columns everywhere else, so that scripts see neither rules nor folded texts.
 Names come from other people: in tables and lines their control characters are written as ``\\x1b``, so that none steers the terminal.
 """
 
 import errno
 import json
 import os
+import shutil
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import zip_longest
 from typing import Any, TypeVar
 
 import click
 
+from moldau.cli.colours import takes_colour, verdict
+from moldau.cli.table_layout import GAP, cell_width, fold, lay_out
 from moldau.model.errors import PeerError
 
 T = TypeVar("T")
@@ -65,31 +70,58 @@ def print_each(names: Iterable[str], describe: Callable[[str], T], show: Callabl
         raise refused[-1]
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, numeric: Sequence[str] = ()) -> None:
-    """Rows under headings; the columns in `numeric` are aligned to the right."""
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], *, numeric: Sequence[str] = (), drop: Sequence[str] | None = None
+) -> None:
+    """Rows under headings; the columns in `numeric` are aligned to the right, those of verdicts coloured.
+
+    Columns that do not fit at a terminal are left out in the order of `drop` (without it from the last one on, but for the first), with a
+    line that says which; every command with a table has --json.
+    """
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for line in table_lines(columns, rows, numeric=numeric, drop=drop, width=width):
+        click.echo(line, color=takes_colour(sys.stdout))
+
+
+def table_lines(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    numeric: Sequence[str] = (),
+    drop: Sequence[str] | None = None,
+    width: int | None,
+) -> Iterator[str]:
+    """The lines of `print_table` for a terminal so wide; None: plain columns, however wide they are."""
     cells = [["" if cell is None else visible(str(cell)) for cell in row] for row in rows]
-    if sys.stdout.isatty():
-        _print_rich(columns, cells, numeric)
-        return
-    widths = [max(len(text) for text in column) for column in zip(columns, *cells, strict=True)]
     right = [name in numeric for name in columns]
-    for row in ([name.upper() for name in columns], *cells):
-        aligned = (text.rjust(width) if r else text.ljust(width) for text, width, r in zip(row, widths, right, strict=True))
-        click.echo("  ".join(aligned).rstrip())
+    if width is None:
+        widths = [max(len(text) for text in column) for column in zip(columns, *cells, strict=True)]
+        for row in ([name.upper() for name in columns], *cells):
+            aligned = (text.rjust(size) if r else text.ljust(size) for text, size, r in zip(row, widths, right, strict=True))
+            yield GAP.join(aligned).rstrip()
+        return
+    layout = lay_out(columns, cells, width, numeric=numeric, drop=columns[:0:-1] if drop is None else drop)
+    coloured = takes_colour(sys.stdout)
+    shown = list(zip(layout.shown, layout.widths, strict=True))
 
+    def drawn(row: Sequence[str], style: Callable[[int, str], str]) -> Iterator[str]:
+        for texts in zip_longest(*(fold(row[number], size) for number, size in shown), fillvalue=""):
+            parts = []
+            for text, (number, size) in zip(texts, shown, strict=True):
+                space = " " * (size - cell_width(text))
+                parts.append(space + style(number, text) if right[number] else style(number, text) + space)
+            yield GAP.join(parts).rstrip()
 
-def _print_rich(columns: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequence[str]) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for name in columns:
-        table.add_column(name.upper(), justify="right" if name in numeric else "left", overflow="fold")
+    yield from drawn([name.upper() for name in columns], lambda _, text: click.style(text, bold=True) if coloured and text else text)
+    yield GAP.join("─" * size for _, size in shown)
     for row in cells:
-        table.add_row(*(Text(text) for text in row))
-    Console().print(table)
+        yield from drawn(row, partial(_styled, columns, row))
+    if layout.dropped:
+        yield f"not shown in {width} columns: {', '.join(columns[number] for number in layout.dropped)}; --json has all"
+
+
+def _styled(columns: Sequence[str], row: Sequence[str], number: int, text: str) -> str:
+    return verdict(text, sys.stdout, row[number]) if columns[number] == "verdict" else text
 
 
 def human_bytes(count: int | None) -> str:

@@ -32,9 +32,7 @@ def topic() -> None:
 
 @topic.command("create")
 @click.argument("name", type=TEXT)
-@click.option(
-    "-p", "--partitions", type=click.IntRange(1, PARTITIONS_MAX), help="How many partitions.  [default: the broker's num.partitions]"
-)
+@click.option("--partitions", type=click.IntRange(1, PARTITIONS_MAX), help="How many partitions.  [default: the broker's num.partitions]")
 @click.option(
     "-r", "--replication-factor", type=click.IntRange(1, REPLICAS_MAX), help="How many brokers keep a copy.  [default: the broker's]"
 )
@@ -93,7 +91,7 @@ def list_(internal: bool, as_json: bool, bootstrap: str, timeout: float) -> None
         )
         return
     rows = [(found.name, len(found.partitions), replicas[found.name]) for found in topics]
-    print_table(("topic", "partitions", "replicas"), rows, numeric=("partitions", "replicas"))
+    print_table(("topic", "partitions", "replicas"), rows, numeric=("partitions", "replicas"), drop=("replicas",))
 
 
 @topic.command("describe", short_help="Show partitions, offsets, sizes and settings of topics.")
@@ -103,13 +101,15 @@ def list_(internal: bool, as_json: bool, bootstrap: str, timeout: float) -> None
 @timeout_option(10.0)
 def describe(names: tuple[str, ...], as_json: bool, bootstrap: str, timeout: float) -> None:
     """Show the partitions of topics, with leader, in-sync replicas, offsets and size, and the settings that are not defaults."""
+    from moldau.cli.suggestions import suggesting
+
     with open_cluster(bootstrap, timeout) as cluster:
-        print_each(names, lambda name: _describe(cluster, name), _print_description, as_json=as_json)
+        print_each(names, suggesting(cluster)(lambda name: _describe(cluster, name)), _print_description, as_json=as_json)
 
 
 @topic.command("alter")
 @click.argument("name", type=TOPIC)
-@click.option("-p", "--partitions", type=click.IntRange(1, PARTITIONS_MAX), help="Raise the number of partitions to this.")
+@click.option("--partitions", type=click.IntRange(1, PARTITIONS_MAX), help="Raise the number of partitions to this.")
 @config_option("-c", "--config", "configs", help_="A setting to change; may be repeated.")
 @click.option(
     "--delete-config", "deleted", metavar="NAME", type=TEXT, multiple=True, help="A setting to put back to its default; may be repeated."
@@ -248,7 +248,7 @@ def _print_description(found: dict[str, Any]) -> None:
         for p in partitions
     ]
     columns = ("partition", "leader", "replicas", "isr", "start", "end", "size")
-    print_table(columns, rows, numeric=("partition", "leader", "start", "end", "size"))
+    print_table(columns, rows, numeric=("partition", "leader", "start", "end", "size"), drop=("size", "replicas"))
 
 
 def _check_partitions(name: str, wanted: tuple[int, ...], count: int) -> None:

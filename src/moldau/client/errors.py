@@ -3,6 +3,7 @@
 from moldau.client.address import Address
 from moldau.model.errors import ErrorCode, PeerError, WorldError
 from moldau.model.identity import TopicPartition
+from moldau.model.topic_names import NAME_RULE, is_allowed
 
 
 class UnreachableError(WorldError):
@@ -42,6 +43,9 @@ def failure(code: int, subject: str | TopicPartition, detail: str | None = None)
     known = known_error(code)
     if known is ErrorCode.UNKNOWN_SERVER_ERROR and not detail:
         detail = f"error code {code}"
+    name = subject.topic if isinstance(subject, TopicPartition) else subject.removeprefix("topic ")
+    if known is ErrorCode.INVALID_TOPIC_EXCEPTION and not detail and not is_allowed(name):
+        detail = f"no topic can be named so: {NAME_RULE}"
     what = f"partition {subject}" if isinstance(subject, TopicPartition) else subject
     return RequestFailedError(known, f"{what}: {detail or known.name.lower().replace('_', ' ')}", subject)
 

@@ -1,4 +1,5 @@
-"""Which topics are internal: those whose names begin with an underscore, of brokers, registries, audits and Spark's checkpoints.
+"""Which names topics may have, and which topics are internal: those whose names begin with an underscore, of brokers, registries, audits
+and Spark's checkpoints.
 
 Patterns do not match internal topics, so that `.*` means all topics of events. A pattern that begins with an underscore itself does:
 `_?.*` is every topic there is, `_schemas` this one.
@@ -8,6 +9,17 @@ import re
 from typing import Final
 
 INTERNAL_PREFIX: Final = "_"
+
+LENGTH_MAX: Final = 249
+NAME_RULE: Final = f"a name has 1 to {LENGTH_MAX} letters (a-z, A-Z), digits, '.', '_' and '-', and is neither '.' nor '..'"
+
+
+_NAME = re.compile(rf"[a-zA-Z0-9._-]{{1,{LENGTH_MAX}}}")
+
+
+def is_allowed(name: str) -> bool:
+    """Whether a topic may have this name."""
+    return _NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
 def is_internal(topic: str) -> bool:

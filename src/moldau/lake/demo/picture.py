@@ -11,6 +11,8 @@ _WIDTH, _HEIGHT = 900, 560
 _LEFT, _RIGHT, _PANEL = 80, 870, 170
 _TOPS = (70, 330)
 _POINTS_MAX = 2_000
+_NAME_MAX = 24
+"""Characters of a topic's name that the title has room for."""
 _LINE = {"producer": "", "local": ' stroke-dasharray="7 4"', "lake": ' stroke-dasharray="2 3"'}
 
 Points = Sequence[tuple[float, float]]
@@ -18,18 +20,23 @@ Points = Sequence[tuple[float, float]]
 
 def draw(timeline: Timeline, topic: str, verdict: str) -> str:
     """The whole file."""
+    title = f"Events of topic {escape(_short(topic))}, as each tier counted them: {escape(verdict)}"
     running = {tier: [(seconds, float(totals.get(tier, 0))) for seconds, totals in timeline.moments] for tier in TIERS}
     days = {tier: _every_day(timeline.days.get(tier, {}), timeline.days) for tier in TIERS}
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" font-size="12">',
         f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>',
-        f'<text x="{_LEFT}" y="28" font-size="17">Events of topic {escape(topic)}, as each tier counted them: {escape(verdict)}</text>',
+        f'<text x="{_LEFT}" y="28" font-size="17">{title}</text>',
         *_legend(),
         *_panel(_TOPS[0], "counted so far, by seconds of this run", running, _seconds),
         *_panel(_TOPS[1], "counted in the end, by day of the events (UTC)", days, _day),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _NAME_MAX else f"{name[: _NAME_MAX - 3]}..."
 
 
 def _every_day(counts: Mapping[int, int], all_tiers: Mapping[str, Mapping[int, int]]) -> list[tuple[float, float]]:
@@ -65,8 +72,9 @@ def _panel(top: int, title: str, lines: Mapping[str, Points], label: Callable[[f
         y = bottom - share * (_PANEL - 15)
         parts.append(f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end" fill="#555">{share * y_max:,.0f}</text>')
         x = _LEFT + share * (_RIGHT - _LEFT)
+        anchor = "end" if share == 1.0 else "middle"  # the last one would stand beyond the edge
         parts.append(
-            f'<text x="{x:.1f}" y="{bottom + 18}" text-anchor="middle" fill="#555">{label(x_min + share * (x_max - x_min))}</text>'
+            f'<text x="{x:.1f}" y="{bottom + 18}" text-anchor="{anchor}" fill="#555">{label(x_min + share * (x_max - x_min))}</text>'
         )
     for tier, points in lines.items():
         kept = points[:: max(1, len(points) // _POINTS_MAX)]

@@ -9,6 +9,7 @@ from moldau.lake.loading.jobs import LoadJobs
 from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.lake.tables.format import TableError
 from moldau.lake.tables.opening import check_place
+from moldau.model.near_names import did_you_mean
 
 _TIMEOUT_S = 10.0
 
@@ -23,10 +24,11 @@ def check_jobs(jobs: LoadJobs) -> list[LoadJob]:
     wanted = None if jobs.pattern is not None else list(jobs.topics)
     with ClusterLog(jobs.bootstrap, f"moldau-load-{jobs.name}", timeout_s=_TIMEOUT_S) as source:
         there = source.partition_counts(wanted)
-    missing = jobs.missing(there)
+        missing = jobs.missing(there)
+        hint = did_you_mean(missing[0], source.partition_counts(None)) if missing else ""
     if missing:
         known = "there is no topic" if len(missing) == 1 else "there are no topics"
-        raise LoadError(f"{known} {', '.join(map(repr, missing))} at {jobs.bootstrap}")
+        raise LoadError(f"{known} {', '.join(map(repr, missing))} at {jobs.bootstrap}{hint}")
     found = jobs.jobs(there)
     for url in sorted({job.registry for job in found if job.registry is not None}):
         check_registry(url)

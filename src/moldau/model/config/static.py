@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from moldau.model.config.definition import ConfigDefinition, InvalidConfigError, parse_value
 from moldau.model.config.tables.broker import BROKER
+from moldau.model.near_names import nearest
 
 if TYPE_CHECKING:
     from moldau.model.config.kafka_names import Absent
@@ -130,6 +131,5 @@ def _missing(name: str, near: Sequence[str]) -> "Absent | None":
 
 def near_names(name: str, known: Iterable[str]) -> list[str]:
     """Known names that `name` may be a slip of, nearest first."""
-    from difflib import get_close_matches
-
-    return get_close_matches(name, list(known), n=1, cutoff=0.85)
+    found = nearest(name, known, likeness_min=0.85)
+    return [] if found is None else [found]

@@ -25,5 +25,17 @@ def test_tiers_are_drawn_side_by_side() -> None:
     assert by_day[2][1][1] > by_day[0][1][1], "a day that is missing is 0"
 
 
+def test_no_label_is_cut_at_an_edge() -> None:
+    """Claim: every text stands within the picture, also under the last day and with a long topic's name. (A letter takes 0.5 em.)"""
+    days = {tier: {15_706: 336_776, 16_071: 1} for tier in ("producer", "local", "lake")}
+    for topic in ("flights", "x" * 249):
+        root = ET.fromstring(draw(Timeline(((0.0, {}), (86_399.0, {"producer": 336_776})), days), topic, "loss hidden by duplication"))
+        for text in root.findall("{*}text"):
+            width = 0.5 * float(text.get("font-size", "12")) * len(text.text or "")
+            x = float(text.attrib["x"]) - {"start": 0.0, "middle": width / 2, "end": width}[text.get("text-anchor", "start")]
+            assert x >= 0, text.text
+            assert x + width <= 900, text.text
+
+
 def test_a_run_without_events_has_a_picture_too() -> None:
     assert [len(each) for each in lines(draw(Timeline(((0.0, {}),), {}), "t", "complete"))] == [1, 1, 1, 0, 0, 0]

@@ -1,0 +1,62 @@
+"""Who mistypes a command, an option, a setting, a topic or a group is told the nearest name that there is."""
+
+import pytest
+from click.testing import CliRunner
+
+from moldau.broker.topic_names import check_name
+from moldau.cli.application import application
+from moldau.client.errors import failure
+from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.identity import TopicPartition
+from moldau.model.near_names import did_you_mean
+from moldau.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker, MetadataResponseTopic
+from support.scripted_broker import Request, ScriptedBroker
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["tpoic", "list"], "topic"),
+        (["consum"], "consume"),
+        (["audit", "reprot"], "report"),
+        (["topic", "lst"], "list"),
+        (["topic", "list", "--bootstap", "x"], "--bootstrap"),
+        (["serve", "--set", "num.partition=3"], "num.partitions"),
+    ],
+)
+def test_a_slip_of_a_command_an_option_or_a_setting(arguments: list[str], meant: str) -> None:
+    result = CliRunner().invoke(application, arguments)
+    assert result.exit_code == 2
+    assert f"id you mean '{meant}'?" in result.output
+
+
+def test_nothing_is_suggested_where_nothing_is_near() -> None:
+    result = CliRunner().invoke(application, ["xylophone"])
+    assert "No such command 'xylophone'\n" in result.output
+    assert did_you_mean("FLIGHTS", ["flights"]) == ", did you mean 'flights'?"
+
+
+@pytest.mark.parametrize("arguments", [("topic", "describe", "fligths"), ("consume", "fligths", "--until-end")])
+def test_a_topic_that_does_not_exist_is_told_with_the_brokers_nearest(arguments: tuple[str, ...]) -> None:
+    def script(request: Request) -> object:
+        wanted = request.message.topics
+        names = ["flights", "_audit"] if wanted is None else [each.name for each in wanted]
+        topics = [MetadataResponseTopic(0 if name in ("flights", "_audit") else 3, name) for name in names]
+        return MetadataResponse(brokers=[MetadataResponseBroker(0, "127.0.0.1", broker.port)], controller_id=0, topics=topics)
+
+    with ScriptedBroker(script) as broker:
+        result = CliRunner().invoke(application, [*arguments, "--bootstrap", broker.bootstrap, "--timeout", "5"])
+    assert result.exit_code == 1
+    assert "UNKNOWN_TOPIC_OR_PARTITION: topic fligths: unknown topic or partition, did you mean 'flights'?" in result.output
+
+
+def test_names_that_no_topic_may_have_are_refused_with_the_rule() -> None:
+    """Claim: characters and length are in the message, the broker's own and that of an answer which has only the code."""
+    rule = "a name has 1 to 249 letters (a-z, A-Z), digits, '.', '_' and '-'"
+    for name in ("", "a b", "ü", "x" * 250, ".."):
+        with pytest.raises(PeerError) as raised:
+            check_name(name)
+        assert rule in raised.value.message
+    code = ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert rule in failure(code, "topic a b").message
+    assert rule not in failure(code, TopicPartition("__consumer_offsets", 0)).message, "refused for what it is, not for its name"
