@@ -21,7 +21,7 @@ from moldau.log.verify import verify
 from moldau.model.identity import TopicPartition
 from support.kafka import CLUSTER_ID, KafkaProcess
 from support.kafka_fill import TOPICS, Contents, Seen, committed, fill, first_offset
-from support.logs import NOW_MS, append, flush, make_batch, manager_over, records_of
+from support.logs import NOW_MS, append, flush, make_batch, manager_over, ongoing, records_of
 from support.server import ServerProcess
 
 pytestmark = pytest.mark.system
@@ -80,7 +80,7 @@ def assert_same_transactions(manager: LogManager) -> None:
     assert hanging is not None
     assert ended.last_stable_offset == ended.high_watermark
     assert [first_offset for _, first_offset in ended.aborted_transactions(0, ended.end_offset)] == [31]
-    assert (hanging.last_stable_offset, len(hanging.ongoing_transactions())) == (0, 1)
+    assert (hanging.last_stable_offset, len(ongoing(hanging))) == (0, 1)
 
 
 def assert_nothing_lost(left: Left) -> None:

@@ -24,6 +24,7 @@ from moldau.protocol.records.control import ControlType, EndTxnMarker, decode_en
 from moldau.protocol.records.header import BatchHeader, check_batch
 from moldau.protocol.records.record import Record
 from support.log_machine import DIRECTORY, NOW_MS, LogMachine
+from support.logs import ongoing
 from support.sizes import sized
 
 PRODUCERS = (11, 22, 33)
@@ -201,7 +202,7 @@ class TransactionMachine(LogMachine):
             self.relearn()
 
     def views(self) -> tuple[object, ...]:
-        return sorted(self.log.active_producers()), sorted(self.log.ongoing_transactions()), self.log.last_stable_offset
+        return sorted(self.log.active_producers()), self.log.last_stable_offset
 
     @rule(share=st.floats(0, 1))
     def delete_records(self, share: float) -> None:
@@ -322,14 +323,14 @@ class TransactionMachine(LogMachine):
         log, start = self.log, self.log.start_offset
         assert log.start_offset <= log.last_stable_offset <= log.high_watermark <= log.written_offset
         assert self.read_all() == [event for event in self.written if event.last >= start]
-        ongoing = {each.producer_id: each.first_offset for each in log.ongoing_transactions()}
+        begun = ongoing(log)
         known = spans(self.written + self.staged)
         for span in known:
             if span.end < 0:
-                assert self.is_begin(ongoing.get(span.producer), span)
-        assert ongoing.keys() <= self.ongoing().keys()
+                assert self.is_begin(begun.get(span.producer), span)
+        assert begun.keys() <= self.ongoing().keys()
         ended = [span for span in known if span.end >= log.high_watermark]
-        sure = [*ongoing.values(), *[span.first for span in ended if self.first_left(span) is not None]]
+        sure = [*begun.values(), *[span.first for span in ended if self.first_left(span) is not None]]
         perhaps = [*sure, *[span.first for span in ended]]
         assert log.last_stable_offset in {
             min(log.high_watermark, max(start, min(unstable, default=log.high_watermark))) for unstable in (sure, perhaps)

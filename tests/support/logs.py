@@ -56,6 +56,11 @@ def flush(log: PartitionLog) -> None:
         log.flush_done(job)
 
 
+def ongoing(log: PartitionLog) -> dict[int, int]:
+    """Where the transactions without a marker have begun, by producer."""
+    return {each.producer_id: each.transaction_start for each in log.active_producers() if each.transaction_start >= 0}
+
+
 def values_of(log: PartitionLog) -> list[bytes | None]:
     """The values of all records, read as a fetch reads them."""
     return [record.value for record in records_of(log)]

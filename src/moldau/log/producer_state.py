@@ -16,7 +16,7 @@ from moldau.log.producer_bound import BUSY, GONE, ProducerBound
 from moldau.log.producer_entry import BATCHES_KEPT, NO_SEQUENCE, SEQUENCE_MASK, ProducerEntry, StoredBatch
 from moldau.log.producer_rules import check_epoch, check_marker, check_repeated, out_of_order, outside_transaction
 from moldau.log.transaction_index import AbortedTransaction
-from moldau.log.transactions import OngoingTransaction, Transactions
+from moldau.log.transactions import Transactions
 from moldau.log.verifications import Verifications
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.protocol.records.header import BatchHeader
@@ -198,14 +198,6 @@ class Producers:
         """Forget one, if it is remembered."""
         if self.entries.pop(producer_id, None) is not None:
             self._bound.released()
-
-    def ongoing(self) -> list[OngoingTransaction]:
-        """The transactions that have no marker yet."""
-        return [
-            OngoingTransaction(producer_id, entry.epoch, entry.transaction_start, entry.coordinator_epoch, entry.timestamp)
-            for producer_id, entry in self.entries.items()
-            if entry.transaction_start >= 0
-        ]
 
     def clear(self) -> None:
         """Forget every producer."""

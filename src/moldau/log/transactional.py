@@ -22,7 +22,6 @@ from moldau.protocol.records.header import read_header
 
 if TYPE_CHECKING:
     from moldau.log.transaction_index import AbortedTransaction
-    from moldau.log.transactions import OngoingTransaction
     from moldau.log.verifications import Verification
     from moldau.protocol.records.control import EndTxnMarker
     from moldau.protocol.records.header import BatchHeader
@@ -74,10 +73,6 @@ class TransactionalLog(GrowingLog):
         """Whether a transaction of the producer has begun here, with this epoch if one is given, and has no marker."""
         entry = self._producers.entries.get(producer_id)
         return entry is not None and entry.transaction_start >= 0 and (producer_epoch is None or producer_epoch == entry.epoch)
-
-    def ongoing_transactions(self) -> "list[OngoingTransaction]":
-        """Those that have begun here and have no marker."""
-        return self._producers.ongoing()
 
     def begin_verification(self, header: "BatchHeader", now_ms: int, *, bumps_epoch: bool) -> "Verification | None":
         """What stands for the question to the coordinator whether this transactional batch may begin a transaction here.

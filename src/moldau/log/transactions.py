@@ -12,21 +12,9 @@ offsets, so the first that still holds is what counts::
 Those that hold no more are dropped from the front when somebody asks, and all at once when they have become the most.
 """
 
-from typing import NamedTuple
-
 ONGOING = -1
 SWEEP_MIN = 64
 """So many may be there that hold no more."""
-
-
-class OngoingTransaction(NamedTuple):
-    """A transaction that was neither committed nor aborted yet, as the partition knows it. -1 for an unknown coordinator epoch."""
-
-    producer_id: int
-    producer_epoch: int
-    first_offset: int
-    coordinator_epoch: int
-    last_timestamp_ms: int
 
 
 class Transactions:

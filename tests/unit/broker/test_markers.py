@@ -12,6 +12,7 @@ from moldau.model.steps import drain
 from moldau.protocol.messages.end_txn import EndTxnRequest
 from moldau.protocol.messages.list_transactions import ListTransactionsRequest
 from support.broker_world import BrokerWorld, Client, fetch_request, values_of
+from support.logs import ongoing
 from support.transactional_producer import NEWEST, OLDER, RawProducer, Versions
 
 NONE = ErrorCode.NONE
@@ -134,7 +135,7 @@ def test_several_markers_of_one_request_are_answered_each_by_itself(world: Broke
             {first: ErrorCode.INVALID_PRODUCER_EPOCH, second: NONE},
         ]
     ]
-    assert [each.producer_id for each in world.partition("t").log.ongoing_transactions()] == [producers[1].producer_id]
+    assert list(ongoing(world.partition("t").log)) == [producers[1].producer_id]
 
 
 def test_a_marker_needs_the_replicas_that_an_acknowledgement_does(world: BrokerWorld) -> None:
