@@ -138,31 +138,39 @@ class Topics:
         outcomes: dict[str, PeerError | None] = {}
         for group in _groups(topics, lambda topic: len(topic.partitions), DELETED_TOGETHER_MAX):
             yield None
-            there = [topic.name for topic in group if topic.topic_id in self._registry.snapshot.topics_by_id]
             outcomes |= {topic.name: unknown_topic(topic.name) for topic in group}
+            marked: list[TopicInfo] = []
             error = self._host.storage_lost()
-            if error is None and there:
+            if error is None:
                 try:
-                    with reported(f"delete topics {there}"):
-                        yield from self._remove(there, deleted)
+                    with reported(f"delete topics {[topic.name for topic in group]}"):
+                        yield from self._remove(group, marked, deleted)
                 except PeerError as failure:
                     error = failure
-            outcomes |= dict.fromkeys(there, error)
+            there = marked if error is None else [*marked, *filter(self._is_there, group)]
+            outcomes |= {topic.name: error for topic in there}
         return outcomes
 
-    def _remove(self, names: Sequence[str], deleted: Callable[[TopicInfo], object]) -> Steps:
+    def _is_there(self, topic: TopicInfo) -> bool:
+        """Whether it is still known; another one of its name does not count."""
+        return topic.topic_id in self._registry.snapshot.topics_by_id
+
+    def _remove(self, topics: Sequence[TopicInfo], marked: list[TopicInfo], deleted: Callable[[TopicInfo], object]) -> Steps:
+        """Delete those that are there when their turn comes, and add them to `marked`; others may be deleted, and made anew, meanwhile."""
         partitions: list[TopicPartition] = []
-        for start in range(0, len(names), PARTITIONS_PER_STEP):
-            topics = self._registry.snapshot.topics
-            there = [name for name in names[start : start + PARTITIONS_PER_STEP] if name in topics]
-            partitions += (TopicPartition(name, index) for name in there for index in range(len(topics[name].partitions)))
-            self._registry.mark_deleted(there)
-            for name in there:
-                deleted(topics[name])
+        for start in range(0, len(topics), PARTITIONS_PER_STEP):
+            known = self._registry.snapshot.topics
+            there = [known[topic.name] for topic in topics[start : start + PARTITIONS_PER_STEP] if self._is_there(topic)]
+            partitions += (TopicPartition(topic.name, index) for topic in there for index in range(len(topic.partitions)))
+            self._registry.mark_deleted(topic.name for topic in there)
+            marked += there
+            for topic in there:
+                deleted(topic)
             yield UNFINISHED
         for start in range(0, len(partitions), REMOVED_PER_STEP):
             self._host.remove_partitions(partitions[start : start + REMOVED_PER_STEP])
             yield UNFINISHED
+        names = [topic.name for topic in marked]
         self._host.topics_deleted(names)
         yield from self._registry.finish_deletion(names)
 

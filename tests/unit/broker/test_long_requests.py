@@ -5,7 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from moldau.broker.slices import TURN_S
+from moldau.broker.topics import TopicSpec
+from moldau.cluster.registry import PARTITIONS_PER_STEP
 from moldau.model.errors import ErrorCode
+from moldau.model.steps import drain
 from moldau.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -16,6 +19,7 @@ from support.broker_world import BrokerWorld, Client
 
 COST_S = TURN_S / 10
 TOPIC = 2
+UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @pytest.fixture
@@ -107,6 +111,25 @@ def test_a_topic_that_is_deleted_while_it_is_opened_is_gone(world: BrokerWorld) 
         world.clock.settle()
     assert [each.error_code for each in second.answers()[0].body.responses] == [0]
     assert (len(world.broker.partitions), world.broker.metadata.partition_count, world.broker.registry.deleting) == (0, 0, set())
+
+
+def test_a_topic_that_was_deleted_and_made_anew_while_its_turn_came_is_another_one(world: BrokerWorld) -> None:
+    """Two requests delete it; the second is done first, and its name is given again."""
+    topics = world.broker.topics
+    drain(topics.create([TopicSpec(f"t{number}", 1) for number in range(PARTITIONS_PER_STEP + 2)]))
+    told: list[str] = []
+    deletion = topics.delete(list(world.broker.metadata.topics.values()), lambda topic: told.append(topic.name))
+    while not told:
+        next(deletion)
+    again, gone = f"t{PARTITIONS_PER_STEP}", f"t{PARTITIONS_PER_STEP + 1}"
+    drain(topics.delete([world.broker.metadata.topics[again], world.broker.metadata.topics[gone]]))
+    drain(topics.create([TopicSpec(again, 1)]))
+    made = world.broker.metadata.topics[again]
+    codes = {name: error and error.code for name, error in drain(deletion).items()}
+    assert (codes["t0"], codes[again], codes[gone]) == (None, UNKNOWN, UNKNOWN)
+    assert dict(world.broker.metadata.topics) == {again: made}
+    assert (len(world.broker.partitions), world.broker.registry.deleting) == (1, set())
+    assert len(told) == PARTITIONS_PER_STEP
 
 
 def test_a_restart_in_the_middle_of_a_creation_leaves_whole_topics(tmp_path: object) -> None:
