@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.schema import Decoding
-from moldau.lake.loading.times import schema_ids
+from moldau.lake.loading.times import column_times, schema_ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,8 @@ class DecodedRows:
     table: Any
     rows: list[int]
     rejected: Mapping[int, str]
+    times: Any = None
+    """Of each row in ms since 1970 (int64), where the job takes them from a column."""
 
 
 Decode = Callable[[Any], DecodedRows]
@@ -36,9 +38,29 @@ def _json(job: LoadJob) -> Decode:
 
     def decode(values: Any) -> DecodedRows:
         parsed = parse_events(values.to_pylist(), job.columns, refuse_unknown=job.refuse_unknown)
-        return DecodedRows(parsed.table, parsed.accepted, parsed.rejected)
+        rows = DecodedRows(parsed.table, parsed.accepted, parsed.rejected)
+        return rows if job.time is None else _with_times(rows, job.time)
 
     return decode
+
+
+def _with_times(rows: DecodedRows, name: str) -> DecodedRows:
+    """The rows with the times in the column `name`; those without one are rejected."""
+    column = rows.table.column(name)
+    times, known = column_times(column)
+    if known.all():
+        return DecodedRows(rows.table, rows.rows, rows.rejected, times)
+    timeless = {}
+    for row in np.flatnonzero(~known).tolist():
+        value = column[row].cast(pa.int64() if column.type == pa.int64() else pa.string()).as_py()
+        timeless[rows.rows[row]] = (
+            f"field {name!r}, the event's time, is missing or null"
+            if value is None
+            else f"field {name!r}, the event's time, is {value}: in no year from 1 to 9999 (a long is milliseconds since 1970)"
+        )
+    kept = pa.array(np.flatnonzero(known))
+    numbers = [number for number in rows.rows if number not in timeless]
+    return DecodedRows(rows.table.take(kept), numbers, {**rows.rejected, **timeless}, times[known])
 
 
 def _avro(job: LoadJob, decoding: Decoding) -> Decode:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from moldau.lake.loading.times import is_time
 from moldau.lake.reading.options import ISOLATION_LEVELS
 from moldau.lake.tables.data_files import DAY, HOUR, PARTITIONINGS, TIME_FIELDS
 from moldau.lake.tables.opening import FORMATS
@@ -52,6 +53,9 @@ class LoadJob:
     """Path of the table of what could not be parsed."""
     columns: Any = None
     """Arrow schema of the fields of JSON events."""
+    time: str | None = None
+    """The column of JSON events that is their time: a timestamp, a date, or a long in milliseconds since 1970.
+    None: the record's timestamp. An event without it, or with one in no year from 1 to 9999, is a dead letter."""
     headers: Mapping[str, Any] = field(default_factory=dict)
     """Headers that are kept, each in a column named ``_NAME``, with the Arrow types their text is read as."""
     refuse_unknown: bool = True
@@ -101,8 +105,13 @@ class LoadJob:
         )
         must((self.columns is None) != (self.registry is None), "give columns for JSON events or a registry for Avro events")
         must(self.records_max is None or self.records_max > 0, f"a load takes at least one record, not {self.records_max}")
+        must(self.time is None or self.columns is not None, "only JSON events have a column for their time: Avro events have a header")
         if self.columns is not None:
             self.check_columns(self.columns)
+        if self.time is not None:
+            must(self.time in self.columns.names, f"the time {self.time!r} is none of the columns {', '.join(self.columns.names)}")
+            kind = self.columns.field(self.time).type
+            must(is_time(kind), f"the time {self.time!r} is a timestamp, a date, or a long (milliseconds since 1970), not {kind}")
 
     def check_columns(self, columns: Any) -> None:
         """ValueError if a field of the events has the name of a column of the table itself or of another field; for Spark capital letters

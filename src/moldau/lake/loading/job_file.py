@@ -9,9 +9,10 @@
 
     [topic.clicks]                                     # events as JSON, with these columns
     columns = { member = "long", page = "string", at = "timestamp" }
+    time = "at"                                        # the column by which rows go into days or hours
     partition = "day"
 
-Names are those of the options of ``moldau load``, with underscores. Types of columns are Spark's words.
+Names are those of the options of ``moldau load``, with underscores. Types of columns are Spark's words, SQL's too: `int`, `bigint`.
 """
 
 import tomllib
@@ -86,7 +87,10 @@ def columns_of(topic: str, words: Any) -> pa.Schema:
     """Columns out of names and Spark's words for types. ValueError."""
     if not isinstance(words, Mapping) or not words:
         raise ValueError(f"topic {topic}: columns are a table of names and types, not {words!r}")
-    try:
-        return from_json({"fields": [{"name": name, "type": word} for name, word in words.items()]})
-    except (ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"topic {topic}: {error}") from None
+    columns = []
+    for name, word in words.items():
+        try:
+            columns += from_json({"fields": [{"name": name, "type": word}]})
+        except (ValueError, TypeError, KeyError) as error:
+            raise ValueError(f"topic {topic}: column {name}: {error}") from None
+    return pa.schema(columns)

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from moldau.lake.loading.job import STOP, LoadJob, check_name
+from moldau.model.near_names import did_you_mean
 from moldau.model.topic_names import matches
 
 DEAD_LETTERS_FOLDER = "dead-letters"
 DEFAULT_TIER = "lake"
 DEFAULT_RECORDS_MAX = 10_000_000
 
-_OF_JSON_EVENTS = ("columns", "headers", "refuse_unknown", "reject_header")
+_OF_JSON_EVENTS = ("columns", "time", "headers", "refuse_unknown", "reject_header")
 TOPIC_SETTINGS = frozenset((*_OF_JSON_EVENTS, "registry", "subject", "partition", "writers", "on_incompatible", "records_max"))
 """What may be said of one topic alone."""
 
@@ -62,7 +63,9 @@ class LoadJobs:
         for topic, changes in self.settings.items():
             unknown = sorted(set(changes) - TOPIC_SETTINGS)
             if unknown:
-                raise ValueError(f"load {self.name}: topic {topic} cannot have a setting {unknown[0]!r}")
+                raise ValueError(
+                    f"load {self.name}: topic {topic} cannot have a setting {unknown[0]!r}{did_you_mean(unknown[0], TOPIC_SETTINGS)}"
+                )
             if self.topics and topic not in self.topics:
                 raise ValueError(f"load {self.name}: there are settings for topic {topic}, which is not loaded")
             self.job(topic)

@@ -134,7 +134,8 @@ def _reason(message: str, line: bytes, schema: Any) -> str:
     if other := _OTHER_TYPE.search(message):
         return f"field {other[1]!r}: the column wants {_wanted(schema, other[1], other[2])}, the event has a JSON {other[3]}"
     if (unreadable := _UNREADABLE.search(message)) and "timestamp" in message:
-        return f"{message.removesuffix(unreadable[1])}{unreadable[1]}; a timestamp is {_ISO}"
+        field = next((f"field {name!r}: " for name, value in json.loads(line).items() if value == unreadable[1]), "")
+        return f"{field}{message}; a timestamp is {_ISO}"
     return message
 
 

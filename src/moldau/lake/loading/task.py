@@ -128,16 +128,17 @@ def _decoded(batch: Any, job: LoadJob, decode: Any) -> tuple[Any, Any, Mapping[i
     decoded = decode(values)
     rejected = {**decoded.rejected, **marked}
     kept = [header_column(batch.column("headers"), name, kind, rejected) for name, kind in job.headers.items()]
-    table, numbers = decoded.table, decoded.rows
+    table, numbers, times = decoded.table, decoded.rows, decoded.times
     if len(numbers) + len(rejected) != len(values):  # a header was refused after the event was decoded
         rows = [row for row, number in enumerate(numbers) if number not in rejected]
         table, numbers = table.take(pa.array(rows, pa.int64())), [numbers[row] for row in rows]
+        times = None if times is None else times[rows]
     good = pa.array(numbers, pa.int64())
     for (name, _), source in zip(RECORD_COLUMNS, ("partition", "offset", "timestamp"), strict=True):
         table = table.append_column(name, batch.column(source).take(good))
     for name, column in zip(job.headers, kept, strict=True):
         table = table.append_column(f"_{name}", column.take(good))
-    return table, batch.column(TIME).take(good).to_numpy(zero_copy_only=False), rejected
+    return table, batch.column(TIME).take(good).to_numpy(zero_copy_only=False) if times is None else times, rejected
 
 
 def _without(batch: Any, held: Mapping[int, Collection[int]]) -> tuple[Any, Any]:

@@ -1,4 +1,5 @@
-"""The time of an event, before it is decoded: that of its header for tracked events, otherwise the record's timestamp.
+"""The time of an event: that of its header for tracked events, of a column where a job of JSON events names one, otherwise the record's
+timestamp.
 
 It says into which table partition a row goes, a dead letter too. The header's time is a zigzag varint right behind the schema id: read for
 all values of a batch at once, by numpy, without looking at the rest.
@@ -16,7 +17,24 @@ import pyarrow as pa
 from moldau.tracking.header import TIME_MAX_MS, TIME_MIN_MS
 
 _TIME_AT = 5
+_NO_TIME = -(2**63)
 _VARINT_BYTES_MAX = 10
+
+
+def is_time(kind: Any) -> bool:
+    """Whether `column_times` reads columns of this Arrow type."""
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind) or kind == pa.int64())
+
+
+def column_times(column: Any) -> tuple[Any, Any]:
+    """The times in a column in ms since 1970 (int64), and which of them are times at all: not null, and in the years 1 to 9999."""
+    if pa.types.is_date(column.type):
+        column = column.cast(pa.timestamp("ms"))
+    numbers = column.cast(pa.int64()).fill_null(_NO_TIME)
+    times = numbers.to_numpy()
+    if pa.types.is_timestamp(column.type) and column.type.unit == "us":
+        times = np.where(times == _NO_TIME, _NO_TIME, times // 1000)
+    return times, (times >= TIME_MIN_MS) & (times <= TIME_MAX_MS)
 
 
 def event_times(values: Any, timestamps_ms: Any, tracked: Collection[int]) -> Any:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from moldau.model.near_names import did_you_mean
+
 _WORDS: list[tuple[str, Any]] = [
     ("byte", pa.int8()),
     ("short", pa.int16()),
@@ -22,6 +24,9 @@ _WORDS: list[tuple[str, Any]] = [
     ("timestamp", pa.timestamp("us", tz="UTC")),
 ]
 _BY_WORD = dict(_WORDS)
+_OTHER_WORDS = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long", "real": "float", "bool": "boolean"}
+"""SQL's words, which Spark takes too."""
+TYPES = (*_BY_WORD, "decimal(PRECISION,SCALE)", "array", "map", "struct")
 _BY_TYPE = {kind: word for word, kind in _WORDS}
 _WIDER = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.float16(): pa.float32(), pa.null(): pa.string()}
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
@@ -97,9 +102,10 @@ def _type_of(value: Any) -> Any:
         decimal = _DECIMAL.fullmatch(value)
         if decimal:
             return pa.decimal128(int(decimal[1]), int(decimal[2]))
-        if value not in _BY_WORD:
-            raise ValueError(f"a column of type {value} is not known here")
-        return _BY_WORD[value]
+        word = _OTHER_WORDS.get(value, value)
+        if word not in _BY_WORD:
+            raise _unknown(value)
+        return _BY_WORD[word]
     match value["type"]:
         case "struct":
             return pa.struct(list(from_json(value)))
@@ -108,4 +114,10 @@ def _type_of(value: Any) -> Any:
         case "map":
             return pa.map_(_type_of(value["keyType"]), _type_of(value["valueType"]))
         case other:
-            raise ValueError(f"a column of type {other} is not known here")
+            raise _unknown(other)
+
+
+def _unknown(kind: str) -> ValueError:
+    near = did_you_mean(kind, (*_BY_WORD, *_OTHER_WORDS))
+    others = ", ".join(f"{word} for {meant}" for word, meant in _OTHER_WORDS.items())
+    return ValueError(f"a column of type {kind} is not known here{near}; there are {', '.join(TYPES)}; and {others}")

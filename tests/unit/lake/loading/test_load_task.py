@@ -27,8 +27,7 @@ def job(directory: Path, **changes: Any) -> LoadJob:
         topic="t",
         table=str(directory / "table"),
         dead_letters=str(directory / "dead"),
-        columns=pa.schema([("a", pa.int64())]),
-        **changes,
+        **{"columns": pa.schema([("a", pa.int64())]), **changes},
     )
 
 
@@ -102,6 +101,43 @@ def test_dead_letters_that_were_committed_are_left_out(tmp_path: Path) -> None:
     found = run(job(tmp_path), rows, held={0: {0}, 1: {1}})
     assert [(row["_partition"], row["_offset"]) for row in found[DEAD_LETTERS]] == [(1, 0)]
     assert [(row["_partition"], row["_offset"]) for row in found[EVENTS]] == [(0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad", "reason"),
+    [
+        (pa.timestamp("us", tz="UTC"), b'"2013-07-01T23:30:00.250Z"', b'"last week"', "a timestamp is ISO 8601"),
+        (pa.int64(), b"1372721400250", b"1372721400250000", "is 1372721400250000: in no year from 1 to 9999 (a long is milliseconds"),
+        (pa.date32(), b"15887", b'"2013-07-01"', "a date: the number of days since 1970"),
+    ],
+    ids=["timestamp", "long", "date"],
+)
+def test_rows_go_by_the_time_of_their_event(tmp_path: Path, kind: Any, good: bytes, bad: bytes, reason: str) -> None:
+    """Claim: a column decides the day, not the record's timestamp of 1970; one without a readable time is a dead letter."""
+    rows: list[Row] = [
+        (None, b'{"a":1,"at":' + good + b"}", 0, 1, 0, None),
+        (None, b'{"a":2}', 0, 2, 0, None),
+        (None, b'{"a":3,"at":null}', 0, 3, 0, None),
+        (None, b'{"a":4,"at":' + bad + b"}", 0, 4, 0, None),
+        (None, b'{"a":5,"at":' + good + b"}", 0, 5, 0, [header("line", b"x")]),
+        (None, b'{"a":6,"at":' + good + b"}", 0, 6, 0, None),
+    ]
+    task = job(tmp_path, time="at", headers={"line": pa.int64()}, columns=pa.schema([("a", pa.int64()), ("at", kind)]))
+    found = run(task, rows)
+    assert [row["a"] for row in found[EVENTS]] == [1, 6]
+    assert {path.parent.name for path in tmp_path.glob("table/*/*.parquet")} == {"event_day=2013-07-01"}
+    assert [row["_offset"] for row in found[DEAD_LETTERS]] == [2, 3, 4, 5]
+    missing, null, unreadable, _ = [row["error"] for row in found[DEAD_LETTERS]]
+    assert missing == null == "field 'at', the event's time, is missing or null"
+    assert "'at'" in unreadable
+    assert reason in unreadable
+    assert {path.parent.name for path in tmp_path.glob("dead/*/*.parquet")} == {"event_day=1970-01-01"}
+
+
+@pytest.mark.parametrize(("time", "said"), [("b", "none of the columns a"), ("a", "not string")])
+def test_a_time_that_no_event_has_is_refused(tmp_path: Path, time: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        job(tmp_path, time=time, columns=pa.schema([("a", pa.string())]))
 
 
 @pytest.mark.parametrize("name", ["event_day", "event_hour", "_offset", "_line", "Event_Day", "_LINE"])
