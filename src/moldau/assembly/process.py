@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable
 
 from moldau.adapters.event_loop import new_event_loop
+from moldau.adapters.system_clock import LoopClock
+from moldau.assembly.garbage import GarbagePauses
 from moldau.assembly.open_files import raise_open_files_limit
 from moldau.assembly.running import RunningBroker
 from moldau.assembly.termination import TerminationWatch
@@ -63,9 +65,11 @@ async def _serve(
 
     watch = TerminationWatch(lambda: loop.call_soon_threadsafe(signalled), lambda: _limit_s(config))
     watch.start()
+    garbage: GarbagePauses | None = None
     try:
         running.start(adopt=adopt)
         on_listening(running.addresses)
+        garbage = GarbagePauses(LoopClock(loop))
         await asked.wait()
         _LOG.info("stopping")
         stopping_since = loop.time()
@@ -74,6 +78,8 @@ async def _serve(
         await running.stop(since=stopping_since)
     finally:
         watch.close()
+        if garbage is not None:
+            garbage.close()
         if running.failure is not None:
             raise running.failure
     _LOG.info("stopped")

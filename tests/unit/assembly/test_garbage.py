@@ -1,0 +1,103 @@
+"""Pauses of the garbage collector do not grow with the number of partitions, and what it does not look at any more is looked at in time."""
+
+from collections.abc import Callable
+
+from moldau.assembly.garbage import FROZEN_S_MAX, LONG_S, LOOK_S, WHOLE_EVERY_S, GarbagePauses, Phase
+from moldau.testing.clock import FakeClock
+
+
+class FakeCollector:
+    """Counts objects: `alive` are looked at by a collection, `frozen` are not."""
+
+    def __init__(self) -> None:
+        self.callbacks: list[Callable[[Phase, dict[str, int]], object]] = []
+        self.alive = 0
+        self.frozen = 1000
+        self.count = (0, 0, 0)
+        self.whole = 0
+        self.takes: Callable[[], object] = lambda: None
+
+    def collect(self) -> int:
+        self.whole += 1
+        self.takes()
+        return 0
+
+    def freeze(self) -> None:
+        self.frozen, self.alive = self.frozen + self.alive, 0
+
+    def unfreeze(self) -> None:
+        self.frozen, self.alive = 0, self.frozen + self.alive
+
+    def get_count(self) -> tuple[int, int, int]:
+        return self.count
+
+
+class World:
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.collector = FakeCollector()
+        self.pauses = GarbagePauses(self.clock, self.collector, self.clock.monotonic)
+
+    def collection(self, generation: int, took_s: float, alive: int) -> None:
+        self.collector.alive += alive
+        for observe in self.collector.callbacks:
+            observe("start", {"generation": generation})
+        self.clock.advance_within(took_s)
+        for observe in self.collector.callbacks:
+            observe("stop", {"generation": generation})
+
+    def looks(self) -> int:
+        return self.collector.whole
+
+    def busy_seconds(self, seconds: float) -> None:
+        for number in range(int(seconds / LOOK_S)):
+            self.collector.count = (number % 2 * 600, number, 0)
+            self.clock.advance(LOOK_S)
+
+
+def test_after_a_long_pause_what_has_outlived_it_is_not_looked_at_again() -> None:
+    world = World()
+    world.collection(2, LONG_S / 2, 5)
+    world.collection(1, LONG_S * 2, 5)
+    assert world.collector.alive == 10
+    world.collection(2, LONG_S * 2, 90)
+    assert (world.collector.alive, world.collector.frozen) == (0, 1100)
+
+
+def test_everything_is_looked_at_in_a_quiet_second_and_not_often() -> None:
+    world = World()
+    world.collection(2, LONG_S * 2, 90)
+    world.busy_seconds(WHOLE_EVERY_S)
+    assert world.looks() == 0
+    world.clock.advance(2 * LOOK_S)
+    assert world.looks() == 1
+    world.clock.advance(10 * WHOLE_EVERY_S)
+    assert world.looks() == 1, "nothing was frozen since"
+    world.collection(2, LONG_S * 2, 90)
+    world.clock.advance(2 * LOOK_S)
+    assert world.looks() == 2
+
+
+def test_when_very_much_was_frozen_nobody_waits_for_a_quiet_second() -> None:
+    world = World()
+    world.collector.takes = lambda: world.clock.advance_within(FROZEN_S_MAX * 3)
+    world.collection(2, FROZEN_S_MAX * 0.9, 90)
+    world.busy_seconds(10)
+    assert world.looks() == 0
+    world.collection(2, FROZEN_S_MAX * 0.2, 90)
+    world.busy_seconds(2)
+    assert world.looks() == 1
+    world.collection(2, FROZEN_S_MAX * 2, 90)
+    world.busy_seconds(10)
+    assert world.looks() == 1, "not as long as the look at everything"
+    world.collection(2, FROZEN_S_MAX * 2, 90)
+    world.busy_seconds(2)
+    assert world.looks() == 2
+
+
+def test_it_ends() -> None:
+    world = World()
+    world.pauses.close()
+    assert not world.collector.callbacks
+    world.clock.advance(WHOLE_EVERY_S * 2)
+    assert world.looks() == 0
