@@ -4,9 +4,10 @@ An API is in service when it stands in `MODULES`; nothing else is listed by ApiV
 API are imported at the first request, so that a start pays for none of them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from inspect import isgeneratorfunction
+from itertools import groupby
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 Reply = Callable[[Any], object]
 Handler = Callable[["Broker", Any, RequestContext, Reply], Steps | None]
-"""Called with the decoded request. A generator function's steps are run in turns, see `slices`; the connection is held meanwhile."""
+"""Called with the decoded request. Steps, returned or of a generator function, are run in turns, see `slices`, the connection held."""
 
 _HANDLERS_PACKAGE = "moldau.broker.handlers"
 OWN_WAY = ""
@@ -79,6 +80,10 @@ DECODED_AT_ONCE_MAX = 8 * 1024
 """Bytes of a request that is decoded in one go: at the most a few milliseconds."""
 JOINED_MAX = 1024 * 1024
 """Bytes of a response that is copied into one piece."""
+
+PARTS_PER_STEP = 1000
+SHORT_PART = 1024
+"""Bytes of a part that is joined with its neighbours."""
 
 _SIZE = Struct(">i")
 _handlers: dict[ApiKey, Handler] = {}
@@ -154,17 +159,13 @@ def _decoded_in_steps(
     api_key = ApiKey(context.api_key)
     decode = step_decoder(load(api_key).request, context.api_version)
     request, _ = yield from decode(frame, position, broker.decoded_elements_max)
-    handler = handler_of(api_key)
-    if isgeneratorfunction(handler):
-        yield from _in_steps(handler, broker, request, context, answer, reply)
-    else:
-        handler(broker, request, context, reply)
+    yield from _in_steps(handler_of(api_key), broker, request, context, answer, reply)
 
 
 def _in_steps(
     handler: Handler, broker: "Broker", request: Any, context: RequestContext, answer: Callable[[list[bytes]], object], reply: Reply
 ) -> Steps:
-    """Run a handler that is a generator function. A response that is there when it ends is encoded piece by piece too."""
+    """Run a handler in steps. A response that is there when it ends is encoded piece by piece too."""
     responses: list[Any] = []
     running = True
 
@@ -179,8 +180,14 @@ def _in_steps(
     for response in responses:
         yield None
         parts: list[Any] = [b"", response_header(context.api_key, context.api_version, context.correlation_id)]
-        yield from step_writer(type(response), context.api_version)(response, parts.append)
-        answer(_framed(parts))
+        pieces: list[Any] = [b""]
+        for _ in step_writer(type(response), context.api_version)(response, parts.append):
+            if len(parts) >= PARTS_PER_STEP:
+                pieces += _joined(parts)
+                parts.clear()
+            yield None
+        pieces += _joined(parts)
+        answer(_framed(pieces))
 
 
 def encode_answer(response: Any, api_key: ApiKey, version: int, correlation_id: int) -> list[bytes]:
@@ -188,6 +195,17 @@ def encode_answer(response: Any, api_key: ApiKey, version: int, correlation_id: 
     parts: list[Any] = [b"", response_header(api_key, version, correlation_id)]
     encode_into(parts, response, version)
     return _framed(parts)
+
+
+def _joined(parts: list[Any]) -> Iterator[Any]:
+    """The parts with those joined that are short: some responses have hundreds of thousands of them. Long ones may be in memory once for
+    many responses.
+    """
+    for is_short, some in groupby(parts, lambda part: len(part) <= SHORT_PART):
+        if is_short:
+            yield b"".join(some)
+        else:
+            yield from some
 
 
 def _framed(parts: list[Any]) -> list[bytes]:

@@ -1,7 +1,7 @@
 """What DescribeLogDirs tells of the log directories."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from moldau.log.directory import LogDirectory
 from moldau.log.placement import Placement
@@ -27,7 +27,8 @@ class DirectoryDescription:
     error: str | None = None
     total_bytes: int = -1
     usable_bytes: int = -1
-    partitions: list[PartitionDescription] = field(default_factory=list)
+    partitions: Iterable[PartitionDescription] = ()
+    """Made one by one, each as it is then."""
 
 
 def describe(files: FileSystem, directory: LogDirectory, placements: Iterable[Placement]) -> DirectoryDescription:
@@ -38,9 +39,9 @@ def describe(files: FileSystem, directory: LogDirectory, placements: Iterable[Pl
         total, usable = files.disk_space(directory.path)
     except StorageError as error:
         return DirectoryDescription(directory.path, str(error))
-    partitions = [
+    partitions = (
         PartitionDescription(placement.topic_partition, log.size_bytes, max(0, log.high_watermark - log.end_offset))
-        for placement in placements
+        for placement in list(placements)
         if placement.directory is directory and (log := placement.log) is not None
-    ]
+    )
     return DirectoryDescription(directory.path, None, total, usable, partitions)

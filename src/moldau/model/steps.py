@@ -14,6 +14,10 @@ Pause = Literal["unfinished"] | None
 Steps = Generator[Pause, None, None]
 
 
+FEW = 100
+"""Elements of a request that are worked off at once: a few milliseconds."""
+
+
 def drain(steps: Generator[Pause, None, R]) -> R:
     """Do all of it at once; its outcome."""
     while True:
@@ -22,3 +26,12 @@ def drain(steps: Generator[Pause, None, R]) -> R:
         except StopIteration as end:
             outcome: R = end.value
             return outcome
+
+
+def unless_few(steps: Steps, count: int) -> Steps | None:
+    """Steps for so many elements, to be run by the caller's caller; None if they are few: then all is done."""
+    if count > FEW:
+        return steps
+    for _ in steps:
+        pass
+    return None

@@ -9,12 +9,25 @@ from moldau.broker.topics import TopicSpec
 from moldau.cluster.registry import PARTITIONS_PER_STEP
 from moldau.model.errors import ErrorCode
 from moldau.model.steps import drain
+from moldau.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from moldau.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from moldau.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from moldau.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from moldau.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from moldau.protocol.messages.heartbeat import HeartbeatRequest
 from moldau.protocol.messages.metadata import MetadataRequest
+from moldau.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from moldau.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from support.broker_world import BrokerWorld, Client
 
 COST_S = TURN_S / 10
@@ -59,6 +72,24 @@ LONG: dict[str, Callable[[], tuple[object, int]]] = {
     "all topics": lambda: (MetadataRequest(topics=None), 12),
     "configurations": lambda: (DescribeConfigsRequest([DescribeConfigsResource(TOPIC, f"there{n}", None) for n in range(100)]), 4),
     "growth": lambda: (CreatePartitionsRequest([CreatePartitionsTopic(f"there{n}", 3, None) for n in range(50)]), 3),
+    "markers": lambda: (
+        WriteTxnMarkersRequest([WritableTxnMarker(1, 0, True, [WritableTxnMarkerTopic("wide", list(range(500)))], 0)]),
+        1,
+    ),
+    "ends of epochs": lambda: (
+        OffsetForLeaderEpochRequest(
+            topics=[OffsetForLeaderTopic("wide", [OffsetForLeaderPartition(index, -1, 0) for index in range(500)])],
+        ),
+        4,
+    ),
+    "log directories": lambda: (DescribeLogDirsRequest(None), 4),
+    "pages of topics": lambda: (DescribeTopicPartitionsRequest(topics=[]), 0),
+    "transactions to add to": lambda: (
+        AddPartitionsToTxnRequest(
+            transactions=[AddPartitionsToTxnTransaction(f"x{n}", n, 0, False, [AddPartitionsToTxnTopic("wide", [0])]) for n in range(200)]
+        ),
+        4,
+    ),
     "deletion": lambda: (DeleteTopicsRequest([DeleteTopicState(f"there{n}") for n in range(100)]), 6),
 }
 
@@ -67,6 +98,7 @@ LONG: dict[str, Callable[[], tuple[object, int]]] = {
 def test_others_are_served_while_a_long_request_runs(world: BrokerWorld, name: str) -> None:
     for number in range(100):
         world.create_topic(f"there{number}")
+    world.create_topic("wide", 500)
     request, version = LONG[name]()
     answer, served = served_meanwhile(world, world.connect(), request, version)
     assert served >= 4, answer

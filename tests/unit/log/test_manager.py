@@ -358,11 +358,11 @@ def test_partitions_spread_over_the_directories() -> None:
     manager = restart(disk, "/a", "/b", "/c")
     for partition in range(7):
         create(manager, "t", partition)
-    assert [len(description.partitions) for description in manager.describe()] == [3, 2, 2]
+    assert [len(list(description.partitions)) for description in manager.describe()] == [3, 2, 2]
     manager.shutdown()
     manager = restart(disk, "/a", "/b", "/c")
     create(manager, "u")
-    assert [len(description.partitions) for description in manager.describe()] == [3, 3, 2]
+    assert [len(list(description.partitions)) for description in manager.describe()] == [3, 3, 2]
 
 
 def test_creating_what_is_there_gives_the_log_with_the_new_settings() -> None:
@@ -548,7 +548,7 @@ def test_a_failing_directory_goes_offline_alone() -> None:
         manager.create(TopicPartition("t", 9), TOPIC_ID, LogConfig(), NOW_MS, is_new=False)
     assert manager.delete([T0], NOW_MS) == [T0]
     first, second = manager.describe()
-    assert (first.path, first.partitions) == ("/a", [])
+    assert (first.path, list(first.partitions)) == ("/a", [])
     assert first.error is not None
     assert second.error is None
     manager.checkpoint()

@@ -15,6 +15,7 @@ from moldau.broker.transactions.events import Add
 from moldau.broker.transactions.transaction import EPOCH_PER_TRANSACTION, OLD_PROTOCOL
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import TopicPartition
+from moldau.model.steps import Steps, unless_few
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from moldau.protocol.messages.add_partitions_to_txn import (
@@ -37,12 +38,11 @@ FIRST_FOR_BROKERS = 4
 Codes = Mapping[TopicPartition, ErrorCode]
 
 
-def handle_partitions(broker: "Broker", request: AddPartitionsToTxnRequest, context: RequestContext, reply: Reply) -> None:
+def handle_partitions(broker: "Broker", request: AddPartitionsToTxnRequest, context: RequestContext, reply: Reply) -> Steps | None:
     """A code for each partition: TOPIC_AUTHORIZATION_FAILED for internal topics, UNKNOWN_TOPIC_OR_PARTITION, and the coordinator's."""
     version = context.api_version
     if version >= FIRST_FOR_BROKERS:
-        _Batch(broker, request.transactions, version, reply).start()
-        return
+        return unless_few(_Batch(broker, request.transactions, version, reply).steps(), len(request.transactions))
     only = AddPartitionsToTxnTransaction(
         request.v3_and_below_transactional_id,
         request.v3_and_below_producer_id,
@@ -55,6 +55,7 @@ def handle_partitions(broker: "Broker", request: AddPartitionsToTxnRequest, cont
         reply(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_by_topic(codes)))
 
     _add(broker, only, version, answer)
+    return None
 
 
 class _Batch:
@@ -68,12 +69,13 @@ class _Batch:
         self._left = len(transactions)
         self._results: dict[int, AddPartitionsToTxnResult] = {}
 
-    def start(self) -> None:
+    def steps(self) -> Steps:
         """Ask for each."""
         if not self._transactions:
             self._reply(AddPartitionsToTxnResponse())
         for place, transaction in enumerate(self._transactions):
             _add(self._broker, transaction, self._version, self._answer_to(place, transaction.transactional_id))
+            yield None
 
     def _answer_to(self, place: int, transactional_id: str) -> Callable[[Codes], None]:
         def answer(codes: Codes) -> None:

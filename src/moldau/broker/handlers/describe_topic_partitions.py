@@ -1,11 +1,13 @@
 """DescribeTopicPartitions: topics page by page (KIP-966). The Java admin client describes topics with it."""
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from moldau.broker.context import RequestContext
 from moldau.broker.handlers.metadata import describe, why_missing
 from moldau.broker.handlers.operations import NOT_ASKED, TOPIC_OPERATIONS
 from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.steps import Pause, Steps
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.describe_topic_partitions import (
     Cursor,
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from moldau.broker.dispatch import Reply
 
 
-def handle(broker: "Broker", request: DescribeTopicPartitionsRequest, context: RequestContext, reply: "Reply") -> None:
+def handle(broker: "Broker", request: DescribeTopicPartitionsRequest, context: RequestContext, reply: "Reply") -> Steps:
     """Topics in the order of their names, from the cursor on, up to a number of partitions; an empty list asks for all topics.
 
     Codes by topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION; INVALID_REQUEST for all with a cursor before partition 0. Where the
@@ -34,15 +36,16 @@ def handle(broker: "Broker", request: DescribeTopicPartitionsRequest, context: R
         return
     start = (cursor.topic_name, cursor.partition_index) if cursor is not None else ("", 0)
     limit = min(broker.config.int("max.request.partition.size.limit"), request.response_partition_limit)
-    topics, next_cursor = _page(broker, [name for name in names if name >= start[0]], start, max(1, limit))
+    topics, next_cursor = yield from _page(broker, [name for name in names if name >= start[0]], start, max(1, limit))
     reply(DescribeTopicPartitionsResponse(topics=topics, next_cursor=next_cursor))
 
 
 def _page(
     broker: "Broker", names: list[str], start: tuple[str, int], left: int
-) -> tuple[list[DescribeTopicPartitionsResponseTopic], Cursor | None]:
+) -> Generator[Pause, None, tuple[list[DescribeTopicPartitionsResponseTopic], Cursor | None]]:
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     for name in names:
+        yield None
         if left == 0:
             return topics, Cursor(name, 0)
         found = _find(broker, name)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from moldau.broker.context import RequestContext
 from moldau.broker.dispatch import Reply
 from moldau.model.errors import PeerError
+from moldau.model.steps import Steps, unless_few
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -18,11 +19,18 @@ if TYPE_CHECKING:
     from moldau.broker.broker import Broker
 
 
-def handle(broker: "Broker", request: OffsetForLeaderEpochRequest, context: RequestContext, reply: Reply) -> None:
+def handle(broker: "Broker", request: OffsetForLeaderEpochRequest, context: RequestContext, reply: Reply) -> Steps | None:
     """Look up each epoch's end. Codes: UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH."""
+    return unless_few(_handle(broker, request, reply), sum(len(topic.partitions) for topic in request.topics))
+
+
+def _handle(broker: "Broker", request: OffsetForLeaderEpochRequest, reply: Reply) -> Steps:
     topics = []
     for topic in request.topics:
-        answers = [_look_up(broker, topic.topic.encode(), wanted) for wanted in topic.partitions]
+        answers = []
+        for wanted in topic.partitions:
+            answers.append(_look_up(broker, topic.topic.encode(), wanted))
+            yield None
         topics.append(OffsetForLeaderTopicResult(topic.topic, answers))
     reply(OffsetForLeaderEpochResponse(topics=topics))
 

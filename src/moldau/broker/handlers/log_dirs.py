@@ -1,10 +1,12 @@
 """DescribeLogDirs: what lies in the log directories, and how full their disks are."""
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from moldau.broker.context import RequestContext
 from moldau.log.description import DirectoryDescription
 from moldau.model.errors import ErrorCode
+from moldau.model.steps import Pause, Steps
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -21,21 +23,26 @@ if TYPE_CHECKING:
 Wanted = dict[str, set[int]] | None
 
 
-def handle(broker: "Broker", request: DescribeLogDirsRequest, context: RequestContext, reply: "Reply") -> None:
+def handle(broker: "Broker", request: DescribeLogDirsRequest, context: RequestContext, reply: "Reply") -> Steps:
     """Every log directory, with all partitions (null) or some; KAFKA_STORAGE_ERROR for one that is offline."""
     wanted: Wanted = None
     if request.topics is not None:
         wanted = {}
         for topic in request.topics:
             wanted.setdefault(topic.topic, set()).update(topic.partitions)
-    reply(DescribeLogDirsResponse(results=[_described(directory, wanted) for directory in broker.logs.describe()]))
+    results = []
+    for directory in broker.logs.describe():
+        described = yield from _described(directory, wanted)
+        results.append(described)
+    reply(DescribeLogDirsResponse(results=results))
 
 
-def _described(directory: DirectoryDescription, wanted: Wanted) -> DescribeLogDirsResult:
+def _described(directory: DirectoryDescription, wanted: Wanted) -> Generator[Pause, None, DescribeLogDirsResult]:
     if directory.error is not None:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path)
     topics: dict[str, DescribeLogDirsTopic] = {}
     for partition in directory.partitions:
+        yield None
         name, index = partition.topic_partition
         if wanted is None or index in wanted.get(name, ()):
             told = DescribeLogDirsPartition(index, partition.size_bytes, partition.offset_lag)

@@ -1,11 +1,12 @@
 """OffsetFetch: how far groups have read. A group, a topic or a partition of which nothing is known has the offset -1, without an error."""
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from moldau.broker.context import RequestContext
 from moldau.broker.groups.offsets import CommittedOffset, GroupOffsets, is_other_topic
 from moldau.model.errors import ErrorCode, PeerError
-from moldau.model.steps import Steps
+from moldau.model.steps import Pause, Steps
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -42,7 +43,7 @@ def handle(broker: "Broker", request: OffsetFetchRequest, context: RequestContex
         fetching = _Fetching(broker, stable=request.require_stable, by_id=version >= FIRST_BY_ID)
         groups = []
         for each in _once(request.groups):
-            groups.append(fetching.group(each))
+            groups.append((yield from fetching.group(each)))
             yield None
         reply(OffsetFetchResponse(groups=groups))
         return
@@ -52,7 +53,8 @@ def handle(broker: "Broker", request: OffsetFetchRequest, context: RequestContex
         else [OffsetFetchRequestTopics(each.name, partition_indexes=each.partition_indexes) for each in request.topics]
     )
     asked = OffsetFetchRequestGroup(request.group_id, topics=topics)
-    reply(_as_one(_Fetching(broker, stable=request.require_stable, by_id=False).group(asked), asked, version))
+    found = yield from _Fetching(broker, stable=request.require_stable, by_id=False).group(asked)
+    reply(_as_one(found, asked, version))
 
 
 def _once(groups: list[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGroup]:
@@ -70,37 +72,44 @@ class _Fetching:
         self._stable = stable
         self._by_id = by_id
 
-    def group(self, asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+    def group(self, asked: OffsetFetchRequestGroup) -> Generator[Pause, None, OffsetFetchResponseGroup]:
         try:
             group = self._broker.groups.group_for(asked.group_id, empty_id=True)
         except PeerError as error:
             return OffsetFetchResponseGroup(asked.group_id, error_code=error.code)
         offsets = GroupOffsets() if group is None else group.offsets
         if asked.topics is None:
-            return OffsetFetchResponseGroup(asked.group_id, self._all(offsets))
-        return OffsetFetchResponseGroup(asked.group_id, [self._topic(offsets, topic) for topic in asked.topics])
+            return OffsetFetchResponseGroup(asked.group_id, (yield from self._all(offsets)))
+        topics = []
+        for topic in asked.topics:
+            found = yield from self._topic(offsets, topic)
+            topics.append(found)
+        return OffsetFetchResponseGroup(asked.group_id, topics)
 
-    def _topic(self, offsets: GroupOffsets, asked: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
+    def _topic(self, offsets: GroupOffsets, asked: OffsetFetchRequestTopics) -> Generator[Pause, None, OffsetFetchResponseTopics]:
         topic = self._snapshot.topics_by_id.get(asked.topic_id) if self._by_id else self._snapshot.topics.get(asked.name)
         if self._by_id and topic is None:
             partitions = [_failed(index, ErrorCode.UNKNOWN_TOPIC_ID) for index in asked.partition_indexes]
         else:
             name = asked.name if topic is None else topic.name
-            partitions = [self._partition(offsets, name, index, topic) for index in asked.partition_indexes]
+            partitions = []
+            for index in asked.partition_indexes:
+                partitions.append(self._partition(offsets, name, index, topic))
+                yield None
         return OffsetFetchResponseTopics(asked.name, asked.topic_id, partitions)
 
-    def _all(self, offsets: GroupOffsets) -> list[OffsetFetchResponseTopics]:
+    def _all(self, offsets: GroupOffsets) -> Generator[Pause, None, list[OffsetFetchResponseTopics]]:
         """What the group has; not of topics that are gone where topics are named by id."""
         topics = []
-        for name, committed in offsets.committed.items():
+        for name, committed in list(offsets.committed.items()):
             topic = self._snapshot.topics.get(name)
             if topic is None and self._by_id:
                 continue
-            partitions = [
-                self._partition(offsets, name, index, topic)
-                for index, offset in committed.items()
-                if topic is None or not is_other_topic(offset.topic_id, topic.topic_id)
-            ]
+            partitions = []
+            for index, offset in list(committed.items()):
+                if topic is None or not is_other_topic(offset.topic_id, topic.topic_id):
+                    partitions.append(self._partition(offsets, name, index, topic))
+                yield None
             if partitions:
                 topics.append(OffsetFetchResponseTopics(name, bytes(16) if topic is None else topic.topic_id, partitions))
         return topics

@@ -44,18 +44,22 @@ def _described(broker: "Broker", transactional_id: str) -> describing.Transactio
     )
 
 
-def handle_list(broker: "Broker", request: listing.ListTransactionsRequest, context: RequestContext, reply: Reply) -> None:
+def handle_list(broker: "Broker", request: listing.ListTransactionsRequest, context: RequestContext, reply: Reply) -> Steps:
     """The ids that pass the filters. Codes: COORDINATOR_LOAD_IN_PROGRESS, INVALID_REGULAR_EXPRESSION."""
     filters = Filters(request.state_filters, request.producer_id_filters, request.duration_filter, request.transactional_id_pattern)
     try:
-        found = broker.transactions.listed(filters)
+        found = []
+        for each in broker.transactions.listed(filters):
+            if each is not None:
+                found.append(listing.TransactionState(*each))
+            yield None
     except PeerError as error:
         reply(listing.ListTransactionsResponse(error_code=error.code))
         return
     reply(
         listing.ListTransactionsResponse(
             unknown_state_filters=unknown_states(request.state_filters),
-            transaction_states=[listing.TransactionState(*each) for each in found],
+            transaction_states=found,
         )
     )
 

@@ -5,7 +5,7 @@ still being read gets COORDINATOR_LOAD_IN_PROGRESS, one for a partition that is 
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.broker.transactions.adding import verified
@@ -212,11 +212,14 @@ class TransactionCoordinator:
             raise PeerError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"transactional id {transactional_id!r} is not known")
         return Description(machine.state, machine.current)
 
-    def listed(self, filters: Filters) -> list[Listed]:
-        """The ids that this broker looks after. PeerError: COORDINATOR_LOAD_IN_PROGRESS, INVALID_REGULAR_EXPRESSION."""
+    def listed(self, filters: Filters) -> Iterator[Listed | None]:
+        """The ids that this broker looks after, and None for each that does not pass, so that the caller can pause.
+
+        PeerError: COORDINATOR_LOAD_IN_PROGRESS; INVALID_REGULAR_EXPRESSION at the first.
+        """
         if self.is_loading:
             raise PeerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "not all transactional ids have been read yet")
-        machines = (each for owned in self._ownership for each in owned.machines.items())
+        machines = (each for owned in list(self._ownership) for each in list(owned.machines.items()))
         return listed(machines, filters, self._clock.time_ms())
 
     # Parts

@@ -1,6 +1,6 @@
 """What people and tools ask about transactional ids: which there are, and how each stands (KIP-664, KIP-994)."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.broker.transactions.states import BY_LABEL, State
@@ -33,8 +33,8 @@ def unknown_states(names: Iterable[str]) -> list[str]:
     return [name for name in names if name not in BY_LABEL]
 
 
-def listed(machines: "Iterable[tuple[str, Machine]]", filters: Filters, now_ms: int) -> list[Listed]:
-    """The ids that pass. PeerError INVALID_REGULAR_EXPRESSION."""
+def listed(machines: "Iterable[tuple[str, Machine]]", filters: Filters, now_ms: int) -> Iterator[Listed | None]:
+    """The ids that pass, and None for each other. PeerError INVALID_REGULAR_EXPRESSION, at the first."""
     states = {BY_LABEL[name] for name in filters.states if name in BY_LABEL}
     producer_ids = frozenset(filters.producer_ids)
     matches = None
@@ -46,7 +46,6 @@ def listed(machines: "Iterable[tuple[str, Machine]]", filters: Filters, now_ms: 
             matches = Pattern(filters.pattern).matches
         except PatternError as error:
             raise PeerError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
-    found = []
     for transactional_id, machine in machines:
         state, current = machine.state, machine.current
         if (
@@ -57,5 +56,6 @@ def listed(machines: "Iterable[tuple[str, Machine]]", filters: Filters, now_ms: 
             and (filters.longer_than_ms < 0 or now_ms - current.start_ms > filters.longer_than_ms)
             and (matches is None or matches(transactional_id))
         ):
-            found.append(Listed(transactional_id, current.producer_id, state.label))
-    return found
+            yield Listed(transactional_id, current.producer_id, state.label)
+        else:
+            yield None
