@@ -2,7 +2,8 @@
 
 Kafka's index formats have no checksum, and a wrong entry costs more than time: one of the time index has retention delete what is young,
 one of the index of aborted transactions shows what was aborted. The file covers a prefix of each index: it stays true while they grow.
-It is never synced: without it, or where a crash has torn it, the indexes are believed as Kafka believes them.
+It is never synced: without it, or where a crash has torn it, the indexes are believed as Kafka believes them. An older one may come back;
+its largest timestamp counts as long as no time was indexed since.
 """
 
 from contextlib import suppress
@@ -14,7 +15,7 @@ from moldau.log import names
 from moldau.log.checkpoints import format_lines, parse_lines
 from moldau.log.damage import DamagedFileError
 from moldau.model.errors import StorageError
-from moldau.ports.filesystem import FileSystem
+from moldau.ports.filesystem import FileSystem, NotRegularError
 
 _SUFFIXES = (names.INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX)
 
@@ -33,6 +34,14 @@ class IndexChecksums(NamedTuple):
             if size and crc32c(_prefix(files, stem + suffix, size)) != checksum:
                 return False
         return True
+
+    def knows_all_times(self, files: FileSystem, stem: str) -> bool:
+        """Whether no time was indexed since: the largest timestamp is still that. After a power cut the file may be an older one."""
+        try:
+            size = files.size(stem + names.TIME_INDEX)
+        except (FileNotFoundError, NotRegularError):
+            size = 0
+        return size == self.files.get(names.TIME_INDEX, (0, 0))[0]
 
 
 def read_checksums(files: FileSystem, stem: str) -> IndexChecksums | None:

@@ -86,7 +86,7 @@ class Segment:
         """The largest timestamp and the last offset of the batch that reaches it first; -1 without any. From the index, once."""
         if self._max_timestamp == _UNKNOWN:
             known = read_checksums(self._files, self._stem)
-            if known is not None:
+            if known is not None and known.knows_all_times(self._files, self._stem):
                 self.set_largest_timestamp(known.largest_timestamp, known.largest_offset)
             else:
                 self.find_indexes()
@@ -186,7 +186,7 @@ class Segment:
             builder.add(position, header)
             end = header.last_offset + 1
         known = read_checksums(self._files, self._stem)
-        if start and known is not None and known.largest_timestamp != builder.newest:
+        if start and known is not None and known.largest_timestamp != builder.newest and known.knows_all_times(self._files, self._stem):
             _LOG.warning("index made anew: path=%s; its last entry is not what was written", self.time_index.path)
             self.index.clear()
             self.time_index.clear()
