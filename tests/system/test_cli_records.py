@@ -103,6 +103,24 @@ def test_a_changed_value_is_never_printed(moldau: Console, server: ServerProcess
     assert moldau.ok("consume", topic, "--until-end", "--group", "g").lines == []
 
 
+def test_a_reader_of_committed_records_begins_and_ends_before_an_open_transaction(moldau: Console, topic: str) -> None:
+    """The end of the log is beyond what it may see: to begin there was beyond the end, and an error."""
+    committed = ["--isolation-level", "read_committed", "--until-end"]
+    with moldau_client(moldau) as producer:
+        producer.produce(topic, b"seen", timestamp=1_357_016_400_000)
+    producer = Producer({"bootstrap.servers": moldau.environment["MOLDAU_BOOTSTRAP"], "transactional.id": topic})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce(topic, b"open")
+    producer.flush()
+    assert moldau.ok("consume", topic, *committed).lines == ["seen"]
+    for begin in (["--from", "end"], ["--since", "1h"], ["--from", "-0"]):
+        assert moldau.ok("consume", topic, *begin, *committed).lines == []
+    producer.abort_transaction()
+    assert moldau.ok("consume", topic, *committed).lines == ["seen"]
+    assert moldau.ok("consume", topic, "--from", "1", *committed).lines == []
+
+
 def test_records_between_two_times(moldau: Console, topic: str) -> None:
     with moldau_client(moldau) as producer:
         for hour in range(6):

@@ -154,10 +154,11 @@ def consume(
         committed_only = isolation_level == "read_committed"
         committer = None if group is None else GroupCommitter(cluster, group)
         committed = {} if committer is None else committer.offsets(wanted)
-        positions = {**find_offsets(cluster, point, [where for where in wanted if where not in committed]), **committed}
+        level = READ_COMMITTED if committed_only else READ_UNCOMMITTED
+        begins = find_offsets(cluster, point, [where for where in wanted if where not in committed], isolation_level=level)
+        positions = {**begins, **committed}
         ends = {}
         if until is not None or until_end:
-            level = READ_COMMITTED if committed_only else READ_UNCOMMITTED
             ends = find_offsets(cluster, End() if until is None else AtTime(until), wanted, isolation_level=level)
         if until is not None:  # which may well be before the beginning
             ends = {where: max(end, positions[where]) for where, end in ends.items()}
