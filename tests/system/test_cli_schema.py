@@ -53,6 +53,8 @@ def test_a_schema_from_registration_to_its_end(moldau: ConsoleInside, tmp_path: 
     assert moldau.ok("schema", "delete", "orders-value", "--version", "latest").out.startswith("deleted orders-value version 2 (softly")
     assert [row["version"] for row in moldau.ok("schema", "list", "orders-value", "--json").json] == [1]
     assert [row["version"] for row in moldau.ok("schema", "list", "orders-value", "--deleted", "--json").json] == [1, 2]
+    refused = moldau("schema", "delete", "orders-value", "--version", "latest", "--permanent")
+    assert refused.code == 2, "the latest one is version 1 by now, which nobody has named"
     assert moldau.ok("schema", "delete", "orders-value", "--permanent").out == "deleted orders-value versions 1-2 (for good)\n"
     assert "orders-value" not in moldau.ok("schema", "list", "--deleted").out
 

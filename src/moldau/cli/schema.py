@@ -203,11 +203,13 @@ def check(
 
 @schema.command("delete")
 @click.argument("subject", type=NAME)
-@click.option("-v", "--version", type=Version(), help="Only this one: latest, or a number.")
+@click.option("-v", "--version", type=Version(), help="Only this one: latest, or a number; with --permanent a number.")
 @click.option("--permanent", is_flag=True, help="For good: what was written with it may become unreadable.")
 @_asking
 def delete(subject: str, version: str | None, permanent: bool, registry: str, timeout: float) -> None:
     """Delete SUBJECT or one version: softly, so that its id still finds the schema, or for good."""
+    if permanent and version == LATEST:  # once that was deleted softly, it is the one before
+        raise click.UsageError("--permanent needs the number of the version: the latest one is another one once that was deleted softly")
     with _open(registry, timeout) as client:
         if version is None:
             gone = _delete(lambda *, permanent: client.delete_subject(subject, permanent=permanent), permanent=permanent)
