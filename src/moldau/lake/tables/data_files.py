@@ -1,8 +1,8 @@
 """Rows to Parquet files by table partition (a UTC day, or an hour), and what the table's log has to know of each file.
 
 A task keeps the rows of a table partition together until it ends, so that it leaves one file for each; when it holds more than
-`BUFFERED_BYTES_MAX` it writes its fullest partition as a row group and keeps that file open. Of more than `OPEN_FILES_MAX` open ones it
-ends the one that was written to longest ago: rows that come for that partition later get another file.
+`BUFFERED_BYTES_MAX` it writes its fullest partitions, each as a row group, and keeps their files open. Of more than `OPEN_FILES_MAX` open
+ones it ends the one that was written to longest ago: rows that come for that partition later get another file.
 
 Files get names that nobody else has. They are synced, names included, before the task reports them: after a power failure a table never
 knows a file that the disk does not. They are synced together, from several threads, because a file system then settles many in one go.
@@ -30,6 +30,8 @@ from moldau.lake.tables.file_statistics import FileStatistics
 
 BUFFERED_BYTES_MAX = 128 << 20
 OPEN_FILES_MAX = 64
+_COLUMN_BYTES = 1 << 10
+"""What a column of few rows takes beside them, about: events of any hour of ten thousand years may come one by one."""
 DAY, HOUR = "event_day", "event_hour"
 """The UTC day of an event, and the hour of that day, 0 to 23: columns of every table."""
 PARTITIONINGS: Mapping[str, tuple[str, ...]] = {"day": (DAY,), "hour": (DAY, HOUR)}
@@ -74,6 +76,7 @@ class PartitionWriter:
         self._by = by
         self._tables: dict[int, list[Any]] = {}
         self._bytes: dict[int, int] = {}
+        self._held = 0
         self._open: dict[int, OneFile] = {}
         self._made: list[OneFile] = []
         self._ended: list[DataFile] = []
@@ -96,10 +99,14 @@ class PartitionWriter:
             rows = table
             if len(cuts) > 2:  # a copy: a slice would keep the rows of all others, and writing one partition would free nothing
                 rows = table.take(pa.array(np.arange(start, stop) if order is None else order[start:stop]))
+            size = rows.nbytes + rows.num_columns * _COLUMN_BYTES
             self._tables.setdefault(slot, []).append(rows)
-            self._bytes[slot] = self._bytes.get(slot, 0) + rows.nbytes
-        while sum(self._bytes.values()) > BUFFERED_BYTES_MAX:
-            self._write(max(self._bytes, key=lambda slot: self._bytes[slot]))
+            self._bytes[slot] = self._bytes.get(slot, 0) + size
+            self._held += size
+        if self._held > BUFFERED_BYTES_MAX:
+            fullest = iter(sorted(self._bytes, key=self._bytes.__getitem__, reverse=True))
+            while self._held > BUFFERED_BYTES_MAX - BUFFERED_BYTES_MAX // 8:  # many small ones are not looked for one by one
+                self._write(next(fullest))
 
     def finish(self) -> list[DataFile]:
         """Write what is left; all files of this writer, on disk. FileError."""
@@ -121,7 +128,7 @@ class PartitionWriter:
 
     def _write(self, slot: int) -> None:
         table = pa.concat_tables(self._tables.pop(slot)).combine_chunks()
-        del self._bytes[slot]
+        self._held -= self._bytes.pop(slot)
         file = self._open.pop(slot, None)
         if file is None:
             if len(self._open) >= OPEN_FILES_MAX:

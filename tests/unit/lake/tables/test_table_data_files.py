@@ -98,6 +98,16 @@ def test_rows_that_were_written_early_are_forgotten(tmp_path: Path, monkeypatch:
     assert most < 32 << 20, f"{most} bytes of 80 MB; allowed are 2 MB of rows, a batch, and the last row group of each open file"
 
 
+def test_rows_of_an_hour_each_take_no_more_memory_than_is_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row alone takes some kilobytes, which its own bytes do not show: fifty thousand of them took 300 MB for 3."""
+    monkeypatch.setattr(data_files, "BUFFERED_BYTES_MAX", 1 << 20)
+    writer = PartitionWriter(str(tmp_path), "job", "hour")
+    for start in range(0, 1_000, 100):
+        writer.add(pa.table({f"c{number}": range(100) for number in range(8)}), np.arange(start, start + 100) * (DAY_MS // 24))
+        assert sum(map(len, writer._tables.values())) <= 128
+    assert sum(file.rows for file in writer.finish()) == 1_000
+
+
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "event_day=1970-01-01").write_text("a file where a folder has to be")
     writer = PartitionWriter(str(tmp_path), "job")
