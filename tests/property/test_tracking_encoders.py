@@ -248,6 +248,17 @@ def test_an_ordinary_event_needs_no_slow_way() -> None:
         assert schema._encode_dict(as_dict) == schema._encode_slowly(as_dict) == schema._encode_own(event)
 
 
+def test_lists_within_lists_have_any_depth() -> None:
+    """Python refuses more than twenty loops within each other: a schema with more could not be used."""
+    items: Any = "long"
+    value: Any = 1
+    for number in range(25):
+        items = {"type": "array", "items": items} if number % 2 else {"type": "map", "values": items}
+        value = [value] if number % 2 else {"a": value}
+    schema = event_schema({"type": "record", "name": "Deep", "fields": [{"name": "value", "type": items}]})
+    assert schema._encode_dict({"value": value}) == schema._encode_slowly({"value": value})
+
+
 def test_a_record_within_itself_is_written_by_one_function() -> None:
     node = {"type": "record", "name": "Node", "fields": [{"name": "value", "type": "long"}, {"name": "next", "type": ["null", "Node"]}]}
     schema = event_schema({"type": "record", "name": "Chain", "fields": [{"name": "first", "type": node}]})

@@ -38,6 +38,8 @@ _CALENDAR: Final[Mapping[tuple[str, str], tuple[str, str, str]]] = {  # class, a
 _NO_BYTES = 'b""'
 _DIGITS_MAX = 100
 """Decimals of more digits are rare."""
+_DEPTH_MAX = 10
+"""Lists and maps within each other that one function has loops for; Python takes 20."""
 
 
 def encoder_of(schema: Mapping[str, Any], names: Names, python_type: type | None = None) -> Encode:
@@ -126,6 +128,8 @@ class _Generator:
                 return [v]
             case "enum", _:
                 return [self._enum(schema, hint, v)]
+            case (("array" | "map"), _) if depth > _DEPTH_MAX:
+                return [self._slowly(schema, hint, v)]
             case "array", _:
                 return self._array(depth, schema["items"], hint, v)
             case "map", _:
