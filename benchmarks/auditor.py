@@ -32,6 +32,7 @@ from moldau.audit.walker import Walker
 from moldau.client.admin import Admin
 from moldau.client.cluster import Cluster
 from moldau.client.partition_requests import Fetched
+from moldau.model.identity import TopicPartition
 from moldau.protocol.records.compression import Compression
 from moldau.tracking.header import read_header
 from support.audit_events import NOON, Host, batch, fetched
@@ -80,7 +81,7 @@ def walk(told: list[tuple[int, Fetched]], *, fast: bool) -> int:
     """One walk over all fetches."""
     walker, tally = Walker(fast=fast), Tally()
     for offset, each in told:
-        walker.walk("events", each, offset, tally)
+        walker.walk(TopicPartition("events", 0), each, offset, tally)
     return tally.records
 
 

@@ -93,31 +93,40 @@ def _read_some(
     answers = cluster.fetch_many({where: into.positions[where] for where in sorted(partitions)}, limits)
     for where, fetched in answers.items():
         try:
-            _take(where, fetched, into, wanted, may_skip=tries.get(where, 0) >= _CORRUPT_TRIES)
-        except CorruptBatchError:  # once may be the way from the broker, more often is the log
+            _take(where, fetched, into, wanted)
+        except CorruptBatchError as error:  # once may be the way from the broker, more often is the log
             tries[where] = tries.get(where, 0) + 1
             if tries[where] > _CORRUPT_TRIES:
-                raise
+                del tries[where]
+                _skip(cluster, where, error, into)
 
 
-def _take(where: TopicPartition, fetched: "Fetched", into: TierCounts, wanted: KeyFilter | None, *, may_skip: bool) -> None:
+def _take(where: TopicPartition, fetched: "Fetched", into: TierCounts, wanted: KeyFilter | None) -> None:
+    """The records of a fetch; CorruptBatchError at a batch that is damaged, with all before it taken."""
+    from moldau.client.checked import DamagedBatchError, checked_batches
     from moldau.client.visible import Visible
-    from moldau.protocol.records.batch import batches, iterate
-    from moldau.protocol.records.header import verify_crc
+    from moldau.protocol.records.batch import iterate
 
     visible, position = Visible(fetched.aborted), into.positions[where]
-    for header, batch in batches(fetched.records):
-        if header.last_offset < position:
-            continue
-        if not verify_crc(batch):
-            reason = f"the batch of {header.record_count} records does not match its checksum"
-            if not may_skip:
-                raise CorruptBatchError(f"{where} at offset {header.base_offset}: {reason}")
-            log.error("audit records skipped: partition=%s offset=%d reason=%s", where, header.base_offset, reason)
-            into.unreadable.append(Unreadable(where.partition, header.base_offset, reason))
-        elif visible.shows(header, batch):
+    for header, batch in checked_batches(where, fetched, position):
+        if visible.shows(header, batch):
             at_ms = header.max_timestamp if header.timestamp_type_is_log_append else None
-            for record in iterate(batch, max_decompressed_bytes=_BATCH_BYTES_MAX, with_headers=False):
-                if record.offset >= position and (wanted is None or wanted(record.key)):
-                    into.take_value(where.partition, record.offset, record.value, at_ms)
+            try:
+                for record in iterate(batch, max_decompressed_bytes=_BATCH_BYTES_MAX, with_headers=False):
+                    if record.offset >= position and (wanted is None or wanted(record.key)):
+                        into.take_value(where.partition, record.offset, record.value, at_ms)
+            except PeerError as error:  # its checksum is right, so it is known where it ends
+                raise DamagedBatchError(where, position, header.last_offset + 1, error.message) from error
         position = into.positions[where] = header.last_offset + 1
+
+
+def _skip(cluster: "Cluster", where: TopicPartition, error: CorruptBatchError, into: TierCounts) -> None:
+    """Go on after a batch that is damaged for good."""
+    from moldau.client.checked import DamagedBatchError
+    from moldau.client.readable import next_readable
+
+    position = into.positions[where]
+    known = error.next_offset if isinstance(error, DamagedBatchError) else None
+    into.positions[where] = known or next_readable(cluster, where, position)
+    log.error("audit records skipped: partition=%s offset=%d up_to=%d reason=%s", where, position, into.positions[where], error.message)
+    into.unreadable.append(Unreadable(where.partition, position, error.message))

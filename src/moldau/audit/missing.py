@@ -98,10 +98,11 @@ def wanted_instances(report: Report) -> dict[str, frozenset[str]]:
 
 def guids_of_log(cluster: "Cluster", topic: str, instances: frozenset[str]) -> Guids:
     """Read all records of a topic. TooManyGuidsError; WorldError, PeerError."""
+    from moldau.client.checked import checked_batches
     from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED, FetchLimits
     from moldau.client.visible import Visible
     from moldau.model.identity import TopicPartition
-    from moldau.protocol.records.batch import batches, iterate
+    from moldau.protocol.records.batch import iterate
 
     found = Guids(topic, instances)
     partitions = [TopicPartition(topic, each.partition) for each in cluster.topic(topic).partitions]
@@ -113,12 +114,12 @@ def guids_of_log(cluster: "Cluster", topic: str, instances: frozenset[str]) -> G
         while position < ends[where].offset:
             fetched = cluster.fetch(topic, where.partition, position, limits)
             visible = Visible(fetched.aborted)
-            for header, batch in batches(fetched.records):
-                if header.last_offset >= position and visible.shows(header, batch):
+            for header, batch in checked_batches(where, fetched, position):
+                if visible.shows(header, batch):
                     for record in iterate(batch, max_decompressed_bytes=_DECOMPRESSED_BYTES_MAX):
                         if record.offset >= position:
                             found.add_value(record.value)
-                position = max(position, header.last_offset + 1)
+                position = header.last_offset + 1
     return found
 
 

@@ -133,7 +133,7 @@ class Round:
         for where, fetched in answers.items():
             if len(fetched.records):
                 try:
-                    self._reading.positions[where] = self._walker.walk(where.topic, fetched, self._reading.positions[where], self._tally)
+                    self._reading.positions[where] = self._walker.walk(where, fetched, self._reading.positions[where], self._tally)
                 except PeerError as error:
                     self._note_damage(where, error, may_wait=wait)
                 else:

@@ -1,22 +1,23 @@
 """Counting what a fetch brought, batch by batch, by the headers of the events alone.
 
 Left out: markers of transactions, aborted transactions (for a reader of committed records), and records before the offset that was asked
-for. Two ways give the same counts: with numpy, where it is installed, all records of a fetch at once; otherwise one by one. A batch whose
-bytes do not add up raises CorruptBatchError, and nothing of it is counted.
+for. Two ways give the same counts: with numpy, where it is installed, all records of a fetch at once; otherwise one by one. A batch that
+is damaged raises CorruptBatchError, and nothing of it is counted.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 
 from moldau.audit.events import Reader, SchemaCheck, count_records, count_value
 from moldau.audit.tally import Tally
+from moldau.client.checked import checked_batches
 from moldau.client.partition_requests import Fetched
 from moldau.client.visible import Visible
-from moldau.model.errors import CorruptBatchError, PeerError
-from moldau.protocol.records.batch import batches, iterate
+from moldau.model.errors import PeerError
+from moldau.model.identity import TopicPartition
+from moldau.protocol.records.batch import iterate
 from moldau.protocol.records.compression import decompress
-from moldau.protocol.records.header import HEADER_SIZE, BatchHeader, verify_crc
+from moldau.protocol.records.header import HEADER_SIZE
 
 DECOMPRESSED_BYTES_MAX = 256 << 20
 """More than this out of one batch is refused."""
@@ -43,17 +44,17 @@ class Walker:
         self.few = _FEW_RECORDS
         """A fetch of no more records is counted one by one."""
 
-    def walk(self, topic: str, fetched: Fetched, offset: int, into: Tally) -> int:
+    def walk(self, where: TopicPartition, fetched: Fetched, offset: int, into: Tally) -> int:
         """Count the records from `offset` on; the offset to go on from. PeerError and its CorruptBatchError for bytes that are damaged.
 
         What comes before a damaged batch is counted; the error is raised when that batch is the next one.
         """
         sections: list[_Section] = []
         strays: list[tuple[bytes | None, int]] = []
-        position = offset
+        position, visible = offset, Visible(fetched.aborted)
         try:
-            for header, batch in _shown(fetched, offset):
-                if batch is not None and header.record_count:
+            for header, batch in checked_batches(where, fetched, offset):
+                if visible.shows(header, batch) and header.record_count:
                     if header.base_offset < offset:
                         records = iterate(batch, max_decompressed_bytes=DECOMPRESSED_BYTES_MAX, with_headers=False)
                         strays += [(record.value, header.max_timestamp) for record in records if record.offset >= offset]
@@ -64,13 +65,13 @@ class Walker:
         except PeerError:
             if position == offset:
                 raise
-        counted, malformed = self._counted(topic, sections)
+        counted, malformed = self._counted(where.topic, sections)
         if malformed is not None:
             position, error = malformed
             if position <= offset:
                 raise error
         for value, timestamp_ms in strays:
-            count_value(self._reader, topic, value, timestamp_ms, counted)
+            count_value(self._reader, where.topic, value, timestamp_ms, counted)
         into.take(counted)
         return position
 
@@ -118,14 +119,3 @@ class Walker:
         start, end, _ = spans(data, position, limits)
         stamps = np.repeat(np.array([section.timestamp_ms for section in sections], np.int64), [section.count for section in sections])
         count_spans(data, start, end, stamps, topic, self._reader, into)
-
-
-def _shown(fetched: Fetched, offset: int) -> Iterator[tuple[BatchHeader, memoryview | None]]:
-    """The whole batches from `offset` on; None for the bytes of those that are not shown. CorruptBatchError for a wrong checksum."""
-    visible = Visible(fetched.aborted)
-    for header, batch in batches(fetched.records):
-        if header.last_offset < offset:
-            continue
-        if not verify_crc(batch):
-            raise CorruptBatchError(f"batch at offset {header.base_offset} does not match its checksum")
-        yield header, batch if visible.shows(header, batch) else None

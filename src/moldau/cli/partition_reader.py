@@ -1,7 +1,7 @@
 """Reads partitions for ``moldau consume``: whole batches, each checked, in pieces of columns."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -10,6 +10,7 @@ from moldau.cli.output import counted, say
 from moldau.client.checked import BEYOND_BOUND, DAMAGED, DamagedBatchError, checked_batches
 from moldau.client.errors import RequestFailedError
 from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, FetchLimits
+from moldau.client.readable import next_readable
 from moldau.client.visible import Visible
 from moldau.model.errors import BeyondBoundError, ErrorCode, PeerError
 from moldau.model.identity import Offset, TopicPartition
@@ -133,24 +134,10 @@ class PartitionReader:
         if not self._skip_damaged:
             raise found
         where, begun = found.partition, self.positions[found.partition]
-        following = found.next_offset or self._next_readable(where, begun)
+        following = found.next_offset or next_readable(self._cluster, where, begun)
         self.damaged += 1
         say(f"{found.message}; {counted(following - begun, 'offset')} skipped, going on at {following}", err=True)
         self.positions[where] = Offset(following)
-
-    def _next_readable(self, where: TopicPartition, bad: int) -> int:
-        """The first offset after `bad` from which whole batches can be read, or the log's end."""
-        end = self._cluster.list_offsets({where: LATEST})[where].offset
-        return first_true(bad + 1, end, lambda offset: self._is_readable(where, offset))
-
-    def _is_readable(self, where: TopicPartition, offset: int) -> bool:
-        try:
-            fetched = self._cluster.fetch(*where, offset, FetchLimits(partition_max_bytes=1))
-            return next(checked_batches(where, fetched, offset), None) is not None
-        except PeerError as error:
-            if error.code is not ErrorCode.CORRUPT_MESSAGE:
-                raise
-            return False
 
     def _catch_up(self, where: TopicPartition) -> None:
         asked = self.positions[where]
@@ -173,25 +160,6 @@ class PartitionReader:
             if self.positions.get(where, -1) >= end:
                 del self.positions[where]
                 self._finished[where] = end
-
-
-def first_true(start: int, end: int, holds: Callable[[int], bool]) -> int:
-    """The first number from `start` to before `end` for which `holds`, where it holds for all after one; else `end`.
-
-    Asks near the start first: about twice the logarithm of how far it is.
-    """
-    below, step = start - 1, 1
-    while below + step < end and not holds(below + step):
-        below += step
-        step *= 2
-    above = min(below + step, end)
-    while above - below > 1:
-        middle = (below + above) // 2
-        if holds(middle):
-            above = middle
-        else:
-            below = middle
-    return above
 
 
 def _beyond_end(where: TopicPartition, asked: int, first: int, end: int) -> click.ClickException:

@@ -13,10 +13,10 @@ from moldau.audit.tiers import TierCounts
 from moldau.client.errors import failure
 from moldau.client.metadata import PartitionMetadata, TopicMetadata
 from moldau.client.partition_requests import EARLIEST, Fetched, ListedOffset
-from moldau.model.errors import CorruptBatchError, ErrorCode
+from moldau.model.errors import ErrorCode
 from moldau.model.identity import BrokerId, Offset, TimestampMs, TopicPartition
 from moldau.protocol.records.builder import RecordBatchBuilder
-from moldau.protocol.records.header import stamp_log_append_time
+from moldau.protocol.records.header import HEADER_SIZE, stamp_crc, stamp_log_append_time
 from moldau.tracking.audit_record import AUDIT_TOPIC, AuditRecord
 from moldau.tracking.counts import Count, CountKey
 from support.audit_events import NOON
@@ -63,6 +63,10 @@ class Log:
     def list_offsets(self, wanted: dict[TopicPartition, int], **_: Any) -> dict[TopicPartition, ListedOffset]:
         ends = {where: self.first if at == EARLIEST else len(self.batches) for where, at in wanted.items()}
         return {where: ListedOffset(Offset(end), TimestampMs(-1), 0) for where, end in ends.items()}
+
+    def fetch(self, topic: str, partition: int, offset: int, _: Any) -> Fetched:
+        end = Offset(len(self.batches))
+        return Fetched(memoryview(self.batches[offset]), end, end, Offset(self.first))
 
     def fetch_many(self, positions: dict[TopicPartition, int], _: Any) -> dict[TopicPartition, Fetched]:
         self.before_fetch()
@@ -136,11 +140,30 @@ def test_a_damaged_batch_is_skipped_loudly_when_it_comes_again(caplog: pytest.Lo
     log.batches[1] = log.batches[1][:-1] + bytes([log.batches[1][-1] ^ 1])
     found = read(log)
     (skipped,) = found.unreadable
-    assert (events(found), skipped.offset, log.asked) == (2, 1, [0, 1, 1, 1])
-    assert "audit records skipped: partition=_audit-0 offset=1 reason=the batch of 1 records does not match its checksum" in caplog.text
+    assert (events(found), skipped.offset, log.asked) == (2, 1, [0, 1, 1, 1, 2])
+    assert "audit records skipped: partition=_audit-0 offset=1 up_to=2 reason=" in caplog.text
     log.batches[1] = log.batches[1][:16] + b"\x09" + log.batches[1][17:]
-    with pytest.raises(CorruptBatchError):
-        read(log)
+    again = read(log)
+    assert (events(again), [each.offset for each in again.unreadable]) == (2, [1]), "nobody knows where it ends: looked for behind it"
+
+
+def test_a_batch_that_says_another_offset_hides_nothing() -> None:
+    """No checksum covers it: what came after it seemed to be read already."""
+    log = Log(*map(counts, range(5)))
+    log.batches[1] = (1000).to_bytes(8, "big") + log.batches[1][8:]
+    found = read(log)
+    assert (events(found), [each.offset for each in found.unreadable]) == (4, [1])
+
+
+def test_a_batch_whose_records_are_none_is_skipped_whole() -> None:
+    """Its checksum is right, so anybody may have written it: it ended every reading of the audit."""
+    log = Log(counts(1), counts(2), counts(3))
+    bad = bytearray(log.batches[1])
+    bad[HEADER_SIZE:] = b"\xff" * (len(bad) - HEADER_SIZE)
+    stamp_crc(bad)
+    log.batches[1] = bytes(bad)
+    found = read(log)
+    assert (events(found), [each.offset for each in found.unreadable]) == (2, [1])
 
 
 def test_only_the_counts_of_a_topic() -> None:

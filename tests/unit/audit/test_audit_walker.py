@@ -10,7 +10,7 @@ from moldau.audit.tally import Tally
 from moldau.audit.walker import Walker
 from moldau.client.partition_requests import AbortedTransaction, Fetched
 from moldau.model.errors import CorruptBatchError
-from moldau.model.identity import Offset
+from moldau.model.identity import Offset, TopicPartition
 from moldau.protocol.records.batch import encode_batch
 from moldau.protocol.records.control import ControlType, EndTxnMarker, encode_end_txn_marker
 from moldau.protocol.records.header import HEADER_SIZE, read_header, stamp_crc
@@ -21,13 +21,14 @@ from moldau.tracking.header import HEADER_SCHEMA
 from support.audit_events import NOON, Host, batch, fetched
 
 EWR = Host()
+WHERE = TopicPartition("t", 0)
 BOTH = pytest.mark.parametrize("fast", [False, True])
 
 
 def walked(of: Fetched, offset: int = 0, *, fast: bool = False) -> tuple[int, Tally]:
     walker, tally = Walker(fast=fast), Tally()
     walker.few = 0
-    return walker.walk("t", of, offset, tally), tally
+    return walker.walk(WHERE, of, offset, tally), tally
 
 
 def transaction(values: list[bytes], *, base_offset: int, producer: int) -> bytes:
@@ -68,10 +69,10 @@ def test_what_comes_before_damage_is_counted(fast: bool) -> None:
     bad = bytearray(batch([EWR.event(1, NOON)] * 3, base_offset=5))
     bad[-1] ^= 1
     walker, tally = Walker(fast=fast), Tally()
-    assert walker.walk("t", fetched(batch([EWR.event(0, NOON)] * 5), bytes(bad)), 0, tally) == 5
+    assert walker.walk(WHERE, fetched(batch([EWR.event(0, NOON)] * 5), bytes(bad)), 0, tally) == 5
     assert tally.records == 5
-    with pytest.raises(CorruptBatchError, match="batch at offset 5 does not match its checksum"):
-        walker.walk("t", fetched(bytes(bad), batch([EWR.event(0, NOON)], base_offset=8)), 5, tally)
+    with pytest.raises(CorruptBatchError, match="batch at offset 5 is damaged: its checksum does not match"):
+        walker.walk(WHERE, fetched(bytes(bad), batch([EWR.event(0, NOON)], base_offset=8)), 5, tally)
     assert tally.records == 5
 
 
@@ -99,7 +100,7 @@ def test_what_comes_before_malformed_records_is_counted(fast: bool) -> None:
         assert (position, tally.records) == (5, count)
     tally = Tally()
     with pytest.raises(CorruptBatchError):
-        Walker(fast=fast).walk("t", whole, 5, tally)
+        Walker(fast=fast).walk(WHERE, whole, 5, tally)
     assert tally.records == 0
 
 
@@ -131,10 +132,10 @@ def test_a_registry_tells_which_schemas_are_those_of_tracked_events() -> None:
     assert not schemas(4)
     assert registry.asked == [1, 2, 3, 4, 4]
     tally = Tally()
-    Walker(schemas).walk("t", fetched(batch([EWR.event(n, NOON, schema_id=1 + n % 2) for n in range(10)])), 0, tally)
+    Walker(schemas).walk(WHERE, fetched(batch([EWR.event(n, NOON, schema_id=1 + n % 2) for n in range(10)])), 0, tally)
     assert sorted((key.host, count.count) for key, count in tally.counts().items()) == [("", 5), ("ewr-1", 5)]
     with pytest.raises(RegistryUnavailableError):
-        Walker(schemas).walk("t", fetched(batch([EWR.event(0, NOON, schema_id=9)])), 0, tally)
+        Walker(schemas).walk(WHERE, fetched(batch([EWR.event(0, NOON, schema_id=9)])), 0, tally)
 
 
 @pytest.mark.parametrize(("status", "waited_for"), [(500, True), (503, True), (429, True), (401, False), (404, False)])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from moldau.cli.partition_reader import PartitionReader, first_true
+from moldau.cli.partition_reader import PartitionReader
 from moldau.client.checked import DamagedBatchError
 from moldau.client.errors import RequestFailedError
 from moldau.client.partition_requests import Fetched, FetchLimits, ListedOffset
@@ -151,16 +151,3 @@ def test_an_end_in_the_middle_of_what_is_skipped_is_an_end() -> None:
     cluster = FakeCluster()
     break_value(cluster, 3)
     assert read(cluster, 0, 10, skip_damaged=True) == (list(range(9)), None)
-
-
-@pytest.mark.parametrize("limit", [*range(12), 1000])
-def test_the_first_that_holds_is_found_near_the_start_with_few_questions(limit: int) -> None:
-    asked: list[int] = []
-
-    def holds(number: int) -> bool:
-        asked.append(number)
-        return number >= limit
-
-    assert first_true(1, 10_000, holds) == max(1, limit)
-    assert len(asked) <= 22
-    assert first_true(5, 9, lambda number: False) == 9
