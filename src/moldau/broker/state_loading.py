@@ -174,7 +174,7 @@ def _loaded(partition: "Partition", header: BatchHeader, data: memoryview) -> Lo
     records: list[Record] = []
     marker = None
     try:
-        for record in iterate(data, max_decompressed_bytes=partition.decompressed_bytes_max, with_headers=False):
+        for record in iterate(data, max_decompressed_bytes=partition.rules.decompressed_bytes_max, with_headers=False):
             records.append(record)  # noqa: PERF402 - what was read before a malformed one is kept
         if header.is_control:
             marker = decode_end_txn_marker(records[0]) if records else None

@@ -11,6 +11,7 @@ from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.steps import drain
 from moldau.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from moldau.protocol.records.builder import RecordBatchBuilder
+from moldau.protocol.records.compression import Compression
 from moldau.protocol.records.header import read_header, stamp_crc
 from moldau.testing.clock import FakeClock
 from support.broker_world import BrokerWorld, batch
@@ -84,6 +85,14 @@ def test_a_batch_that_is_too_large_is_refused_and_the_next_is_not() -> None:
     topic = make_topic(BrokerWorld(message_max_bytes=1000))
     assert append(topic, (b"k", bytes(1000))) is ErrorCode.MESSAGE_TOO_LARGE
     assert append(topic, (b"k", bytes(100))) is ErrorCode.NONE
+
+
+def test_what_fits_because_it_is_compressed_is_read_again() -> None:
+    """Clients cannot write here: the bound on what they may have us unpack does not count."""
+    world = BrokerWorld(offsets_topic_compression_codec=int(Compression.ZSTD))
+    topic = make_topic(world)
+    assert append(topic, (b"group", bytes(20 << 20))) == ErrorCode.NONE
+    assert loaded(world, topic) == [b"group"]
 
 
 def test_too_few_replicas_are_no_coordinator() -> None:
