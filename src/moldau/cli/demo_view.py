@@ -100,7 +100,8 @@ def print_report(report: "Report", *, as_json: bool) -> None:
     print_table(("step", "events", "seconds", "events/s"), _step_rows(report), numeric=("events", "seconds", "events/s"))
     for question in report.questions:
         click.echo(f"\n{question.title}")
-        print_table(question.columns, question.rows)
+        numeric = [name for name, *cells in zip(question.columns, *question.rows, strict=True) if all(map(_is_number, cells))]
+        print_table(question.columns, question.rows, numeric=numeric)
         if question.more:
             click.echo(f"... and {question.more:,} more rows")
     click.echo("\nWhat the audit says")
@@ -141,6 +142,10 @@ def _unsound(report: "Report") -> str:
     if not report.proof.holds:
         return "the table is not what the input holds"
     return f"{report.dead_letters:,} dead letters for {report.bad_lines:,} bad lines"
+
+
+def _is_number(cell: object) -> bool:
+    return cell is None or isinstance(cell, (int, float))
 
 
 def _step_rows(report: "Report") -> list[tuple[str, str, str, str]]:

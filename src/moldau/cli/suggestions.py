@@ -21,7 +21,7 @@ def suggesting(cluster: "Cluster") -> Iterator[None]:
         hint = "" if "did you mean" in error.message else did_you_mean(*_known(cluster, error))
         if not hint:
             raise
-        raise RequestFailedError(error.code, f"{error.message}{hint}", error.subject) from error
+        raise RequestFailedError(error.code, f"{error.message.rstrip('.')}{hint}", error.subject) from error
 
 
 def _known(cluster: "Cluster", error: RequestFailedError) -> tuple[str, Iterable[str]]:

@@ -15,6 +15,8 @@ FOLDED_WIDTH_MIN, BROKEN_WIDTH_MIN = 20, 12
 """Texts are folded at their spaces into columns of the first width or more, and long words are broken into those of the second."""
 _RIGID = re.compile(r"[-+@(]?\d[\d.,:+TZ-]*\S{0,4}|[0-9a-f]{16}")
 """Words that are numbers, times, sizes and checksums."""
+_MARKS = re.compile(r"[.,/_-]")
+"""Where a long word is broken rather than anywhere else: after one of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,10 @@ def lay_out(columns: Sequence[str], cells: Sequence[Sequence[str]], width: int, 
         if name is not None and name in columns:
             shown.remove(columns.index(name))
             dropped.append(columns.index(name))
-    return Layout(tuple(shown), _widened(shown, hard, soft, width), tuple(sorted(dropped)))
+    for number in shown:  # what stands first names the row: it is broken last
+        room = width - _total(shown, hard)
+        hard[number] += max(0, min(room, soft[number] - hard[number]))
+    return Layout(tuple(shown), _widened(shown, hard, whole, width), tuple(sorted(dropped)))
 
 
 def fold(text: str, width: int) -> list[str]:
@@ -62,6 +67,8 @@ def fold(text: str, width: int) -> list[str]:
             lines.append(line)
         while cell_width(word) > width:
             cut = next(n for n in range(len(word), 0, -1) if n == 1 or cell_width(word[:n]) <= width)
+            marks = [found.end() for found in _MARKS.finditer(word, 0, cut) if found.end() > cut // 2]
+            cut = marks[-1] if marks else cut
             lines.append(word[:cut])
             word = word[cut:]
         line = word

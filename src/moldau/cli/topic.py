@@ -230,10 +230,9 @@ def _print_description(found: dict[str, Any]) -> None:
     partitions = found["partitions"]
     known = [p["end_offset"] - p["start_offset"] for p in partitions if p["end_offset"] is not None]
     size = human_bytes(sum(p["bytes"] or 0 for p in partitions))
-    click.echo(
-        f"topic {found['name']}, id {found['id']}: {counted(sum(known), 'offset')} in {counted(len(partitions), 'partition')}, {size}"
-    )
+    click.echo(f"topic {found['name']}: {counted(sum(known), 'offset')} in {counted(len(partitions), 'partition')}, {size}")
     settings = " ".join(f"{name}={value}" for name, value in found["configs"].items())
+    click.echo(f"id: {found['id']}")
     click.echo(f"settings: {settings or 'all defaults'}")
     rows = [
         (

@@ -10,11 +10,13 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from moldau.model.config.static import ENVIRONMENT_PREFIX
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
@@ -37,6 +39,11 @@ class ChildError(RuntimeError):
     """A child did not come up, or ended before its time; the message ends with what it said."""
 
 
+def own_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables of a child: none of Moldau's own, which are meant for other brokers and registries."""
+    return {name: value for name, value in environment.items() if not name.startswith(ENVIRONMENT_PREFIX)}
+
+
 class Child:
     """A process with this interpreter; what it says on standard error goes to `log`."""
 
@@ -50,6 +57,7 @@ class Child:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 start_new_session=True,
+                env=own_environment(os.environ),
             )
 
     def said(self) -> str:

@@ -14,7 +14,7 @@ _AIRLINES = """SELECT carrier, count(*) AS departures, round(avg(dep_delay), 1) 
 FROM {events} GROUP BY carrier ORDER BY mean_delay_min DESC LIMIT 5"""
 _PACE = """SELECT header.host AS host, count(*) AS events, date_trunc('second', min(_timestamp)) AS first_sent,
        date_trunc('second', max(_timestamp)) AS last_sent,
-       round(count(*) * 1000 / greatest(1, unix_millis(max(_timestamp)) - unix_millis(min(_timestamp)))) AS events_per_s
+       CAST(count(*) * 1000 / greatest(1, unix_millis(max(_timestamp)) - unix_millis(min(_timestamp))) AS BIGINT) AS events_per_s
 FROM {events} GROUP BY ALL ORDER BY host"""
 """Not the report of arrival latencies: that would say how old the input is, whose events happened years before they are published."""
 _VERDICTS = "SELECT verdict, count(*) AS windows, sum(told) AS told, sum(events) AS arrived FROM {windows} GROUP BY ALL ORDER BY verdict"
@@ -59,7 +59,7 @@ def _cells(row: Sequence[Any]) -> list[Any]:
 
 def _cell(value: Any) -> Any:
     if isinstance(value, datetime):
-        return value.isoformat(timespec="milliseconds")
+        return value.isoformat(timespec="milliseconds").removesuffix(".000")
     if isinstance(value, date):
         return value.isoformat()
     return value if value is None or isinstance(value, (int, float, str)) else float(value)
