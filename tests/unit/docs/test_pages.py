@@ -1,0 +1,49 @@
+"""What users read holds together: links lead somewhere, every page is linked, and no requirement of ours is named by its number."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from support.pages import PAGES, README, ROOT
+
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+CODE = r"(?:P ?\d+(?:\.\d+)?|[A-Z]\d{1,2})"
+HOUSE_REFERENCE = re.compile(rf"\b[Mm]issions? [A-Z]\d|\bfault [A-Z]\d|\({CODE}(?:(?:,| to| and|;) {CODE})*\)|[(;,] P \d")
+"""Such as (H1), (missions H1 to H4), (P 4). They stand in decisions and tests."""
+
+TEXTS = [README, *PAGES, *sorted((ROOT / "docs" / "formats").glob("*.md")), *sorted((ROOT / "src").rglob("*.py"))]
+LINKED = [README, *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def anchor(heading: str) -> str:
+    """As forges make it of a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def test_nothing_that_users_read_names_our_requirements_by_number() -> None:
+    examples = ["(H1)", "(missions H1 to H4)", "(mission F1; P 4)", "(F1, F2, H1)", "(P 3.2)", "(fault T1)"]
+    assert all(HOUSE_REFERENCE.search(text) for text in examples)
+    assert [f"{name(path)}: {found.group()}" for path in TEXTS for found in HOUSE_REFERENCE.finditer(path.read_text())] == []
+
+
+@pytest.mark.parametrize("page", LINKED, ids=name)
+def test_links_lead_to_files_and_headings(page: Path) -> None:
+    for target in LINK.findall(page.read_text()):
+        if "://" in target:
+            continue
+        path, _, fragment = target.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        assert there.exists(), target
+        if fragment:
+            assert fragment in {anchor(heading) for heading in HEADING.findall(there.read_text())}, target
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    linked = {(ROOT / target.partition("#")[0]).resolve() for target in LINK.findall(README.read_text())}
+    assert [name(page) for page in PAGES if page.resolve() not in linked] == []
