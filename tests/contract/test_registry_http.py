@@ -166,11 +166,25 @@ def test_answers_that_nobody_takes_have_a_bound_over_all_connections() -> None:
             greedy[-1].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             greedy[-1].sendall(GET.replace(b"GET /", b"GET /schemas/ids/1") * 20)
         deadline = time.monotonic() + PATIENCE_S
-        while Rest(running.url)("GET", "/").status != 503:
+        while Rest(running.url)("GET", "/schemas/ids/1").status != 503:
             assert time.monotonic() < deadline
         deadline = time.monotonic() + PATIENCE_S
-        while Rest(running.url)("GET", "/").status != 200:  # those that never read are cut
+        while Rest(running.url)("GET", "/schemas/ids/1").status != 200:  # those that never read are cut
             assert time.monotonic() < deadline
             time.sleep(0.05)
         for each in greedy:
             each.close()
+
+
+def test_a_list_that_is_long_is_had_in_pages_and_not_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 18 MB that a registry kept, twenty requests for all of it made 370 MB."""
+    limits = HttpLimits(answer_bytes_max=100_000, all_unread_bytes_max=1 << 20)
+    with Broker() as broker, running_registry(broker.bootstrap_servers, http_limits=limits) as running:
+        rest = Rest(running.url)
+        for number in range(4):
+            schema = {"schema": '"int"', "metadata": {"properties": {"note": "x" * 40_000}}}
+            assert rest("POST", f"/subjects/s{number}/versions", schema).status == 200
+        told = rest("GET", "/schemas")
+        assert told.status == 422
+        assert "offset and limit" in told.body["message"]
+        assert [each["subject"] for each in rest("GET", "/schemas?offset=1&limit=2").body] == ["s1", "s2"]

@@ -34,6 +34,14 @@ DEFAULT_LISTEN = "127.0.0.1:8081"
     "--max-connections", metavar="N", type=click.IntRange(1), default=1000, show_default=True, help="Connections at once; others get 503."
 )
 @click.option(
+    "--max-memory",
+    metavar="BYTES",
+    type=click.IntRange(1),
+    default=64 << 20,
+    show_default=True,
+    help="Memory of all schemas and configurations; at the bound what would add to it is refused.",
+)
+@click.option(
     "--trust-writer",
     "trusted",
     metavar="URL",
@@ -59,6 +67,7 @@ def registry(
     hosts: tuple[str, ...],
     origins: tuple[str, ...],
     max_connections: int,
+    max_memory: int,
     trusted: tuple[str, ...],
     topic: str,
     group: str,
@@ -96,7 +105,7 @@ def registry(
     server = RegistryServer(
         bootstrap, listen, advertise=advertise, topic=topic, group=group, session_timeout_s=session_timeout,
         trusted_writers=trusted, allowed_hosts=hosts,
-        allowed_origins=origins, http_limits=HttpLimits(connections_max=max_connections),
+        allowed_origins=origins, http_limits=HttpLimits(connections_max=max_connections), memory_bytes_max=max_memory,
     )  # fmt: skip
     try:
         url = server.start()
@@ -118,12 +127,15 @@ class _EndedEarly(BaseException):
 class RegistryBeside:
     """A registry beside the broker of this process. It starts in a thread, since the broker has to answer it meanwhile."""
 
-    def __init__(self, listen: str, *, hosts: Sequence[str] = (), origins: Sequence[str] = (), connections_max: int = 1_000) -> None:
+    def __init__(
+        self, listen: str, *, hosts: Sequence[str] = (), origins: Sequence[str] = (), connections_max: int, memory_bytes_max: int
+    ) -> None:
         self.failure: Exception | None = None
         self._listen = listen
         self._hosts = hosts
         self._origins = origins
         self._connections_max = connections_max
+        self._memory_bytes_max = memory_bytes_max
         self._server: RegistryServer | None = None
         self._thread: threading.Thread | None = None
 
@@ -146,7 +158,13 @@ class RegistryBeside:
 
             limits = HttpLimits(connections_max=self._connections_max)
             server = RegistryServer(
-                bootstrap, self._listen, alone=True, allowed_hosts=self._hosts, allowed_origins=self._origins, http_limits=limits
+                bootstrap,
+                self._listen,
+                alone=True,
+                allowed_hosts=self._hosts,
+                allowed_origins=self._origins,
+                http_limits=limits,
+                memory_bytes_max=self._memory_bytes_max,
             )
             url = server.start()
         except Exception as error:

@@ -144,6 +144,7 @@ def _beside(listen: str, config: BrokerConfig) -> "RegistryBeside":
         hosts=[*config.list("registry.allowed.hosts"), *(parse_listener(each)[1] for each in addresses)],
         origins=config.list("registry.allowed.origins"),
         connections_max=config.int("registry.max.connections"),
+        memory_bytes_max=config.int("registry.memory.max.bytes"),
     )
 
 

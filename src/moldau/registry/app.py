@@ -15,8 +15,8 @@ from urllib.parse import parse_qs
 
 from moldau.registry.access import JSON_TYPES, Access, check_content_type
 from moldau.registry.confirming import PATH as CONFIRMATIONS
-from moldau.registry.errors import RestError, timed_out
-from moldau.registry.limits import HttpLimits
+from moldau.registry.errors import RestError, answer_too_large, timed_out
+from moldau.registry.limits import ANSWER_BYTES_MAX, HttpLimits
 from moldau.registry.request import Request
 from moldau.registry.router import NotAllowedError, allowed_methods, find_route
 from moldau.registry.routes import Kind, PlainText, Route
@@ -35,6 +35,8 @@ OK, NO_CONTENT = 200, 204
 WORKERS = 4
 WRITERS = 16
 _CHANGE_ATTEMPTS = 20
+_PIECE_BYTES = 256 << 10
+"""An answer leaves in pieces of this size: what its client has not taken of it is counted until then."""
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -71,6 +73,7 @@ class App:
         self._limits = limits
         self._bodies: dict[int, int] = {}
         self._bodies_bytes = 0
+        self._answers_bytes = 0
         self._workers = ThreadPoolExecutor(WORKERS, "moldau-registry-work")
         self._writers = ThreadPoolExecutor(WRITERS, "moldau-registry-write")
 
@@ -93,15 +96,22 @@ class App:
             answer = _error(500, 500, "Internal Server Error")
         finally:
             self._bodies_bytes -= self._bodies.pop(id(receive), 0)
-        answer = answer._replace(origin=origin)
-        await send(
-            {
-                "type": "http.response.start",
-                "status": answer.status,
-                "headers": _headers(answer, headers.get("accept", "")),
-            }
-        )
-        await send({"type": "http.response.body", "body": answer.content})
+        if self._answers_bytes + len(answer.content) > max(self._limits.all_unread_bytes_max, len(answer.content)):
+            most = self._limits.all_unread_bytes_max
+            answer = _error(503, 503, f"Answers that clients have not taken have more than {most:,} bytes; try again")
+        await self._send(answer._replace(origin=origin), headers.get("accept", ""), send)
+
+    async def _send(self, answer: Answer, accept: str, send: Send) -> None:
+        self._answers_bytes += len(answer.content)
+        left = memoryview(answer.content)
+        try:
+            await send({"type": "http.response.start", "status": answer.status, "headers": _headers(answer, accept)})
+            while len(left) > _PIECE_BYTES:
+                await send({"type": "http.response.body", "body": bytes(left[:_PIECE_BYTES]), "more_body": True})
+                left = left[_PIECE_BYTES:]
+            await send({"type": "http.response.body", "body": bytes(left)})
+        finally:
+            self._answers_bytes -= len(answer.content)
 
     def close(self) -> None:
         """Take no more work; what runs is not waited for."""
@@ -140,7 +150,7 @@ class App:
             return await self._change(route, request)
         act = partial(route.act, self._state, request)
         if route.kind is Kind.WORK or request.text("format"):
-            return Answer(200, await self._understanding.settle(self._workers, lambda: encode_body(act())))
+            return Answer(200, await self._understanding.settle(self._workers, lambda: encode_body(act(), self._limits.answer_bytes_max)))
         return _json(act())
 
     async def _change(self, route: Route, request: Request) -> Answer:
@@ -187,12 +197,21 @@ def _json(value: Any) -> Answer:
     return Answer(200, encode_body(value))
 
 
-def encode_body(value: Any) -> bytes:
-    """The body of an answer that is a schema's text, a list, which is encoded one by one for the sake of other threads, or other JSON."""
+def encode_body(value: Any, bytes_max: int = ANSWER_BYTES_MAX) -> bytes:
+    """The body of an answer that is a schema's text, a list, which is encoded one by one for the sake of other threads, or other JSON.
+
+    RestError 422 for a list that is too long.
+    """
     if isinstance(value, PlainText):
         return value.encode("utf-8", "surrogatepass")
     if isinstance(value, list):
-        return b"[" + b",".join(map(encode_json, value)) + b"]"
+        parts, size = [], 0
+        for each in value:
+            parts.append(encode_json(each))
+            size += len(parts[-1]) + 1
+            if size > bytes_max:
+                raise answer_too_large(bytes_max)
+        return b"[" + b",".join(parts) + b"]"
     return encode_json(value)
 
 

@@ -22,9 +22,10 @@ from moldau.model.errors import ErrorCode, MoldauError, PeerError
 from moldau.registry.app import NO_CONTENT, OK, encode_json
 from moldau.registry.confirming import confirmation
 from moldau.registry.decision import Decision
-from moldau.registry.errors import RestError, forwarding_failed, schema_too_large, store_failed, timed_out, unknown_leader
+from moldau.registry.errors import RestError, forwarding_failed, registry_full, schema_too_large, store_failed, timed_out, unknown_leader
 from moldau.registry.follower import BehindError
 from moldau.registry.forwarding import Forwarded, ForwardError, forward
+from moldau.registry.limits import MEMORY_BYTES_MAX
 from moldau.registry.writer import FencedError
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ _FORWARD_TIMEOUT_S = FORWARDED_TIMEOUT_S + 1
 """So long the writer may take: one that sleeps is asked in vain, and by then another is elected."""
 _PAUSE_S = 0.1
 _SAY_EVERY_S = 30.0
+FULL_TOLD_EVERY_S = 60.0
 _UNKNOWN_LEADER = 50004
 _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
@@ -67,8 +69,9 @@ class Changes:
         *,
         alone: bool = False,
         timeout_s: float = TIMEOUT_S,
+        memory_bytes_max: int = MEMORY_BYTES_MAX,
     ) -> None:
-        """`alone`: hand on to nobody."""
+        """`alone`: hand on to nobody. `memory_bytes_max`: at so much that is kept, what would add to it is refused."""
         self.group = election.group
         self._state = state
         self._follower = follower
@@ -76,6 +79,8 @@ class Changes:
         self._election = election
         self._confirming = confirming
         self._alone = alone
+        self._memory_bytes_max = memory_bytes_max
+        self._full_told_at = -FULL_TOLD_EVERY_S
         self._said_at = -_SAY_EVERY_S
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
@@ -156,12 +161,23 @@ class Changes:
             if decision.writes:
                 if not self.decides:
                     raise FencedError("another registry was elected meanwhile")
+                self._check_room(decision)
                 self._follower.wait_for(self._writer.append_all(decision.writes), deadline - time.monotonic())
                 if decision.registered is not None:
                     self._check(decision.registered)
             return decision.answer
         finally:
             self._lock.release()
+
+    def _check_room(self, decision: "Decision") -> None:
+        """RestError 42209 for what does not fit into the memory that all of the registry may take."""
+        growth = self._state.growth(decision.writes)
+        if growth <= 0 or self._state.held_bytes + growth <= self._memory_bytes_max:
+            return
+        if time.monotonic() - self._full_told_at >= FULL_TOLD_EVERY_S:
+            self._full_told_at = time.monotonic()
+            log.warning("bound reached, refusing more: setting=registry.memory.max.bytes value=%d", self._memory_bytes_max)
+        raise registry_full(self._memory_bytes_max)
 
     def _unconfirmed(self, writer: "Identity") -> RestError:
         if time.monotonic() - self._said_at >= _SAY_EVERY_S:

@@ -111,6 +111,16 @@ def schema_too_large(message: str = "Register operation failed because schema is
     return RestError(422, 42209, message)
 
 
+def registry_full(most: int) -> RestError:
+    """42209, where it is not one schema that is too large but all of them."""
+    return schema_too_large(f"The registry keeps as much as it may ({most:,} bytes, registry.memory.max.bytes); delete what nobody uses")
+
+
+def answer_too_large(most: int) -> RestError:
+    """422: for a list that has to be asked for in pages."""
+    return unprocessable(f"The answer would have more than {most:,} bytes; ask for less with offset and limit, or subjectPrefix")
+
+
 def invalid_rule_set(message: str) -> RestError:
     """42210."""
     return RestError(422, 42210, message)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 BODY_BYTES_MAX = 2 << 20
 """A schema of the largest size, with escapes."""
+ANSWER_BYTES_MAX = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +23,10 @@ class HttpLimits:
     body_bytes_max: int = BODY_BYTES_MAX
     all_bodies_bytes_max: int = 64 << 20
     """Of all requests under way together; a further one is answered 503."""
+    answer_bytes_max: int = ANSWER_BYTES_MAX
+    """A longer answer, a list of schemas, is refused: it can be had in pages."""
     all_unread_bytes_max: int = 64 << 20
-    """Of answers that clients have not taken; while there are more, each request is answered 503 and its connection closed."""
+    """Of answers that clients have not taken; while there are more, each request is answered 503."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,5 +45,7 @@ class WorkLimits:
     niceness: int = 5
 
 
+MEMORY_BYTES_MAX = 64 << 20
+"""Of schemas, configurations and modes that are kept; `registry.memory.max.bytes`."""
 BODY_ELEMENTS_MAX = 20_000
 """Values of a body's JSON: decoding more would stop other threads for longer than it should. A schema is one text of it."""

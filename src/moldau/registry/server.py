@@ -27,7 +27,7 @@ from moldau.registry.election import SESSION_TIMEOUT_S, Election
 from moldau.registry.follower import Follower
 from moldau.registry.http_server import HttpServer
 from moldau.registry.identity import Identity
-from moldau.registry.limits import HttpLimits, WorkLimits
+from moldau.registry.limits import MEMORY_BYTES_MAX, HttpLimits, WorkLimits
 from moldau.registry.schemas.understood import Understood
 from moldau.registry.state import State
 from moldau.registry.topic import SCHEMAS_TOPIC, ensure_topic
@@ -67,6 +67,7 @@ class RegistryServer:
         allowed_origins: Iterable[str] = (),
         http_limits: HttpLimits = HttpLimits(),  # noqa: B008 - frozen
         work_limits: WorkLimits = WorkLimits(),  # noqa: B008 - frozen
+        memory_bytes_max: int = MEMORY_BYTES_MAX,
     ) -> None:
         self.bootstrap = bootstrap
         self.topic = topic
@@ -81,6 +82,7 @@ class RegistryServer:
         self._origins = tuple(allowed_origins)
         self._http_limits = http_limits
         self._work_limits = work_limits
+        self._memory_bytes_max = memory_bytes_max
         self._pid = os.getpid()
         self._parts: _Parts | None = None
 
@@ -131,7 +133,7 @@ class RegistryServer:
         writer = Writer(self.bootstrap, self.topic, f"{self.group}:{self.topic}", timeout_s=_WRITE_TIMEOUT_S)
         election = Election(self.bootstrap, self.group, Identity(reached[0], reached[1]), session_timeout_s=self._session_timeout_s)
         confirming = Confirming(self.state, follower, self._trusted)
-        changes = Changes(self.state, follower, writer, election, confirming, alone=self._alone)
+        changes = Changes(self.state, follower, writer, election, confirming, alone=self._alone, memory_bytes_max=self._memory_bytes_max)
         understanding = Understanding(understood, self._work_limits)
         access = Access((*self._hosts, reached[0], self._listen[0], socket.gethostname()), self._origins)
         limits = self._http_limits

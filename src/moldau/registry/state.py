@@ -21,11 +21,14 @@ from moldau.registry.schemas import languages
 from moldau.registry.subjects import context_of, in_context_of
 
 if TYPE_CHECKING:
+    from moldau.registry.decision import Write
     from moldau.registry.schemas.language import ParseSchema
 
 log = logging.getLogger(__name__)
 
 _CONFIRMATIONS_KEPT = 64
+RECORD_COST = 1_000
+"""Bytes of memory that a record takes beside its value, at most, but for a long name."""
 
 
 class State:
@@ -42,6 +45,9 @@ class State:
         """The URL in the last NOOP; a writer that takes over puts none there."""
         self.confirmations: deque[tuple[str, str]] = deque(maxlen=_CONFIRMATIONS_KEPT)
         """Nonces and URLs of the last NOOPs."""
+        self.held_bytes = 0
+        """Memory of all that is kept, about."""
+        self._sizes: dict[Key, int] = {}
         self._subjects: dict[str, dict[int, SchemaVersion]] = {}
         self._by_id: dict[str, dict[int, dict[str, int]]] = {}
         self._ids: dict[str, dict[bytes, int]] = {}
@@ -117,6 +123,15 @@ class State:
             found = [self._subjects[subject][number] for subject, number in self._referrers.get(key, ())]
         return sorted((each for each in found if deleted or not each.deleted), key=lambda each: (each.id, each.subject, each.version))
 
+    def growth(self, writes: "Iterable[Write]") -> int:
+        """By how many bytes `held_bytes` would grow; negative where more goes than comes."""
+        with self.lock:
+            return sum(
+                (0 if value is None else _size(key, value)) - self._sizes.get(record_keys.decode_key(key), 0)
+                for key, value in writes
+                if isinstance(record_keys.decode_key(key), _KEPT)
+            )
+
     # Applying
 
     def apply(self, offset: int, timestamp_ms: int, key: bytes | None, value: bytes | None) -> None:
@@ -125,6 +140,8 @@ class State:
             known = record_keys.decode_key(key)
             with self.lock:
                 self._apply(offset, timestamp_ms, known, value)
+                if isinstance(known, _KEPT) and (not isinstance(known, SchemaKey) or self.version(*known) is not None):
+                    self._account(known, 0 if key is None or value is None else _size(key, value))
         except RecordError as error:
             log.error("registry record skipped: offset=%d reason=%s", offset, error)
 
@@ -182,6 +199,7 @@ class State:
         schema = versions.pop(key.version, None)
         if schema is None:
             return
+        self._account(key, 0)
         if not versions:
             del self._subjects[key.subject]
         holders = self._by_id[context_of(key.subject)]
@@ -201,6 +219,12 @@ class State:
             if not referrers:
                 del self._referrers[target]
 
+    def _account(self, key: Key, size: int) -> None:
+        """A record takes so much from now on."""
+        self.held_bytes += size - self._sizes.pop(key, 0)
+        if size:
+            self._sizes[key] = size
+
     def _delete_up_to(self, subject: str, last: int) -> None:
         versions = self._subjects.get(subject, {})
         for number, schema in versions.items():
@@ -217,6 +241,13 @@ class State:
         ]
         for key in gone:
             self._remove(key)
+
+
+_KEPT = (SchemaKey, record_keys.ConfigKey, record_keys.ModeKey, record_keys.ContextKey)
+
+
+def _size(key: bytes, value: bytes) -> int:
+    return RECORD_COST + 2 * len(key) + len(value)
 
 
 def _targets(schema: SchemaVersion) -> Iterable[SchemaKey]:

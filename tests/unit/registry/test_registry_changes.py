@@ -14,6 +14,7 @@ from moldau.registry.errors import RestError
 from moldau.registry.forwarding import Forwarded, ForwardError
 from moldau.registry.identity import Identity
 from moldau.registry.request import Request
+from moldau.registry.setting import delete_config, set_config
 from moldau.registry.state import State
 from support.registry import Ledger, record
 
@@ -163,3 +164,30 @@ def test_a_registry_that_is_alone_hands_on_to_nobody(log: Log, monkeypatch: pyte
     both = cast("Any", log)
     changes = Changes(log.ledger.state, both, both, both, both, alone=True, timeout_s=0.5)
     assert posted(changes, "mine", MINE)[0] == 200
+
+
+def configured(changes: Changes, scope: str, text: str) -> tuple[int, Any]:
+    """Set a configuration with so much text over `changes`: status and answer."""
+    asked = Request("PUT", "/", {}, {})
+    status, body = changes.carry_out(lambda state, _: set_config(state, scope, {"compatibilityGroup": text}), asked)
+    return status, json.loads(body)
+
+
+def test_what_all_of_the_registry_keeps_has_a_bound(log: Log, caplog: pytest.LogCaptureFixture) -> None:
+    """A configuration may be as long as a record: a few thousand requests filled gigabytes."""
+    both = cast("Any", log)
+    changes = Changes(log.ledger.state, both, both, both, both, timeout_s=0.5, memory_bytes_max=100_000)
+    posted(changes, "mine", MINE)
+    for number in range(8):
+        configured(changes, f"s{number}", "x" * 10_000)
+    with pytest.raises(RestError, match=r"registry\.memory\.max\.bytes") as told:
+        configured(changes, "s8", "x" * 10_000)
+    assert (told.value.status, told.value.code) == (422, 42209)
+    assert log.ledger.state.held_bytes <= 100_000
+    with pytest.raises(RestError):
+        configured(changes, "t", "x" * 10_000)
+    assert caplog.text.count("registry.memory.max.bytes") == 1
+    configured(changes, "s0", "y" * 10_000)  # what takes the place of as much goes on
+    changes.carry_out(lambda state, _: delete_config(state, "s1"), Request("DELETE", "/", {}, {}))
+    assert configured(changes, "t", "x" * 10_000)[0] == 200
+    assert log.ledger.state.held_bytes == log.ledger.compacted().held_bytes

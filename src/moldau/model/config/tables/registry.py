@@ -30,5 +30,14 @@ REGISTRY = table(
             own=True,
             deviation=OWN,
         ),
+        integer(
+            "registry.memory.max.bytes",
+            67_108_864,
+            "Memory of all schemas, configurations and modes of the registry. At the bound what would add to it is answered 42209; "
+            "deletions are carried out.",
+            allowed=at_least(1),
+            own=True,
+            deviation=OWN,
+        ),
     ]
 )
