@@ -16,12 +16,15 @@ from moldau.protocol.messages.add_partitions_to_txn import (
 )
 from moldau.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from moldau.protocol.messages.delete_groups import DeleteGroupsRequest
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from moldau.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from moldau.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from moldau.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from moldau.protocol.messages.heartbeat import HeartbeatRequest
+from moldau.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from moldau.protocol.messages.metadata import MetadataRequest
+from moldau.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 from moldau.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -91,6 +94,21 @@ LONG: dict[str, Callable[[], tuple[object, int]]] = {
         4,
     ),
     "deletion": lambda: (DeleteTopicsRequest([DeleteTopicState(f"there{n}") for n in range(100)]), 6),
+    "groups that go": lambda: (DeleteGroupsRequest([f"nobody{n}" for n in range(100)]), 2),
+    "members that go": lambda: (LeaveGroupRequest("g", members=[MemberIdentity(f"m{n}", None) for n in range(10_000)]), 5),
+    "offsets that go": lambda: (
+        OffsetDeleteRequest("g", [OffsetDeleteRequestTopic("wide", [OffsetDeleteRequestPartition(n) for n in range(100)])]),
+        0,
+    ),
+    "partitions to add": lambda: (
+        AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id="x",
+            v3_and_below_producer_id=1,
+            v3_and_below_producer_epoch=0,
+            v3_and_below_topics=[AddPartitionsToTxnTopic("nobody", list(range(500)))],
+        ),
+        3,
+    ),
 }
 
 

@@ -162,6 +162,11 @@ class GroupOffsets:
         """Whether a transaction that has not ended will change it."""
         return any((topic, partition) in waiting for waiting in self.pending.values())
 
+    def has(self, topic: str, partition: int) -> bool:
+        """Whether there is an offset, or one that waits."""
+        place = topic, partition
+        return partition in self.committed.get(topic, ()) or any(place in waiting for waiting in self.pending.values())
+
     def places(self) -> set[tuple[str, int]]:
         """Topic and partition of all offsets, of those that wait too."""
         found = {(topic, partition) for topic, partitions in self.committed.items() for partition in partitions}

@@ -98,7 +98,7 @@ class Removal:
 
     def _delete(self, group: "Group", changes: list[_Change], done: "Done") -> bool:
         """Append tombstones and make the changes; whether all of them are in the log."""
-        answer = _LastOf(-(-len(changes) // TOMBSTONES_MAX), done)
+        answer = LastOf(-(-len(changes) // TOMBSTONES_MAX), done)
         complete = True
         for start in range(0, len(changes), TOMBSTONES_MAX):
             some = changes[start : start + TOMBSTONES_MAX]
@@ -110,7 +110,7 @@ class Removal:
         return complete
 
 
-class _LastOf:
+class LastOf:
     """Calls `done` once, after so many outcomes, with the first error among them; at once if there are none to come."""
 
     def __init__(self, count: int, done: "Done") -> None:
@@ -121,6 +121,7 @@ class _LastOf:
             done(None)
 
     def __call__(self, error: PeerError | None) -> None:
+        """One more outcome."""
         self._error = self._error or error
         self._left -= 1
         if self._left == 0:

@@ -4,7 +4,7 @@ From version 4 on AddPartitionsToTxn is for brokers: any number of transactions 
 (`verify_only`). All partitions of a request are added or none: where one cannot be, the others get OPERATION_NOT_ATTEMPTED.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from moldau.broker.transactions.events import Add
 from moldau.broker.transactions.transaction import EPOCH_PER_TRANSACTION, OLD_PROTOCOL
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import TopicPartition
-from moldau.model.steps import Steps, unless_few
+from moldau.model.steps import Pause, Steps, unless_few
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from moldau.protocol.messages.add_partitions_to_txn import (
@@ -36,6 +36,7 @@ FIRST_WITH_FENCED = 2
 FIRST_FOR_BROKERS = 4
 
 Codes = Mapping[TopicPartition, ErrorCode]
+Refused = Generator[Pause, None, dict[TopicPartition, ErrorCode]]
 
 
 def handle_partitions(broker: "Broker", request: AddPartitionsToTxnRequest, context: RequestContext, reply: Reply) -> Steps | None:
@@ -54,8 +55,7 @@ def handle_partitions(broker: "Broker", request: AddPartitionsToTxnRequest, cont
     def answer(codes: Codes) -> None:
         reply(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_by_topic(codes)))
 
-    _add(broker, only, version, answer)
-    return None
+    return unless_few(_add(broker, only, version, answer), sum(len(topic.partitions) for topic in only.topics))
 
 
 class _Batch:
@@ -74,7 +74,7 @@ class _Batch:
         if not self._transactions:
             self._reply(AddPartitionsToTxnResponse())
         for place, transaction in enumerate(self._transactions):
-            _add(self._broker, transaction, self._version, self._answer_to(place, transaction.transactional_id))
+            yield from _add(self._broker, transaction, self._version, self._answer_to(place, transaction.transactional_id))
             yield None
 
     def _answer_to(self, place: int, transactional_id: str) -> Callable[[Codes], None]:
@@ -87,9 +87,9 @@ class _Batch:
         return answer
 
 
-def _add(broker: "Broker", transaction: AddPartitionsToTxnTransaction, version: int, answer: Callable[[Codes], None]) -> None:
+def _add(broker: "Broker", transaction: AddPartitionsToTxnTransaction, version: int, answer: Callable[[Codes], None]) -> Steps:
     partitions = _partitions(transaction.topics)
-    refused = _refused(broker, partitions, from_broker=version >= FIRST_FOR_BROKERS)
+    refused = yield from _refused(broker, partitions, from_broker=version >= FIRST_FOR_BROKERS)
     if refused:
         answer({each: refused.get(each, ErrorCode.OPERATION_NOT_ATTEMPTED) for each in partitions})
         return
@@ -111,11 +111,12 @@ def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> list[TopicPartitio
     return [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
 
 
-def _refused(broker: "Broker", partitions: Iterable[TopicPartition], *, from_broker: bool) -> dict[TopicPartition, ErrorCode]:
+def _refused(broker: "Broker", partitions: Iterable[TopicPartition], *, from_broker: bool) -> Refused:
     """The partitions that no transaction can have; internal topics get their records through other requests."""
     topics = broker.metadata.topics
     refused: dict[TopicPartition, ErrorCode] = {}
     for partition in partitions:
+        yield None
         topic = topics.get(partition.topic)
         if partition.topic in INTERNAL and not from_broker:
             refused[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED

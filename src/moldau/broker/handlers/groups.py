@@ -60,7 +60,7 @@ def describe_groups(broker: "Broker", request: DescribeGroupsRequest, context: R
     reply(DescribeGroupsResponse(groups=described))
 
 
-def delete_groups(broker: "Broker", request: DeleteGroupsRequest, context: RequestContext, reply: "Reply") -> None:
+def delete_groups(broker: "Broker", request: DeleteGroupsRequest, context: RequestContext, reply: "Reply") -> Steps:
     """Delete groups without members, with their offsets, each for itself.
 
     Codes: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
@@ -80,6 +80,7 @@ def delete_groups(broker: "Broker", request: DeleteGroupsRequest, context: Reque
     if not results:
         reply(DeleteGroupsResponse())
     for group_id in results:
+        yield None
         try:
             broker.groups.delete(_deletable(broker, group_id), partial(done, group_id))
         except PeerError as error:

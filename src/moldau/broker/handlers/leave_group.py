@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from moldau.broker.context import RequestContext
 from moldau.broker.groups.membership_events import Leave, Leaver, Left
 from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.steps import Steps
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
@@ -14,9 +15,11 @@ if TYPE_CHECKING:
 
 FIRST_WITH_SEVERAL = 3
 REASON_MAX = 255
+AT_ONCE_MAX = 200
+"""Members that leave in one step."""
 
 
-def handle(broker: "Broker", request: LeaveGroupRequest, context: RequestContext, reply: "Reply") -> None:
+def handle(broker: "Broker", request: LeaveGroupRequest, context: RequestContext, reply: "Reply") -> Steps:
     """The rules are in :mod:`moldau.broker.groups.membership_leaving`.
 
     Beside their errors: INVALID_GROUP_ID, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, and UNKNOWN_MEMBER_ID for each member of a group
@@ -31,16 +34,30 @@ def handle(broker: "Broker", request: LeaveGroupRequest, context: RequestContext
         leavers = [Leaver(each.member_id, each.group_instance_id, (each.reason or "not given")[:REASON_MAX]) for each in request.members]
     else:
         leavers = [Leaver(request.member_id, None, "not given")]
-    try:
-        group = broker.groups.group_for(request.group_id)
-    except PeerError as error:
-        answer(Left(None, error.code))
-        return
-    runner = group.runner_if_any if group is not None else None
-    if runner is None:
-        answer(Left(None, ErrorCode.NONE, [(leaver, ErrorCode.UNKNOWN_MEMBER_ID) for leaver in leavers]))
-        return
-    runner.take(Leave(answer, leavers))
+    gone: list[tuple[Leaver, ErrorCode]] = []
+    errors: list[ErrorCode] = []
+
+    def have_left(left: Left) -> None:
+        gone.extend(left.members)
+        errors.append(left.error)
+        if len(gone) == len(leavers) or left.error is not ErrorCode.NONE:
+            answer(left._replace(members=gone))
+
+    for start in range(0, max(len(leavers), 1), AT_ONCE_MAX):
+        some = leavers[start : start + AT_ONCE_MAX]
+        try:
+            group = broker.groups.group_for(request.group_id)
+        except PeerError as error:
+            answer(Left(None, error.code))
+            return
+        runner = group.runner_if_any if group is not None else None
+        if runner is None:
+            have_left(Left(None, ErrorCode.NONE, [(leaver, ErrorCode.UNKNOWN_MEMBER_ID) for leaver in some]))
+        else:
+            runner.take(Leave(have_left, some))
+        if errors and errors[-1] is not ErrorCode.NONE:
+            return
+        yield None
 
 
 def _response(left: Left, version: int) -> LeaveGroupResponse:

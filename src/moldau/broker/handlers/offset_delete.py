@@ -3,7 +3,9 @@
 from typing import TYPE_CHECKING
 
 from moldau.broker.context import RequestContext
+from moldau.broker.groups.removal import LastOf
 from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.steps import Steps
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -20,9 +22,11 @@ if TYPE_CHECKING:
 
 PLACES_SHOWN = 5
 """Partitions that the line in the log names."""
+AT_ONCE_MAX = 100
+"""Offsets that are deleted in one step."""
 
 
-def handle(broker: "Broker", request: OffsetDeleteRequest, context: RequestContext, reply: "Reply") -> None:
+def handle(broker: "Broker", request: OffsetDeleteRequest, context: RequestContext, reply: "Reply") -> Steps:
     """Codes of a partition: UNKNOWN_TOPIC_OR_PARTITION, GROUP_SUBSCRIBED_TO_TOPIC. Of the request: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND,
     NON_EMPTY_GROUP for members that are no consumers, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
     """
@@ -30,6 +34,7 @@ def handle(broker: "Broker", request: OffsetDeleteRequest, context: RequestConte
     for topic in request.topics:
         for each in topic.partitions:
             codes[topic.name, each.partition_index] = _there(broker.metadata, topic.name, each.partition_index)
+            yield None
     going: list[tuple[str, int]] = []
     wanted = [place for place, code in codes.items() if code is ErrorCode.NONE]
 
@@ -39,17 +44,27 @@ def handle(broker: "Broker", request: OffsetDeleteRequest, context: RequestConte
             broker.admin_log.note(context, "group offsets deleted", group=request.group_id, offsets=len(going), first=places)
         reply(OffsetDeleteResponse(error_code=error.code) if error is not None else OffsetDeleteResponse(topics=_topics(request, codes)))
 
-    try:
-        group = _group_for(broker, request.group_id)
-    except PeerError as error:
-        answer(error)
-        return
+    pieces = [wanted[start : start + AT_ONCE_MAX] for start in range(0, len(wanted), AT_ONCE_MAX)] or [[]]
+    done = LastOf(len(pieces), answer)
+    for piece in pieces:
+        try:
+            group = _group_for(broker, request.group_id)
+        except PeerError as error:
+            done(error)
+        else:
+            some = _deletable(group, piece, codes)
+            going += some
+            broker.groups.removal.offsets(group, some, done)
+        yield None
+
+
+def _deletable(group: "Group", places: list[tuple[str, int]], codes: dict[tuple[str, int], ErrorCode]) -> list[tuple[str, int]]:
+    """Those of some partitions that have offsets, and may lose them; `codes` says why others may not."""
     membership = group.membership_if_any
     if membership is not None:
-        codes.update((place, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC) for place in wanted if membership.subscribed_to(place[0]))
-    present = group.offsets.places()
-    going += [place for place in wanted if codes[place] is ErrorCode.NONE and place in present]
-    broker.groups.removal.offsets(group, going, answer)
+        subscribed = {name for name in {topic for topic, _ in places} if membership.subscribed_to(name)}
+        codes.update((place, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC) for place in places if place[0] in subscribed)
+    return [place for place in places if codes[place] is ErrorCode.NONE and group.offsets.has(*place)]
 
 
 def _there(snapshot: "MetadataSnapshot", name: str, index: int) -> ErrorCode:
