@@ -166,7 +166,7 @@ class Broker:
             self._catch_up_with_logs()
             self._lead()
             if self._coordinating is not None:
-                self._coordinating.topics_deleted(deleted)
+                drain(self._coordinating.topics_deleted(deleted))
             if adopt:
                 self._pass_over_producers(partition.log for partition in self.partitions)
         except BaseException:

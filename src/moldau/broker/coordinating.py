@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from moldau.broker.broker import Broker
     from moldau.broker.transactions.coordinator import TransactionCoordinator
     from moldau.model.identity import TopicPartition
+    from moldau.model.steps import Steps
 
 
 class Coordinating:
@@ -62,9 +63,9 @@ class Coordinating:
         elif self._transactions is not None:
             self._transactions.resign(topic_partition.partition)
 
-    def topics_deleted(self, names: Iterable[str]) -> None:
+    def topics_deleted(self, names: Iterable[str]) -> "Steps":
         """Topics are gone: what groups had committed there is of no use."""
-        self.groups.forget_topics(names)
+        return self.groups.forget_topics(names)
 
     def statistics(self) -> dict[str, int]:
         """Numbers for a person who looks into a running broker."""

@@ -20,8 +20,8 @@ class PartitionHost(Protocol):
     def remove_partitions(self, topic_partitions: Sequence[TopicPartition]) -> object:
         """Stop serving partitions and mark their logs for removal; `topics_deleted` makes that durable."""
 
-    def topics_deleted(self, topics: Iterable[str]) -> object:
-        """All partitions of these topics have been removed: bring that to disk."""
+    def topics_deleted(self, topics: Iterable[str]) -> Steps:
+        """All partitions of these topics have been removed: bring that to disk, and forget what is kept of them, in steps."""
 
     def reconfigure_topic(self, topic: str) -> Steps:
         """Take up what the topic sets now, in steps."""

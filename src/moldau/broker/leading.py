@@ -80,11 +80,11 @@ class Leading:
             self._close(topic_partition)
         self._broker.logs.mark_deleted(topic_partitions, self._broker.clock.time_ms())
 
-    def topics_deleted(self, topics: Iterable[str]) -> None:
-        """Make their removal durable, and forget what is kept of topics that are gone."""
+    def topics_deleted(self, topics: Iterable[str]) -> Steps:
+        """Make their removal durable, and forget what is kept of topics that are gone, in steps."""
         self._broker.logs.settle_deleted()
         if self._broker.coordinating_if_any is not None:
-            self._broker.coordinating_if_any.topics_deleted(topics)
+            yield from self._broker.coordinating_if_any.topics_deleted(topics)
 
     def reconfigure_topic(self, topic: str) -> Steps:
         """Obey the topic's configuration as it is now."""

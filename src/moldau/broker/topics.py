@@ -171,7 +171,7 @@ class Topics:
             self._host.remove_partitions(partitions[start : start + REMOVED_PER_STEP])
             yield UNFINISHED
         names = [topic.name for topic in marked]
-        self._host.topics_deleted(names)
+        yield from self._host.topics_deleted(names)
         yield from self._registry.finish_deletion(names)
 
     def _internal(self, wanted: TopicSpec) -> TopicSpec:

@@ -24,6 +24,7 @@ from moldau.protocol.messages.describe_topic_partitions import DescribeTopicPart
 from moldau.protocol.messages.heartbeat import HeartbeatRequest
 from moldau.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from moldau.protocol.messages.metadata import MetadataRequest
+from moldau.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from moldau.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 from moldau.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -120,6 +121,20 @@ def test_others_are_served_while_a_long_request_runs(world: BrokerWorld, name: s
     request, version = LONG[name]()
     answer, served = served_meanwhile(world, world.connect(), request, version)
     assert served >= 4, answer
+
+
+@pytest.mark.parametrize("what", ["groups", "a topic that groups have read"])
+def test_others_are_served_while_what_many_groups_have_is_deleted(world: BrokerWorld, what: str) -> None:
+    drain(world.broker.coordinating.offsets_topic.ensured())
+    world.create_topic("read")
+    client = world.connect()
+    names = [f"g{number}" for number in range(100)]
+    for name in names:
+        client.ask(OffsetCommitRequest(name, topics=[OffsetCommitRequestTopic("read", partitions=[OffsetCommitRequestPartition(0, 1)])]), 8)
+    request, version = (DeleteGroupsRequest(names), 2) if what == "groups" else (DeleteTopicsRequest([DeleteTopicState("read")]), 6)
+    _, served = served_meanwhile(world, client, request, version)
+    assert served >= 5
+    assert world.broker.groups.statistics()["offsets_committed"] == 0
 
 
 def test_topics_that_were_made_before_the_connection_went_stay_and_are_whole(world: BrokerWorld) -> None:

@@ -20,6 +20,7 @@ from moldau.broker.groups.removal import Removal
 from moldau.broker.groups.shard import DoesNotFitError, Shard
 from moldau.model.budget import Budget
 from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.steps import Steps, drain
 
 if TYPE_CHECKING:
     from moldau.broker.groups.runner import GroupRunner
@@ -172,11 +173,15 @@ class GroupCoordinator:
         if shard is not None:
             shard.transaction_ended(producer_id, committed=committed)
 
-    def forget_topics(self, names: Iterable[str]) -> None:
+    def forget_topics(self, names: Iterable[str]) -> Steps:
         """Topics are deleted: what is committed there goes, as in Kafka."""
         gone = set(names)
-        for shard in self._shards.values():
-            shard.when_loaded(partial(self.removal.topics, shard, gone))
+        for shard in self.shards():
+            removal = self.removal.topics(shard, gone)
+            if shard.loading:
+                shard.when_loaded(partial(drain, removal))
+            else:
+                yield from removal
 
     def close(self) -> None:
         """The broker stops."""

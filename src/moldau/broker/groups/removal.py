@@ -1,16 +1,18 @@
 """Offsets and groups that go: tombstones are appended, then what they delete is forgotten.
 
-Every `offsets.retention.check.interval.ms` expired offsets go, and then groups that have neither members nor offsets; one partition of the
-offsets topic after the other, with requests served between. What cannot be appended stays, and is tried again the next time.
+Every `offsets.retention.check.interval.ms` expired offsets go, and then groups that have neither members nor offsets; some groups after
+others, with requests served between. What cannot be appended stays, and is tried again the next time.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from moldau.broker.groups.expiry import expired_offsets
 from moldau.broker.groups.records import group_key, offset_key
 from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.steps import UNFINISHED, Steps
 
 if TYPE_CHECKING:
     from moldau.broker.groups.coordinator import GroupCoordinator
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 TOMBSTONES_MAX = 1000
 """Records in one batch."""
+GROUPS_AT_A_TIME = 50
+"""Groups that are looked at before requests have their turn: each takes about 0.1 ms if it goes."""
 MINUTE_MS = 60_000
 
 _Change = tuple[bytes, Callable[[], object]]
@@ -33,7 +37,7 @@ class Removal:
     def __init__(self, coordinator: "GroupCoordinator") -> None:
         self._coordinator = coordinator
         self._timer: Timer | None = None
-        self._left: list[Shard] = []
+        self._left: Iterator[tuple[Shard, Group]] = iter(())
 
     def offsets(self, group: "Group", keys: Collection[tuple[str, int]], done: "Done") -> None:
         """Delete these offsets of a group, and those that wait for a transaction to take their place. `done` as for `StateLog.append`."""
@@ -50,12 +54,15 @@ class Removal:
                 group.runner_if_any.close(PeerError(ErrorCode.GROUP_ID_NOT_FOUND, f"group '{group.group_id}' was deleted"))
             shard.remove(group, producer_ids)
 
-    def topics(self, shard: "Shard", names: Collection[str]) -> None:
-        """These topics were deleted: what is committed there goes."""
+    def topics(self, shard: "Shard", names: Collection[str]) -> Steps:
+        """These topics were deleted: what is committed there goes, one group after the other."""
         for group in list(shard.groups.values()):
+            if not self._coordinator.coordinates(shard):
+                return
             keys = [key for key in group.offsets.places() if key[0] in names]
             if keys:
                 self.offsets(group, keys, _nobody_waits)
+            yield UNFINISHED
 
     def start(self) -> None:
         """Begin to look for what has expired; harmless if that has begun."""
@@ -74,27 +81,33 @@ class Removal:
 
     def _look(self) -> None:
         self._coordinator.load_refused()
-        self._left = self._coordinator.shards()
+        self._left = self._groups()
         self._step()
 
     def _step(self) -> None:
-        if not self._left:
+        some = list(islice(self._left, GROUPS_AT_A_TIME))
+        if not some:
             self._wait()
             return
-        shard = self._left.pop()
         self._timer = self._coordinator.clock.call_later(0.0, self._step)  # comes also if this one ends by a bug
-        if not shard.loading and self._coordinator.coordinates(shard):
-            self._expire(shard)
-
-    def _expire(self, shard: "Shard") -> None:
         now_ms = self._coordinator.clock.time_ms()
         retention_ms = self._coordinator.config.int("offsets.retention.minutes") * MINUTE_MS
-        for group in list(shard.groups.values()):
-            expired = expired_offsets(group, now_ms, retention_ms)
-            if expired:
-                self.offsets(group, expired, _nobody_waits)
-            if group.is_empty and group.offsets.is_empty:
-                self.group(shard, group, _nobody_waits)
+        for shard, group in some:
+            if self._coordinator.coordinates(shard) and shard.groups.get(group.group_id) is group:
+                self._expire(shard, group, now_ms, retention_ms)
+
+    def _groups(self) -> "Iterator[tuple[Shard, Group]]":
+        """Those that are there when the turn comes to their partition."""
+        for shard in self._coordinator.shards():
+            if not shard.loading:
+                yield from ((shard, group) for group in list(shard.groups.values()))
+
+    def _expire(self, shard: "Shard", group: "Group", now_ms: int, retention_ms: int) -> None:
+        expired = expired_offsets(group, now_ms, retention_ms)
+        if expired:
+            self.offsets(group, expired, _nobody_waits)
+        if group.is_empty and group.offsets.is_empty:
+            self.group(shard, group, _nobody_waits)
 
     def _delete(self, group: "Group", changes: list[_Change], done: "Done") -> bool:
         """Append tombstones and make the changes; whether all of them are in the log."""

@@ -15,6 +15,7 @@ from moldau.broker.groups.state import GroupState, MemberState
 from moldau.broker.state_log import TransactionalProducer
 from moldau.model.budget import Account, Budget
 from moldau.model.errors import ErrorCode
+from moldau.model.steps import drain
 from support.budgets import check_group_budgets
 from support.coordinated_groups import Coordinated
 from support.memberships import GroupTable, subscription
@@ -107,7 +108,7 @@ def test_what_is_deleted_makes_room() -> None:
     assert group is not None
     one.groups.delete(group, lambda _: None)
     assert one.commit("h", 1, metadata=TEXT) is ErrorCode.NONE
-    one.groups.forget_topics(["t"])
+    drain(one.groups.forget_topics(["t"]))
     assert one.groups.memory.offsets.held == 0
     check_group_budgets(one.groups)
 

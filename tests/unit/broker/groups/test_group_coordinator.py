@@ -11,6 +11,7 @@ from moldau.broker.groups.records import group_key, offset_key
 from moldau.broker.groups.state import GroupState, MemberState
 from moldau.broker.state_log import KeyValue, TransactionalProducer
 from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.steps import drain
 from support.coordinated_groups import Coordinated, committed
 from support.memberships import RANGE, subscription
 
@@ -74,7 +75,7 @@ def test_a_topic_that_is_deleted_while_a_partition_is_read_is_forgotten_then() -
     one = Coordinated()
     one.write("g", committed("g", 5))
     one.groups.become_coordinator(one.log.partition_for("g"))
-    one.groups.forget_topics(["t"])
+    drain(one.groups.forget_topics(["t"]))
     one.clock.settle()
     assert one.offset("g") is None
     assert one.log.newest(one.log.partition_for("g")) == {}
