@@ -47,3 +47,26 @@ def test_links_lead_to_files_and_headings(page: Path) -> None:
 def test_the_readme_leads_to_every_page() -> None:
     linked = {(ROOT / target.partition("#")[0]).resolve() for target in LINK.findall(README.read_text())}
     assert [name(page) for page in PAGES if page.resolve() not in linked] == []
+
+
+MODULE = re.compile(r"`([a-z_]+(?:/[a-z_]+)+)(?:\.py)?(?:\.\w+)*`")
+
+
+def test_the_modules_that_the_architecture_names_exist() -> None:
+    named = set(MODULE.findall((ROOT / "docs" / "architecture.md").read_text()))
+    homes = [ROOT / "src" / "moldau", *(path for path in (ROOT / "src" / "moldau").iterdir() if path.is_dir())]
+    assert len(named) > 50
+    assert sorted(each for each in named if not any((home / each).is_dir() or (home / f"{each}.py").exists() for home in homes)) == []
+
+
+RATE = re.compile(r"\d ?(?:µs|[kM]/s|MB/s)|\d[\d,]* ?(?:events|records|rows|messages|commits|msg)(?:/s| a second)")
+"""A measured speed."""
+
+
+def test_speeds_stand_in_one_page_and_the_others_link_to_it() -> None:
+    assert RATE.search("92,000 events/s")
+    assert RATE.search("takes 7.8 µs")
+    others = [
+        page for page in [README, *PAGES] if page.name not in ("performance.md", "configuration.md")
+    ]  # configuration: the cost of a setting
+    assert [f"{name(page)}: {found.group()}" for page in others for found in RATE.finditer(page.read_text())] == []
