@@ -85,6 +85,13 @@ class Opening:
 
     def open(self, recovery_point: int, start_offset: int, *, clean: bool) -> OpenedLog:
         """Open. LostRecordsError; StorageError, of that OldFormatError for batches that cannot be read."""
+        try:
+            return self._open(recovery_point, start_offset, clean=clean)
+        except BaseException:
+            self._producers.clear()  # they count in the bound of all logs
+            raise
+
+    def _open(self, recovery_point: int, start_offset: int, *, clean: bool) -> OpenedLog:
         if not self._files.exists(self._directory):
             self._files.make_directory(self._directory)
             self._unflushed.add_directory(self._directory.rpartition("/")[0] or ".")

@@ -6,6 +6,9 @@ import random
 
 import pytest
 
+from moldau.log.config import LogConfig
+from moldau.log.damage import LostRecordsError
+from moldau.log.partition_log import PartitionLog
 from moldau.log.producer_bound import ProducerBound
 from moldau.log.producer_entry import ProducerEntry
 from moldau.log.producer_snapshot import SnapshotEntry, producers_of
@@ -13,7 +16,7 @@ from moldau.log.producer_state import Producers
 from moldau.log.verifications import Verifications
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.protocol.records.header import read_header
-from support.one_log import make_batch
+from support.one_log import DIRECTORY, NOW_MS, PARTITION, append, make_batch, new_disk, open_log
 
 
 class Logs:
@@ -197,3 +200,17 @@ def test_the_count_is_what_a_recount_gives_whatever_happens() -> None:
         for each in logs.logs:
             ongoing = {entry.transaction_start for entry in each.entries.values() if entry.transaction_start >= 0}
             assert ongoing == {first for first, marker in each.transactions.unsettled.items() if marker == -1}
+
+
+def test_a_log_that_cannot_be_opened_remembers_nobody() -> None:
+    """One that a full disk keeps closed is tried again and again."""
+    disk, bound = new_disk(), ProducerBound(lambda: 100)
+    log = open_log(disk)
+    append(log, *(make_batch(b"v", producer=(producer_id, 0, 0)) for producer_id in range(10)))
+    log.close(clean=True)
+    for _ in range(3):
+        with pytest.raises(LostRecordsError):
+            PartitionLog.open(
+                disk, DIRECTORY, PARTITION, LogConfig(), recovery_point=20, start_offset=0, clean=False, now_ms=NOW_MS, producer_bound=bound
+            )
+    assert bound.held == 0
