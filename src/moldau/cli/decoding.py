@@ -129,21 +129,21 @@ def _json_line(body: memoryview) -> str:
 def _avro(schema: "RegisteredSchema", registry: "RegistryClient") -> ToJson:
     import io
 
-    from fastavro import parse_schema, schemaless_reader
+    from fastavro import parse_schema
 
-    from moldau.registry.avro_numbers import checked_numbers
+    from moldau.registry.avro_reading import checked_schema
 
     names: dict[str, Any] = {}
     try:
         for each in registry.referenced(schema):
             parse_schema(json.loads(each.text), named_schemas=names)
-        parsed = checked_numbers(parse_schema(json.loads(schema.text), named_schemas=names))
+        parsed, read = checked_schema(parse_schema(json.loads(schema.text), named_schemas=names), names)
     except Exception as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
 
     def to_json(body: memoryview) -> str:
         source = io.BytesIO(body)
-        value = schemaless_reader(source, parsed, None)
+        value = read(source, parsed, None)
         left = len(body) - source.tell()
         if left:
             raise UndecodableError(f"{left} bytes are left over")

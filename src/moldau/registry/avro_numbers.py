@@ -49,13 +49,15 @@ def _refuses(kind: type[_Compiled]) -> bool:
 _CHECKED = _Compiled if _refuses(_Compiled) else _Plain
 
 
-def checked_numbers(schema: Any) -> Any:
-    """A schema as `fastavro.parse_schema` gives it, with lists that refuse numbers below 0. A part that stands there twice is made once."""
-    return _Copy().of(schema)
+def checked_numbers(schema: Any, *, in_python: bool = False) -> Any:
+    """A schema as `fastavro.parse_schema` gives it, with lists that refuse numbers below 0, to fastavro as it is or in Python. A part that
+    stands there twice is made once."""
+    return _Copy(_Plain if in_python else _CHECKED).of(schema)
 
 
 class _Copy:
-    def __init__(self) -> None:
+    def __init__(self, checked: type[_Compiled]) -> None:
+        self._checked = checked
         self._made: dict[int, Any] = {}
 
     def of(self, schema: Any) -> Any:
@@ -67,7 +69,7 @@ class _Copy:
         return found
 
     def _list(self, union: list[Any]) -> Any:
-        return _CHECKED([self.of(branch) for branch in union])
+        return self._checked([self.of(branch) for branch in union])
 
     def _mapping(self, schema: Mapping[str, Any]) -> dict[str, Any]:
         copy = dict(schema)
@@ -75,7 +77,7 @@ class _Copy:
             if name in copy:
                 copy[name] = self.of(copy[name])
         if "symbols" in copy:
-            copy["symbols"] = _CHECKED(copy["symbols"])
+            copy["symbols"] = self._checked(copy["symbols"])
         if "fields" in copy:
             copy["fields"] = [self.of(each) for each in copy["fields"]]
         if "__named_schemas" in copy:

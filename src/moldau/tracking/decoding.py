@@ -8,11 +8,11 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from fastavro import parse_schema, schemaless_reader
+from fastavro import parse_schema
 from fastavro.read import SchemaResolutionError
 from fastavro.schema import SchemaParseException, UnknownType
 
-from moldau.registry.avro_numbers import checked_numbers
+from moldau.registry.avro_reading import Read, checked_schema
 from moldau.registry.client_errors import UnknownSchemaError
 from moldau.registry.wire import WireFormatError, unframe
 from moldau.tracking.errors import TrackingError
@@ -54,13 +54,13 @@ class Decoder:
             schema_id, body = unframe(value)
         except WireFormatError as error:
             raise UndecodableError(None, str(error)) from error
-        writer = self._writers.of(schema_id)
+        writer, read = self._writers.of(schema_id)
         header = read_header(value)
         if header is None:
             raise UndecodableError(schema_id, "the bytes do not begin with the header of an event")
         source = io.BytesIO(body)
         try:
-            found: Any = schemaless_reader(source, writer, self._wanted(schema_id, writer))
+            found: Any = read(source, writer, self._wanted(schema_id, writer))
             left = len(body) - source.tell()
             if left:
                 raise UndecodableError(schema_id, f"{left} bytes are left over")
@@ -68,8 +68,10 @@ class Decoder:
         except SchemaResolutionError as error:
             reason = str(error).partition("'__fastavro_parsed__'")[0][:REASON_MAX]
             raise UndecodableError(schema_id, f"the reader's schema cannot read what was written: {reason}") from error
+        except RecursionError as error:
+            raise UndecodableError(schema_id, "the event has too many levels") from error
         except (EOFError, ValueError, TypeError, LookupError, OverflowError, ArithmeticError) as error:
-            if isinstance(error, EOFError) or _runs_out(body, writer):
+            if isinstance(error, EOFError) or _runs_out(body, writer, read):
                 raise UndecodableError(schema_id, "the value ends in the middle of the event") from error
             raise UndecodableError(schema_id, f"{type(error).__name__}: {error}") from error
         if self._build is None:
@@ -102,11 +104,11 @@ class _Watched(io.BytesIO):
         return found
 
 
-def _runs_out(body: bytes | memoryview, writer: Any) -> bool:
+def _runs_out(body: bytes | memoryview, writer: Any, read: Read) -> bool:
     """Whether bytes that cannot be decoded are too few; fastavro has several errors for that, each of which may mean something else."""
     source = _Watched(body)
     try:
-        schemaless_reader(source, writer, None)
+        read(source, writer, None)
     except (EOFError, ValueError, TypeError, LookupError, OverflowError, ArithmeticError):
         return source.ran_out
     return False
@@ -117,11 +119,11 @@ class WriterSchemas:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._parsed: dict[int, Any] = {}
+        self._parsed: dict[int, tuple[Any, Read]] = {}
         self._refused: dict[int, str] = {}
 
-    def of(self, schema_id: int) -> Any:
-        """The schema of an id. UndecodableError if there is none, or it is not one of tracked events."""
+    def of(self, schema_id: int) -> tuple[Any, Read]:
+        """The schema of an id, and what reads by it. UndecodableError if there is none, or it is not one of tracked events."""
         found = self._parsed.get(schema_id)
         if found is None:
             if schema_id in self._refused:
@@ -134,7 +136,7 @@ class WriterSchemas:
         self._refused[schema_id] = reason
         return UndecodableError(schema_id, reason)
 
-    def _ask(self, schema_id: int) -> Any:
+    def _ask(self, schema_id: int) -> tuple[Any, Read]:
         try:
             registered = self._registry.schema(schema_id)
         except UnknownSchemaError as error:
@@ -146,9 +148,9 @@ class WriterSchemas:
             for each in self._registry.referenced(registered):
                 parse_schema(json.loads(each.text), named_schemas=names)
             schema = json.loads(registered.text)
-            parsed = parse_schema(schema, named_schemas=names)
+            found = checked_schema(parse_schema(schema, named_schemas=names), names)
         except (SchemaParseException, UnknownType, ValueError) as error:
             raise self._refuse(schema_id, f"the schema cannot be read: {error}") from error
         if not isinstance(schema, Mapping) or not is_tracked_schema(schema):
             raise self._refuse(schema_id, "the schema is not one of tracked events: it has no header in front")
-        return checked_numbers(parsed)
+        return found

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from moldau.cli.decoding import ColumnDecoder, Decoder, UndecodableError
 from moldau.model.identity import TopicPartition
 from moldau.protocol.records.record import Columns
+from moldau.protocol.varint import varlong
 from moldau.registry.client import RegisteredSchema, SubjectVersion
 from moldau.registry.client_errors import UnknownSchemaError
 from moldau.registry.reference import Reference
@@ -37,6 +38,7 @@ ORDER = {
         {"name": "state", "type": {"type": "enum", "name": "State", "symbols": ["NEW", "PAID"]}},
     ],
 }
+NODE = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}
 PROTO = """
 syntax = "proto3";
 import "money.proto";
@@ -47,7 +49,8 @@ MONEY = 'syntax = "proto3"; message Money { int32 cents = 1; }'
 
 
 class FakeRegistry:
-    """Schemas by id; 1 Avro with a reference, 2 JSON Schema, 3 Protobuf with an import, 4 a text that is no schema."""
+    """Schemas by id; 1 Avro with a reference, 2 JSON Schema, 3 Protobuf with an import, 4 a text that is no schema,
+    5 a type that holds itself, 6 a list of nothing."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -56,6 +59,8 @@ class FakeRegistry:
             2: RegisteredSchema(2, "JSON", '{"type": "object"}'),
             3: RegisteredSchema(3, "PROTOBUF", PROTO, (Reference("money.proto", "money", 1),)),
             4: RegisteredSchema(4, "AVRO", '{"type": "nothing"}'),
+            5: RegisteredSchema(5, "AVRO", json.dumps(NODE)),
+            6: RegisteredSchema(6, "AVRO", '{"type": "array", "items": "null"}'),
         }
         self._texts = {"buyer": json.dumps(BUYER), "money": MONEY}
 
@@ -115,6 +120,14 @@ def test_avro_with_a_reference_and_logical_types() -> None:
         "raw": "text",
         "rate": "-Infinity",
     }
+
+
+def test_few_bytes_of_any_schema_do_no_worse_than_being_refused() -> None:
+    """A level of each byte ended the process, a list of 2**40 nothings did not end."""
+    assert decoded(frame(5, b"\2\2\0")) == {"next": {"next": {"next": None}}}
+    for data, reason in ((frame(5, b"\2" * 100_000 + b"\0"), "RecursionError"), (frame(6, varlong(1 << 40) + b"\0"), "takes no bytes")):
+        with pytest.raises(UndecodableError, match=reason):
+            decoder().decode(data)
 
 
 def test_json_stays_as_it_was_sent_on_one_line() -> None:

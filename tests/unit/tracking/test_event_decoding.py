@@ -17,6 +17,8 @@ from moldau.tracking.event_time import text_bytes, time_bytes
 from support.tracked_events import TEN_FIELDS, MemoryRegistry, page_view
 
 GUID = bytes(range(16))
+ENUM = {"type": "enum", "name": "State", "symbols": ["A", "B"]}
+NOTHINGS = {"type": "array", "items": {"type": "record", "name": "Nothing", "fields": [{"name": "none", "type": "null"}]}}
 
 
 def value_of(schema_id: int, schema: EventSchema, event: Any) -> bytes:
@@ -52,6 +54,31 @@ def test_an_event_as_its_reader_wants_it() -> None:
     registry, schema = MemoryRegistry(), event_schema(TEN_FIELDS)
     value = value_of(registry.register("s", schema.text), schema, page_view(3))
     assert decoder(registry, event_schema(PageView)).decode(value)[2] == PageView("/product/3", 100_003.0, "CZ", "light")
+
+
+def test_a_type_that_holds_itself_may_have_levels_but_not_any_number_of_them() -> None:
+    """Each byte may be one more level: five thousand of them ended the process, and again at each try to read on."""
+    node = {"type": "record", "name": "Node", "fields": [{"name": "state", "type": ENUM}, {"name": "next", "type": ["null", "Node"]}]}
+    registry, schema = MemoryRegistry(), event_schema({"type": "record", "name": "Chain", "fields": [{"name": "first", "type": node}]})
+    schema_id = registry.register("s", schema.text)
+    event = {"first": {"state": "A", "next": {"state": "B", "next": None}}}
+    value = value_of(schema_id, schema, event)
+    for reader in (None, schema):
+        assert decoder(registry, reader).decode(value)[2] == event
+        with pytest.raises(UndecodableError, match="too many levels"):
+            decoder(registry, reader).decode(value[:-4] + b"\0\2" * 100_000 + b"\0\0")
+        with pytest.raises(UndecodableError, match="below 0"):
+            decoder(registry, reader).decode(value[:-2] + b"\1\0")
+        with pytest.raises(UndecodableError, match="ends in the middle"):
+            decoder(registry, reader).decode(value[:-1])
+
+
+def test_a_list_of_what_takes_no_bytes_is_not_read() -> None:
+    """Ten bytes may say that it has any number of items."""
+    registry, schema = MemoryRegistry(), event_schema({"type": "record", "name": "E", "fields": [{"name": "nothing", "type": NOTHINGS}]})
+    value = value_of(registry.register("s", schema.text), schema, {"nothing": [{"none": None}]})
+    with pytest.raises(UndecodableError, match="an array of what takes no bytes"):
+        decoder(registry).decode(value)
 
 
 @dataclass(frozen=True)
