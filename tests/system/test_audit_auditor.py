@@ -326,6 +326,6 @@ def test_a_damaged_batch_stops_its_partition_and_no_other(broker: Broker, caplog
         eventually("the other partitions", lambda: counted(broker, "damage") == good)
         eventually("the error", lambda: "damaged batch, the partition is not counted on: partition=damaged-2 position=0" in caplog.text)
         assert not ended
-    with pytest.raises(PeerError, match="damaged-2 at offset 0: batch at offset 0 does not match its checksum"):
+    with pytest.raises(PeerError, match="damaged-2: the batch at offset 0 is damaged: its checksum does not match"):
         Auditor(broker.bootstrap_servers, options).run(once=True)
     broker.delete_topic("damaged")
