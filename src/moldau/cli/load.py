@@ -147,7 +147,7 @@ def _jobs(ctx: click.Context, file: Path | None, given: dict[str, Any]) -> "Load
 
 def _run(jobs: "LoadJobs", given: dict[str, Any], signals: StopSignals) -> int:
     """The exit code. Spark is started when there is something to load; its directory stays if it did not start, for its log is there."""
-    from moldau.lake.loading.checks import check_jobs
+    from moldau.lake.loading.checks import check_jobs, check_work_directory
     from moldau.lake.loading.errors import LoadError
     from moldau.lake.session import SessionError, check_memory, check_spark, start_tasks
     from moldau.lake.spark_on_demand import SparkOnDemand
@@ -158,6 +158,7 @@ def _run(jobs: "LoadJobs", given: dict[str, Any], signals: StopSignals) -> int:
         raise click.UsageError(f"--memory: {error}") from error
     try:
         check_spark(given["memory"])
+        check_work_directory(given["work_dir"] and str(given["work_dir"]))
         loads = check_jobs(jobs)
     except (SessionError, LoadError) as error:
         raise click.ClickException(str(error)) from error

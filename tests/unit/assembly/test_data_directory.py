@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from moldau.assembly import data_directory
+from moldau.adapters import usable_directory
 from moldau.assembly.data_directory import check_directory
 from moldau.model.errors import StorageError
 
@@ -24,7 +24,7 @@ def test_a_directory_that_can_be_used_is_left_as_it_was(tmp_path: Path) -> None:
     [
         (errno.EACCES, "no permission; give user"),
         (errno.EROFS, "the file system is read-only; mount it writable"),
-        (errno.ENOSPC, "no space left on the disk; a new data directory takes 256 KB"),
+        (errno.ENOSPC, "no space left on the disk; a data directory takes 256 KB at least: make room, or choose"),
         (errno.EIO, "Input/output error"),
     ],
 )
@@ -34,7 +34,7 @@ def test_one_that_cannot_is_named_with_reason_and_way_out(
     def fails(_path: str, _size: int) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(data_directory, "probe", fails)
+    monkeypatch.setattr(usable_directory, "probe", fails)
     path = tmp_path / "new" / "data"
     with pytest.raises(StorageError, match=f"{path}: cannot be used as a data directory: {reason}"):
         check_directory(str(path), STORE)

@@ -8,7 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from moldau.adapters.usable_directory import check_usable
 from moldau.lake.demo.inputs import EventInput
+
+ROOM_BYTES = 8 << 20
+"""A broker's files, a small table and Spark's log; the flights take many times as much."""
 
 
 class DemoError(RuntimeError):
@@ -35,7 +39,8 @@ class DemoOptions:
 
 @contextmanager
 def sole_user(directory: Path) -> Iterator[None]:
-    """A lock on the directory that ends with this process, however it ends."""
+    """A lock on the directory that ends with this process, however it ends. StorageError where it cannot be used."""
+    check_usable(str(directory.absolute()), "a directory of the demonstration", "--dir", room_bytes=ROOM_BYTES)
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / "demo.lock").open("w") as file:
         try:

@@ -3,15 +3,19 @@
 import os
 import tempfile
 
+from moldau.adapters.usable_directory import check_usable
 from moldau.lake.loading.errors import LoadError
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.jobs import LoadJobs
 from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.lake.tables.format import TableError
 from moldau.lake.tables.opening import check_place
+from moldau.model.errors import StorageError
 from moldau.model.near_names import did_you_mean
 
 _TIMEOUT_S = 10.0
+ROOM_BYTES = 256 * 1024
+"""A table's log and a small file, or Spark's log: a disk without this much is full."""
 
 
 def check_jobs(jobs: LoadJobs) -> list[LoadJob]:
@@ -36,16 +40,24 @@ def check_jobs(jobs: LoadJobs) -> list[LoadJob]:
 
 
 def check_directory(path: str) -> None:
-    """Make the directory if it is missing, and a file in it for a moment. LoadError."""
+    """A table can be made there. LoadError says why not, and what to do."""
     try:
         check_place(path)
-        os.makedirs(path, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path):
-            pass
-    except TableError as error:
+        check_usable(os.path.abspath(path), "a directory of tables", "--to", room_bytes=ROOM_BYTES)
+    except (TableError, StorageError) as error:
         raise LoadError(str(error)) from error
-    except OSError as error:
-        raise LoadError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def check_work_directory(path: str | None) -> None:
+    """Spark can keep its own files there (None: where temporary ones are). LoadError says why not, and what to do."""
+    try:
+        check_usable(
+            os.path.abspath(path or tempfile.gettempdir()), "a directory for Spark's own files", "--work-dir", room_bytes=ROOM_BYTES
+        )
+    except FileNotFoundError as error:
+        raise LoadError(f"{error.strerror}; choose a directory for Spark's own files with --work-dir") from error
+    except StorageError as error:
+        raise LoadError(str(error)) from error
 
 
 def check_registry(url: str) -> None:

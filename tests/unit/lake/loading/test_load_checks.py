@@ -1,5 +1,6 @@
 """What can be known without Spark is said before it is started, each as one line (missions F3, I2)."""
 
+import errno
 import os
 import socket
 import subprocess
@@ -17,8 +18,9 @@ from moldau.cli.load import load_command
 from moldau.client import Producer
 from moldau.client.cluster import Cluster
 from moldau.lake import session
+from moldau.lake.demo.options import sole_user
 from moldau.lake.loading import checks
-from moldau.lake.loading.checks import check_directory, check_jobs, check_registry
+from moldau.lake.loading.checks import check_directory, check_jobs, check_registry, check_work_directory
 from moldau.lake.loading.errors import LoadError
 from moldau.lake.loading.jobs import LoadJobs
 from moldau.lake.session import SessionError, check_spark
@@ -27,6 +29,7 @@ from moldau.lake.tables.data_files import DAY, TIME_FIELDS
 from moldau.lake.tables.format import Change, TableError
 from moldau.lake.tables.opening import FORMATS, format_named, open_or_create
 from moldau.lake.tables.owner import application_id
+from moldau.model.errors import StorageError
 from moldau.registry.client import RegistryUnavailableError
 from moldau.testing.broker import Broker
 
@@ -39,10 +42,30 @@ def closed_port() -> int:
 
 
 def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    """Claim: before Spark is started; with the reason and the option that chooses another one, and nothing is left behind."""
     check_directory(str(tmp_path / "new" / "lake"))
+    check_work_directory(str(tmp_path / "new" / "spark"))
+    assert list(tmp_path.iterdir()) == []
     (tmp_path / "file").touch()
-    with pytest.raises(LoadError, match=r"file/lake: cannot be written: Not a directory"):
+    reason = "a part of the path is no directory; move it away, or choose another directory with"
+    with pytest.raises(LoadError, match=f"file/lake: cannot be used as a directory of tables: {reason} --to"):
         check_directory(str(tmp_path / "file" / "lake"))
+    with pytest.raises(LoadError, match=f"file/spark: cannot be used as a directory for Spark's own files: {reason} --work-dir"):
+        check_work_directory(str(tmp_path / "file" / "spark"))
+
+
+def test_a_full_disk_is_told_before_anything_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(_descriptor: int, _data: memoryview) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "write", write)
+    with pytest.raises(
+        LoadError, match=r"no space left on the disk; a directory of tables takes 256 KB at least: make room, or choose .* --to"
+    ):
+        check_directory(str(tmp_path))
+    with pytest.raises(StorageError, match=r"no space left on the disk; a directory of the demonstration .* --dir"), sole_user(tmp_path):
+        pass
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
