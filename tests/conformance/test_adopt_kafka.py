@@ -19,6 +19,7 @@ from moldau.log.findings import Severity
 from moldau.log.manager import LogManager
 from moldau.log.verify import verify
 from moldau.model.identity import TopicPartition
+from moldau.model.steps import drain
 from support.kafka import CLUSTER_ID, KafkaProcess
 from support.kafka_fill import TOPICS, Contents, Seen, committed, fill, first_offset
 from support.logs import NOW_MS, append, flush, make_batch, manager_over, ongoing, records_of
@@ -118,7 +119,7 @@ def test_adoption(left: Left) -> None:
     assert_same_transactions(manager)
 
     # Nothing goes, however late it is.
-    assert manager.apply_retention(LATE_MS) == 0
+    assert drain(manager.apply_retention(LATE_MS)) == 0
     manager.remove_due(LATE_MS)
     assert_nothing_lost(left)
     manager.shutdown()
@@ -147,7 +148,7 @@ def test_adoption(left: Left) -> None:
     for topic in ("rolled", "compacted", "transactions"):
         assert seen_by_us(manager, topic, 0)[:-1] == left.contents.records[topic, 0]
         assert seen_by_us(manager, topic, 0)[-1].value == b"ours"
-    manager.apply_retention(LATE_MS)
+    drain(manager.apply_retention(LATE_MS))
     manager.remove_due(LATE_MS)
     for topic in ("rolled", "compacted", "transactions"):
         assert seen_by_us(manager, topic, 0)[:-1] == left.contents.records[topic, 0], "nobody has registered these topics"

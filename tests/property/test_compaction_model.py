@@ -23,6 +23,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from moldau.log.findings import Severity
 from moldau.log.verify import verify
+from moldau.model.steps import drain
 from moldau.protocol.records.batch import iterate
 from moldau.protocol.records.control import ControlType, decode_end_txn_marker
 from support.compaction import CONFIG, CompactionWorld, KeyValue
@@ -137,7 +138,7 @@ class CompactionMachine(RuleBasedStateMachine):
         flush(self.world.log)
         self.flushed = self.world.log.flushed_offset
         if checkpoint:
-            self.world.manager.checkpoint()
+            drain(self.world.manager.checkpoint())
 
     @rule(steps=st.integers(1, 8), look=st.booleans())
     def compact(self, steps: int, look: bool) -> None:

@@ -17,6 +17,7 @@ from moldau.log.manager import LogManager
 from moldau.log.partition_log import PartitionLog
 from moldau.model.errors import PeerError, StorageError, WorldError
 from moldau.model.identity import TopicPartition
+from moldau.model.steps import drain
 from moldau.protocol.records.batch import Record, batches, encode_batch, iterate
 from moldau.protocol.records.control import ControlType, EndTxnMarker
 from moldau.protocol.records.header import verify_crc
@@ -105,7 +106,7 @@ class World:
         log = manager.get(T0)
         assert log is not None
         log.delete_records(3)
-        manager.checkpoint()
+        drain(manager.checkpoint())
         self.content = {key: read(log) for key, log in manager.logs()}
         if clean:
             manager.shutdown()

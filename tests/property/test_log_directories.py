@@ -16,6 +16,7 @@ from moldau.log.manager import LogManager
 from moldau.log.verify import verify
 from moldau.model.errors import StorageError
 from moldau.model.identity import TopicPartition
+from moldau.model.steps import drain
 from moldau.testing.disk import ForgetfulDisk
 from support.logs import CLUSTER, NOW_MS, append_values, flush, values_of
 from support.sizes import sized
@@ -89,8 +90,8 @@ class DirectoriesMachine(RuleBasedStateMachine):
     @rule(later_ms=st.sampled_from([0, 50, 1000]))
     def keep_house(self, later_ms: int) -> None:
         self.now_ms += later_ms
-        self.manager.checkpoint()
-        self.manager.apply_retention(self.now_ms)
+        drain(self.manager.checkpoint())
+        drain(self.manager.apply_retention(self.now_ms))
         self.manager.remove_due(self.now_ms)
 
     @rule(room=st.integers(0, 200))
@@ -104,7 +105,7 @@ class DirectoriesMachine(RuleBasedStateMachine):
                 self.manager.storage_failed(key, error)
             else:
                 self.model[key].written.append(b"too much" * 40)
-        self.manager.checkpoint()
+        drain(self.manager.checkpoint())
         self.disk.capacity = None
 
     @rule()

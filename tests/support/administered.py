@@ -16,7 +16,7 @@ from moldau.broker.topics import Topics
 from moldau.cluster.registry import Registry
 from moldau.cluster.snapshot import BrokerInfo
 from moldau.model.config import BrokerConfig, read_static
-from moldau.model.errors import ErrorCode, PeerError, StorageError
+from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from moldau.model.steps import UNFINISHED, Steps, drain
 from moldau.ports.coordination import Create, Operation
@@ -53,11 +53,12 @@ class Host:
     def storage_lost(self) -> PeerError | None:
         return None
 
-    def open_partition(self, topic_partition: TopicPartition) -> None:
-        self.calls.append(f"open {topic_partition}")
-        if topic_partition in self.broken:
-            raise StorageError("no space left", path=f"/data/{topic_partition}", no_space=True)
-        self.served.add(topic_partition)
+    def open_partitions(self, wanted: Sequence[tuple[TopicPartition, bytes]]) -> Steps:
+        for topic_partition, _ in wanted:
+            self.calls.append(f"open {topic_partition}")
+            if topic_partition not in self.broken:
+                self.served.add(topic_partition)
+            yield UNFINISHED
 
     def remove_partitions(self, topic_partitions: Sequence[TopicPartition]) -> None:
         for topic_partition in topic_partitions:

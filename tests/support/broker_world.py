@@ -8,9 +8,9 @@ client.send(ProduceRequest(...), 9); (answer,) = client.answers()
 
 import hashlib
 import struct
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from moldau.adapters.sqlite_coordination import MEMORY, SqliteCoordination
 from moldau.broker.broker import Broker
@@ -20,6 +20,7 @@ from moldau.cluster.snapshot import BrokerInfo
 from moldau.model.config.static import read_static
 from moldau.model.config.store import BrokerConfig
 from moldau.model.identity import TopicPartition
+from moldau.model.steps import Elsewhere, Pause, drain
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.codec import decoder, encode
 from moldau.protocol.headers import decode_response_header, request_header
@@ -33,6 +34,8 @@ from moldau.testing.clock import FakeClock
 from moldau.testing.disk import ForgetfulDisk
 from moldau.testing.network import MemoryTransport, Peer
 from moldau.testing.workers import FakeWorkers
+
+R = TypeVar("R")
 
 
 class BrokerWorld:
@@ -91,6 +94,27 @@ class BrokerWorld:
         for index in range(partitions):
             self.broker.leading.open_partition(TopicPartition(name, index))
         return topic_id
+
+    def finish(self, steps: Generator[Pause, None, R]) -> R:
+        """Run steps to their end, and of the jobs in the background those that they wait for; their outcome."""
+        jobs = self.background.jobs
+
+        def waiting() -> Generator[Pause, None, R]:
+            while True:
+                try:
+                    pause = next(steps)
+                except StopIteration as end:
+                    outcome: R = end.value
+                    return outcome
+                if isinstance(pause, Elsewhere):
+                    before = len(jobs)
+                    resumed: list[bool] = []
+                    pause.begin(lambda resumed=resumed: resumed.append(True))  # type: ignore[misc]
+                    while not resumed:
+                        self.background.run_next(before)
+                yield None
+
+        return drain(waiting())
 
     def partition(self, name: str, index: int = 0) -> Partition:
         """What the broker leads."""

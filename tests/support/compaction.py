@@ -12,6 +12,7 @@ from moldau.log.cleaning.planning import CleanerSettings
 from moldau.log.config import LogConfig
 from moldau.log.manager import LogManager
 from moldau.model.identity import TopicPartition
+from moldau.model.steps import drain
 from moldau.protocol.records.batch import batches, encode_batch, iterate
 from moldau.protocol.records.control import ControlType, EndTxnMarker
 from moldau.protocol.records.header import BatchHeader, check_batch
@@ -123,7 +124,7 @@ class CompactionWorld:
     def flush(self) -> None:
         """Bring everything to disk, the checkpoints too."""
         flush(self.log)
-        self.manager.checkpoint()
+        drain(self.manager.checkpoint())
 
     # Cleaning
 

@@ -35,9 +35,11 @@ FIRST_BY_ID = 10
 
 def group_world(**settings: Any) -> BrokerWorld:
     """A broker with a topic and a coordinator of groups."""
+    immediate = settings.pop("immediate", True)
     world = BrokerWorld(**{"group_initial_rebalance_delay_ms": 0, "offsets_topic_num_partitions": 4, **settings})
     world.create_topic("t", partitions=3)
     world.connect().ask(FindCoordinatorRequest("any"), 2)
+    world.background.immediate = immediate
     return world
 
 

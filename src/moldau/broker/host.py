@@ -14,8 +14,10 @@ class PartitionHost(Protocol):
     def storage_lost(self) -> PeerError | None:
         """KAFKA_STORAGE_ERROR when no log directory is left to hold anything; None if there is one."""
 
-    def open_partition(self, topic_partition: TopicPartition) -> object:
-        """Serve a partition that the metadata has now. MoldauError when its log cannot be opened; the partition is offline then."""
+    def open_partitions(self, wanted: Sequence[tuple[TopicPartition, bytes]]) -> Steps:
+        """Serve partitions that the metadata has now, each with its topic's id, in steps. One whose log cannot be opened is offline then;
+        one whose topic is deleted meanwhile is left out.
+        """
 
     def remove_partitions(self, topic_partitions: Sequence[TopicPartition]) -> object:
         """Stop serving partitions and mark their logs for removal; `topics_deleted` makes that durable."""

@@ -15,6 +15,7 @@ from moldau.broker.partition import UNLIMITED
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
+    from moldau.model.steps import Steps
     from moldau.ports.clock import Timer
 
 _LOG = logging.getLogger(__name__)
@@ -36,6 +37,8 @@ class Housekeeping:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._timers: dict[str, Timer] = {}
+        self._running: set[str] = set()
+        """Tasks that run in turns at the moment."""
         self._stopped = True
 
     def start(self) -> None:
@@ -90,7 +93,7 @@ class Housekeeping:
                 broker.flusher.request(partition)
             checkpoint = checkpoint or log.flushed_batches - log.checkpointed_batches >= most
         if checkpoint:
-            broker.logs.checkpoint()
+            self._checkpoint()
         broker.logs.remove_due(now_ms)
 
     def _unflushed_batches_max(self) -> int:
@@ -101,10 +104,30 @@ class Housekeeping:
         return max(allowed // max(busy, 1), min(allowed, UNFLUSHED_BATCHES_MIN))
 
     def _apply_retention(self) -> None:
-        self._broker.logs.apply_retention(self._broker.clock.time_ms())
+        self._in_steps("retention", self._retention())
+
+    def _retention(self) -> "Steps":
+        yield from self._broker.logs.apply_retention(self._broker.clock.time_ms())
 
     def _checkpoint(self) -> None:
-        self._broker.logs.checkpoint()
+        self._in_steps("checkpoint", self._broker.logs.checkpoint())
+
+    def _in_steps(self, task: str, steps: "Steps") -> None:
+        """Run a task over all partitions in turns, unless it still runs since the last time."""
+        if task in self._running:
+            return
+        self._running.add(task)
+
+        def ended(error: Exception | None) -> None:
+            self._running.discard(task)
+            if error is not None:
+                _LOG.error("housekeeping failed: task=%s", task, exc_info=error)
+
+        try:
+            if self._broker.slices.run(steps, ended) is None:
+                ended(None)
+        except Exception as error:
+            ended(error)
 
     def _compact(self) -> None:
         broker = self._broker

@@ -61,6 +61,16 @@ class Leading:
         if topic.internal:
             self._broker.coordinating.opened(topic_partition)
 
+    def open_partitions(self, wanted: Sequence[tuple[TopicPartition, bytes]]) -> Steps:
+        """Begin to lead new partitions, each with its topic's id; their folders are made and brought to disk together."""
+        logs = self._broker.logs
+        yield from logs.make_folders(wanted)
+        for topic_partition, topic_id in wanted:
+            if topic_id in self._broker.metadata.topics_by_id:
+                self.try_open(topic_partition, is_new=True)
+            yield UNFINISHED
+        yield from logs.drop_folders(topic_partition for topic_partition, _ in wanted)
+
     def _flush_recovered(self, log: "PartitionLog") -> None:
         """With ``visibility=flushed`` a log shows what recovery found only once it is on disk, and shows it from the start."""
         job = log.flush_job() if log.flushed_offset < log.written_offset else None
@@ -82,7 +92,7 @@ class Leading:
 
     def topics_deleted(self, topics: Iterable[str]) -> Steps:
         """Make their removal durable, and forget what is kept of topics that are gone, in steps."""
-        self._broker.logs.settle_deleted()
+        yield from self._broker.logs.settle_deleted()
         if self._broker.coordinating_if_any is not None:
             yield from self._broker.coordinating_if_any.topics_deleted(topics)
 

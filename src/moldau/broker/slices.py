@@ -9,13 +9,15 @@ Rules for a generator that is run here:
 * At a bare `yield` the work may be dropped, because its connection is gone or the broker stops: what was done so far must be consistent.
   `yield UNFINISHED` says that it is not; the work then goes on without its connection until a bare `yield` or its end. Only a stop drops it
   there too, as a crash would.
+* `yield Elsewhere(...)` takes the work out of the turns until something has happened elsewhere, such as a sync in a background thread;
+  otherwise it is as `yield UNFINISHED`.
 * Between two steps anything may change. Look again at what was looked up before, or hold a snapshot that never changes.
 """
 
 from collections import deque
 from collections.abc import Callable
 
-from moldau.model.steps import Steps
+from moldau.model.steps import Elsewhere, Steps
 from moldau.ports.clock import Clock
 
 TURN_S = 0.010
@@ -29,13 +31,16 @@ Ended = Callable[[Exception | None], object]
 class SlicedWork:
     """Some work and how far it has come."""
 
-    __slots__ = ("_droppable", "_dropped", "_ended", "_steps")
+    __slots__ = ("_droppable", "_dropped", "_ended", "_resume", "_steps", "is_elsewhere")
 
     def __init__(self, steps: Steps, ended: Ended) -> None:
         self._steps = steps
         self._ended = ended
         self._droppable = True
         self._dropped = False
+        self._resume: Callable[[SlicedWork], object] | None = None
+        self.is_elsewhere = False
+        """Whether the next step has to wait for something."""
 
     def drop(self) -> None:
         """Nobody waits for the outcome: no more is done than consistency asks for, and `ended` is called only for a bug."""
@@ -45,6 +50,11 @@ class SlicedWork:
         """Run steps until it is `until`; whether that was the last. Raises what the work raises."""
         for pause in self._steps:
             self._droppable = pause is None
+            if isinstance(pause, Elsewhere):
+                self.is_elsewhere = True
+                pause.begin(self._is_back)
+                if self.is_elsewhere:
+                    return False
             if monotonic() >= until or (self._dropped and self._droppable):
                 return False
         return True
@@ -64,6 +74,16 @@ class SlicedWork:
             self._ended(None)
         return True
 
+    def when_back(self, resume: "Callable[[SlicedWork], object]") -> None:
+        """Call once when the next step need not wait any more."""
+        self._resume = resume
+
+    def _is_back(self) -> None:
+        self.is_elsewhere = False
+        resume, self._resume = self._resume, None
+        if resume is not None:
+            resume(self)
+
     def close(self) -> None:
         """Do nothing more of it."""
         self._steps.close()
@@ -75,6 +95,7 @@ class SliceScheduler:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._works: deque[SlicedWork] = deque()
+        self._elsewhere: set[SlicedWork] = set()
         self._later: deque[Callable[[], object]] = deque()
         self._scheduled = False
         self._turn_until: float | None = None
@@ -84,7 +105,7 @@ class SliceScheduler:
     @property
     def running(self) -> int:
         """Works that have not come to their end."""
-        return len(self._works)
+        return len(self._works) + len(self._elsewhere)
 
     def run(self, steps: Steps, ended: Ended) -> SlicedWork | None:
         """Give the work its first turn, and raise what that raises. None if it has ended; otherwise `ended` is called when it has."""
@@ -98,9 +119,23 @@ class SliceScheduler:
                 if self._first_turns_s < TURN_S / 2:
                     self._schedule()
                 return None
-        self._works.append(work)
-        self._schedule()
+        self._put_back(work)
         return work
+
+    def _put_back(self, work: SlicedWork) -> None:
+        """The work is not at its end."""
+        if work.is_elsewhere:
+            self._elsewhere.add(work)
+            work.when_back(self._take_back)
+        else:
+            self._works.append(work)
+            self._schedule()
+
+    def _take_back(self, work: SlicedWork) -> None:
+        if work in self._elsewhere:
+            self._elsewhere.remove(work)
+            self._works.append(work)
+            self._schedule()
 
     def call_later(self, callback: Callable[[], object]) -> None:
         """Call in the loop's next turn, or in a later one after all that came before, if those have taken its time."""
@@ -120,7 +155,8 @@ class SliceScheduler:
 
     def close(self) -> None:
         """Drop every work: the broker stops."""
-        works, self._works = self._works, deque()
+        works, self._works = [*self._works, *self._elsewhere], deque()
+        self._elsewhere.clear()
         for work in works:
             work.close()
 
@@ -146,7 +182,7 @@ class SliceScheduler:
             while works and now < until:
                 work = works.popleft()
                 if not work.run_turn(min(now + QUANTUM_S, until), monotonic):
-                    works.append(work)
+                    self._put_back(work)
                 now = monotonic()
         finally:
             if works or later:

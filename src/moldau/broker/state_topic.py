@@ -63,8 +63,7 @@ class StateTopic:
 
     def ensured(self) -> Steps:
         """Make the topic if it is not there. PeerError COORDINATOR_NOT_AVAILABLE if it cannot be made."""
-        while self._broker.topics.is_under_way(self.name):
-            yield None
+        yield from self._broker.topics.when_free(self.name)
         if self.exists:
             return
         spec = internal_topic_spec(self._spec, self._broker.config, len(self._broker.metadata.brokers))

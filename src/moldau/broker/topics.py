@@ -19,9 +19,9 @@ from moldau.broker.topic_names import Collisions, check_name
 from moldau.cluster.registry import PARTITIONS_PER_STEP, NewTopic, Registry
 from moldau.cluster.snapshot import INTERNAL_TOPICS, TopicInfo
 from moldau.model.config import TOPIC, BrokerConfig, InvalidConfigError, check_topic, format_value, parse_value, topic_definition
-from moldau.model.errors import ErrorCode, MoldauError, PeerError
+from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
-from moldau.model.steps import UNFINISHED, Pause, Steps
+from moldau.model.steps import UNFINISHED, Elsewhere, Pause, Steps
 
 _LOG = logging.getLogger(__name__)
 USE_DEFAULT = -1
@@ -65,6 +65,8 @@ class Topics:
         self._host = host
         self._reserved: dict[str, int] = {}
         """Topics that requests under way make or add partitions to, and how many."""
+        self._waiting: list[Callable[[], object]] = []
+        """What resumes those that wait for one of them."""
 
     def create(
         self, wanted: Sequence[TopicSpec], made: Callable[[NewTopic], object] = _nothing, *, validate_only: bool = False
@@ -87,14 +89,21 @@ class Topics:
                 yield None
                 outcomes |= yield from self._make(group, made)
         finally:
-            for topic in planned:
-                del self._reserved[topic.name]
+            self._free(topic.name for topic in planned)
         lost = self._host.storage_lost()
         return outcomes if lost is None else _instead_of_topics(outcomes, lost)
 
-    def is_under_way(self, name: str) -> bool:
-        """Whether a request that runs makes the topic, or adds partitions to it."""
-        return name in self._reserved
+    def when_free(self, name: str) -> Steps:
+        """Wait until no request that runs makes the topic or adds partitions to it."""
+        while name in self._reserved:
+            yield Elsewhere(self._waiting.append)
+
+    def _free(self, names: Iterable[str]) -> None:
+        for name in names:
+            del self._reserved[name]
+        waiting, self._waiting = self._waiting, []
+        for resume in waiting:
+            resume()
 
     def create_for_client(
         self, names: Iterable[str], made: Callable[[NewTopic], object] = _nothing
@@ -223,18 +232,15 @@ class Topics:
         for topic in topics:
             made(topic)
             warn_without_effect(f"topic={topic.name}", topic.configs, TOPIC)
-            yield from self._open(topic.name, topic.topic_id, range(len(topic.replicas)))
+        yield from self._open(
+            [(TopicPartition(topic.name, index), topic.topic_id) for topic in topics for index in range(len(topic.replicas))]
+        )
         return {}
 
-    def _open(self, name: str, topic_id: bytes, indexes: Iterable[int]) -> Steps:
-        for index in indexes:
+    def _open(self, wanted: Sequence[tuple[TopicPartition, bytes]]) -> Steps:
+        for start in range(0, len(wanted), PARTITIONS_PER_STEP):
             yield UNFINISHED
-            if topic_id not in self._registry.snapshot.topics_by_id:  # deleted meanwhile
-                return
-            try:
-                self._host.open_partition(TopicPartition(name, index))
-            except MoldauError as error:
-                _LOG.error("partition offline: partition=%s-%d reason=%s", name, index, error)
+            yield from self._host.open_partitions(wanted[start : start + PARTITIONS_PER_STEP])
 
     def _planned_all(self, wanted: Sequence[TopicSpec]) -> Generator[Pause, None, dict[str, NewTopic | PeerError]]:
         outcomes: dict[str, NewTopic | PeerError] = {}
@@ -312,8 +318,7 @@ class Topics:
     def _grown(
         self, spec: GrowthSpec, grown: Callable[[GrowthSpec], object], validate_only: bool
     ) -> Generator[Pause, None, PeerError | None]:
-        while spec.name in self._reserved:  # another request adds partitions to it
-            yield None
+        yield from self.when_free(spec.name)
         topic = self._registry.snapshot.topics.get(spec.name)
         if topic is None:
             return unknown_topic(spec.name)
@@ -328,10 +333,12 @@ class Topics:
             try:
                 with reported(f"add partitions to {spec.name}"):
                     yield from self._registry.create_partitions(spec.name, added)
+                grown(spec)
+                yield from self._open(
+                    [(TopicPartition(spec.name, index), topic.topic_id) for index in range(len(topic.partitions), spec.total)]
+                )
             finally:
-                del self._reserved[spec.name]
-            grown(spec)
-            yield from self._open(spec.name, topic.topic_id, range(len(topic.partitions), spec.total))
+                self._free([spec.name])
         except PeerError as error:
             return error if spec.name in self._registry.snapshot.topics else unknown_topic(spec.name)
         return self._host.storage_lost()

@@ -20,8 +20,8 @@ class CheckpointWriter:
         self._written = 0
         self._on_disk: dict[str, bytes] = {}
 
-    def prepare(self, contents: Mapping[str, bytes]) -> Callable[[], None]:
-        """The work of bringing these files, by name, to disk. It may run in any thread; StorageError."""
+    def prepare(self, contents: Callable[[], Mapping[str, bytes]]) -> Callable[[], None]:
+        """The work of making these files, by name, and bringing them to disk. It may run in any thread; StorageError."""
         self._prepared += 1
         number = self._prepared
 
@@ -29,7 +29,7 @@ class CheckpointWriter:
             with self._lock:
                 if number <= self._written:
                     return
-                for name, data in contents.items():
+                for name, data in contents().items():
                     if self._on_disk.get(name) != data:
                         self._on_disk.pop(name, None)
                         self._files.write_atomically(f"{self._directory}/{name}", data)

@@ -11,7 +11,7 @@ the disk. The mark need not reach the disk: when the machine stops, what is in m
 import contextlib
 import logging
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from moldau.log.checkpoint_writer import CheckpointWriter
@@ -168,15 +168,19 @@ class LogDirectory:
             self._files.remove(f"{self.path}/{ACCEPTED_LOSS}")
             self.accepted_loss = set()
 
-    def checkpoint_contents(self) -> dict[str, bytes]:
-        """The checkpoint files as they should be now. Log starts at 0 go without saying, and so does that nothing was ever compacted."""
+    def checkpoint_contents(self) -> Callable[[], dict[str, bytes]]:
+        """The checkpoint files as they should be now, to be made on any thread: with many partitions that takes long.
+
+        Log starts at 0 go without saying, and so does that nothing was ever compacted.
+        """
         self._has_compacted = self._has_compacted or bool(self.offsets[CLEANED])
-        starts = {topic_partition: offset for topic_partition, offset in self.offsets[LOG_STARTS].items() if offset > 0}
-        return {
-            name: format_offsets(starts if name == LOG_STARTS else offsets)
-            for name, offsets in self.offsets.items()
-            if name != CLEANED or self._has_compacted
-        }
+        now = {name: dict(offsets) for name, offsets in self.offsets.items() if name != CLEANED or self._has_compacted}
+
+        def contents() -> dict[str, bytes]:
+            now[LOG_STARTS] = {topic_partition: offset for topic_partition, offset in now[LOG_STARTS].items() if offset > 0}
+            return {name: format_offsets(offsets) for name, offsets in now.items()}
+
+        return contents
 
     def mark_clean(self) -> None:
         """Say, durably, that all logs are closed and flushed and the checkpoints written."""

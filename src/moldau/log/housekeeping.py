@@ -1,12 +1,13 @@
 """What a broker does to its logs from time to time: checkpoints, retention, forgetting old producers, removing what was deleted."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 from moldau.log.directory import LogDirectory
 from moldau.log.log_set import LogSet
 from moldau.log.removals import Removals
 from moldau.model.errors import StorageError
+from moldau.model.steps import Pause, Steps
 from moldau.ports.background import Background
 from moldau.ports.filesystem import FileSystem, MissingFileError
 
@@ -22,26 +23,30 @@ class Housekeeping:
         self._removals = removals
         self._background = background
 
-    def checkpoint(self) -> None:
-        """Write recovery points, log starts and high watermarks of all directories, as they are now.
+    def checkpoint(self) -> Steps:
+        """Write recovery points, log starts and high watermarks of all directories, each log's as they are at its step.
 
         A partition whose files somebody has removed goes offline: what is appended to it is in a file without a name.
         """
+        self._logs.has_new = False
         for placement in self._logs.in_service():
-            assert placement.log is not None
+            yield None
+            if placement.log is None or not self._logs.holds(placement):  # since the steps began
+                continue
             path = placement.log.active_path
             if not self._files.exists(path):
                 self._logs.partition_failed(placement, MissingFileError("is gone, and with it what was written to it", path=path))
-        self._logs.has_new = False
+            self._logs.note_offset(placement)
         for directory in self._logs.online():
-            self._logs.note_offsets(directory)
             self._do(directory, directory.checkpoints.prepare(directory.checkpoint_contents()))
 
-    def apply_retention(self, now_ms: int) -> int:
+    def apply_retention(self, now_ms: int) -> Generator[Pause, None, int]:
         """Take segments out of use that are too old or too many; how many. Their bytes go after `file.delete.delay.ms`."""
         count = 0
         for placement in self._logs.in_service():
-            assert placement.log is not None
+            yield None
+            if placement.log is None or not self._logs.holds(placement):
+                continue
             try:
                 removed = placement.log.apply_retention(now_ms)
             except StorageError as error:

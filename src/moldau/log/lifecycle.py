@@ -2,8 +2,9 @@
 
 import contextlib
 import logging
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.log.checkpoints import RECOVERY_POINTS
 from moldau.log.config import LogConfig
@@ -16,6 +17,8 @@ from moldau.log.placement import Placement
 from moldau.log.removals import Removals
 from moldau.model.errors import ErrorCode, PeerError, StorageError, WorldError
 from moldau.model.identity import TopicPartition
+from moldau.model.steps import UNFINISHED, Steps
+from moldau.ports.background import Background, run_all
 from moldau.ports.filesystem import FileSystem
 
 if TYPE_CHECKING:
@@ -23,17 +26,33 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
+FOLDERS_AT_ONCE = 3
+"""Threads that make folders for one request: the syncs of several at once become fewer on the disk."""
+
+
+class _Folder(NamedTuple):
+    """The folder of a new partition."""
+
+    directory: "LogDirectory"
+    path: str
+    topic_id: bytes
+
 
 class Lifecycle:
     """Creates and deletes the logs of a set."""
 
-    def __init__(self, files: FileSystem, logs: LogSet, loader: Loader, removals: Removals, default_config: LogConfig) -> None:
+    def __init__(
+        self, files: FileSystem, logs: LogSet, loader: Loader, removals: Removals, default_config: LogConfig, background: Background | None
+    ) -> None:
         self._files = files
         self._logs = logs
         self._loader = loader
         self._removals = removals
         self._default_config = default_config
         self._unsettled: dict[str, LogDirectory] = {}
+        self._background = background
+        self._made: dict[TopicPartition, _Folder] = {}
+        """Folders that `make_folders` has made, until `create` or `drop_folders` takes them."""
 
     def create(
         self, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig, now_ms: int, *, is_new: bool = True
@@ -61,16 +80,51 @@ class Lifecycle:
         placement.log.reconfigure(config)
         return placement.log
 
+    def make_folders(self, wanted: Sequence[tuple[TopicPartition, bytes]]) -> Steps:
+        """First part of `create` for new partitions, each with its topic's id: their folders are made, and durable at the end, elsewhere.
+
+        Where that fails nothing is left; `create` tries again and says what is wrong. What `create` does not take is for `drop_folders`.
+        """
+        online = self._logs.online()
+        if self._background is None or not online:
+            return
+        held = {directory.path: len(list(self._logs.held(directory))) for directory in online}
+        folders: dict[str, list[tuple[TopicPartition, _Folder]]] = {}
+        for topic_partition, topic_id in wanted:
+            directory = min(online, key=lambda directory: held[directory.path])
+            path = f"{directory.path}/{topic_partition}"
+            if topic_partition not in self._logs.placements and not self._files.exists(path):
+                held[directory.path] += 1
+                folders.setdefault(directory.path, []).append((topic_partition, _Folder(directory, path, topic_id)))
+        for some in folders.values():
+            parts = [some[start::FOLDERS_AT_ONCE] for start in range(min(FOLDERS_AT_ONCE, len(some)))]
+            try:
+                yield from run_all(self._background, [partial(_make_folders, self._files, [each for _, each in part]) for part in parts])
+            except StorageError:
+                yield from run_all(self._background, [partial(_remove_folders, self._files, [each for _, each in some])])
+            else:
+                self._made.update(some)
+
+    def drop_folders(self, topic_partitions: Iterable[TopicPartition]) -> Steps:
+        """Remove those folders that `make_folders` made and nobody wanted: their topics were deleted."""
+        left = [self._made.pop(each) for each in topic_partitions if each in self._made]
+        if left and self._background is not None:
+            yield from run_all(self._background, [partial(_remove_folders, self._files, left)])
+
     def _create(self, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig, now_ms: int) -> PartitionLog:
         failure: WorldError = AllDirectoriesFailedError(self._logs.directories)
-        for directory in self._logs.emptiest_first():
+        made = self._made.pop(topic_partition, None)
+        directories = self._logs.emptiest_first()
+        if made is not None and made.directory in directories:
+            directories = [made.directory, *(each for each in directories if each is not made.directory)]
+        for directory in directories:
             placement = Placement(topic_partition, directory, f"{directory.path}/{topic_partition}")
-            if self._files.exists(placement.folder):
+            is_made = made is not None and made.directory is directory
+            if not is_made and self._files.exists(placement.folder):
                 raise PeerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{placement.folder} is there, but is none of the logs that were opened")
             try:
-                self._files.make_directory(placement.folder)
-                write_topic_id(self._files, placement.folder, topic_id)
-                self._files.sync_directory(directory.path)
+                if not is_made:
+                    _make_folders(self._files, [_Folder(directory, placement.folder, topic_id)])
                 log = self._loader.open_log(placement, config, now_ms, clean=True)
             except StorageError as error:
                 failure = error
@@ -92,7 +146,11 @@ class Lifecycle:
         failed just now, are in the answer.
         """
         left = self.mark_deleted(topic_partitions, now_ms)
-        self.settle_deleted()
+        for directory in self._take_unsettled():
+            try:
+                self._logs.settle(directory)
+            except StorageError as error:
+                self._logs.storage_failed(directory, error)
         return left
 
     def mark_deleted(self, topic_partitions: Iterable[TopicPartition], now_ms: int) -> list[TopicPartition]:
@@ -106,16 +164,25 @@ class Lifecycle:
                 self._unsettled[placement.directory.path] = placement.directory
         return left
 
-    def settle_deleted(self) -> None:
-        """Second half of `delete`. Takes time for all partitions of the directories that the deleted ones were in."""
-        unsettled, self._unsettled = self._unsettled, {}
-        for directory in unsettled.values():
-            if not directory.online:
-                continue
+    def settle_deleted(self) -> Steps:
+        """Second half of `delete`, in steps: it takes time for all partitions of the directories that the deleted ones were in."""
+        for directory in self._take_unsettled():
+            for placement in list(self._logs.held(directory)):
+                yield UNFINISHED
+                if self._logs.holds(placement):
+                    self._logs.note_offset(placement)
+            settle = self._logs.settling(directory)
             try:
-                self._logs.settle(directory)
+                if self._background is None:
+                    settle()
+                else:
+                    yield from run_all(self._background, [settle])
             except StorageError as error:
                 self._logs.storage_failed(directory, error)
+
+    def _take_unsettled(self) -> "list[LogDirectory]":
+        unsettled, self._unsettled = self._unsettled, {}
+        return [directory for directory in unsettled.values() if directory.online]
 
     def _mark_deleted(self, placement: Placement, now_ms: int) -> bool:
         config = self._default_config if placement.log is None else placement.log.config
@@ -128,3 +195,17 @@ class Lifecycle:
             return False
         self._removals.add(now_ms + config.file_delete_delay_ms, placement.directory, lambda: self._files.remove_tree(path), path)
         return True
+
+
+def _make_folders(files: FileSystem, folders: Sequence[_Folder]) -> None:
+    """Make folders of one directory with their topics' ids; all of it is on disk at the end. StorageError."""
+    for folder in folders:
+        files.make_directory(folder.path)
+        write_topic_id(files, folder.path, folder.topic_id)
+    files.sync_directory(folders[0].directory.path)
+
+
+def _remove_folders(files: FileSystem, folders: Sequence[_Folder]) -> None:
+    for folder in folders:
+        with contextlib.suppress(StorageError):
+            files.remove_tree(folder.path)

@@ -64,6 +64,10 @@ class LogSet:
         """Directories in service, the one with the fewest partitions first."""
         return sorted(self.online(), key=lambda directory: len(self._held[directory.path]))
 
+    def holds(self, placement: Placement) -> bool:
+        """Whether it is still the partition's."""
+        return self.placements.get(placement.topic_partition) is placement
+
     def in_service(self) -> Iterator[Placement]:
         """Placements whose log is open. The set may change between two steps."""
         return (placement for placement in list(self.placements.values()) if placement.log is not None)
@@ -95,20 +99,33 @@ class LogSet:
 
     def settle(self, directory: LogDirectory) -> None:
         """Make names in a directory and its checkpoints durable, in this order. StorageError."""
-        self.files.sync_directory(directory.path)
         self.note_offsets(directory)
-        directory.checkpoints.prepare(directory.checkpoint_contents())()
+        self.settling(directory)()
+
+    def settling(self, directory: LogDirectory) -> Callable[[], None]:
+        """What does that with the offsets that were noted, on any thread. StorageError."""
+        write = directory.checkpoints.prepare(directory.checkpoint_contents())
+
+        def settle() -> None:
+            self.files.sync_directory(directory.path)
+            write()
+
+        return settle
 
     def note_offsets(self, directory: LogDirectory) -> None:
         """Take the offsets of the directory's logs over into its checkpoints, in memory."""
         for placement in self.held(directory):
-            if (log := placement.log) is not None:
-                key = placement.topic_partition
-                directory.offsets[RECOVERY_POINTS][key] = log.flushed_offset
-                log.checkpointed_batches = log.flushed_batches
-                directory.offsets[LOG_STARTS][key] = log.start_offset
-                directory.offsets[HIGH_WATERMARKS][key] = log.high_watermark
-                self.note_cut(placement)
+            self.note_offset(placement)
+
+    def note_offset(self, placement: Placement) -> None:
+        """Take the offsets of one log over into its directory's checkpoints, in memory."""
+        if (log := placement.log) is not None:
+            offsets, key = placement.directory.offsets, placement.topic_partition
+            offsets[RECOVERY_POINTS][key] = log.flushed_offset
+            log.checkpointed_batches = log.flushed_batches
+            offsets[LOG_STARTS][key] = log.start_offset
+            offsets[HIGH_WATERMARKS][key] = log.high_watermark
+            self.note_cut(placement)
 
     def note_cut(self, placement: Placement) -> None:
         """Offsets that were cut off and are used again are dirty."""

@@ -42,7 +42,8 @@ _LOG = logging.getLogger(__name__)
 class LogManager:
     """See the module. All methods are called on the broker's thread.
 
-    `create`, `delete` and its halves `mark_deleted` and `settle_deleted` are those of :class:`moldau.log.lifecycle.Lifecycle`;
+    `create` and what comes before and after it for many (`make_folders`, `drop_folders`), `delete` and its halves `mark_deleted` and
+    `settle_deleted` are those of :class:`moldau.log.lifecycle.Lifecycle`;
     `checkpoint`, `apply_retention`, `expire_producers` and `remove_due` those of :class:`moldau.log.housekeeping.Housekeeping`.
     """
 
@@ -75,9 +76,11 @@ class LogManager:
         self._cleaner: LogCleaner | None = None
         self._producer_bound = ProducerBound(producers_max)
         self._loader = Loader(files, self._cache, default_config, topic_config, self._logs, self._removals, self._producer_bound)
-        lifecycle = Lifecycle(files, self._logs, self._loader, self._removals, default_config)
+        lifecycle = Lifecycle(files, self._logs, self._loader, self._removals, default_config, background)
         self.create = lifecycle.create
         self.delete = lifecycle.delete
+        self.make_folders = lifecycle.make_folders
+        self.drop_folders = lifecycle.drop_folders
         self.mark_deleted = lifecycle.mark_deleted
         self.settle_deleted = lifecycle.settle_deleted
         housekeeping = Housekeeping(files, self._logs, self._removals, background)

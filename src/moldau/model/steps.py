@@ -1,6 +1,6 @@
 """Long work in steps: a generator that yields between pieces, so that whoever runs it can do something else in between."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Literal, TypeVar
 
 R = TypeVar("R")
@@ -8,7 +8,18 @@ R = TypeVar("R")
 UNFINISHED: Literal["unfinished"] = "unfinished"
 """Yielded where the work must go on, whether anyone waits for its outcome or not: what it has done so far is not consistent."""
 
-Pause = Literal["unfinished"] | None
+
+class Elsewhere:
+    """Yielded where something has to happen elsewhere before the next step; as after UNFINISHED, the work must go on."""
+
+    __slots__ = ("begin",)
+
+    def __init__(self, begin: Callable[[Callable[[], object]], object]) -> None:
+        """`begin` is called with what resumes the work, on its thread, now or later."""
+        self.begin = begin
+
+
+Pause = Literal["unfinished"] | Elsewhere | None
 """What a step yields: None where the work may be given up."""
 
 Steps = Generator[Pause, None, None]
@@ -19,10 +30,15 @@ FEW = 100
 
 
 def drain(steps: Generator[Pause, None, R]) -> R:
-    """Do all of it at once; its outcome."""
+    """Do all of it at once; its outcome. RuntimeError if it has to wait for something elsewhere."""
     while True:
         try:
-            next(steps)
+            pause = next(steps)
+            if isinstance(pause, Elsewhere):
+                resumed: list[bool] = []
+                pause.begin(lambda resumed=resumed: resumed.append(True))  # type: ignore[misc]
+                if not resumed:
+                    raise RuntimeError("steps that are drained wait for what happens elsewhere")
         except StopIteration as end:
             outcome: R = end.value
             return outcome
@@ -32,6 +48,5 @@ def unless_few(steps: Steps, count: int) -> Steps | None:
     """Steps for so many elements, to be run by the caller's caller; None if they are few: then all is done."""
     if count > FEW:
         return steps
-    for _ in steps:
-        pass
+    drain(steps)
     return None

@@ -17,9 +17,9 @@ class FakeBackground:
         if self.immediate:
             self.run_all()
 
-    def run_next(self) -> None:
-        """Do the oldest job and answer it."""
-        work, done = self.jobs.pop(0)
+    def run_next(self, place: int = 0) -> None:
+        """Do the oldest job, or the one at `place`, and answer it."""
+        work, done = self.jobs.pop(place)
         try:
             result = work()
         except Exception as error:

@@ -94,7 +94,7 @@ def test_a_failed_sync_is_told_to_all_that_wait_and_takes_the_directory_offline(
 def test_a_topic_deleted_under_a_sync_answers_who_waits_and_harms_no_other_of_its_name(world: BrokerWorld) -> None:
     client = world.connect()
     send(client, b"a")
-    drain(world.broker.topics.delete([world.broker.registry.snapshot.topics["safe"]]))
+    world.finish(world.broker.topics.delete([world.broker.registry.snapshot.topics["safe"]]))
     world.create_topic("safe", flush_messages=1)
     world.disk.fail = lambda operation, path: operation == "sync" and path.endswith(".log")
     world.background.run_next()
@@ -109,7 +109,7 @@ def test_a_topic_deleted_under_a_sync_answers_who_waits_and_harms_no_other_of_it
 def test_a_topic_deleted_under_a_sync_that_succeeds(world: BrokerWorld) -> None:
     client = world.connect()
     send(client, b"a")
-    drain(world.broker.topics.delete([world.broker.registry.snapshot.topics["safe"]]))
+    world.finish(world.broker.topics.delete([world.broker.registry.snapshot.topics["safe"]]))
     world.background.run_all()
     assert len(client.answers()) == 1
     assert not world.broker.flusher.busy

@@ -8,7 +8,6 @@ import pytest
 from moldau.broker.markers import Marker, MarkerResults, write_markers
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import TopicPartition
-from moldau.model.steps import drain
 from moldau.protocol.messages.end_txn import EndTxnRequest
 from moldau.protocol.messages.list_transactions import ListTransactionsRequest
 from support.broker_world import BrokerWorld, Client, fetch_request, values_of
@@ -21,7 +20,9 @@ READ_COMMITTED = 1
 
 @pytest.fixture
 def world() -> BrokerWorld:
-    return BrokerWorld(immediate=False, transaction_state_log_num_partitions=2)
+    made = BrokerWorld(immediate=False, transaction_state_log_num_partitions=2)
+    made.finish(made.broker.coordinating.transactions_topic.ensured())
+    return made
 
 
 def producer_of(client: Client, transactional_id: str = "app", versions: Versions = NEWEST) -> RawProducer:
@@ -63,7 +64,7 @@ def test_a_topic_that_is_deleted_needs_no_marker(world: BrokerWorld) -> None:
     producer = producer_of(client)
     producer.send("t", b"a")
     producer.send("u", b"a")
-    assert not any(drain(world.broker.topics.delete([world.broker.registry.snapshot.topics["t"]])).values())
+    assert not any(world.finish(world.broker.topics.delete([world.broker.registry.snapshot.topics["t"]])).values())
     assert producer.end(committed=True) is NONE
     assert state(client) == "CompleteCommit"
     assert world.partition("u").log.last_stable_offset == 2

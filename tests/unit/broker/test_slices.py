@@ -1,7 +1,7 @@
 """Long work of a request runs in turns: others are served between them, its connection's later requests are not."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -10,7 +10,7 @@ from moldau.broker.broker import Broker
 from moldau.broker.context import RequestContext
 from moldau.broker.dispatch import Reply
 from moldau.broker.slices import QUANTUM_S, TURN_S, SliceScheduler
-from moldau.model.steps import UNFINISHED, Steps
+from moldau.model.steps import UNFINISHED, Elsewhere, Steps
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.heartbeat import HeartbeatRequest
 from moldau.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -233,3 +233,52 @@ def test_a_handler_can_hold_the_frames_after_its_own_until_it_answers(monkeypatc
     world.clock.settle()
     client.peer.push()
     assert [type(answer.body).__name__ for answer in client.answers()] == ["ListGroupsResponse"] * 2 + ["HeartbeatResponse"]
+
+
+def test_work_that_waits_for_something_elsewhere_takes_no_turns_and_goes_on_without_its_connection() -> None:
+    works = Works()
+    resume: list[Callable[[], object]] = []
+
+    def steps() -> Steps:
+        works.done.append("before")
+        yield Elsewhere(resume.append)
+        works.done.append("after")
+        yield None
+        works.done.append("more")
+
+    work = works.scheduler.run(steps(), lambda error: works.ended.append(("a", error)))
+    assert work is not None
+    work.drop()
+    for _ in range(5):
+        works.clock.settle()
+    assert (works.done, works.scheduler.running) == (["before"], 1)
+    resume[0]()
+    works.clock.settle()
+    works.clock.settle()
+    assert (works.done, works.scheduler.running) == (["before", "after"], 0), "then it may be dropped"
+
+
+def test_what_is_there_at_once_is_not_waited_for() -> None:
+    works = Works()
+
+    def steps() -> Steps:
+        yield Elsewhere(lambda resume: resume())
+        works.done.append("after")
+
+    assert works.scheduler.run(steps(), lambda error: works.ended.append(("a", error))) is None
+    assert works.done == ["after"]
+
+
+def test_what_waits_elsewhere_when_the_broker_stops_is_not_resumed() -> None:
+    works = Works()
+    resume: list[Callable[[], object]] = []
+
+    def steps() -> Steps:
+        yield Elsewhere(resume.append)
+        works.done.append("after")
+
+    works.scheduler.run(steps(), lambda error: works.ended.append(("a", error)))
+    works.scheduler.close()
+    resume[0]()
+    works.clock.settle()
+    assert (works.done, works.ended) == ([], [])

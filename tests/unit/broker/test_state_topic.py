@@ -8,7 +8,6 @@ import pytest
 from moldau.broker.state_log import KeyValue, LoadedBatch
 from moldau.broker.state_topic import StateTopic, java_hash
 from moldau.model.errors import ErrorCode, PeerError, StorageError
-from moldau.model.steps import drain
 from moldau.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from moldau.protocol.records.builder import RecordBatchBuilder
 from moldau.protocol.records.compression import Compression
@@ -30,7 +29,7 @@ class TickingClock(FakeClock):
 
 def make_topic(world: BrokerWorld) -> StateTopic:
     topic = world.broker.coordinating.offsets_topic
-    drain(topic.ensured())
+    world.finish(topic.ensured())
     return topic
 
 
@@ -272,7 +271,7 @@ def test_records_that_cannot_be_read_are_left_out_loudly(
 def test_a_partition_without_records_is_read_at_once() -> None:
     world = BrokerWorld(transaction_state_log_num_partitions=2)
     topic = world.broker.coordinating.transactions_topic
-    drain(topic.ensured())
+    world.finish(topic.ensured())
     told: list[PeerError | None] = []
     topic.load(0, lambda batch: None, told.append)
     assert told == [None]

@@ -18,6 +18,7 @@ from moldau.log.log_set import AllDirectoriesFailedError
 from moldau.log.manager import LogManager
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
+from moldau.model.steps import drain
 from moldau.ports.background import T
 from moldau.ports.filesystem import LockHeldError, MissingFileError
 from moldau.testing.disk import ForgetfulDisk
@@ -89,7 +90,7 @@ def test_a_crash_takes_nothing_that_was_flushed(seed: int) -> None:
     flush(log)
     append_values(log, b"unsafe" * 50)
     if seed % 3 == 0:
-        manager.checkpoint()
+        drain(manager.checkpoint())
     disk.crash(Random(seed))
     manager = restart(disk)
     left = manager.get(T0)
@@ -197,7 +198,7 @@ def test_deleted_records_stay_deleted_over_a_crash_after_a_checkpoint() -> None:
     append_values(log, b"a", b"b", b"c")
     flush(log)
     log.delete_records(2)
-    manager.checkpoint()
+    drain(manager.checkpoint())
     disk.crash()
     log_after = restart(disk).get(T0)
     assert log_after is not None
@@ -333,7 +334,7 @@ def test_what_is_no_partition_is_left_alone() -> None:
     disk.write_atomically("/data/notes-1", b"a file, not a folder")
     before = [name for name in disk.list("/data") if not name.startswith(".")]
     manager = restart(disk)
-    manager.apply_retention(NOW_MS)
+    drain(manager.apply_retention(NOW_MS))
     manager.remove_due(NOW_MS + 10**12)
     manager.shutdown()
     assert manager.partitions() == []
@@ -422,7 +423,7 @@ def test_a_deletion_survives_a_crash_and_is_finished_by_the_next_start() -> None
     disk = ForgetfulDisk()
     manager = restart(disk)
     append_values(create(manager, "t"), b"a")
-    manager.checkpoint()
+    drain(manager.checkpoint())
     manager.delete([T0], NOW_MS)
     disk.crash()
     assert parse_offsets(disk.read(f"/data/{RECOVERY_POINTS}"), "") == {}, "a new t-0 must not inherit the recovery point"
@@ -441,7 +442,7 @@ def test_a_deletion_that_was_killed_before_its_checkpoint_leaves_nothing_to_a_ne
         append_values(log, b"x")
     flush(log)
     log.delete_records(5)
-    manager.checkpoint()
+    drain(manager.checkpoint())
     disk.rename("/data/t-0", f"/data/t-0.{'0' * 32}-delete")
     disk.sync_directory("/data")
     disk.crash()
@@ -477,7 +478,7 @@ def test_a_late_checkpoint_of_the_background_never_replaces_a_newer_one() -> Non
     log = create(manager, "t")
     append_values(log, b"a")
     flush(log)
-    manager.checkpoint()
+    drain(manager.checkpoint())
     manager.delete([T0], NOW_MS)
     for work in waiting:
         work()
@@ -493,7 +494,7 @@ def test_retention_takes_segments_out_of_use_and_removes_them_after_the_delay() 
     log = create(manager, "t", config=LogConfig(segment_bytes=100, retention_bytes=100, file_delete_delay_ms=1000))
     for _ in range(5):
         append_values(log, b"x" * 20)
-    assert manager.apply_retention(NOW_MS) > 0
+    assert drain(manager.apply_retention(NOW_MS)) > 0
     assert any(name.endswith(".deleted") for name in disk.list("/data/t-0"))
     manager.remove_due(NOW_MS + 999)
     assert any(name.endswith(".deleted") for name in disk.list("/data/t-0"))
@@ -511,7 +512,7 @@ def test_nothing_of_an_unregistered_topic_is_ever_removed() -> None:
         append_values(log, b"x" * 20)
     manager.shutdown()
     manager = restart(disk, config=config)
-    assert manager.apply_retention(NOW_MS + 10**12) == 0
+    assert drain(manager.apply_retention(NOW_MS + 10**12)) == 0
     assert manager.get(T0) is not None
 
 
@@ -551,7 +552,7 @@ def test_a_failing_directory_goes_offline_alone() -> None:
     assert (first.path, list(first.partitions)) == ("/a", [])
     assert first.error is not None
     assert second.error is None
-    manager.checkpoint()
+    drain(manager.checkpoint())
     manager.shutdown()
     disk.fail = None
     assert not disk.exists("/a/.kafka_cleanshutdown")
@@ -568,7 +569,7 @@ def test_after_a_failed_sync_a_start_believes_the_disk_and_not_what_memory_still
     log = create(manager, "t")
     append_values(log, b"safe")
     flush(log)
-    manager.checkpoint()
+    drain(manager.checkpoint())
     append_values(log, b"lost")
     disk.fail = lambda operation, path: operation == "sync" and path.endswith(".log")
     if at_shutdown:
@@ -585,7 +586,7 @@ def test_after_a_failed_sync_a_start_believes_the_disk_and_not_what_memory_still
     assert values_of(found) == [b"safe"]
     append_values(found, b"new")
     flush(found)
-    manager.checkpoint()
+    drain(manager.checkpoint())
     disk.crash()
     found = restart(disk).get(T0)
     assert found is not None
@@ -607,9 +608,9 @@ def test_the_last_directory_that_fails_is_told() -> None:
     disk = ForgetfulDisk()
     manager = restart(disk)
     create(manager, "t")
-    manager.checkpoint()
+    drain(manager.checkpoint())
     disk.fail = lambda operation, _path: operation == "sync"
-    manager.checkpoint()
+    drain(manager.checkpoint())
     assert not manager.all_failed, "nothing had changed since the last one"
     disk.fail = lambda _operation, _path: True
     with pytest.raises(StorageError):
@@ -675,7 +676,7 @@ def test_a_full_disk_takes_nothing_offline() -> None:
     with pytest.raises(StorageError) as caught:
         append_values(log, b"b")
     manager.storage_failed(T0, caught.value)
-    manager.checkpoint()
+    drain(manager.checkpoint())
     with pytest.raises(StorageError) as caught:
         create(manager, "u")
     assert caught.value.no_space
@@ -734,7 +735,7 @@ def test_a_folder_that_is_gone_keeps_its_partition_offline_until_the_loss_is_acc
     disk = ForgetfulDisk()
     manager = registered(disk)
     append_values(create(manager, "t"), b"a")
-    manager.checkpoint()
+    drain(manager.checkpoint())
     if clean:
         manager.shutdown()
     else:
@@ -867,7 +868,7 @@ def test_a_folder_removed_under_a_running_broker_takes_its_partition_offline_and
     append_values(create(manager, "t"), b"a")
     other = create(manager, "t", 1)
     disk.remove_tree("/data/t-0")
-    manager.checkpoint()
+    drain(manager.checkpoint())
     assert told == [("/data", [T0])]
     assert "00000000000000000000.log: is gone" in str(manager.problem(T0))
     append_values(other, b"b")
@@ -903,7 +904,7 @@ def test_a_damaged_checkpoint_is_not_used_and_costs_nothing(name: str, damage: s
     for value in (b"a", b"b", b"c", b"d"):
         append_values(log, value)
     log.delete_records(1)
-    manager.checkpoint()
+    drain(manager.checkpoint())
     manager.shutdown()
     path = f"/data/{name}"
     if name == CLEANED:

@@ -188,7 +188,7 @@ def test_a_partition_whose_log_is_offline_has_no_leader_for_as_long_as_it_is(bro
 def test_added_partitions_and_a_topic_made_again_show_in_the_next_answer(broker: Administered) -> None:
     first = metadata(broker, ["u"]).topics[0]
     drain(broker.registry.create_partitions("u", [(0,)]))
-    broker.host.open_partition(TopicPartition("u", 1))
+    broker.host.served.add(TopicPartition("u", 1))
     assert len(metadata(broker, ["u"]).topics[0].partitions) == 2
     drain(broker.topics.delete([broker.registry.snapshot.topics["u"]]))
     again = metadata(broker, ["u"]).topics[0]

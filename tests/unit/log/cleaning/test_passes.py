@@ -8,6 +8,7 @@ from moldau.log import names, transactional
 from moldau.log.cleaning.grouping import SEGMENTS_MAX
 from moldau.log.findings import Severity
 from moldau.log.verify import verify
+from moldau.model.steps import drain
 from moldau.protocol.records.header import LENGTH_OFFSET, BatchHeader, stamp_crc
 from support.compaction import CONFIG, FOLDER, KEY, CompactionWorld, KeyValue
 from support.logs import NOW_MS, flush
@@ -397,7 +398,7 @@ def test_with_deletion_whole_segments_go_by_age_too() -> None:
     assert sorted(world.content()) == [1, 2]
     world.now_ms += 2 * DAY_MS
     world.append((b"c", b"1"))
-    world.manager.apply_retention(world.now_ms)
+    drain(world.manager.apply_retention(world.now_ms))
     assert (sorted(world.content()), world.log.start_offset) == ([3], 3)
     world.roll_and_clean()
     assert world.content() == kept((3, (b"c", b"1")))
