@@ -4,10 +4,9 @@ An API is in service when it stands in `MODULES`; nothing else is listed by ApiV
 API are imported at the first request, so that a start pays for none of them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib import import_module
 from inspect import isgeneratorfunction
-from itertools import groupby
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from moldau.model.errors import ErrorCode, ProtocolError
 from moldau.model.steps import Steps
 from moldau.protocol.api_keys import ApiKey, api_name
 from moldau.protocol.codec import decoder, encode_into, step_decoder, step_writer
+from moldau.protocol.codec.pieces import joined
 from moldau.protocol.headers import decode_request_header, response_header
 from moldau.protocol.messages import load
 from moldau.protocol.versions import CODEC, SERVED, VersionRange
@@ -82,8 +82,7 @@ JOINED_MAX = 1024 * 1024
 """Bytes of a response that is copied into one piece."""
 
 PARTS_PER_STEP = 1000
-SHORT_PART = 1024
-"""Bytes of a part that is joined with its neighbours."""
+"""Parts of a response that are joined before others have their turn."""
 
 _SIZE = Struct(">i")
 _handlers: dict[ApiKey, Handler] = {}
@@ -183,10 +182,10 @@ def _in_steps(
         pieces: list[Any] = [b""]
         for _ in step_writer(type(response), context.api_version)(response, parts.append):
             if len(parts) >= PARTS_PER_STEP:
-                pieces += _joined(parts)
+                pieces += joined(parts)
                 parts.clear()
             yield None
-        pieces += _joined(parts)
+        pieces += joined(parts)
         answer(_framed(pieces))
 
 
@@ -195,17 +194,6 @@ def encode_answer(response: Any, api_key: ApiKey, version: int, correlation_id: 
     parts: list[Any] = [b"", response_header(api_key, version, correlation_id)]
     encode_into(parts, response, version)
     return _framed(parts)
-
-
-def _joined(parts: list[Any]) -> Iterator[Any]:
-    """The parts with those joined that are short: some responses have hundreds of thousands of them. Long ones may be in memory once for
-    many responses.
-    """
-    for is_short, some in groupby(parts, lambda part: len(part) <= SHORT_PART):
-        if is_short:
-            yield b"".join(some)
-        else:
-            yield from some
 
 
 def _framed(parts: list[Any]) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""Folders of new partitions are made and synced in the background: no disk holds up the broker's thread, and what is acknowledged is on it."""
+"""Folders of new partitions are made and synced in the background: no disk holds up the broker, and what is acknowledged is on it."""
 
 import pytest
 

@@ -6,6 +6,7 @@ An element's part that many of them have in common can be an `EncodedArray` of i
 from typing import TYPE_CHECKING, Any, cast
 
 from moldau.protocol.codec.compiler import Writer, element_writer
+from moldau.protocol.codec.pieces import joined
 
 if TYPE_CHECKING:
     from moldau.ports.filesystem import Bytes
@@ -24,7 +25,9 @@ class EncodedArray:
 
     def append(self, element: Any) -> None:
         """Encode one more element. UnencodableError."""
-        self._write(element, self.parts.append)
+        parts: list[Bytes] = []
+        self._write(element, parts.append)
+        self.parts += joined(parts)
         self._count += 1
 
     def join(self) -> None:
