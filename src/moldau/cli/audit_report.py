@@ -8,6 +8,7 @@ import click
 from moldau.cli.audit_comparing import comparing_options, exit_code, rules_of
 from moldau.cli.options import bootstrap_option, json_option, open_cluster, timeout_option
 from moldau.cli.output import say
+from moldau.model.near_names import did_you_mean
 from moldau.tracking.clock import moment
 
 if TYPE_CHECKING:
@@ -62,6 +63,10 @@ def report(
         print_json(as_document(compared) | ({} if lacks is None else {"missing": [asdict(each) for each in lacks]}))
     else:
         print_report(compared, every_window=windows)
+        known = {key.topic for counts in found.counts.values() for key in counts}
+        for topic in compared.unheard:
+            if hint := did_you_mean(topic, known):
+                say(f"topic {topic}{hint}", err=True)
         for each in lacks or ():
             where = f"missing: {each.topic}, {moment(each.window_start_ms)}, {each.upper_tier} > {each.lower_tier}, {each.host}"
             for text in each.guids or (each.problem or "nothing: it was counted meanwhile",):

@@ -1,16 +1,17 @@
 """``moldau schema``: list, get, register, check and delete schemas, over the REST interface of any schema registry."""
 
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
+from moldau.cli.colours import verdict
 from moldau.cli.options import DEFAULT_REGISTRY, NAME, json_option, registry_option, timeout_option
-from moldau.cli.output import counted, print_json, print_table, say
+from moldau.cli.output import counted, print_json, print_table, say, visible
 from moldau.cli.registry_source import check_registry_url, naming_source, registry_source
-from moldau.cli.schema_reasons import reasons
 
 if TYPE_CHECKING:
     from moldau.registry.client import RegisteredSchema, RegistryClient, SubjectVersion
@@ -169,7 +170,7 @@ def register(
         try:
             schema_id = client.register(subject, text, type=type_, references=references, normalize=normalize)
         except IncompatibleSchemaError as error:
-            _refuse(f"{subject}: {file} is not compatible, nothing was registered", error.message, text, verbose=verbose)
+            _refuse(f"{subject}: {file}", "nothing was registered", error.reasons, verbose and error.message)
         found = client.lookup(subject, text, type=type_, references=references, normalize=normalize)
     say(f"{subject} version {found.version}, id {schema_id}")
 
@@ -197,8 +198,11 @@ def check(
             subject, text, version=None if version == "all" else version, type=_type(file, kind), references=references
         )
     if found:
-        _refuse(f"{subject}: {file} is not compatible ({level})", ", ".join(found), text, verbose=verbose)
-    say(f"{subject}: {file} is compatible ({level})")
+        from moldau.registry.schema_reasons import reasons
+
+        told = ", ".join(found)
+        _refuse(f"{subject}: {file}", f"level {level}", reasons(told, text), verbose and told)
+    click.echo(f"{visible(f'{subject}: {file}')} is {verdict('compatible', sys.stdout)} ({level})")
 
 
 @schema.command("delete")
@@ -237,13 +241,11 @@ _DELETED_SOFTLY = (40404, 40406)
 """Codes for a subject and a version of which that was done before."""
 
 
-def _refuse(what: str, told: str, text: str, *, verbose: bool) -> None:
-    """Exit code 1, with what the registry has `told` of the schema `text`."""
-    if verbose:
-        raise click.ClickException(f"{what}: {told}")
-    found = reasons(told, text)
-    say(f"Error: {what}: {counted(len(found), 'reason')}", err=True)
-    for each in found:
+def _refuse(what: str, note: str, found: Sequence[str], told: str | Literal[False]) -> None:
+    """Exit code 1, with the reasons that were found, or all that the registry has `told`."""
+    head = f"Error: {visible(what)} is {verdict('not compatible', sys.stderr)} ({note}): {counted(len(found), 'reason')}"
+    click.echo(head, err=True)
+    for each in [told] if told else found:
         say(f"  {each}", err=True)
     click.get_current_context().exit(1)
 

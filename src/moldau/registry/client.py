@@ -23,6 +23,7 @@ from moldau.registry.client_errors import (
 )
 from moldau.registry.reference import Reference
 from moldau.registry.rest_connection import RestConnection
+from moldau.registry.schema_reasons import reasons
 
 __all__ = [
     "IncompatibleSchemaError", "Reference", "RegisteredSchema", "RegistryClient", "RegistryError", "RegistryUnavailableError",
@@ -95,7 +96,7 @@ class RegistryClient:
                 )
             except RegistryError as error:
                 if error.status == INCOMPATIBLE:
-                    raise IncompatibleSchemaError(error.message) from error
+                    raise IncompatibleSchemaError(subject, error.message, reasons(error.message, text)) from None
                 raise
             found = self._ids[key] = int(answer["id"])
         return found

@@ -1,5 +1,7 @@
 """What can go wrong between us and a schema registry; every message names what was asked for."""
 
+from collections.abc import Sequence
+
 from moldau.model.errors import MoldauError, WorldError
 
 SCHEMA_NOT_FOUND = 40403
@@ -31,13 +33,20 @@ class UnknownSchemaError(RegistryError):
 
 
 class IncompatibleSchemaError(RegistryError):
-    """A schema that the readers or writers of its subject's earlier versions could not live with; the message says where."""
+    """A schema that the readers or writers of its subject's earlier versions could not live with.
 
-    def __init__(self, message: str) -> None:
+    One line says which field, why, and how many `reasons` more there are; `message` is all that the registry said, whole schemas in it.
+    """
+
+    def __init__(self, subject: str, message: str, reasons: Sequence[str]) -> None:
         super().__init__(409, INCOMPATIBLE, message)
+        self.subject = subject
+        self.reasons = tuple(reasons)
+        more = f"; and {len(reasons) - 1} more" if len(reasons) > 1 else ""
+        self.args = (f"subject {subject}: the schema is not compatible with an earlier version: {reasons[0]}{more}",)
 
-    def __reduce__(self) -> tuple[type["IncompatibleSchemaError"], tuple[str]]:  # type: ignore[override]
-        return IncompatibleSchemaError, (self.message,)
+    def __reduce__(self) -> tuple[type["IncompatibleSchemaError"], tuple[str, str, tuple[str, ...]]]:  # type: ignore[override]
+        return IncompatibleSchemaError, (self.subject, self.message, self.reasons)
 
 
 class RegistryUnavailableError(WorldError):

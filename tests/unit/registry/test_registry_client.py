@@ -128,9 +128,11 @@ def test_urls_have_defaults_and_prefixes() -> None:
 def test_a_client_and_its_errors_travel_to_other_processes() -> None:
     client = pickle.loads(pickle.dumps(RegistryClient("http://host:1", timeout_s=3)))
     assert (client.url, client.timeout_s) == ("http://host:1", 3)
-    for error in (RegistryError(404, 1, "a"), UnknownSchemaError(4), IncompatibleSchemaError("b"), RegistryUnavailableError("c")):
+    incompatible = IncompatibleSchemaError("s", "b", ["c", "d"])
+    for error in (RegistryError(404, 1, "a"), UnknownSchemaError(4), incompatible, RegistryUnavailableError("c")):
         again = copy.deepcopy(pickle.loads(pickle.dumps(error)))
         assert (type(again), str(again)) == (type(error), str(error))
+    assert str(incompatible) == "subject s: the schema is not compatible with an earlier version: c; and 1 more"
 
 
 @pytest.mark.parametrize("text", ["registry", "not a url", "http://not a url", "ftp://host:1", "host:port", " , "])

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from moldau.cli.schema_reasons import LENGTH_MAX, reasons
+from moldau.registry.schema_reasons import LENGTH_MAX, reasons
 
 NEW = json.dumps(
     {
