@@ -21,7 +21,16 @@ public class Tools {
         }
     }
 
+    /** The code of a tool's first exit: TopicCommand catches what stands for an exit here, and exits once more. */
+    static Integer exited;
+
+    static void end(int code) {
+        if (exited == null) exited = code;
+        throw new Ended(exited);
+    }
+
     static int run(String[] words) throws Exception {
+        exited = null;
         try {
             Class.forName(words[0]).getMethod("main", String[].class).invoke(null, (Object) Arrays.copyOfRange(words, 1, words.length));
             return 0;
@@ -34,12 +43,8 @@ public class Tools {
 
     public static void main(String[] arguments) throws Exception {
         PrintStream answers = System.out;
-        Exit.setExitProcedure((code, message) -> {
-            throw new Ended(code);
-        });
-        Exit.setHaltProcedure((code, message) -> {
-            throw new Ended(code);
-        });
+        Exit.setExitProcedure((code, message) -> end(code));
+        Exit.setHaltProcedure((code, message) -> end(code));
         ByteArrayOutputStream printed = new ByteArrayOutputStream();
         PrintStream stream = new PrintStream(printed, true, StandardCharsets.UTF_8);
         System.setOut(stream); // once: Scala's Console keeps the stream that it finds first
