@@ -126,7 +126,7 @@ def write_files(spark: Any, planned: Plan, *, fail_on_data_loss: bool = True) ->
     job, load_id = planned.job, uuid.uuid4().hex
     try:
         reports = _run_tasks(spark, planned, load_id, fail_on_data_loss=fail_on_data_loss)
-    except (PySparkException, Py4JError) as error:
+    except (PySparkException, Py4JError, OSError, EOFError) as error:
         for directory in (job.table, job.dead_letters):
             discard(planned.tables, directory, files_of(directory, job.name, load_id))
         raise task_failure(job.topic, error) from error
@@ -170,6 +170,8 @@ def _run_tasks(spark: Any, planned: Plan, load_id: str, *, fail_on_data_loss: bo
     )
     shares = share_out(planned.ranges, task_count(planned.ranges, context.defaultParallelism, job.writers))
     reports: list[TaskReport] = context.parallelize(shares, len(shares)).mapPartitions(partial(run_tasks, order=order)).collect()
+    if len(reports) != len(shares):  # to pyspark the end of a connection is the end of what there is, also when Java was killed
+        raise EOFError(f"it told of {len(reports)} of {len(shares)} tasks, and ended")
     return reports
 
 

@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,12 @@ from pyspark.errors import PySparkException
 from moldau.lake.loading import commit as committing_a_load
 from moldau.lake.loading import load as loading
 from moldau.lake.loading.commit import Written, commit_both
-from moldau.lake.loading.counts import counts_to_json
+from moldau.lake.loading.counts import PutAside, counts_to_json
 from moldau.lake.loading.errors import TaskError
 from moldau.lake.loading.job import DEAD_LETTER_COLUMNS, LoadJob
 from moldau.lake.loading.plan import Plan
+from moldau.lake.loading.schema import Decoding
+from moldau.lake.loading.task import TaskReport
 from moldau.lake.points import on_point
 from moldau.lake.reading.offsets import OffsetRange
 from moldau.lake.tables.committing import FencedError, LoadConflictError, Writer, progress
@@ -202,6 +205,25 @@ def test_a_load_that_fails_removes_what_its_tasks_have_left_and_nothing_that_a_v
     assert lake.found() == ([1], [])
     assert lake.lying_there() == 1
     assert re.fullmatch("[0-9a-f]{32}", ids[0])
+
+
+def test_what_spark_told_before_it_was_killed_is_not_all_that_there_is(lake: Lake) -> None:
+    """The reports come over a connection that ends with Java: pyspark gives those that came, as if there were no others. Their files with
+    the offsets of all would have left out the rest for ever."""
+
+    class Killed:
+        defaultParallelism = 2  # noqa: N815  # as Spark has it
+
+        def __getattr__(self, _: str) -> Any:
+            return lambda *_, **__: self
+
+        def collect(self) -> list[TaskReport]:
+            return [TaskReport(lake.written([1], []).events, (), {}, 1, 1, PutAside())]
+
+    planned = lake.planned(2)
+    planned = replace(planned, job=replace(planned.job, writers=2), decoding=Decoding(pa.schema([("n", pa.int64())])))
+    with pytest.raises(TaskError, match="topic t: Spark failed: it told of 1 of 2 tasks, and ended"):
+        loading.write_files(SimpleNamespace(sparkContext=Killed()), planned)
 
 
 @pytest.mark.parametrize("dead_letters", ["lake/t", "lake/t/", "./lake/t", "lake/t/dead", "lake", "."])
