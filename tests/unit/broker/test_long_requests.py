@@ -94,6 +94,12 @@ LONG: dict[str, Callable[[], tuple[object, int]]] = {
         ),
         4,
     ),
+    "offsets to commit": lambda: (
+        OffsetCommitRequest(
+            "g", topics=[OffsetCommitRequestTopic("wide", partitions=[OffsetCommitRequestPartition(index, 5) for index in range(500)])]
+        ),
+        8,
+    ),
     "deletion": lambda: (DeleteTopicsRequest([DeleteTopicState(f"there{n}") for n in range(100)]), 6),
     "groups that go": lambda: (DeleteGroupsRequest([f"nobody{n}" for n in range(100)]), 2),
     "members that go": lambda: (LeaveGroupRequest("g", members=[MemberIdentity(f"m{n}", None) for n in range(10_000)]), 5),

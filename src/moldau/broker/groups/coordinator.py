@@ -7,9 +7,9 @@ What is in memory is what the log says: a change is appended, then made, and ans
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.broker.groups.group import Group, GroupMemory, group_size
 from moldau.broker.groups.group_records import group_value
@@ -20,7 +20,7 @@ from moldau.broker.groups.removal import Removal
 from moldau.broker.groups.shard import DoesNotFitError, Shard
 from moldau.model.budget import Budget
 from moldau.model.errors import ErrorCode, PeerError
-from moldau.model.steps import Steps, drain
+from moldau.model.steps import Pause, Steps, drain
 
 if TYPE_CHECKING:
     from moldau.broker.groups.runner import GroupRunner
@@ -30,6 +30,16 @@ if TYPE_CHECKING:
     from moldau.ports.clock import Clock
 
 _LOG = logging.getLogger(__name__)
+
+
+NO_ORDER = -1
+
+
+class EncodedCommits(NamedTuple):
+    """Offsets to be committed as they are stored, and as they are kept in memory but for their order."""
+
+    records: "list[KeyValue]"
+    committed: list[CommittedOffset]
 
 
 class GroupCoordinator:
@@ -84,13 +94,13 @@ class GroupCoordinator:
         commits: "Sequence[Commit]",
         done: "Done",
         *,
-        retention_ms: int | None = None,
+        encoded: "EncodedCommits | None" = None,
         producer: "TransactionalProducer | None" = None,
     ) -> None:
         """Commit offsets, with a `producer` when its transaction does. `done` as for `StateLog.append`; POLICY_VIOLATION at the bound on
         memory, which an offset that takes the place of another of the group does not reach.
 
-        `retention_ms`: how long the client wants them kept, if it says so.
+        `encoded`: what `encode` made of them, if it did.
         """
         growth = group.offsets.growth(commits, None if producer is None else producer.producer_id)
         if growth > 0 and not self.memory.offsets.has_room(growth, group.group_id, new=group.offsets.is_empty):
@@ -98,23 +108,31 @@ class GroupCoordinator:
             done(PeerError(ErrorCode.POLICY_VIOLATION, message))
             return
         shard = self._shards[group.partition]
+        if encoded is None:
+            encoded = drain(self.encode(group.group_id, commits))
+        order = shard.next_order()
+        if not self.append(group, encoded.records, done, producer):
+            return
+        for commit, unordered in zip(commits, encoded.committed, strict=True):
+            each = CommittedOffset(*unordered[:-1], order)
+            if producer is None:
+                group.offsets.put(commit.topic, commit.partition, each)
+            else:
+                shard.put_pending(group, producer.producer_id, commit.topic, commit.partition, each)
+
+    def encode(
+        self, group_id: str, commits: "Sequence[Commit]", retention_ms: int | None = None
+    ) -> "Generator[Pause, None, EncodedCommits]":
+        """Prepare a commit of many offsets, in steps. `retention_ms`: how long the client wants them kept, if it says so."""
         now_ms = self.clock.time_ms()
         expires_ms = NOT_SET if retention_ms is None else now_ms + retention_ms
-        order = shard.next_order()
-        group_id = group.group_id
-        records: list[KeyValue] = []
-        committed: list[tuple[str, int, CommittedOffset]] = []
+        encoded = EncodedCommits([], [])
         for topic, partition, offset, leader_epoch, metadata, topic_id in commits:
-            each = CommittedOffset(offset, leader_epoch, metadata, now_ms, expires_ms, topic_id, order)
-            records.append((offset_key(group_id, topic, partition), offset_value(each)))
-            committed.append((topic, partition, each))
-        if not self.append(group, records, done, producer):
-            return
-        for topic, partition, each in committed:
-            if producer is None:
-                group.offsets.put(topic, partition, each)
-            else:
-                shard.put_pending(group, producer.producer_id, topic, partition, each)
+            each = CommittedOffset(offset, leader_epoch, metadata, now_ms, expires_ms, topic_id, NO_ORDER)
+            encoded.records.append((offset_key(group_id, topic, partition), offset_value(each)))
+            encoded.committed.append(each)
+            yield None
+        return encoded
 
     def delete(self, group: Group, done: "Done") -> None:
         """Delete an empty group with all of its offsets. `done` as for `StateLog.append`."""

@@ -6,6 +6,7 @@ from typing import Protocol
 from moldau.broker.groups.offsets import Commit
 from moldau.cluster.snapshot import TopicInfo
 from moldau.model.errors import ErrorCode
+from moldau.model.steps import Steps
 
 
 class PartitionToCommit(Protocol):
@@ -29,14 +30,15 @@ class Verdict:
         """Those without an error."""
         self._there: list[tuple[list[ErrorCode], int]] = []
 
-    def judge(self, topic: TopicInfo | None, unknown: ErrorCode, partitions: Sequence[PartitionToCommit], metadata_max: int) -> None:
-        """The next topic, None if there is none such: that is answered `unknown`.
+    def judge(self, topic: TopicInfo | None, unknown: ErrorCode, partitions: Sequence[PartitionToCommit], metadata_max: int) -> Steps:
+        """The next topic, in steps; None if there is none such: that is answered `unknown`.
 
         Further codes: UNKNOWN_TOPIC_OR_PARTITION, OFFSET_METADATA_TOO_LARGE.
         """
         codes: list[ErrorCode] = []
         self.codes.append(codes)
         for each in partitions:
+            yield None
             index = each.partition_index
             if topic is None:
                 codes.append(unknown)

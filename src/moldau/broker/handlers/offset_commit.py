@@ -1,11 +1,13 @@
 """OffsetCommit: a group stores how far it has read."""
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from moldau.broker.context import RequestContext
 from moldau.broker.groups.membership_states import State
 from moldau.broker.handlers.committing import Verdict, commit_code
 from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.steps import Pause, Steps, unless_few
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -28,14 +30,20 @@ OFFSETS_SHOWN = 5
 """Offsets that a line in the log names."""
 
 
-def handle(broker: "Broker", request: OffsetCommitRequest, context: RequestContext, reply: "Reply") -> None:
+def handle(broker: "Broker", request: OffsetCommitRequest, context: RequestContext, reply: "Reply") -> Steps | None:
     """Commit what can be, partition by partition.
 
     Codes: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, OFFSET_METADATA_TOO_LARGE; for all that are there, if the group refuses: those of
     `Membership.check_commit`, GROUP_ID_NOT_FOUND, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE,
     INVALID_COMMIT_OFFSET_SIZE, POLICY_VIOLATION at a bound on groups or on memory.
     """
-    verdict = _verdict(broker, request, by_id=context.api_version >= FIRST_BY_ID)
+    return unless_few(_handle(broker, request, context, reply), sum(len(topic.partitions) for topic in request.topics))
+
+
+def _handle(broker: "Broker", request: OffsetCommitRequest, context: RequestContext, reply: "Reply") -> Steps:
+    verdict = yield from _verdict(broker, request, by_id=context.api_version >= FIRST_BY_ID)
+    retention_ms = None if request.retention_time_ms == NOT_SAID else request.retention_time_ms
+    encoded = yield from broker.groups.encode(request.group_id, verdict.commits, retention_ms)
 
     def answer(error: PeerError | None) -> None:
         if error is not None:
@@ -55,8 +63,7 @@ def handle(broker: "Broker", request: OffsetCommitRequest, context: RequestConte
         return
     is_reset = request.generation_id_or_member_epoch < 0 and group.membership_if_any is not None
     done = _noted(broker, request, context, verdict, answer) if is_reset else answer
-    retention_ms = None if request.retention_time_ms == NOT_SAID else request.retention_time_ms
-    broker.groups.commit(group, verdict.commits, done, retention_ms=retention_ms)
+    broker.groups.commit(group, verdict.commits, done, encoded=encoded)
 
 
 def _noted(broker: "Broker", request: OffsetCommitRequest, context: RequestContext, verdict: Verdict, answer: "Done") -> "Done":
@@ -72,15 +79,15 @@ def _noted(broker: "Broker", request: OffsetCommitRequest, context: RequestConte
     return done
 
 
-def _verdict(broker: "Broker", request: OffsetCommitRequest, *, by_id: bool) -> Verdict:
+def _verdict(broker: "Broker", request: OffsetCommitRequest, *, by_id: bool) -> Generator[Pause, None, Verdict]:
     snapshot = broker.metadata
     metadata_max = broker.config.int("offset.metadata.max.bytes")
     verdict = Verdict()
     for topic in request.topics:
         if by_id:
-            verdict.judge(snapshot.topics_by_id.get(topic.topic_id), ErrorCode.UNKNOWN_TOPIC_ID, topic.partitions, metadata_max)
+            yield from verdict.judge(snapshot.topics_by_id.get(topic.topic_id), ErrorCode.UNKNOWN_TOPIC_ID, topic.partitions, metadata_max)
         else:
-            verdict.judge(snapshot.topics.get(topic.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic.partitions, metadata_max)
+            yield from verdict.judge(snapshot.topics.get(topic.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic.partitions, metadata_max)
     return verdict
 
 

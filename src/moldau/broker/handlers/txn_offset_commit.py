@@ -12,6 +12,7 @@ from moldau.broker.internal_topics import OFFSETS
 from moldau.broker.state_log import TransactionalProducer
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
+from moldau.model.steps import Steps, unless_few
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -32,7 +33,7 @@ FIRST_WITH_ABORTABLE = 4
 FIRST_ADDING = 5
 
 
-def handle(broker: "Broker", request: TxnOffsetCommitRequest, context: RequestContext, reply: "Reply") -> None:
+def handle(broker: "Broker", request: TxnOffsetCommitRequest, context: RequestContext, reply: "Reply") -> Steps | None:
     """Append what can be as part of the transaction, partition by partition.
 
     Codes: UNKNOWN_TOPIC_OR_PARTITION, OFFSET_METADATA_TOO_LARGE; for all that are there, if the group or the transaction refuses:
@@ -40,11 +41,17 @@ def handle(broker: "Broker", request: TxnOffsetCommitRequest, context: RequestCo
     transaction's coordinator, INVALID_PRODUCER_EPOCH, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE;
     TRANSACTION_ABORTABLE (POLICY_VIOLATION before version 4) at the bound on memory.
     """
+    return unless_few(_handle(broker, request, context, reply), sum(len(topic.partitions) for topic in request.topics))
+
+
+def _handle(broker: "Broker", request: TxnOffsetCommitRequest, context: RequestContext, reply: "Reply") -> Steps:
     snapshot = broker.metadata
     metadata_max = broker.config.int("offset.metadata.max.bytes")
     verdict = Verdict()
     for topic in request.topics:
-        verdict.judge(snapshot.topics.get(topic.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic.partitions, metadata_max)
+        yield from verdict.judge(snapshot.topics.get(topic.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic.partitions, metadata_max)
+
+    encoded = yield from broker.groups.encode(request.group_id, verdict.commits)
 
     def answer(error: PeerError | None) -> None:
         if error is not None:
@@ -61,7 +68,7 @@ def handle(broker: "Broker", request: TxnOffsetCommitRequest, context: RequestCo
             answer(error)
             return
         producer = TransactionalProducer(request.producer_id, request.producer_epoch)
-        broker.groups.commit(group, verdict.commits, answer, producer=producer)
+        broker.groups.commit(group, verdict.commits, answer, encoded=encoded, producer=producer)
 
     if not verdict.is_for_the_group:
         answer(None)
