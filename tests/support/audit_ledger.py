@@ -73,6 +73,11 @@ class Ledger:
         self._take(AuditRecord.of_tier(tier, self.topic, time_ms=self.now, owner=owner, counted_ms=counted_ms, forgets=forgets))
         return self
 
+    def claims(self, tier: str, owner: str) -> "Ledger":
+        """A load says that it is about to load the topic; nothing of it is counted yet."""
+        self._take(AuditRecord.of_tier(tier, self.topic, time_ms=self.now, owner=owner))
+        return self
+
     def report(self, **rules: Any) -> Report:
         """What comparing says now."""
         return reconcile(self.found, Rules(now_ms=self.now, **rules))

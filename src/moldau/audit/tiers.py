@@ -34,7 +34,7 @@ class TierCounts:
     """Records without a tracked header, by tier and topic."""
     instances: dict[str, Instance] = field(default_factory=dict)
     heard_ms: dict[str, int] = field(default_factory=dict)
-    """The newest record of each tier."""
+    """The newest record of each tier; 0 for one that has only claimed topics, or taken counts back."""
     marked_ms: dict[str, int] = field(default_factory=dict)
     """The newest mark of each tier that publishes marks."""
     counted_ms: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -125,7 +125,8 @@ class TierCounts:
         if record.kind == "counts" and self._may_be_known(record, at_ms):
             self.stale = True
         if record.kind == "counts" or not key.topic:
-            self.heard_ms[tier] = max(time_ms, self.heard_ms.get(tier, 0))
+            says_nothing_counted = record.is_of_tier and record.counted_ms is None  # claims a topic, or takes counts back
+            self.heard_ms[tier] = max(0 if says_nothing_counted else time_ms, self.heard_ms.get(tier, 0))
         if tier == PRODUCER_TIER:
             self._take_sign_of_life(record, time_ms)
         elif record.kind == "open":

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -479,6 +480,16 @@ class TestCountsThatAreTakenBack:
         assert ledger.found.settled["departures"].count.count == len(values)
         ledger.has_counted_all("local", forgets=True)
         assert ledger.found.stale
+
+
+@pytest.mark.parametrize("only", [{}, {"lake": lambda _: True}], ids=["as the tier says", "as somebody says"])
+def test_a_load_that_failed_before_it_loaded_anything_is_behind(only: dict[str, Any]) -> None:
+    """A full disk, Ctrl-C: it has said that the topic is its own, and counted nothing."""
+    ledger, values = sent(EWR)
+    ledger.counts("local", values).marks("local").wait(MINUTE).claims("lake", "job").wait(60 * MINUTE)
+    assert ledger.verdicts(tiers=("local", "lake"), only=only) == [Verdict.NOT_COUNTED]
+    ledger.counts("lake", values[:3]).has_counted_all("lake", "job").wait(60 * MINUTE)
+    assert ledger.verdicts(tiers=("local", "lake"), only=only) == [Verdict.LOSS], "now it has said that this is all"
 
 
 def test_dead_letters_have_arrived_and_are_told_apart() -> None:
