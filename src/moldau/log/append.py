@@ -117,13 +117,19 @@ class Appender:
             self._limit_by_indexes()
 
     def must_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
-        """Whether a batch has to go to a new segment."""
-        return self.position > 0 and (
-            self.position + size > self.segment_limit
-            or max_timestamp > self.roll_timestamp
-            or now_ms > self.roll_ms
-            or last_offset > self.offset_limit
-        )
+        """Whether a batch has to go to a new segment. Where age or a full index says so, that can wait while many others are rolled."""
+        if self.position == 0:
+            return False
+        if self.position + size > self._config.segment_bytes or last_offset > self.offset_limit:
+            return True
+        is_index_full = self.position + size > self.segment_limit
+        if not (is_index_full or max_timestamp > self.roll_timestamp or now_ms > self.roll_ms):
+            return False
+        if self._cache.may_roll_early(now_ms):
+            return True
+        if is_index_full:
+            self.index_from = _NEVER
+        return False
 
     def begin(self) -> None:
         """Remember how things are before the first batch is staged."""

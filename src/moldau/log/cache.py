@@ -15,6 +15,11 @@ from moldau.ports.filesystem import File, FileSystem
 
 OPEN_FILES_MAX = 512
 INDEX_BYTES_MAX = 16 * 1024 * 1024
+EARLY_ROLLS_MAX = 10
+"""Segments that all logs together roll before they are full, in `EARLY_ROLLS_MS`: each takes half a millisecond and makes four files, and
+one request may have a batch for each of thousands of logs, or thousands of batches for a log that rolls at each of them.
+"""
+EARLY_ROLLS_MS = 100
 
 
 class Writer(Protocol):
@@ -34,7 +39,17 @@ class SegmentCache:
     `index_bytes` is the sum of the lengths of the cached indexes, and above `index_bytes_max` only with a single one.
     """
 
-    __slots__ = ("_files", "_indexes", "_open", "_writers", "index_bytes", "index_bytes_max", "open_files_max")
+    __slots__ = (
+        "_early_rolls",
+        "_early_rolls_ms",
+        "_files",
+        "_indexes",
+        "_open",
+        "_writers",
+        "index_bytes",
+        "index_bytes_max",
+        "open_files_max",
+    )
 
     def __init__(self, files: FileSystem, *, open_files_max: int = OPEN_FILES_MAX, index_bytes_max: int = INDEX_BYTES_MAX) -> None:
         self._files = files
@@ -44,6 +59,16 @@ class SegmentCache:
         self.open_files_max = open_files_max
         self.index_bytes_max = index_bytes_max
         self.index_bytes = 0
+        self._early_rolls = 0
+        self._early_rolls_ms = 0
+
+    def may_roll_early(self, now_ms: int) -> bool:
+        """Whether one more segment may be rolled because it is old or an index is full; otherwise that can wait for a later batch."""
+        if not 0 <= now_ms - self._early_rolls_ms < EARLY_ROLLS_MS:
+            self._early_rolls_ms = now_ms
+            self._early_rolls = 0
+        self._early_rolls += 1
+        return self._early_rolls <= EARLY_ROLLS_MAX
 
     def file(self, path: str) -> File:
         """The file, open for reading. The cache is its user: who keeps it beyond the current call retains it."""

@@ -22,7 +22,6 @@ from moldau.protocol.messages.describe_configs import DescribeConfigsRequest, De
 from moldau.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from moldau.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from moldau.protocol.messages.heartbeat import HeartbeatRequest
-from moldau.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from moldau.protocol.messages.metadata import MetadataRequest
 from moldau.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from moldau.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
@@ -102,7 +101,6 @@ LONG: dict[str, Callable[[], tuple[object, int]]] = {
     ),
     "deletion": lambda: (DeleteTopicsRequest([DeleteTopicState(f"there{n}") for n in range(100)]), 6),
     "groups that go": lambda: (DeleteGroupsRequest([f"nobody{n}" for n in range(100)]), 2),
-    "members that go": lambda: (LeaveGroupRequest("g", members=[MemberIdentity(f"m{n}", None) for n in range(10_000)]), 5),
     "offsets that go": lambda: (
         OffsetDeleteRequest("g", [OffsetDeleteRequestTopic("wide", [OffsetDeleteRequestPartition(n) for n in range(100)])]),
         0,

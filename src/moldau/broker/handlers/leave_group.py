@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 FIRST_WITH_SEVERAL = 3
 REASON_MAX = 255
-AT_ONCE_MAX = 200
+AT_ONCE_MAX = 20
 """Members that leave in one step."""
 
 
