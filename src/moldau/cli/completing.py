@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
-from moldau.cli.options import DEFAULT_BOOTSTRAP
 from moldau.model.errors import MoldauError
 
 if TYPE_CHECKING:
@@ -40,7 +39,9 @@ def group_names(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
 
 def _answers(ctx: click.Context, incomplete: str, ask: "Callable[[Cluster], Iterable[str]]") -> list[CompletionItem]:
     found: list[str] = []
-    bootstrap = ctx.params.get("bootstrap") or DEFAULT_BOOTSTRAP
+    bootstrap = ctx.params.get("bootstrap")
+    if bootstrap is None:  # one that cannot be read
+        return []
     asking = Thread(target=lambda: found.extend(_ask(bootstrap, ask)), daemon=True)
     asking.start()
     asking.join(LIMIT_S)
@@ -53,7 +54,7 @@ def _ask(bootstrap: str, ask: "Callable[[Cluster], Iterable[str]]") -> list[str]
     try:
         with Cluster(bootstrap, client_id="moldau-completion", timeout_s=ANSWER_LIMIT_S) as cluster:
             return list(ask(cluster))
-    except (MoldauError, OSError, ValueError):  # ValueError: an address that is not finished
+    except (MoldauError, OSError):
         return []
 
 
