@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
@@ -34,12 +35,7 @@ class LoopBackground:
         """Run `work` elsewhere, then `done` here with its result or its error."""
 
         def job() -> Callable[[], object]:
-            try:
-                result = work()
-            except BaseException as error:
-                failure = error  # the name `error` is gone when the except clause ends
-                return lambda: done(None, failure)
-            return lambda: done(result, None)
+            return partial(done, *_attempt(work))
 
         self._running += 1
         self._jobs.put(job)
@@ -74,12 +70,24 @@ class LoopBackground:
 
     def _serve(self) -> None:
         while (job := self._jobs.get()) is not None:
-            answer = job()
             try:
-                self._loop.call_soon_threadsafe(self._answer, answer)
+                self._loop.call_soon_threadsafe(self._answer, job())
             except RuntimeError:  # the loop is closed: nobody is left to hear it
                 _LOG.debug("background answer dropped: loop closed")
+            del job  # and what it holds, while the thread waits for the next
 
     def _answer(self, answer: Callable[[], object]) -> None:
         self._running -= 1
         answer()
+
+
+def _attempt(work: Callable[[], T]) -> tuple[T | None, BaseException | None]:
+    """The result, or the error.
+
+    An error holds the frames that it passed, and those hold the frames that called them: none of these may name the error, or all
+    of it, with what the work had in its hands, stays until the collector comes by.
+    """
+    try:
+        return work(), None
+    except BaseException as error:
+        return None, error

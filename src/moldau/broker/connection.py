@@ -123,6 +123,7 @@ class Connection:
             self._work.drop()
         self._answers.give_up()
         self._memory.forget(self)
+        self._reader.discard()
         self._broker.connections.discard(self)
         if error is not None:
             _LOG.debug("connection lost: peer=%s:%d error=%s", *self._transport.peer, error)

@@ -21,6 +21,7 @@ receives. A frame's view is good until the call that received it returns.
 """
 
 from collections.abc import Iterator
+from mmap import mmap
 from struct import Struct
 
 from moldau.model.errors import ProtocolError
@@ -54,12 +55,15 @@ class ReceiveBuffer:
         self._spare_bytes = spare_bytes
 
     def take(self, size: int, size_max: int) -> memoryview:
-        """A buffer of `size` bytes, whatever is in them. It may take up to `size_max` bytes of memory if a new one has to be made."""
-        buffer = None
-        if size <= self._spare_bytes:
-            buffer, self._spare = self._spare, None
-            if buffer is None and size_max >= self._spare_bytes:
-                buffer = bytearray(self._spare_bytes)
+        """A buffer of `size` bytes, whatever is in them. It may take up to `size_max` bytes of memory if a new one has to be made.
+
+        A larger one than is kept is a mapping of its own: its memory goes back to the system with it, where an allocator would keep it.
+        """
+        if size > self._spare_bytes:
+            return memoryview(mmap(-1, size))
+        buffer, self._spare = self._spare, None
+        if buffer is None and size_max >= self._spare_bytes:
+            buffer = bytearray(self._spare_bytes)
         return memoryview(bytearray(size) if buffer is None else buffer)[:size]
 
     def give_back(self, view: memoryview) -> None:
@@ -168,6 +172,13 @@ class FrameReader:
         """Move what is left in the shared buffer into one of the connection's own, after stopping before the last frame."""
         if self._view is not None and self._view is self._shared:
             self._move(self._view)
+
+    def discard(self) -> None:
+        """Give up what has come, and its memory: nothing more is received. The connection itself may be collected much later."""
+        view, self._view = self._view, None
+        if view is not None and view is not self._shared:
+            self._buffers.give_back(view)
+        self._start = self._end = 0
 
     def _check_unusual(self, size: int, received: memoryview) -> None:
         """ProtocolError unless the frame, of which this has come, may have that size, as far as can be told yet."""

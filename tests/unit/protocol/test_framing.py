@@ -1,9 +1,11 @@
 """Frames come out whole, in order, in place, and a connection holds no more memory than what was sent to it is worth."""
 
+from mmap import mmap
+
 import pytest
 
 from moldau.model.errors import ProtocolError
-from moldau.protocol.framing import CARRY_BYTES_MAX, GROWTH, RECEIVE_BUFFER_BYTES, FrameReader, ReceiveBuffer
+from moldau.protocol.framing import CARRY_BYTES_MAX, GROWTH, RECEIVE_BUFFER_BYTES, SPARE_BYTES, FrameReader, ReceiveBuffer
 
 MAX_FRAME_BYTES = 100 << 20
 
@@ -222,6 +224,25 @@ class TestRequestsThatAreDecoded:
         assert frames_of(self.reader(), frame(bytes(100_000))) == [bytes(100_000)]
         with pytest.raises(ProtocolError, match="frame of 100001 bytes refused, at most 100000"):
             frames_of(self.reader(), frame(bytes(100_001)))
+
+
+class TestTheEnd:
+    def test_a_connection_that_is_gone_holds_no_memory(self) -> None:
+        """Even where the connection itself stays for a while, in a cycle of references that the collector finds later."""
+        connection = reader()
+        cut = frame(b"x" * 4_000_000)
+        for start in range(0, 1_000_000, 100_000):
+            receive(connection, cut[start : start + 100_000])
+            assert list(connection.frames()) == []
+        assert connection.held_bytes >= 1_000_000
+        connection.discard()
+        assert (connection.held_bytes, connection.pending_bytes) == (0, 0)
+        assert list(connection.frames()) == []
+
+    def test_a_large_buffer_is_a_mapping_that_goes_back_to_the_system(self) -> None:
+        shared = ReceiveBuffer()
+        assert isinstance(shared.take(SPARE_BYTES + 1, SPARE_BYTES + 1).obj, mmap)
+        assert isinstance(shared.take(SPARE_BYTES, SPARE_BYTES).obj, bytearray)
 
 
 class TestBackPressure:
