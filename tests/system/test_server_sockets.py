@@ -16,6 +16,7 @@ from moldau.assembly.thread import BrokerThread
 from moldau.model.config.static import read_static
 from moldau.model.config.store import BrokerConfig
 from moldau.protocol.messages.api_versions import ApiVersionsRequest
+from moldau.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from moldau.protocol.messages.metadata import MetadataRequest
 from support.wire import LIMIT_S, Wire, batch, fetch, produce
 
@@ -262,6 +263,24 @@ def test_a_client_that_does_not_take_its_answer_cannot_hold_up_a_stop(start: Sta
     thread.stop()
     assert time.monotonic() - begun < 5.0
     wire.close()
+
+
+def test_many_that_never_read_are_cut_soon_after_a_stop_began(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    """The limit of the stop, a minute here, is for those that take what they get."""
+    never, asked = 293, 100
+    thread = start(shutdown_timeout_ms=60_000, socket_send_buffer_bytes=4096, max_connections=never + 10)
+    reader = Wire(thread.address, receive_buffer=2048)
+    reader.create("t")
+    wires = [Wire(thread.address, receive_buffer=2048) for _ in range(never)]
+    for wire in wires:
+        wire.socket.sendall(b"".join(wire.frame(DescribeConfigsRequest([DescribeConfigsResource(2, "t", None)]), 4) for _ in range(asked)))
+    reader.ask(ApiVersionsRequest(), 3)
+    begun = time.monotonic()
+    thread.stop()
+    assert time.monotonic() - begun < 20
+    assert any("the peer does not read" in record.getMessage() for record in caplog.records)
+    for wire in (reader, *wires):
+        wire.close()
 
 
 def test_what_was_acknowledged_is_there_after_a_restart(start: Start, tmp_path: Path) -> None:
