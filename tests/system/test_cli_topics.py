@@ -47,8 +47,9 @@ def test_tables_are_plain_columns_in_a_pipe(moldau_console: Console) -> None:
     assert ["plain", "2", "1"] in [line.split() for line in done.lines]
     described = moldau_console.ok("topic", "describe", "plain")
     assert described.lines[0].endswith("0 offsets in 2 partitions, 0 B")
-    assert described.lines[1] == "settings: all defaults"
-    assert described.lines[2].split() == ["PARTITION", "LEADER", "REPLICAS", "ISR", "START", "END", "SIZE"]
+    assert described.lines[1].startswith("id: ")
+    assert described.lines[2] == "settings: all defaults"
+    assert described.lines[3].split() == ["PARTITION", "LEADER", "REPLICAS", "ISR", "START", "END", "SIZE"]
 
 
 def test_options_make_creation_and_deletion_repeatable(moldau_console: Console) -> None:
