@@ -41,7 +41,14 @@ def test_a_schema_from_registration_to_its_end(moldau: ConsoleInside, tmp_path: 
     again = moldau.ok("schema", "register", "orders-value", str(first)).out
     assert again.startswith("orders-value version 1, id "), "it is one already"
     assert moldau.ok("schema", "check", "orders-value", str(second)).out == f"orders-value: {second} is compatible (BACKWARD)\n"
+    misspelt = moldau.ok("schema", "check", "order-value", str(second))
+    assert "order-value has no version to compare it with, did you mean 'orders-value'?\n" in misspelt.out
     assert moldau.ok("schema", "register", "orders-value", str(second)).out.startswith("orders-value version 2, id ")
+    for arguments, told in [
+        (["get", "order-value"], "Error: Subject 'order-value' not found, did you mean 'orders-value'? (status 404, code 40401)\n"),
+        (["get", "orders-value", "--version", "7"], "Error: subject orders-value: Version 7 not found (status 404, code 40402)\n"),
+    ]:
+        assert moldau("schema", *arguments).err == told
     assert json.loads(moldau.ok("schema", "get", "orders-value").out) == json.loads(second.read_text())
     assert json.loads(moldau.ok("schema", "get", "orders-value", "--version", "1").out) == json.loads(first.read_text())
     shown = moldau.ok("schema", "get", "orders-value", "--json").json

@@ -31,12 +31,14 @@ def check_registry_url(url: str, source: str) -> None:
 
 @contextmanager
 def naming_source(source: str) -> Iterator[None]:
-    """What a registry does not answer, or answers wrongly, in here is told with `source`."""
-    from moldau.registry.client_errors import RegistryError, RegistryUnavailableError
+    """What a registry does not answer, or answers wrongly, in here is told with `source`; not that it lacks a subject or a version."""
+    from moldau.registry.client_errors import SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, RegistryError, RegistryUnavailableError
 
     try:
         yield
     except RegistryUnavailableError as error:
         raise RegistryUnavailableError(f"{error} (its address is from {source})") from error
     except RegistryError as error:
-        raise RegistryError(error.status, error.code, f"{error.message}; the registry's address is from {source}") from error
+        if error.code in (SUBJECT_NOT_FOUND, VERSION_NOT_FOUND):
+            raise
+        raise RegistryError(error.status, error.code, f"{error.message.rstrip('.')}; the registry's address is from {source}") from error

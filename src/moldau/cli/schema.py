@@ -12,6 +12,7 @@ from moldau.cli.colours import verdict
 from moldau.cli.options import DEFAULT_REGISTRY, NAME, json_option, registry_option, timeout_option
 from moldau.cli.output import counted, print_json, print_table, say, visible
 from moldau.cli.registry_source import check_registry_url, naming_source, registry_source
+from moldau.model.near_names import did_you_mean
 
 if TYPE_CHECKING:
     from moldau.registry.client import RegisteredSchema, RegistryClient, SubjectVersion
@@ -85,8 +86,25 @@ def _open(registry: str, timeout: float) -> "Iterator[RegistryClient]":
 
     source = registry_source(click.get_current_context())
     check_registry_url(registry, source)
-    with naming_source(source), RegistryClient(registry, timeout_s=timeout) as client:
+    with naming_source(source), RegistryClient(registry, timeout_s=timeout) as client, _suggesting(client):
         yield client
+
+
+@contextmanager
+def _suggesting(client: "RegistryClient") -> Iterator[None]:
+    """A subject or a version that is not there is told with its subject, and the subject that may have been meant."""
+    from moldau.registry.client_errors import SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, RegistryError
+
+    subject = click.get_current_context().params.get("subject")
+    try:
+        yield
+    except RegistryError as error:
+        if subject is None or error.code not in (SUBJECT_NOT_FOUND, VERSION_NOT_FOUND):
+            raise
+        known = client.subjects() if error.code == SUBJECT_NOT_FOUND else []
+        where = "" if subject in error.message else f"subject {subject}: "
+        message = f"{where}{error.message.rstrip('.')}{did_you_mean(subject, known)}"
+        raise RegistryError(error.status, error.code, message) from error
 
 
 @click.group("schema")
@@ -197,12 +215,15 @@ def check(
         found = client.incompatibilities(
             subject, text, version=None if version == "all" else version, type=_type(file, kind), references=references
         )
+        known = client.subjects()
     if found:
         from moldau.registry.schema_reasons import reasons
 
         told = ", ".join(found)
         _refuse(f"{subject}: {file}", f"level {level}", reasons(told, text), verbose and told)
     click.echo(f"{visible(f'{subject}: {file}')} is {verdict('compatible', sys.stdout)} ({level})")
+    if subject not in known:
+        say(f"{subject} has no version to compare it with{did_you_mean(subject, known)}")
 
 
 @schema.command("delete")

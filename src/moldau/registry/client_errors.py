@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 from moldau.model.errors import MoldauError, WorldError
 
+SUBJECT_NOT_FOUND = 40401
+VERSION_NOT_FOUND = 40402
 SCHEMA_NOT_FOUND = 40403
 INCOMPATIBLE = 409
 
