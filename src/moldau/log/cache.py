@@ -15,11 +15,12 @@ from moldau.ports.filesystem import File, FileSystem
 
 OPEN_FILES_MAX = 512
 INDEX_BYTES_MAX = 16 * 1024 * 1024
-EARLY_ROLLS_MAX = 10
-"""Segments that all logs together roll before they are full, in `EARLY_ROLLS_MS`: each takes half a millisecond and makes four files, and
-one request may have a batch for each of thousands of logs, or thousands of batches for a log that rolls at each of them.
+EARLY_ROLLS_MAX = 50
+"""Segments that all logs together roll at once before they are full: each takes half a millisecond and makes four files, and one request
+may have a batch for each of thousands of logs, or thousands of batches for a log that rolls at each of them.
 """
-EARLY_ROLLS_MS = 100
+EARLY_ROLL_MS = 10
+"""Then there is one more in so many milliseconds."""
 
 
 class Writer(Protocol):
@@ -64,11 +65,14 @@ class SegmentCache:
 
     def may_roll_early(self, now_ms: int) -> bool:
         """Whether one more segment may be rolled because it is old or an index is full; otherwise that can wait for a later batch."""
-        if not 0 <= now_ms - self._early_rolls_ms < EARLY_ROLLS_MS:
+        passed_ms = now_ms - self._early_rolls_ms
+        if passed_ms >= EARLY_ROLL_MS or passed_ms < 0:
             self._early_rolls_ms = now_ms
-            self._early_rolls = 0
+            self._early_rolls = 0 if passed_ms < 0 else max(0, self._early_rolls - passed_ms // EARLY_ROLL_MS)
+        if self._early_rolls >= EARLY_ROLLS_MAX:
+            return False
         self._early_rolls += 1
-        return self._early_rolls <= EARLY_ROLLS_MAX
+        return True
 
     def file(self, path: str) -> File:
         """The file, open for reading. The cache is its user: who keeps it beyond the current call retains it."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from moldau.log.append import Appender
-from moldau.log.cache import EARLY_ROLLS_MAX, EARLY_ROLLS_MS
+from moldau.log.cache import EARLY_ROLL_MS, EARLY_ROLLS_MAX
 from moldau.log.config import LogConfig
 from moldau.log.partition_log import PartitionLog
 from moldau.model.errors import ErrorCode, PeerError, StorageError
@@ -101,20 +101,20 @@ def test_of_many_segments_that_are_old_at_once_some_are_rolled_a_little_later() 
     """A request of 140 KB, 2,000 batches for a topic with ``segment.ms=1``, made 10,000 files and stalled the others 1.7 s."""
     disk = ForgetfulDisk()
     log = open_log(disk, LogConfig(segment_ms=1, message_timestamp_after_max_ms=10_000))
-    append(log, *[make_batch(b"x", timestamps=[NOW_MS + 10 * number]) for number in range(100)], now_ms=NOW_MS)
+    append(log, *[make_batch(b"x", timestamps=[NOW_MS + 10 * number]) for number in range(200)], now_ms=NOW_MS)
     assert len(names(disk, ".log")) == 1 + EARLY_ROLLS_MAX
-    append(log, make_batch(b"x", timestamps=[NOW_MS + 1001]), now_ms=NOW_MS + EARLY_ROLLS_MS)
+    append(log, make_batch(b"x", timestamps=[NOW_MS + 2001]), now_ms=NOW_MS + EARLY_ROLL_MS)
     assert len(names(disk, ".log")) == 2 + EARLY_ROLLS_MAX
-    assert log.end_offset == 101
+    assert log.end_offset == 201
 
 
 def test_while_others_are_rolled_a_segment_whose_index_is_full_goes_on_without_entries() -> None:
     disk = ForgetfulDisk()
     log = open_log(disk, LogConfig(segment_index_bytes=8 * 3, index_interval_bytes=0))
-    append(log, *[make_batch(b"x") for _ in range(100)], now_ms=NOW_MS)
+    append(log, *[make_batch(b"x") for _ in range(200)], now_ms=NOW_MS)
     assert names(disk, ".log") == [2 * number for number in range(1 + EARLY_ROLLS_MAX)]
-    append(log, make_batch(b"x"), now_ms=NOW_MS + EARLY_ROLLS_MS)
-    assert names(disk, ".log")[-1] == 100
+    append(log, make_batch(b"x"), now_ms=NOW_MS + EARLY_ROLL_MS)
+    assert names(disk, ".log")[-1] == 200
 
 
 def test_without_timestamps_the_clock_decides_when_to_roll() -> None:
