@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from moldau.protocol.codec import encode
 from moldau.protocol.headers import request_header
 from moldau.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from moldau.protocol.messages.delete_groups import DeleteGroupsRequest
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
 from moldau.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -26,6 +27,7 @@ from moldau.protocol.messages.init_producer_id import InitProducerIdRequest
 from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from moldau.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from moldau.protocol.records.batch import RecordBatchBuilder
 from moldau.protocol.records.compression import Compression
 from support.bombs import batch_of
@@ -209,6 +211,41 @@ def internal_topics(target: Target, choice: random.Random) -> None:
         connected.ask(DeleteTopicsRequest(topic_names=["__consumer_offsets", "__transaction_state", "_schemas"], timeout_ms=30_000), 5)
 
 
+def segments_by_age(target: Target, choice: random.Random) -> None:
+    """Two thousand batches in a request of 140 KB, for a topic that begins a segment at each of them."""
+    topic(target, "aged", segment_ms="1")
+    now_ms = time.time_ns() // 1_000_000
+    batches = []
+    for number in range(2_000):
+        builder = RecordBatchBuilder()
+        builder.append(now_ms - 1_000_000 + 10 * number, None, b"v")
+        batches.append(PartitionProduceData(0, builder.build()))
+    with wire(target) as connected:
+        connected.ask(ProduceRequest(None, 1, 30_000, [TopicProduceData("aged", partition_data=batches)]), PRODUCE_VERSION)
+
+
+def groups_deleted_at_once(target: Target, choice: random.Random) -> None:
+    """Five thousand groups, deleted by one request."""
+    coordinator(target, 0)
+    topic(target, "read")
+    partitions = [OffsetCommitRequestPartition(0, 1, -1, "")]
+    with wire(target) as connected:
+        for number in range(5_000):
+            committed = [OffsetCommitRequestTopic("read", partitions=partitions)]
+            connected.ask(OffsetCommitRequest(f"short-{number}", -1, "", None, topics=committed), 7)
+        connected.ask(DeleteGroupsRequest([f"short-{number}" for number in range(5_000)]), 1)
+
+
+def configurations_of_schemas(target: Target, choice: random.Random) -> None:
+    """A hundred subjects of the registry with 900 KB of configuration each."""
+    for number in range(100):
+        body = json.dumps({"compatibility": "FULL", "compatibilityGroup": "x" * 900_000}).encode()
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"{target.registry_url}/config/filled-{number}", body, headers, method="PUT")
+        with contextlib.suppress(urllib.error.URLError, OSError):
+            urllib.request.urlopen(request, timeout=20).read()
+
+
 def noise(target: Target, choice: random.Random) -> None:
     """Bytes that are no requests."""
     for _ in range(200):
@@ -279,6 +316,9 @@ ATTACKS: dict[str, Attack] = {
         offsets_with_metadata,
         forged_producers,
         internal_topics,
+        segments_by_age,
+        groups_deleted_at_once,
+        configurations_of_schemas,
         noise,
         hostile_schemas,
         half_sent_http,
