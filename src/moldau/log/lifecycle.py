@@ -96,10 +96,13 @@ class Lifecycle:
             if topic_partition not in self._logs.placements and not self._files.exists(path):
                 held[directory.path] += 1
                 folders.setdefault(directory.path, []).append((topic_partition, _Folder(directory, path, topic_id)))
-        for some in folders.values():
+        for path, some in folders.items():
             parts = [some[start::FOLDERS_AT_ONCE] for start in range(min(FOLDERS_AT_ONCE, len(some)))]
+            works = [partial(_write_topic_ids, self._files, [each for _, each in part]) for part in parts]
             try:
-                yield from run_all(self._background, [partial(_make_folders, self._files, [each for _, each in part]) for part in parts])
+                for _, folder in some:
+                    self._files.make_directory(folder.path)
+                yield from run_all(self._background, [*works, partial(self._files.sync_directory, path)])
             except StorageError:
                 yield from run_all(self._background, [partial(_remove_folders, self._files, [each for _, each in some])])
             else:
@@ -201,8 +204,13 @@ def _make_folders(files: FileSystem, folders: Sequence[_Folder]) -> None:
     """Make folders of one directory with their topics' ids; all of it is on disk at the end. StorageError."""
     for folder in folders:
         files.make_directory(folder.path)
-        write_topic_id(files, folder.path, folder.topic_id)
+    _write_topic_ids(files, folders)
     files.sync_directory(folders[0].directory.path)
+
+
+def _write_topic_ids(files: FileSystem, folders: Sequence[_Folder]) -> None:
+    for folder in folders:
+        write_topic_id(files, folder.path, folder.topic_id)
 
 
 def _remove_folders(files: FileSystem, folders: Sequence[_Folder]) -> None:
