@@ -255,7 +255,8 @@ def _say(report: RecoveryReport) -> None:
         _LOG.warning("log cut: path=%s position=%d bytes=%d offset=%d reason=%s", cut.path, cut.position, cut.bytes, cut.offset, cut.reason)
     for removed in report.removed:
         _LOG.warning("segment removed: paths=%s bytes=%d reason=%s", removed.paths, removed.size_bytes, removed.reason)
-    _LOG.info(
+    _LOG.log(
+        logging.INFO if report.batches or report.bytes_cut else logging.DEBUG,  # after a kill most logs of a broker are empty
         "log recovered: partition=%s from=%d end=%d segments=%d batches=%d bytes_cut=%d",
         report.partition,
         report.recovery_point,

@@ -17,8 +17,8 @@ _ADVICE_BY_NAME = {
     **dict.fromkeys(OFFSET_CHECKPOINTS, "nothing: the next start does not use what cannot be, and writes the file anew"),
 }
 _ADVICE_BY_SUFFIX = {
-    names.LOG: f"{_BACKUP}; without one, consumers get CORRUPT_MESSAGE there, and a log that the broker keeps offline for it starts again "
-    "after `moldau log accept-loss`",
+    names.LOG: f"{_BACKUP} before the broker starts: one that was killed cuts what it had not flushed off there; otherwise consumers get "
+    "CORRUPT_MESSAGE there, and a log that the broker keeps offline for it starts again after `moldau log accept-loss`",
     names.INDEX: "remove it while the broker is stopped; it is made anew",
     names.TIME_INDEX: "remove it while the broker is stopped; it is made anew",
     names.TRANSACTION_INDEX: f"{_BACKUP}; one that the broker itself finds damaged is made anew",

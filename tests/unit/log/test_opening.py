@@ -515,6 +515,15 @@ def test_recovery_is_summed_up_in_one_line(caplog: pytest.LogCaptureFixture) -> 
     assert len(headers(log)) == 6
 
 
+def test_recovery_of_a_log_that_has_nothing_to_read_is_no_news(caplog: pytest.LogCaptureFixture) -> None:
+    """A killed broker has a hundred of them: the lines that matter would be lost among theirs."""
+    disk = new_disk()
+    filled(disk, 0)
+    with caplog.at_level(logging.INFO):
+        crashed(disk, 0)
+    assert "log recovered" not in caplog.text
+
+
 def test_a_snapshot_that_is_safe_on_disk_is_not_written_again() -> None:
     """A roll right after a restart asks for a snapshot at the offset at which the clean stop has left one."""
     disk = new_disk()
