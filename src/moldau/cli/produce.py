@@ -15,6 +15,7 @@ from moldau.cli.options import NAME, SECONDS, TEXT, TOPIC, bootstrap_option, con
 from moldau.cli.output import counted, say
 from moldau.cli.progress import Progress
 from moldau.model.errors import ErrorCode
+from moldau.model.extras import require
 
 if TYPE_CHECKING:
     from moldau.cli.sending import Sender
@@ -109,6 +110,7 @@ def produce(
         raise click.UsageError("--key-pattern is for --format lines, without --key-separator")
     if transactional_id is not None and not _idempotence(acks, idempotent):
         raise click.UsageError("--transactional-id needs --acks all, and idempotence")
+    require("client", "moldau produce")
     settings: dict[str, str | int | bool] = {
         "compression.type": compression,
         "acks": acks or "all",

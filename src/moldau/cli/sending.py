@@ -16,7 +16,6 @@ from moldau.cli.output import say
 from moldau.cli.produce_too_large import LARGE_BYTES, TooLarge
 from moldau.cli.produce_waiting import Waiting
 from moldau.client.too_large import LIMITS, size_of
-from moldau.model.extras import MissingExtraError
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
@@ -53,10 +52,8 @@ class Sender:
         timeout_s: float,
         transactional_id: str | None = None,
     ) -> None:
-        try:
-            from confluent_kafka import Producer
-        except ImportError as error:
-            raise MissingExtraError("moldau produce", "confluent-kafka", "client") from error
+        from confluent_kafka import Producer
+
         self.accepted = 0
         self.failed = 0
         self.too_large = TooLarge(bootstrap, topic, MESSAGE_BYTES_MAX)

@@ -15,7 +15,7 @@ from moldau.cli.application import COMMANDS, application
 from moldau.model.errors import ErrorCode, PeerError, ProtocolError, StorageError
 from moldau.protocol.codec.errors import UnencodableError
 from moldau.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
-from moldau.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker, MetadataResponseTopic
+from moldau.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
 from support.scripted_broker import Request, ScriptedBroker
 
 
@@ -237,11 +237,10 @@ def test_a_refusal_is_the_code_and_the_brokers_words() -> None:
 
 
 def test_without_confluent_kafka_produce_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it looks for a broker: at port 9 there is none."""
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
-    topic = MetadataResponseTopic(name="t")
-    with ScriptedBroker(lambda request: MetadataResponse(topics=[topic])) as broker:
-        result = run("produce", "t", "--bootstrap", broker.bootstrap)
+    result = run("produce", "t", "--bootstrap", "127.0.0.1:9")
     assert (result.exit_code, result.output) == (
         1,
-        "Error: moldau produce needs confluent-kafka, which is not installed: pip install 'moldau[client]'\n",
+        "Error: moldau produce needs confluent_kafka, which is not installed: pip install 'moldau[client]'\n",
     )
