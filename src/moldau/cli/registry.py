@@ -37,7 +37,7 @@ DEFAULT_LISTEN = "127.0.0.1:8081"
     "--max-memory",
     metavar="BYTES",
     type=click.IntRange(1),
-    default=64 << 20,
+    default=48 << 20,
     show_default=True,
     help="Memory of all schemas and configurations; at the bound what would add to it is refused.",
 )

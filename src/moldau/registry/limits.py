@@ -45,7 +45,7 @@ class WorkLimits:
     niceness: int = 5
 
 
-MEMORY_BYTES_MAX = 64 << 20
+MEMORY_BYTES_MAX = 48 << 20
 """Of schemas, configurations and modes that are kept; `registry.memory.max.bytes`."""
 BODY_ELEMENTS_MAX = 20_000
 """Values of a body's JSON: decoding more would stop other threads for longer than it should. A schema is one text of it."""

@@ -119,7 +119,7 @@ COORDINATORS = table(
         ),
         long(
             "groups.memory.max.bytes",
-            50_331_648,
+            33_554_432,
             "Memory that all groups and their members may take together. At the bound new groups and members are refused "
             "(POLICY_VIOLATION, GROUP_MAX_SIZE_REACHED); groups that are there go on.",
             allowed=at_least(1),
@@ -129,7 +129,7 @@ COORDINATORS = table(
         ),
         long(
             "offsets.memory.max.bytes",
-            100_663_296,
+            50_331_648,
             "Memory that the committed offsets of all groups may take together, with their metadata: about 270 bytes for an offset. At "
             "the bound a group may commit again what it has committed; more is refused with POLICY_VIOLATION. A partition of the "
             "offsets topic that does not fit when it is read is not served until this is raised; nothing of it is lost.",

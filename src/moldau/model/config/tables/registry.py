@@ -32,7 +32,7 @@ REGISTRY = table(
         ),
         integer(
             "registry.memory.max.bytes",
-            67_108_864,
+            50_331_648,
             "Memory of all schemas, configurations and modes of the registry. At the bound what would add to it is answered 42209; "
             "deletions are carried out.",
             allowed=at_least(1),
