@@ -7,16 +7,24 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 LONG := system or torture
+# A test that takes longer hangs: the stacks of its threads are printed, and the run ends.
+HANGS := -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true
+# In two processes. All tests of a file run in one, which sets up once what they share; in the order of the files, since the longest come early.
+QUICK := $(BIN)/pytest -q $(HANGS) --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "not ($(LONG) or alone)"
+
+# Without it each process that the tests start would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 demo: $(READY)  ## the main job: the whole pipeline over real events, and the audit of it
 	$(BIN)/moldau demo
 
 test: check  ## everything: static checks, then all tests (long runs at a tenth of their size)
-	$(BIN)/pytest -q -m "alone or not ($(LONG))"
+	$(QUICK)
+	$(BIN)/pytest -q $(HANGS) -m alone
 	@mkdir -p out
 	@echo "The long tests: those with Spark run beside the others; what they say comes last, until then it is in out/spark-tests.log."
-	@$(BIN)/pytest -q -p no:cacheprovider -m "spark and ($(LONG)) and not alone" >out/spark-tests.log 2>&1 & spark=$$!; \
-	$(BIN)/pytest -q -m "($(LONG)) and not spark and not alone"; others=$$?; \
+	@$(BIN)/pytest -q $(HANGS) -p no:cacheprovider -m "spark and ($(LONG)) and not alone" >out/spark-tests.log 2>&1 & spark=$$!; \
+	$(BIN)/pytest -q $(HANGS) -m "($(LONG)) and not spark and not alone"; others=$$?; \
 	wait $$spark; spark=$$?; cat out/spark-tests.log; test $$others = 0 && test $$spark = 0
 
 check: $(READY)  ## format, lint, types, layers
@@ -26,7 +34,7 @@ check: $(READY)  ## format, lint, types, layers
 	$(BIN)/lint-imports
 
 quick: $(READY)  ## unit, property and contract tests only
-	$(BIN)/pytest -q -m "not ($(LONG))"
+	$(QUICK)
 
 torture: properties  ## the long acceptance runs at full size
 	MOLDAU_TORTURE=1 $(BIN)/pytest -q -m "torture and not drawn"

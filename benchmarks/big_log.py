@@ -4,9 +4,9 @@
 
 Not part of `make bench`: it writes as much as it is told to, or what the disk has left but for a reserve. Messages of 200 bytes, one
 partition, batches as large as librdkafka makes them. Rates of producing are those of the first and the last gigabyte; of reading, of a
-gigabyte from either end, so that either comes from the disk where the log is larger than memory. A look-up is a request
-of its own; offsets and times are drawn over the whole log. While retention removes half of the log, a client that asks for its end sees how
-long it waits.
+gigabyte from either end, with how much of it came from the disk: where the log is larger than memory, all of the first gigabyte and
+nothing of the last. The load client reads: Python would take longer than the broker. A look-up is a request of its own; offsets and
+times are drawn over the whole log. While retention removes half of the log, a client that asks for its end sees how long it waits.
 """
 
 import argparse
@@ -25,7 +25,7 @@ import confluent_kafka
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from load import LoadClient, build
-from measure import Results, directory_bytes, resident_mb
+from measure import Results, directory_bytes, disk_read_bytes, resident_mb
 from moldau.client.admin import Admin, ConfigChanges, Resource, ResourceType
 from moldau.client.cluster import Cluster
 from support.server import ServerProcess
@@ -37,6 +37,8 @@ CHUNK = GIGABYTE // SIZE
 RESERVE = 20 * GIGABYTE
 """What stays free on the disk."""
 LARGE = ["linger.ms=5", "batch.num.messages=10000", "batch.size=1000000", "acks=1"]
+READ = ["fetch.queue.backoff.ms=10"]
+"""By default librdkafka stops fetching for a second whenever 100,000 messages wait in its queue, and its reader soon waits for it."""
 LOOKUPS = 200
 TOPIC = "big"
 
@@ -53,17 +55,11 @@ def consumer(bootstrap: str) -> confluent_kafka.Consumer:
     return confluent_kafka.Consumer(settings)
 
 
-def read(bootstrap: str, first: int, count: int) -> float:
-    """Messages a second of `count` from offset `first`."""
-    reader = consumer(bootstrap)
-    reader.assign([confluent_kafka.TopicPartition(TOPIC, 0, first)])
-    begun, seen = 0.0, 0
-    while seen < count:
-        seen += len(reader.consume(10_000, timeout=10))
-        begun = begun or time.monotonic()
-    took = time.monotonic() - begun
-    reader.close()
-    return seen / took
+def read(client: LoadClient, pid: int, first: int) -> dict[str, Any]:
+    """Messages a second of a gigabyte from offset `first`, and how much of it the server had the disk read (Linux)."""
+    before = disk_read_bytes(pid)
+    seconds = client.run("consume", TOPIC, CHUNK, first, settings=READ)["seconds"]
+    return {"rate": round(CHUNK / seconds), "disk_mb": round((disk_read_bytes(pid) - before) / 1e6)}
 
 
 def look_up(bootstrap: str, end: int, begun_ms: int, ended_ms: int) -> dict[str, Any]:
@@ -140,7 +136,7 @@ def main() -> None:
     given = parser.parse_args()
     gigabytes = min(given.gigabytes, (shutil.disk_usage(given.data).free - RESERVE) // GIGABYTE)
     if gigabytes < 2:
-        raise SystemExit(f"{given.data}: less than 2 GB beside a reserve of {RESERVE // GIGABYTE} GB")
+        raise SystemExit(f"--gigabytes is 2 or more, and {given.data} needs as much free beside a reserve of {RESERVE // GIGABYTE} GB")
     results = Results(given.out)
     program = build(ROOT / "out")
     folder = Path(tempfile.mkdtemp(prefix="moldau-big-log-", dir=given.data))
@@ -169,8 +165,8 @@ def main() -> None:
             end_offset_s=round(time.monotonic() - starting, 3), rss_mb=resident_mb(server.pid),
         )  # fmt: skip
         results.write(test="big log", what="look-up", **look_up(server.bootstrap, end, begun_ms, ended_ms))
-        first, last = read(server.bootstrap, 0, CHUNK), read(server.bootstrap, end - CHUNK, CHUNK)
-        results.write(test="big log", what="read", first=round(first), last=round(last))
+        first, last = read(client, server.pid, 0), read(client, server.pid, end - CHUNK)
+        results.write(test="big log", what="read", first=first, last=last)
         results.write(test="big log", what="retention", **retain(server.bootstrap, gigabytes * GIGABYTE // 2))
     finally:
         if server.running:

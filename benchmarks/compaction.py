@@ -36,6 +36,7 @@ from moldau.log.partition_log import PartitionLog
 from moldau.model.identity import TopicPartition
 from moldau.protocol.records.builder import RecordBatchBuilder
 from moldau.protocol.records.header import check_batch
+from support.one_log import close_clean
 from support.server import ServerProcess
 from systems import ROOT
 
@@ -101,7 +102,7 @@ def alone(folder: Path, results: Results, scale: float, runs: int) -> None:
     middle = spread(rates)
     met = middle["median"] >= RATE_TARGET
     results.write(system="moldau", test="compaction alone", summary=True, mb_per_s=middle, target=f">= {RATE_TARGET}", met=met)
-    log.close(clean=False)
+    log.close()
 
 
 async def work(task: bytes) -> tuple[PassDone, float]:
@@ -170,7 +171,7 @@ def fill_topics(data: Path, topics: list[str], size: int) -> None:
     first = data / f"{topics[0]}-0"
     log = open_log(first, topics[0])
     fill(log, size)
-    log.close(clean=True)
+    close_clean(log)
     for topic in topics[1:]:
         for file in first.iterdir():
             if file.name != "partition.metadata":

@@ -26,7 +26,7 @@ from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.heartbeat import HeartbeatRequest
 from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from moldau.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from systems import System, kafka, moldau
+from systems import BEFORE, System, kafka, moldau
 
 MEMBERS = 20
 REBALANCES = 10
@@ -131,6 +131,7 @@ def main() -> None:
     """All systems in turn."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--before", type=Path, metavar="CHECKOUT", help="Moldau of another checkout in Kafka's place")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     results = Results(given.out)
@@ -138,11 +139,12 @@ def main() -> None:
     rounds: dict[str, list[float]] = {}
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="moldau-bench-")))
-        systems = {
-            "moldau": stack.enter_context(moldau(folder / "moldau")),
-            SHIPPED: stack.enter_context(kafka(folder / "kafka")),
-            AT_ONCE: stack.enter_context(kafka(folder / "kafka-0", {"group.initial.rebalance.delay.ms": "0"})),
-        }
+        systems = {"moldau": stack.enter_context(moldau(folder / "moldau"))}
+        if given.before is not None:
+            systems[BEFORE] = stack.enter_context(moldau(folder / "before", checkout=given.before))
+        else:
+            systems[SHIPPED] = stack.enter_context(kafka(folder / "kafka"))
+            systems[AT_ONCE] = stack.enter_context(kafka(folder / "kafka-0", {"group.initial.rebalance.delay.ms": "0"}))
         for system in systems.values():
             producer = Producer({"bootstrap.servers": system.bootstrap, "log_level": 0})
             producer.produce(TOPIC, b"x" * 200)

@@ -31,7 +31,9 @@ def benchmark(description: str | None, measure: Callable[[Pair, Results, Options
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--batch", help="only this size of batches: large, 50 or 1")
     parser.add_argument("--out", type=Path, help="append the JSON lines to this file as well")
-    parser.add_argument("--only", choices=["moldau", "kafka"], help="leave the other system out (no ratio can be quoted then)")
+    rival = parser.add_mutually_exclusive_group()
+    rival.add_argument("--only", choices=["moldau", "kafka"], help="leave the other system out (no ratio can be quoted then)")
+    rival.add_argument("--before", type=Path, metavar="CHECKOUT", help="Moldau of another checkout in Kafka's place")
     given = parser.parse_args()
     results = Results(given.out)
     program = build(ROOT / "out")
@@ -40,7 +42,9 @@ def benchmark(description: str | None, measure: Callable[[Pair, Results, Options
         systems = []
         if given.only != "kafka":
             systems.append(stack.enter_context(moldau(folder / "moldau")))
-        if given.only != "moldau":
+        if given.before is not None:
+            systems.append(stack.enter_context(moldau(folder / "before", checkout=given.before)))
+        elif given.only != "moldau":
             systems.append(stack.enter_context(kafka(folder / "kafka")))
         pair = [(system, LoadClient(program, system.bootstrap)) for system in systems]
         measure(pair, results, Options(given.scale, given.runs, given.batch))

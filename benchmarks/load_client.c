@@ -1,7 +1,7 @@
 /* The neutral load client of the benchmarks: librdkafka as the confluent-kafka wheel ships it, driven from C so that the client is not the limit.
  *
  *   load_client LIBRDKAFKA produce BOOTSTRAP TOPIC COUNT SIZE [NAME=VALUE ...]     send COUNT messages of SIZE bytes to partition 0
- *   load_client LIBRDKAFKA consume BOOTSTRAP TOPIC COUNT [NAME=VALUE ...]          read COUNT messages of partition 0 from its beginning
+ *   load_client LIBRDKAFKA consume BOOTSTRAP TOPIC COUNT FROM [NAME=VALUE ...]     read COUNT messages of partition 0 from offset FROM
  *   load_client LIBRDKAFKA latency BOOTSTRAP TOPIC COUNT RATE [NAME=VALUE ...]     send at a constant pace (open loop) while reading; the first
  *                                                                                  quarter of the messages warms up and is not counted
  *   load_client LIBRDKAFKA acks BOOTSTRAP TOPIC COUNT RATE [NAME=VALUE ...]        send batches of 50 at a constant pace (open loop); the first
@@ -31,7 +31,7 @@ typedef struct {
     void *opaque;
 } message_t;
 
-enum { PRODUCER = 0, CONSUMER = 1, COPY = 2, BATCH = 10000, BEGINNING = -2, IDLE_LIMIT = 30 };
+enum { PRODUCER = 0, CONSUMER = 1, COPY = 2, BATCH = 10000, BEGINNING = -2, FIXED = 7, IDLE_LIMIT = 30 };
 
 enum { GROUP = 50, SIZE = 200 };
 
@@ -123,13 +123,13 @@ static double produce(void *client, void *topic, long count, size_t size) {
     return now() - begun;
 }
 
-static double consume(void *topic, long count) {
+static double consume(void *topic, long count, int64_t from) {
     int (*consume_start)(void *, int32_t, int64_t) = symbol("rd_kafka_consume_start");
     ssize_t (*consume_batch)(void *, int32_t, int, message_t **, size_t) = symbol("rd_kafka_consume_batch");
     void (*destroy)(message_t *) = symbol("rd_kafka_message_destroy");
     message_t **batch = calloc(BATCH, sizeof *batch);
     double begun = 0, seen = now();
-    consume_start(topic, 0, BEGINNING);
+    consume_start(topic, 0, from);
     while (delivered < count && now() - seen < IDLE_LIMIT) {
         long left = count - delivered; /* librdkafka waits until it has as many as asked for */
         ssize_t got = consume_batch(topic, 0, 1000, batch, left < BATCH ? (size_t)left : BATCH);
@@ -267,9 +267,8 @@ static int acks(void *client, void *topic, long count, long rate) {
 int main(int argc, char **argv) {
     int acking = argc > 2 && !strcmp(argv[2], "acks"), paced = argc > 2 && !strcmp(argv[2], "latency");
     int producing = acking || paced || (argc > 2 && !strcmp(argv[2], "produce"));
-    int fixed = producing ? 7 : 6;
-    if (argc < fixed) {
-        fprintf(stderr, "usage: load_client LIBRDKAFKA produce|consume|latency|acks BOOTSTRAP TOPIC COUNT [SIZE|RATE] [NAME=VALUE ...]\n");
+    if (argc < FIXED) {
+        fprintf(stderr, "usage: load_client LIBRDKAFKA produce|consume|latency|acks BOOTSTRAP TOPIC COUNT SIZE|FROM|RATE [NAME=VALUE ...]\n");
         return 2;
     }
     library = dlopen(argv[1], RTLD_NOW);
@@ -278,7 +277,7 @@ int main(int argc, char **argv) {
         return 1;
     }
     long count = atol(argv[5]);
-    void *client = start(producing ? PRODUCER : CONSUMER, configuration(producing, argv[3], argc - fixed, argv + fixed));
+    void *client = start(producing ? PRODUCER : CONSUMER, configuration(producing, argv[3], argc - FIXED, argv + FIXED));
     void *(*topic_new)(void *, const char *, void *) = symbol("rd_kafka_topic_new");
     void *topic = topic_new(client, argv[4], NULL);
     if (acking) return acks(client, topic, count, atol(argv[6]));
@@ -286,7 +285,7 @@ int main(int argc, char **argv) {
         void *reader = start(CONSUMER, configuration(0, argv[3], 0, NULL));
         return latency(client, topic, topic_new(reader, argv[4], NULL), count, atol(argv[6]));
     }
-    double seconds = producing ? produce(client, topic, count, (size_t)atol(argv[6])) : consume(topic, count);
+    double seconds = producing ? produce(client, topic, count, (size_t)atol(argv[6])) : consume(topic, count, atol(argv[6]));
     printf("{\"messages\": %ld, \"failed\": %ld, \"seconds\": %.6f}\n", delivered, failed, seconds);
     return delivered == count ? 0 : 1;
 }

@@ -30,6 +30,12 @@ def resident_mb(pid: int, field: str = "VmRSS") -> float:
     return 0.0
 
 
+def disk_read_bytes(pid: int) -> int:
+    """What the disk has read for a process since it started (Linux)."""
+    fields = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
+    return int(fields["read_bytes"])
+
+
 def load_average() -> float:
     """Load average of the last minute, to tell a noisy run from a quiet one."""
     return round(os.getloadavg()[0], 2)

@@ -16,6 +16,7 @@ from support.maven import kafka_libraries  # noqa: E402
 from support.server import ServerProcess  # noqa: E402
 
 KAFKA_VERSION = "4.3.0"
+BEFORE = "moldau before"
 KAFKA_HEAP = ("-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
 KAFKA_CLUSTER = "bW9sZGF1LWJlbmNobWFyaw"
 KAFKA_PROPERTIES = """\
@@ -61,10 +62,11 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def moldau(data: Path, *arguments: str) -> Iterator[System]:
-    """Moldau with its defaults, or other `arguments`."""
-    with ServerProcess(data, arguments=arguments) as server:
-        yield System("moldau", server.bootstrap, server.pid, data)
+def moldau(data: Path, *arguments: str, checkout: Path | None = None) -> Iterator[System]:
+    """Moldau with its defaults, or other `arguments`; of another `checkout`, it is called `BEFORE`."""
+    environment = {} if checkout is None else {"PYTHONPATH": str(checkout.resolve() / "src")}
+    with ServerProcess(data, arguments=arguments, environment=environment) as server:
+        yield System("moldau" if checkout is None else BEFORE, server.bootstrap, server.pid, data)
 
 
 def kafka_command(data: Path, port: int, settings: Mapping[str, str] | None = None) -> list[str]:

@@ -68,7 +68,7 @@ def consume(system: System, client: LoadClient, topic: str, fetch: str, messages
         system,
         messages,
         TOUCHED_TO_READ,
-        lambda: {"rate": round(messages / max(client.run("consume", topic, messages, settings=FETCHES[fetch])["seconds"], 1e-6))},
+        lambda: {"rate": round(messages / max(client.run("consume", topic, messages, 0, settings=FETCHES[fetch])["seconds"], 1e-6))},
     )
 
 

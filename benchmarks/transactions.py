@@ -6,18 +6,15 @@ The producer is confluent-kafka with its defaults but linger 0; a transaction is
 with read_committed at the end must be all of it.
 """
 
-import argparse
-import contextlib
-import tempfile
 import time
 import uuid
-from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from harness import Options, Pair, benchmark
 from measure import Results, cpu_seconds, load_average, spread
-from systems import System, kafka, moldau
+from systems import System
 
 TRANSACTIONS = 1000
 RECORDS = 100
@@ -73,34 +70,25 @@ def committed_records(system: System, topic: str) -> int:
     return found
 
 
-def main() -> None:
+def measure(pair: Pair, results: Results, options: Options) -> None:
     """Both systems in turn."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scale", type=float, default=1.0, help="multiplies the number of transactions")
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--out", type=Path)
-    given = parser.parse_args()
-    results = Results(given.out)
-    count = max(int(TRANSACTIONS * given.scale), 20)
+    count = max(int(TRANSACTIONS * options.scale), 20)
     rows: dict[str, list[dict[str, Any]]] = {}
-    with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="moldau-bench-")))
-        systems = [stack.enter_context(moldau(folder / "moldau")), stack.enter_context(kafka(folder / "kafka"))]
-        for system in systems:
-            run_transactions(system, "warm-up", WARM_UP)
-        for run in range(given.runs):
-            for system in systems:
-                topic = f"transactions-{run}"
-                result = run_transactions(system, topic, count)
-                found = committed_records(system, topic)
-                if found != count * RECORDS:
-                    raise SystemExit(f"{system.name}: {found} committed records read, {count * RECORDS} sent")
-                rows.setdefault(system.name, []).append(result)
-                results.write(system=system.name, test="transactions", run=run, **result)
+    for system, _ in pair:
+        run_transactions(system, "warm-up", WARM_UP)
+    for run in range(options.runs):
+        for system, _ in pair:
+            topic = f"transactions-{run}"
+            result = run_transactions(system, topic, count)
+            found = committed_records(system, topic)
+            if found != count * RECORDS:
+                raise SystemExit(f"{system.name}: {found} committed records read, {count * RECORDS} sent")
+            rows.setdefault(system.name, []).append(result)
+            results.write(system=system.name, test="transactions", run=run, **result)
     for name, runs in rows.items():
         summary = {key: spread([run[key] for run in runs]) for key in ("rate", "transactions_per_s", "cpu_s_per_million")}
         results.write(system=name, test="transactions", summary=True, **summary)
 
 
 if __name__ == "__main__":
-    main()
+    benchmark(__doc__, measure)

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
@@ -38,6 +39,8 @@ PROPERTIES = Path(__file__).parent / "property"
 THREADS_END_S = 10.0
 _first_seen: dict[threading.Thread, str] = {}
 """Our threads, and the test during which each was seen first."""
+_workers_say: list[str] = []
+"""What workers of pytest-xdist report of their threads: neither their output nor their exit status reaches the run's."""
 
 
 def _ours() -> list[threading.Thread]:
@@ -70,12 +73,45 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
         _first_seen.setdefault(thread, item.nodeid)
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """All fixtures are closed by now; what was told to end may need a moment."""
+def _outlived() -> list[str]:
+    """A line for each of our threads that has not ended; what was asked to end may need a moment."""
     end = time.monotonic() + THREADS_END_S
     for thread in _ours():
         thread.join(max(end - time.monotonic(), 0))
-    for thread in _ours():
-        print(f"\nthread {thread.name!r} outlived its test; it came up in {_first_seen.get(thread, 'no test')}")
+    return [f"thread {each.name!r} outlived its test; it came up in {_first_seen.get(each, 'no test')}" for each in _ours()]
+
+
+def _sendable(value: Any) -> Any:
+    """What tests print, log and compare, without the halves of surrogate pairs in it: workers of pytest-xdist cannot send these."""
+    match value:
+        case str():
+            return value.encode(errors="backslashreplace").decode()
+        case dict():
+            return {key: _sendable(each) for key, each in value.items()}
+        case list() | tuple():
+            return type(value)(_sendable(each) for each in value)
+        case _:
+            return value
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, Any, Any]:
+    return _sendable((yield))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """A worker has ended, or died: then there is no output."""
+    _workers_say.extend(getattr(node, "workeroutput", {}).get("outlived", []))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """All fixtures are closed by now."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["outlived"] = _outlived()
+        return
+    for line in _workers_say + _outlived():
+        print(f"\n{line}")
         session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED

@@ -120,7 +120,7 @@ def test_adoption(left: Left) -> None:
 
     # Nothing goes, however late it is.
     assert drain(manager.apply_retention(LATE_MS)) == 0
-    manager.remove_due(LATE_MS)
+    drain(manager.remove_due(LATE_MS))
     assert_nothing_lost(left)
     manager.shutdown()
     assert_nothing_lost(left)
@@ -140,7 +140,7 @@ def test_adoption(left: Left) -> None:
         flush(log)
         assert (log.end_offset, records_of(log)[-1].offset) == (end_offset + 1, end_offset)
     for _, log in manager.logs():
-        log.close(clean=False)
+        log.close()
     (left.directory / ".lock").unlink()
     manager = manager_over(files, path, cluster_id=CLUSTER_ID, config=LogConfig(retention_ms=1))
     manager.start(NOW_MS)
@@ -149,7 +149,7 @@ def test_adoption(left: Left) -> None:
         assert seen_by_us(manager, topic, 0)[:-1] == left.contents.records[topic, 0]
         assert seen_by_us(manager, topic, 0)[-1].value == b"ours"
     drain(manager.apply_retention(LATE_MS))
-    manager.remove_due(LATE_MS)
+    drain(manager.remove_due(LATE_MS))
     for topic in ("rolled", "compacted", "transactions"):
         assert seen_by_us(manager, topic, 0)[:-1] == left.contents.records[topic, 0], "nobody has registered these topics"
     manager.shutdown()

@@ -88,7 +88,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_log(manager, "recovered", small)
     write_transactions(manager, "recovered-transactions", small)
     for _, log in manager.logs():
-        log.close(clean=False)
+        log.close()
     segment = max((directory / "recovered-0").glob("*.log"))
     segment.write_bytes(segment.read_bytes() + b"torn")
     (directory / ".lock").unlink()  # the lock of the manager that was killed is on the file that had this name

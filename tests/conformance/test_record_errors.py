@@ -18,6 +18,8 @@ from support.server import ServerProcess
 pytestmark = pytest.mark.system
 
 TOGETHER = {"INVALID_RECORD": 10, "_INVALID_DIFFERENT_RECORD": 90}
+WAITS = {"linger.ms": 30_000}
+"""Until it is flushed: all that is produced before is one batch."""
 
 
 @pytest.fixture(scope="module")
@@ -30,18 +32,28 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         yield server
 
 
+def producer_that_knows_the_topic(server: ServerProcess, options: dict[str, Any]) -> confluent_kafka.Producer:
+    """Knowing it, librdkafka puts each message into the partition's queue at once.
+
+    What is produced before is moved there one by one when the topic becomes known, and a flush sends at the same time what has been moved.
+    """
+    producer = confluent_kafka.Producer({"bootstrap.servers": server.bootstrap, **options})
+    assert "compacted" in producer.list_topics("compacted").topics
+    return producer
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"linger.ms": 500}, TOGETHER),
-        ({"linger.ms": 500, "compression.type": "zstd"}, TOGETHER),
-        ({"linger.ms": 500, "enable.idempotence": True}, TOGETHER),
+        (WAITS, TOGETHER),
+        ({**WAITS, "compression.type": "zstd"}, TOGETHER),
+        ({**WAITS, "enable.idempotence": True}, TOGETHER),
         ({"batch.size": 1}, {"INVALID_RECORD": 10, "stored": 90}),
     ],
 )
 def test_each_message_without_a_key_fails_as_such(server: ServerProcess, options: dict[str, Any], expected: dict[str, int]) -> None:
     outcomes: Counter[str] = Counter()
-    producer = confluent_kafka.Producer({"bootstrap.servers": server.bootstrap, **options})
+    producer = producer_that_knows_the_topic(server, options)
 
     def told(error: confluent_kafka.KafkaError | None, _message: confluent_kafka.Message) -> None:
         outcomes["stored" if error is None else error.name()] += 1
@@ -55,7 +67,7 @@ def test_each_message_without_a_key_fails_as_such(server: ServerProcess, options
 def test_large_batches_fail_the_same_way(server: ServerProcess) -> None:
     """Those that are looked into on another thread."""
     outcomes: Counter[str] = Counter()
-    producer = confluent_kafka.Producer({"bootstrap.servers": server.bootstrap, "linger.ms": 500})
+    producer = producer_that_knows_the_topic(server, WAITS)
     for number in range(100):
         key = None if number % 10 == 0 else b"key"
         producer.produce(

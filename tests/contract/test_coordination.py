@@ -301,3 +301,16 @@ def test_the_next_session_finds_what_lasts_and_nothing_ephemeral(open_tree: Call
     assert second.children("/ids") == []
     assert second.create("/q/n_", sequential=True) == "/q/n_0000000001"
     second.close()
+
+
+def test_what_is_written_becomes_durable_and_the_tree_stays_writable(tree: Coordination) -> None:
+    told: list[CoordinationError | None] = []
+    tree.when_durable(told.append)
+    assert told == [None], "nothing was written"
+    tree.multi([Create("/a")])
+    tree.when_durable(told.append)
+    assert told == [None, None]
+    assert tree.is_writable
+    resumed: list[bool] = []
+    tree.when_writable(lambda: resumed.append(True))
+    assert resumed == [True]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from moldau.registry.changes import DOUBTED_S
+from moldau.registry import changes
 from moldau.registry.confirming import PATH
 from moldau.registry.election import Election
 from moldau.registry.identity import Identity
@@ -15,6 +15,8 @@ from moldau.testing import Broker
 from support.registry import Rest, running_registry
 
 PATIENCE_S = 30.0
+DOUBTED_S = 0.5
+"""Less than by default: each of the two registries doubts the stranger for so long."""
 HEARD: list[tuple[str, bytes]] = []
 
 
@@ -43,7 +45,8 @@ def stranger() -> Iterator[int]:
     server.server_close()
 
 
-def test_a_stranger_that_is_elected_gets_nonces_and_no_schema(stranger: int) -> None:
+def test_a_stranger_that_is_elected_gets_nonces_and_no_schema(stranger: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changes, "DOUBTED_S", DOUBTED_S)
     with Broker() as broker:
         election = Election(broker.bootstrap_servers, "schema-registry", Identity("127.0.0.1", stranger))
         election.start()

@@ -82,7 +82,7 @@ def test_more_schemas_than_may_wait_are_refused_at_once(broker: Broker) -> None:
         asked = [Asked(rest, f"/subjects/bad-{each}/versions", {"schema": slow(f"N{each}")}) for each in range(3)]
         answers = [each.answer() for each in asked]
         assert {each.code for each in answers} == {42201, 50002}
-        assert "wait to be read already" in next(each for each in answers if each.code == 50002).body["message"]
+        assert "already waiting to be read" in next(each for each in answers if each.code == 50002).body["message"]
 
 
 def test_a_stop_does_not_wait_for_a_schema(broker: Broker) -> None:

@@ -231,7 +231,7 @@ def test_bodies_that_are_no_bodies_are_refused_and_the_registry_goes_on(rest: Re
     assert rest("POST", path, raw=b"[" * 10_000).body == {"error_code": 400, "message": "The body is JSON that is nested too deeply"}
     refused = rest("POST", path, raw=b"{}", headers={"Content-Type": "text/plain"})
     assert refused.code == 415
-    assert f"'text/plain' is not taken, but {V1}, " in refused.body["message"]
+    assert f"'text/plain' is not accepted, only {V1}, " in refused.body["message"]
     assert rest("POST", path, raw=b" " * (5 << 20)).code == 413
     address = urlsplit(url)
     for garbage in (b"\x16\x03\x01\x02\x00\x01\x00", b"GET / HTTP/9.9\r\n\r\n", b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n"):

@@ -7,10 +7,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from moldau.client.cluster import Cluster
 from moldau.model.errors import MoldauError
 from moldau.registry import election, server
+from moldau.registry.changes import Changes
+from moldau.registry.follower import Follower
 from moldau.registry.server import RegistryServer
 from moldau.testing import Broker
 from support.registry import Rest, running_registry
@@ -78,7 +81,7 @@ def test_a_start_that_fails_leaves_no_thread_and_no_socket(broker: Broker) -> No
 
 
 def test_a_broker_whose_registry_cannot_start_does_not_run_on_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`with Broker(registry=True)` that fails has nobody who would stop the broker."""
+    """`with Broker(registry=True)` that fails is never entered: nothing would stop the broker."""
 
     def fail(self: RegistryServer) -> str:
         raise OSError("no port")
@@ -126,9 +129,9 @@ def test_a_topic_that_was_deleted_is_not_written_to_and_look_ups_go_on(broker: B
         rest.ok("POST", "/subjects/a/versions", {"schema": '"string"'})
         broker.delete_topic("lost")
         broker.create_topic("lost", 1, {"cleanup.policy": "compact"})
-        told = rest("POST", "/subjects/b/versions", {"schema": '"int"'})
-        assert (told.status, told.code) == (500, 50002), told
-        assert "deleted or cut" in told.body["message"]
+        answer = rest("POST", "/subjects/b/versions", {"schema": '"int"'})
+        assert (answer.status, answer.code) == (500, 50002), answer
+        assert "deleted or cut" in answer.body["message"]
         assert rest.ok("GET", "/subjects/a/versions") == [1]
         assert rest.ok("POST", "/subjects/a/versions", {"schema": '"string"'})["id"] == 1
 
@@ -151,3 +154,84 @@ def test_a_silent_broker_is_waited_for_no_longer_when_the_client_is_interrupted(
         assert len(ended) == 1
         with pytest.raises(MoldauError, match="interrupted"):
             cluster.metadata([])
+
+
+def test_a_registry_that_is_still_reading_its_topic_can_be_stopped(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading may take minutes: who stops a broker does not wait for the registry beside it to have started."""
+    reading = threading.Event()
+
+    def apply(self: Follower, _fetched: object) -> int:
+        reading.set()
+        return self.position
+
+    monkeypatch.setattr(Follower, "_apply", apply)
+    registry = RegistryServer(broker.bootstrap_servers, "127.0.0.1:0", group="long", topic="long")
+    broker.create_topic("long", 1, {"cleanup.policy": "compact"})
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    producer.produce("long", b"{}", b"{}")
+    assert producer.flush(PATIENCE_S) == 0
+    ended: list[str] = []
+
+    def start() -> None:
+        with pytest.raises(MoldauError) as raised:
+            registry.start()
+        ended.append(str(raised.value))
+
+    starting = threading.Thread(target=start)
+    starting.start()
+    assert reading.wait(PATIENCE_S)
+    registry.stop()
+    starting.join(PATIENCE_S)
+    assert len(ended) == 1
+
+
+def test_requests_that_a_stop_does_not_wait_for_are_answered_and_leave_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The server printed a traceback for each that was under way."""
+    monkeypatch.setattr(election, "_LEAVE_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(server, "_GRACE_S", 0)
+    waiting, go_on = threading.Semaphore(0), threading.Event()
+
+    def wait(*_: object) -> None:
+        waiting.release()
+        go_on.wait(PATIENCE_S)
+
+    statuses: list[int] = []
+    with Broker() as broker:
+        registry = RegistryServer(broker.bootstrap_servers, "127.0.0.1:0")
+        rest = Rest(registry.start())
+        monkeypatch.setattr(Changes, "carry_out", wait)
+        hanging = [
+            threading.Thread(target=lambda: statuses.append(rest("PUT", "/config", {"compatibility": "NONE"}).status)) for _ in range(15)
+        ]
+        for each in hanging:
+            each.start()
+        for _ in hanging:
+            assert waiting.acquire(timeout=PATIENCE_S)
+        registry.stop()
+        go_on.set()
+        for each in hanging:
+            each.join(PATIENCE_S)
+    assert statuses == [503] * 15
+    assert "Traceback" not in caplog.text
+
+
+def test_a_request_for_which_there_is_no_memory_has_one_line(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    with running_registry(broker.bootstrap_servers, group="full", topic="full") as registry:
+        monkeypatch.setattr(Changes, "carry_out", fail)
+        answer = Rest(registry.url)("PUT", "/config", {"compatibility": "NONE"})
+        assert answer.status == 503
+        monkeypatch.setattr(registry.state, "apply", fail)
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+        producer.produce("full", b"{}", b"{}")
+        assert producer.flush(PATIENCE_S) == 0
+        eventually(lambda: "registry topic not read any more" in caplog.text)
+        assert Rest(registry.url).ok("GET", "/subjects") == []
+    assert "no memory left" in caplog.text
+    assert "Traceback" not in caplog.text

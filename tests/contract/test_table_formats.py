@@ -284,7 +284,7 @@ def test_a_table_that_was_made_anew_under_a_load_takes_nothing_of_it(table: Tabl
     base = table.now()
     Path(table.path).rename(tmp_path / "away")
     open_or_create(table.tables, table.path, SCHEMA, [DAY], "another")
-    with pytest.raises(LoadConflictError, match="the table was deleted and made anew meanwhile"):
+    with pytest.raises(LoadConflictError, match="the table was deleted and recreated meanwhile"):
         commit(table.tables, table.path, Change("LOAD"), base=base)
 
 

@@ -8,10 +8,12 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO, cast
 
 import pytest
 
 from moldau.adapters.worker_calls import WorkerCalls
+from moldau.adapters.worker_main import TASK, write_frame
 from moldau.ports.workers import WorkerError, WorkerLimitError
 
 WORKS = "support.called_works:"
@@ -121,3 +123,26 @@ def test_no_process_outlives_its_parent_that_was_killed_in_the_middle_of_work() 
 
 def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
+def test_a_task_that_the_process_has_no_memory_for_is_refused_without_a_traceback(capfd: pytest.CaptureFixture[str]) -> None:
+    calls = WorkerCalls(processes_max=1, seconds=5.0, memory_bytes=256 << 20, niceness=0)
+    with pytest.raises(WorkerLimitError):
+        calls.call(WORKS + "echo", bytes(300 << 20), wait_s=PATIENCE_S)
+    assert calls.call(WORKS + "echo", b"a", wait_s=PATIENCE_S) == b"a"
+    calls.close()
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_process_whose_answer_has_no_reader_ends_silently() -> None:
+    command = [sys.executable, "-m", "moldau.adapters.worker_main", "0", "0", "0"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdout.close()
+    write_frame(cast("BinaryIO", process.stdin), TASK, (WORKS + "echo").encode() + b"\0a")
+    assert process.wait(PATIENCE_S) == 0
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    process.stdin.close()
+    process.stderr.close()

@@ -17,11 +17,13 @@ from moldau.testing.broker import Broker
 from support.crash import copy_as_after_a_crash
 from support.paper import (
     FIRST_MS,
+    LIMIT_S,
     Published,
     connect,
     first_offsets,
     look_up,
     message_set,
+    producer_in_large_batches,
     publish,
     pull,
     receive,
@@ -220,6 +222,9 @@ def test_a14_storage_overhead_of_about_nine_bytes_a_message(broker: Broker, topi
     In the current format a message in a large batch takes 10, the batch's own header included.
     """
     count = 20_000
-    send(broker, topic, [b"x" * 200] * count, linger_ms=100, batch_size=1_000_000)
+    producer = producer_in_large_batches(broker, topic, batch_size=1_000_000)
+    for _ in range(count):
+        producer.produce(topic, b"x" * 200, partition=0, timestamp=FIRST_MS)
+    assert producer.flush(LIMIT_S) == 0
     stored = sum(each.stat().st_size for each in segment_files(broker.directory, topic))
     assert 9 <= (stored - 200 * count) / count <= 10.1

@@ -2,20 +2,15 @@
 
 import ctypes
 import mmap
-import threading
 from pathlib import Path
-from typing import Any
 
 import confluent_kafka
 import pytest
 
 from moldau.adapters import outgoing
 from moldau.adapters.posix_files import PosixFile
-from moldau.broker.handlers.fetch import handle_fetch
-from moldau.client.cluster import Cluster
 from moldau.client.connection import BrokerConnection
 from moldau.client.partition_requests import EARLIEST, LATEST
-from moldau.protocol.fast.fetch import decode_fetch
 from moldau.testing.broker import Broker
 from support.paper import (
     FIRST_MS,
@@ -23,6 +18,7 @@ from support.paper import (
     consumer_for,
     look_up,
     message_set,
+    note_fetches,
     publish,
     pull,
     receive,
@@ -30,6 +26,7 @@ from support.paper import (
     send,
     take,
     values_in,
+    wait_until,
 )
 from support.server import ServerProcess
 from support.wire import Wire, fetch, produce
@@ -48,30 +45,17 @@ def test_a07_a_pull_names_an_offset_and_an_acceptable_number_of_bytes(broker: Br
 
 
 def test_a07_a_consumer_prefetches_hundreds_of_kilobytes_while_the_application_works(
-    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+    broker: Broker, topic: str, connection: BrokerConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The consumer has a buffer of data ready by asynchronous pull requests, typically of hundreds of kilobytes each. P 3.1."""
-    pulls: list[tuple[int, int]] = []
-    reached_the_end = threading.Event()
-    with Cluster(broker.bootstrap_servers) as cluster:
-        names = {topic.encode(), cluster.topic(topic).id}
-
-    def noted(asked: Any, frame: memoryview, position: int, version: int, correlation_id: int) -> Any:
-        for name, partitions in decode_fetch(frame, position, version).topics:
-            for each in partitions if bytes(name) in names else ():
-                pulls.append((each.fetch_offset, each.max_bytes))
-                if each.fetch_offset == 400:
-                    reached_the_end.set()
-        return handle_fetch(asked, frame, position, version, correlation_id)
-
     for _ in range(4):
-        send(broker, topic, [b"x" * 5_000] * 100)
-    monkeypatch.setattr("moldau.broker.connection.handle_fetch", noted)
+        publish(connection, topic, message_set([b"x" * 5_000] * 100))
+    pulls = note_fetches(monkeypatch, broker, topic)
     consumer = consumer_for(broker, fetch_message_max_bytes=300_000)
     try:
         consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
         take(consumer, 1)
-        assert reached_the_end.wait(LIMIT_S), "it pulled everything, while one message was taken"
+        wait_until(lambda: any(offset == 400 for offset, _ in pulls), "it pulls everything, while one message was taken")
         take(consumer, 399)
     finally:
         consumer.close()

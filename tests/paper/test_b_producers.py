@@ -4,7 +4,7 @@ import pytest
 
 from moldau.protocol.records.batch import batches, iterate_log
 from moldau.testing.broker import Broker
-from support.paper import LIMIT_S, connect, message_set, producer_for, publish, pull, receive, send, values_in
+from support.paper import LIMIT_S, connect, message_set, producer_for, producer_in_large_batches, publish, pull, receive, send, values_in
 
 
 def test_b01_a_partition_is_chosen_by_key(broker: Broker) -> None:
@@ -38,7 +38,7 @@ def test_b01_or_at_random(broker: Broker) -> None:
 def test_b01_sending_is_asynchronous_and_in_batches(broker: Broker, topic: str) -> None:
     """A producer sends a set of messages in one request (P 3), and an application goes on meanwhile: 1,000 messages are few batches."""
     reported: list[int] = []
-    producer = producer_for(broker, linger_ms=100)
+    producer = producer_in_large_batches(broker, topic)
     for number in range(1000):
         producer.produce(topic, b"%d" % number, on_delivery=lambda _, message: reported.append(message.offset()))
     assert reported == [], "nothing is reported before the application asks"

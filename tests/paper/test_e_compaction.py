@@ -7,12 +7,10 @@ from collections.abc import Iterator
 import confluent_kafka
 import pytest
 
-from moldau.client.cluster import Cluster
-from moldau.client.partition_requests import EARLIEST, LATEST, FetchLimits
-from moldau.model.identity import TopicPartition
-from moldau.protocol.records.batch import RecordBatchBuilder, batches, iterate
+from moldau.client.partition_requests import EARLIEST, LATEST
+from moldau.protocol.records.batch import RecordBatchBuilder
 from moldau.testing.broker import Broker
-from support.paper import FIRST_MS, connect, consumer_for, first_offsets, look_up, publish, segment_files, wait_until
+from support.paper import FIRST_MS, connect, consumer_for, first_offsets, look_up, publish, read_through, segment_files, wait_until
 
 COMPACTED = {
     "cleanup.policy": "compact",
@@ -38,23 +36,6 @@ def keyed(number: int, key: bytes, value: bytes | None) -> bytes:
     builder = RecordBatchBuilder()
     builder.append(FIRST_MS + 1000 * number, key, value)
     return builder.build()
-
-
-def read_through(broker: Broker, topic: str) -> Iterator[tuple[int, tuple[bytes | None, bytes | None]]]:
-    """Offset, key and value of every record, by one connection's way through the whole partition in small fetches.
-
-    The way ends where the log does by then: what compaction takes out before the reader comes by has its newer value there.
-    """
-    where, limits = TopicPartition(topic, 0), FetchLimits(max_wait_ms=0, partition_max_bytes=2000)
-    with Cluster(broker.bootstrap_servers) as cluster:
-        offset: int = cluster.list_offsets({where: EARLIEST})[where].offset
-        while offset < cluster.list_offsets({where: LATEST})[where].offset:
-            asked = offset
-            for header, batch in batches(cluster.fetch(topic, 0, asked, limits).records):
-                offset = max(offset, header.last_offset + 1)
-                for record in iterate(batch, max_decompressed_bytes=1 << 20):
-                    if record.offset >= asked:
-                        yield record.offset, (record.key, record.value)
 
 
 def everything(broker: Broker, topic: str) -> dict[int, tuple[bytes | None, bytes | None]]:

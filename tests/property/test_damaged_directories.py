@@ -6,7 +6,6 @@ after a clean stop and as after a crash, and everything is read as consumers rea
 """
 
 import logging
-import os
 from collections.abc import Iterator
 from random import Random
 
@@ -24,13 +23,13 @@ from moldau.protocol.records.header import verify_crc
 from moldau.testing.disk import ForgetfulDisk
 from support.logs import CLUSTER, NOW_MS, append, create, flush, make_batch
 from support.searches import offset_for_timestamp
+from support.sizes import sized
 
-THOROUGH = os.environ.get("MOLDAU_TORTURE") == "1"
-FLIPS = 4000 if THOROUGH else 4
-CUTS = 1000 if THOROUGH else 3
+FLIPS = sized(3, 4000)
+CUTS = sized(2, 1000)
 CONFIG = LogConfig(segment_bytes=1200, index_interval_bytes=150, retention_ms=60_000)
 T0, U0 = TopicPartition("t", 0), TopicPartition("u", 0)
-SAID = ("cut", "not used", "damaged", "offline", "missing", "made anew")
+SAID = ("cut", "not used", "damaged", "offline", "missing", "rebuilt")
 
 
 def start(disk: ForgetfulDisk) -> LogManager:

@@ -5,13 +5,17 @@ Any sequence of commits, commits in transactions, ends of transactions, deletion
 on a list of what happened, from which the offset of a partition is found in an obvious way.
 """
 
+from random import Random
 from typing import NamedTuple
+from unittest.mock import patch
 
 import hypothesis.strategies as st
 from hypothesis import given, settings
 
+from moldau.broker.groups import offsets as offsets_module
 from moldau.broker.state_log import LoadedBatch, TransactionalProducer
 from moldau.model.errors import ErrorCode
+from moldau.model.steps import Steps, drain
 from moldau.protocol.records.control import ControlType
 from support.budgets import check_group_budgets
 from support.coordinated_groups import Coordinated
@@ -109,8 +113,8 @@ def _compacted(batches: list[LoadedBatch]) -> list[LoadedBatch]:
     return kept
 
 
-def play(one: Coordinated, number: int, step: Step) -> Coordinated:
-    """Do a step; the coordinator that goes on."""
+def play(one: Coordinated, number: int, step: Step, ends: list[Steps] | None = None) -> Coordinated:
+    """Do a step; the coordinator that continues. Ends of transactions are begun and left in `ends` if that is given."""
     match step:
         case Put(group, partition, producer):
             transactional = TransactionalProducer(producer, 0) if producer >= 0 else None
@@ -119,7 +123,11 @@ def play(one: Coordinated, number: int, step: Step) -> Coordinated:
         case End(producer, committed):
             for index in range(one.log.partitions):
                 one.log.mark(index, TransactionalProducer(producer, 0), committed=committed)
-                one.groups.transaction_ended(index, producer, committed=committed)
+                end = one.groups.transaction_ended(index, producer, committed=committed)
+                if ends is None:
+                    drain(end)
+                else:
+                    ends.append(end)
         case Forget(group, partition):
             found = one.groups.group_for(group, create=True)
             assert found is not None
@@ -129,6 +137,8 @@ def play(one: Coordinated, number: int, step: Step) -> Coordinated:
                 compact(one.log)
             one.groups.close()
             assert one.groups.memory.offsets.held == one.groups.memory.groups.held == 0
+            for end in ends or ():
+                drain(end)
             return Coordinated(one.log).lead()
     return one
 
@@ -145,3 +155,31 @@ def test_memory_log_and_history_agree(steps: list[Step]) -> None:
         for group in GROUPS:
             for partition in PARTITIONS:
                 assert one.offset(group, partition) == obvious(history, group, partition)
+
+
+@given(STEPS, st.randoms(use_true_random=False))
+@settings(max_examples=EXAMPLES)
+def test_so_they_do_whatever_comes_while_a_transaction_is_being_ended(steps: list[Step], chance: Random) -> None:
+    """The end is worked off offset by offset. Until it is done, none of those that counted is stable."""
+    one = Coordinated().lead()
+    history: list[tuple[Step, int]] = []
+    ends: list[Steps] = []
+    with patch.object(offsets_module, "OFFSETS_PER_STEP", 1):
+        for number, step in enumerate(steps):
+            one = play(one, number, step, ends)
+            history.append((step, number))
+            while ends and chance.random() < 0.5:
+                end = chance.choice(ends)
+                if next(end, None) is None:
+                    ends.remove(end)
+            check_group_budgets(one.groups)
+            for group in GROUPS:
+                for partition in PARTITIONS:
+                    is_stable = not one.is_pending(group, partition)
+                    assert not is_stable or one.offset(group, partition) == obvious(history, group, partition)
+        for end in ends:
+            drain(end)
+    for group in GROUPS:
+        for partition in PARTITIONS:
+            assert one.offset(group, partition) == obvious(history, group, partition)
+    check_group_budgets(one.groups)

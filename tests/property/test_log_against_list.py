@@ -7,7 +7,6 @@ byte for byte, the last one that was written at its offset, or one whose write w
 """
 
 import contextlib
-from dataclasses import replace
 from random import Random
 
 import hypothesis.strategies as st
@@ -22,6 +21,7 @@ from moldau.protocol.records.builder import encode_batch
 from moldau.protocol.records.header import check_batch
 from moldau.protocol.records.record import Record
 from support.log_machine import DIRECTORY, NOW_MS, LogMachine
+from support.one_log import close_clean
 from support.searches import max_timestamp_offset, offset_for_timestamp
 from support.sizes import sized
 
@@ -189,7 +189,7 @@ class ListMachine(LogMachine):
     @rule()
     def restart(self) -> None:
         self.write()
-        self.log.close(clean=True)
+        close_clean(self.log)
         self.write_checkpoint()
         self.open(clean=True)
         assert self.log.recovery is None
@@ -358,7 +358,7 @@ class ListMachine(LogMachine):
 
 
 def replace_retention(config: LogConfig, keep: int) -> LogConfig:
-    return replace(config, retention_bytes=keep)
+    return config._replace(retention_bytes=keep)
 
 
 TestLogAgainstList = ListMachine.TestCase

@@ -92,7 +92,7 @@ class DirectoriesMachine(RuleBasedStateMachine):
         self.now_ms += later_ms
         drain(self.manager.checkpoint())
         drain(self.manager.apply_retention(self.now_ms))
-        self.manager.remove_due(self.now_ms)
+        drain(self.manager.remove_due(self.now_ms))
 
     @rule(room=st.integers(0, 200))
     def fill_the_disk(self, room: int) -> None:

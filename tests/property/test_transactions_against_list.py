@@ -7,7 +7,6 @@ reader of committed records who fetches in pieces of any size gets exactly the r
 """
 
 import contextlib
-from dataclasses import replace
 from random import Random
 from typing import NamedTuple
 
@@ -25,6 +24,7 @@ from moldau.protocol.records.header import BatchHeader, check_batch
 from moldau.protocol.records.record import Record
 from support.log_machine import DIRECTORY, NOW_MS, LogMachine
 from support.logs import ongoing
+from support.one_log import close_clean
 from support.sizes import sized
 
 PRODUCERS = (11, 22, 33)
@@ -213,7 +213,7 @@ class TransactionMachine(LogMachine):
     def retain(self, keep: int) -> None:
         self.write()
         stable_offset = self.log.last_stable_offset
-        self.log.reconfigure(replace(self.config, retention_bytes=keep))
+        self.log.reconfigure(self.config._replace(retention_bytes=keep))
         for segment in self.log.apply_retention(NOW_MS):
             segment.unlink()
         self.log.reconfigure(self.config)
@@ -232,7 +232,7 @@ class TransactionMachine(LogMachine):
     def restart(self, damage: bool) -> None:
         """In order; with `damage` the indexes of aborted transactions are not what they were."""
         self.write()
-        self.log.close(clean=True)
+        close_clean(self.log)
         self.write_checkpoint()
         if damage:
             for name in self.disk.list(DIRECTORY):

@@ -17,10 +17,12 @@ from dataclasses import dataclass
 
 from moldau.protocol.codec import encode
 from moldau.protocol.headers import request_header
+from moldau.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from moldau.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from moldau.protocol.messages.delete_groups import DeleteGroupsRequest
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
 from moldau.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from moldau.protocol.messages.end_txn import EndTxnRequest
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -31,7 +33,7 @@ from moldau.protocol.messages.produce import PartitionProduceData, ProduceReques
 from moldau.protocol.records.batch import RecordBatchBuilder
 from moldau.protocol.records.compression import Compression
 from support.bombs import batch_of
-from support.wire import Wire, produce
+from support.wire import Wire, fetch, produce
 
 PRODUCE_VERSION = 9
 TAGGED_VERSION = 12
@@ -246,6 +248,83 @@ def configurations_of_schemas(target: Target, choice: random.Random) -> None:
             urllib.request.urlopen(request, timeout=20).read()
 
 
+def aborted_below_an_open_transaction(target: Target, choice: random.Random) -> None:
+    """A thousand aborted transactions after the first record of one that stays open; then fetches that name their partition as often."""
+    topic(target, "undecided")
+    coordinator(target, 1)
+    wanted = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)] * 1_000
+    fetches = FetchRequest(max_wait_ms=0, min_bytes=1, isolation_level=1, topics=[FetchTopic("undecided", partitions=wanted)])
+    with wire(target) as connected:
+        producers = {name: f"{name}-{choice.randrange(10**12)}" for name in ("held", "aborted")}
+        ids = {name: connected.ask(InitProducerIdRequest(each, 60_000), 2).producer_id for name, each in producers.items()}
+        for number in range(1_001):
+            name = "aborted" if number else "held"
+            added = AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id=producers[name],
+                v3_and_below_producer_id=ids[name],
+                v3_and_below_producer_epoch=0,
+                v3_and_below_topics=[AddPartitionsToTxnTopic("undecided", [0])],
+            )
+            connected.ask(added, 3)
+            builder = RecordBatchBuilder(producer_id=ids[name], producer_epoch=0, base_sequence=max(number - 1, 0), transactional=True)
+            builder.append(1, None, b"v")
+            batches = [PartitionProduceData(0, builder.build())]
+            connected.ask(
+                ProduceRequest(producers[name], -1, 30_000, [TopicProduceData("undecided", partition_data=batches)]), PRODUCE_VERSION
+            )
+            if number:
+                connected.ask(EndTxnRequest(producers[name], ids[name], 0, committed=False), 3)
+        for _ in range(5):
+            connected.ask(fetches, 11)
+
+
+def resets(target: Target, choice: random.Random) -> None:
+    """Requests of many kinds, long ones and such that wait, whose connections are reset at once or a little later.
+
+    The topics that are left are deleted: how many there may be is a bound of its own (`max.partitions`).
+    """
+    coordinator(target, 0)
+    topic(target, "reset")
+    topic(target, "reset-walked", produce_validation="records")
+    made: list[str] = []
+    for number in range(20):
+        name = f"reset-{number}-{choice.randrange(10**9)}"
+        made += (f"{name}-{each}" for each in range(20))
+        for request, version in (
+            (CreateTopicsRequest([CreatableTopic(f"{name}-{each}", 1, 1) for each in range(20)], timeout_ms=30_000), 5),
+            (DeleteTopicsRequest(topic_names=[f"{name}-{each}" for each in range(20)], timeout_ms=30_000), 5),
+            (produce("reset-walked", large_batch(Compression.NONE, 4_000, 100)), PRODUCE_VERSION),
+            (fetch("reset", 0, max_wait_ms=5_000), 11),
+            (JoinGroupRequest(name, 6_000, 6_000, "", None, "consumer", [JoinGroupRequestProtocol("range", b"")]), 3),
+        ):
+            with wire(target) as connected:
+                connected.socket.sendall(connected.frame(request, version))
+                time.sleep(choice.choice((0, 0.001, 0.02)))
+                if choice.random() < 0.2:
+                    connected.socket.shutdown(socket.SHUT_WR)
+                connected.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    with wire(target) as connected:
+        connected.ask(DeleteTopicsRequest(topic_names=made, timeout_ms=30_000), 5)
+
+
+def names_for_the_log(target: Target, choice: random.Random) -> None:
+    """Ids and names that would begin a line of the log, be another field, or colour a terminal; up to 30 KB long."""
+    coordinator(target, 0)
+    topic(target, "named")
+    for text in ("\n2026-01-02T03:04:05.678Z error forged: by=peer", "g generation=7", '"\x1b[31m', "\u202egnp", "x" * 30_000):
+        with wire(target) as connected:
+            connected.ask(JoinGroupRequest(text, 6_000, 6_000, "", text, "consumer", [JoinGroupRequestProtocol("range", b"")]), 5)
+        with wire(target) as connected:
+            connected.ask(InitProducerIdRequest(text, 60_000), 2)
+        with wire(target) as connected:
+            connected.ask(CreateTopicsRequest([CreatableTopic("t", 1, 1, configs=[CreatableTopicConfig(text, text)])]), 5)
+        for key in (METADATA_KEY, 999):
+            payload = request_header(key, 1, 1, text) + struct.pack(">i", 100)
+            with wire(target) as connected:
+                connected.socket.sendall(struct.pack(">i", len(payload)) + payload)
+                connected.socket.recv(1 << 16)
+
+
 def noise(target: Target, choice: random.Random) -> None:
     """Bytes that are no requests."""
     for _ in range(200):
@@ -319,6 +398,9 @@ ATTACKS: dict[str, Attack] = {
         segments_by_age,
         groups_deleted_at_once,
         configurations_of_schemas,
+        aborted_below_an_open_transaction,
+        resets,
+        names_for_the_log,
         noise,
         hostile_schemas,
         half_sent_http,

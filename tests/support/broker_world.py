@@ -10,17 +10,20 @@ import hashlib
 import struct
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 from moldau.adapters.sqlite_coordination import MEMORY, SqliteCoordination
 from moldau.broker.broker import Broker
 from moldau.broker.partition import Partition
+from moldau.broker.walked_batches import Walk
 from moldau.cluster.registry import NewTopic
 from moldau.cluster.snapshot import BrokerInfo
 from moldau.model.config.static import read_static
 from moldau.model.config.store import BrokerConfig
 from moldau.model.identity import TopicPartition
 from moldau.model.steps import Elsewhere, Pause, drain
+from moldau.ports.background import HereAndNow
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.codec import decoder, encode
 from moldau.protocol.headers import decode_response_header, request_header
@@ -75,12 +78,16 @@ class BrokerWorld:
     def restart(self, *, crash: bool = False, adopt: bool = False) -> None:
         """Stop the broker in order, or lose it together with what the disk had not synced; and start another over the same files."""
         if not crash:
-            self.broker.stop()
+            self.stop()
         self.store.close()
         self.workers.close()
         if crash:
             self.disk.crash()
         self.broker = self._start(adopt=adopt)
+
+    def stop(self) -> None:
+        """Stop the broker in order."""
+        drain(self.broker.stop(HereAndNow(), lambda: False))
 
     def _random_bytes(self, count: int) -> bytes:
         self._random += 1
@@ -90,7 +97,7 @@ class BrokerWorld:
         """A topic with configurations given with underscores; its id."""
         topic_id = self.broker.registry.new_topic_id()
         texts = {key.replace("_", "."): str(value) for key, value in configs.items()}
-        self.broker.registry.create_topics([NewTopic(name, topic_id, [[self.broker.broker_id]] * partitions, texts)])
+        drain(self.broker.registry.create_topics([NewTopic(name, topic_id, [[self.broker.broker_id]] * partitions, texts)]))
         for index in range(partitions):
             self.broker.leading.open_partition(TopicPartition(name, index))
         return topic_id
@@ -121,6 +128,18 @@ class BrokerWorld:
         found = self.broker.partitions.get(TopicPartition(name, index))
         assert found is not None
         return found
+
+    def request_bytes(self) -> int:
+        """Memory that requests take: buffers of connections, and all that produced batches keep alive which wait for a thread."""
+        views = list[memoryview]()
+        for thread in (self.compute, self.recompress):
+            for work, done in thread.jobs:
+                walk = getattr(work, "__self__", None)
+                if isinstance(walk, Walk):
+                    assert isinstance(done, partial)
+                    views += [walk.batch, done.args[0].batch]
+        buffers = {id(view.obj): memoryview(view.obj).nbytes for view in views}
+        return sum(buffers.values()) + sum(connection.held_bytes for connection in self.broker.connections)
 
     def connect(self, *, window: int = 1 << 20, piece: int = 1 << 16) -> "Client":
         """A new connection. `piece`: bytes that the broker gets at a time."""

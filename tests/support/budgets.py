@@ -7,7 +7,7 @@ from moldau.broker.groups.group import GROUP_COST, Group
 from moldau.broker.groups.membership_core import TOPIC_COST as SUBSCRIBED_TOPIC_COST
 from moldau.broker.groups.membership_core import MembershipCore
 from moldau.broker.groups.membership_roster import MEMBER_COST, PENDING_COST, PROTOCOL_COST, ROSTER_COST, Member, Roster
-from moldau.broker.groups.offsets import OFFSET_COST, PRODUCER_COST, TOPIC_COST, GroupOffsets
+from moldau.broker.groups.offsets import OFFSET_COST, TOPIC_COST, TRANSACTION_COST, GroupOffsets
 from moldau.broker.groups.offsets import PENDING_COST as PENDING_OFFSET_COST
 
 
@@ -32,10 +32,10 @@ def group_bytes(group: Group) -> int:
 def offsets_bytes(offsets: GroupOffsets) -> int:
     """Committed offsets and those that wait."""
     committed = [each for partitions in offsets.committed.values() for each in partitions.values()]
-    waiting = [each for producer in offsets.pending.values() for each in producer.values()]
+    waiting = [each for transaction in offsets.pending.values() for each in transaction.values() if each is not None]
     texts = sum(getsizeof(each.metadata) for each in committed + waiting if each.metadata)
     fixed = len(committed) * OFFSET_COST + len(offsets.committed) * TOPIC_COST
-    return texts + fixed + len(waiting) * PENDING_OFFSET_COST + len(offsets.pending) * PRODUCER_COST
+    return texts + fixed + len(waiting) * PENDING_OFFSET_COST + len(offsets.pending) * TRANSACTION_COST
 
 
 def check_group_budgets(groups: GroupCoordinator) -> None:

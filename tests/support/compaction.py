@@ -141,7 +141,7 @@ class CompactionWorld:
         """All passes that are due, to their end."""
         self.look()
         self.workers.run_all()
-        self.manager.remove_due(self.now_ms)
+        drain(self.manager.remove_due(self.now_ms))
 
     def roll_and_clean(self) -> None:
         """Everything so far is compacted, as far as transactions let it."""

@@ -62,6 +62,11 @@ class Coordinated:
         committed = None if found is None else found.offsets.get("t", partition)
         return None if committed is None else committed.offset
 
+    def is_pending(self, group: str, partition: int = 0) -> bool:
+        """Whether a transaction is about to change it."""
+        found = self.groups.group_for(group)
+        return found is not None and found.offsets.is_pending("t", partition)
+
     def refusal(self, group: str) -> ErrorCode:
         """Why it is not this coordinator that is to be asked."""
         try:

@@ -1,7 +1,8 @@
 """A well-behaved client in a process of its own: ``python -m support.good_client HOST PORT``.
 
-It produces and fetches, a round every few milliseconds, until its standard input ends; then it reads its topic from the beginning, and
-prints one JSON line: rounds served, the longest of them, and how many of its records are not there as they were acknowledged.
+It produces and fetches, a round every few milliseconds, until its standard input ends; then it reads its topic from the beginning,
+deletes it, and prints one JSON line: rounds served, the longest of them, and how many of its records are not there as they were
+acknowledged.
 """
 
 import json
@@ -10,6 +11,7 @@ import select
 import sys
 import time
 
+from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
 from support.wire import Wire, batch, fetch, produce
 
 PAUSE_S = 0.005
@@ -33,9 +35,9 @@ def main() -> None:
         if took_s > longest_s:
             longest_s, longest_at = took_s, begun - started
         served += 1
-    print(
-        json.dumps({"served": served, "longest_s": longest_s, "longest_at_s": longest_at, "lost": _lost(wire, topic, served)}), flush=True
-    )
+    lost = _lost(wire, topic, served)
+    wire.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=30_000), 5)
+    print(json.dumps({"served": served, "longest_s": longest_s, "longest_at_s": longest_at, "lost": lost}), flush=True)
 
 
 def _lost(wire: Wire, topic: str, served: int) -> int:

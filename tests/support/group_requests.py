@@ -9,7 +9,11 @@ member = join(client, "g")                         # a stable group with one con
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+import pytest
+
+from moldau.broker import state_log
 from moldau.model.errors import ErrorCode
+from moldau.model.steps import drain
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from moldau.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
@@ -25,6 +29,7 @@ from moldau.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from moldau.protocol.records.builder import encode_record
 from support.broker_world import BrokerWorld, Client
 from support.memberships import subscription
 
@@ -41,6 +46,20 @@ def group_world(**settings: Any) -> BrokerWorld:
     world.connect().ask(FindCoordinatorRequest("any"), 2)
     world.background.immediate = immediate
     return world
+
+
+def delete_between_steps(monkeypatch: pytest.MonkeyPatch, world: BrokerWorld, topic: str, *, recreate: bool = False) -> None:
+    """Have the topic deleted, with all that belongs to a deletion, when the first offset of the next commit is encoded."""
+    doomed = [world.broker.metadata.topics[topic]]
+
+    def delete_then_encode(timestamp_delta: int, index: int, key: bytes | None, value: bytes | None) -> bytes:
+        if doomed:
+            drain(world.broker.topics.delete([doomed.pop()]))
+            if recreate:
+                world.create_topic(topic)
+        return encode_record(timestamp_delta, index, key, value)
+
+    monkeypatch.setattr(state_log, "encode_record", delete_then_encode)
 
 
 def name(code: int) -> str:

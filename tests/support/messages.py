@@ -13,7 +13,7 @@ from moldau.protocol.codec.fields import Blob, Field, Fixed, ListOf, Nested, Tex
 from support.sizes import sized
 
 few = settings(
-    max_examples=sized(3, 100),
+    max_examples=sized(2, 100),
     deadline=None,
     database=None,
     phases=(Phase.generate, Phase.shrink),

@@ -87,6 +87,13 @@ def flush(log: PartitionLog) -> None:
         log.flush_done(job)
 
 
+def close_clean(log: PartitionLog) -> None:
+    """As a broker that stops: sealed and flushed before it is closed."""
+    log.seal()
+    flush(log)
+    log.close()
+
+
 def headers(log: PartitionLog) -> list[BatchHeader]:
     """Headers of all batches, by fetches."""
     found: list[BatchHeader] = []

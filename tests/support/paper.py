@@ -1,19 +1,22 @@
 """Short words for the dialogues of ``tests/paper``: send and receive as an application does, publish and pull with the bytes in sight."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import confluent_kafka
+import pytest
 
+from moldau.broker.handlers.fetch import handle_fetch
 from moldau.client.cluster import Cluster
 from moldau.client.connection import BrokerConnection
-from moldau.client.partition_requests import FetchLimits
+from moldau.client.partition_requests import EARLIEST, LATEST, FetchLimits
 from moldau.model.identity import TopicPartition
 from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.fast.fetch import decode_fetch
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from moldau.protocol.records.batch import RecordBatchBuilder, iterate_log
+from moldau.protocol.records.batch import RecordBatchBuilder, batches, iterate, iterate_log
 from moldau.testing.broker import Broker
 
 LIMIT_S = 20.0
@@ -49,6 +52,16 @@ def send(broker: Broker, topic: str, values: Iterable[bytes], *, partition: int 
 def producer_for(broker: Broker, **settings: Any) -> Any:
     """A producer with these settings, underscores for dots."""
     return confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers, **_dotted(settings)})
+
+
+def producer_in_large_batches(broker: Broker, topic: str, **settings: Any) -> Any:
+    """A producer whose batches end where they are full, or at a flush, however slow the machine is.
+
+    It knows the topic: what is produced before is moved to the partition one by one, and a flush sends what has been moved by then.
+    """
+    producer = producer_for(broker, linger_ms=int(1000 * LIMIT_S), **settings)
+    assert topic in producer.list_topics(topic, LIMIT_S).topics
+    return producer
 
 
 def consumer_for(broker: Broker, **settings: Any) -> Any:
@@ -120,9 +133,41 @@ def pull(broker: Broker, topic: str, offset: int, max_bytes: int = 1 << 20, *, p
         return bytes(cluster.fetch(topic, partition, offset, limits).records)
 
 
+def note_fetches(monkeypatch: pytest.MonkeyPatch, broker: Broker, topic: str) -> list[tuple[int, int]]:
+    """Offset and most bytes of each fetch of a topic, which the broker, in this process, handles from now on."""
+    noted: list[tuple[int, int]] = []
+    with Cluster(broker.bootstrap_servers) as cluster:
+        names = {topic.encode(), cluster.topic(topic).id}
+
+    def handle(asked: Any, frame: memoryview, position: int, version: int, correlation_id: int) -> Any:
+        for name, partitions in decode_fetch(frame, position, version).topics:
+            noted.extend((each.fetch_offset, each.max_bytes) for each in partitions if bytes(name) in names)
+        return handle_fetch(asked, frame, position, version, correlation_id)
+
+    monkeypatch.setattr("moldau.broker.connection.handle_fetch", handle)
+    return noted
+
+
 def values_in(records: bytes) -> list[bytes | None]:
     """The payloads in what a fetch brought."""
     return [record.value for record in iterate_log(memoryview(records), max_decompressed_bytes=1 << 24)]
+
+
+def read_through(broker: Broker, topic: str) -> Iterator[tuple[int, tuple[bytes | None, bytes | None]]]:
+    """Offset, key and value of every record, by one connection's way through the whole partition in small fetches.
+
+    The way ends where the log does by then: what compaction takes out before the reader comes by has its newer value there.
+    """
+    where, limits = TopicPartition(topic, 0), FetchLimits(max_wait_ms=0, partition_max_bytes=2000)
+    with Cluster(broker.bootstrap_servers) as cluster:
+        offset: int = cluster.list_offsets({where: EARLIEST})[where].offset
+        while offset < cluster.list_offsets({where: LATEST})[where].offset:
+            asked = offset
+            for header, batch in batches(cluster.fetch(topic, 0, asked, limits).records):
+                offset = max(offset, header.last_offset + 1)
+                for record in iterate(batch, max_decompressed_bytes=1 << 20):
+                    if record.offset >= asked:
+                        yield record.offset, (record.key, record.value)
 
 
 def look_up(broker: Broker, topic: str, timestamp: int, partition: int = 0) -> int:

@@ -46,6 +46,10 @@ class RegistryProcess:
         """Let it go on."""
         os.kill(self._process.pid, signal.SIGCONT)
 
+    def interrupt(self) -> None:
+        """Ctrl-C: SIGINT."""
+        os.kill(self._process.pid, signal.SIGINT)
+
     def kill(self) -> None:
         """SIGKILL."""
         self._end(signal.SIGKILL)

@@ -1,7 +1,7 @@
 """Look-ups by time, run to their end in one go."""
 
-from moldau.log.partition_log import PartitionLog, TimestampOffset
-from moldau.log.timestamps import TimeSearch
+from moldau.log.partition_log import PartitionLog
+from moldau.log.timestamps import TimeSearch, TimestampOffset
 from moldau.model.errors import MoldauError
 
 DECOMPRESSED_BYTES_MAX = 1 << 24

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -21,9 +21,17 @@ class ServerProcess:
     """One server over one data directory; may be stopped, killed and started again on the same port."""
 
     def __init__(
-        self, data: Path, *, settings: dict[str, str] | None = None, arguments: Sequence[str] = (), open_files_max: int | None = None
+        self,
+        data: Path,
+        *,
+        settings: dict[str, str] | None = None,
+        arguments: Sequence[str] = (),
+        open_files_max: int | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.data = data
+        self.environment = environment or {}
+        """Variables of the process beside those of this one."""
         self.open_files_max = open_files_max
         """RLIMIT_NOFILE of the process, soft and hard; None: as for this one."""
         self.settings = settings or {}
@@ -49,7 +57,7 @@ class ServerProcess:
         command = [sys.executable, "-m", "moldau.cli.main", "serve", "--listen", self.bootstrap, "--data", str(self.data), *self.arguments]
         for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1", **self.environment}
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
         if self.open_files_max is not None:  # its first look at the limit is long after this: it is still being loaded
             resource.prlimit(self._process.pid, resource.RLIMIT_NOFILE, (self.open_files_max, self.open_files_max))

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from moldau.broker.markers import Marker, MarkerResults, MarkersDone
 from moldau.broker.transactions.coordinator import TransactionCoordinator
 from moldau.broker.transactions.events import Add, End, Init
+from moldau.broker.transactions.partitions import Partitions, partitions_of
 from moldau.broker.transactions.records import decode_value, encode_key
 from moldau.broker.transactions.states import State
 from moldau.broker.transactions.transaction import EPOCH_PER_TRANSACTION, OLD_PROTOCOL, Transaction
@@ -47,9 +48,9 @@ class Written(NamedTuple):
     version: int = EPOCH_PER_TRANSACTION
 
 
-def partitions(*names: str) -> frozenset[TopicPartition]:
+def partitions(*names: str) -> Partitions:
     """Partitions by their names: ``t-0``."""
-    return frozenset(TopicPartition(topic, int(index)) for topic, _, index in (name.rpartition("-") for name in names))
+    return partitions_of(TopicPartition(topic, int(index)) for topic, _, index in (name.rpartition("-") for name in names))
 
 
 class Asked:

@@ -294,6 +294,17 @@ def test_what_is_no_audit_record_is_skipped_loudly(full: Broker, caplog: pytest.
     assert found.records
 
 
+def test_a_watch_ends_when_its_reader_has_gone(full: Broker) -> None:
+    """`moldau audit watch | head -1`: Claim: it ends though nothing changes, so that it writes nothing."""
+    with Console(full.bootstrap_servers).start("audit", "watch", "--every", "600") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(LIMIT_S) == 1
+        assert [line for line in process.stderr if not line.startswith("audit record skipped: ")] == [], "what another test has sent"
+
+
 def test_records_that_are_gone_before_they_were_counted(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
     """It goes on where the log begins now, and says what it could not count; the report shows the loss."""
     options = AuditorOptions("trimmed", re.compile("trimmed"))

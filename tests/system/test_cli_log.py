@@ -128,12 +128,19 @@ def test_a_lost_folder_is_accepted_by_a_command_that_the_log_names(written: Path
         lines = "".join(server.output)
         assert f"{data}/events-0 is missing, and all records of the partition with it" in lines
         assert f"moldau log accept-loss {data} events-0" in lines
-    assert "never held" in Console()("log", "accept-loss", str(data), "nothing-0").err
+    never = Console()("log", "accept-loss", str(data), "nothing-0")
+    assert (never.code, "never held" in never.err) == (2, True)
     assert "next start" in Console().ok("log", "accept-loss", str(data), "events-0").out
     with ServerProcess(data) as server:
         moldau = Console(server.bootstrap)
         moldau.ok("produce", "events", text="x\n")
         assert moldau.ok("consume", "events", "--until-end").lines == ["x"]
+        refused = [moldau("log", "accept-loss", str(data), "events-0")]
+    refused.append(Console()("log", "accept-loss", str(data), "events-0"))
+    for each in refused:
+        assert (each.code, each.out) == (2, "")
+        assert f"Error: {data}/events-0: no record is lost" in each.err
+    assert not (data / ".moldau_accepted_loss").exists()
 
 
 def test_a_directory_that_is_no_logs_is_refused(tmp_path: Path) -> None:

@@ -47,6 +47,13 @@ def test_a_schema_from_registration_to_its_end(moldau: ConsoleInside, tmp_path: 
     for arguments, told in [
         (["get", "order-value"], "Error: Subject 'order-value' not found, did you mean 'orders-value'? (status 404, code 40401)\n"),
         (["get", "orders-value", "--version", "7"], "Error: subject orders-value: Version 7 not found (status 404, code 40402)\n"),
+        (
+            ["get", "1"],
+            (
+                "Error: Subject '1' not found (subjects go by name; for the schema with this id: moldau schema get --id 1) "
+                "(status 404, code 40401)\n"
+            ),
+        ),
     ]:
         assert moldau("schema", *arguments).err == told
     assert json.loads(moldau.ok("schema", "get", "orders-value").out) == json.loads(second.read_text())

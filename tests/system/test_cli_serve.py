@@ -114,7 +114,7 @@ def test_a_port_in_use(tmp_path: Path) -> None:
         code, line = refused("--listen", where, "--data", str(tmp_path / "data"))
     assert code == 1
     assert where in line
-    assert "in use" in line
+    assert line.endswith("address already in use; stop the process that listens there, or choose another address with --listen (listeners)")
 
 
 def test_a_directory_in_use(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_a_server_properties_of_kafka_is_a_configuration(tmp_path: Path) -> None
         "num.partitions": ("3", ConfigSource.STATIC_BROKER),
     }
     assert code == 0
-    assert f"setting of Apache Kafka passed over: {file}:1: process.roles: there is no KRaft quorum" in err
+    assert f"setting of Apache Kafka ignored: {file}:1: process.roles: there is no KRaft quorum" in err
 
 
 def test_a_server_properties_that_asks_for_encryption_is_refused(tmp_path: Path) -> None:

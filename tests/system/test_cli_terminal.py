@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from moldau.tracking.audit_record import AUDIT_TOPIC, AuditRecord, ensure_audit_topic, new_guid
+from moldau.tracking.clock import now_ms
+from moldau.tracking.counts import WINDOW_MS, Count, CountKey, window_start
 from support.console import LIMIT_S, MOLDAU, Console, ConsoleInside
 from support.server import ServerProcess
 
@@ -73,6 +76,22 @@ def test_a_table_is_no_wider_than_its_terminal(moldau: Console, arguments: list[
     table = lines[rule - 1 :]
     assert [line for line in table if len(line) > COLUMNS] == []
     assert all(any(word in line for line in table) for word in whole), table
+
+
+def test_the_audit_tells_two_instances_of_a_host_apart(moldau: Console) -> None:
+    """Claim: no two rows of a report look alike, and its notes are there."""
+    ensure_audit_topic(moldau.environment["MOLDAU_BOOTSTRAP"])
+    for instance in ("0" * 16, "0" * 15 + "1"):
+        key = CountKey("departures", window_start(now_ms()) + WINDOW_MS, "ewr", "departures", "ewr-web-frontend-1", instance)
+        record = AuditRecord("counts", new_guid(), now_ms(), "producer", key, Count(10, 100, 1, now_ms(), now_ms()))
+        moldau.ok("produce", AUDIT_TOPIC, "--partition", "0", text=record.to_bytes().decode() + "\n")
+    lines = STYLE.sub(
+        "", at_terminal(moldau, "audit", "report", "--tiers", "producer,local", "--only", "local=.*", "--windows")
+    ).splitlines()
+    assert [line for line in lines if len(line) > COLUMNS] == []
+    rows = [line for line in lines if line.startswith("departures ")]
+    assert len(rows) == len(set(rows)) == 3
+    assert "published nothing yet" in " ".join(lines)
 
 
 def test_a_verdict_is_green_at_a_terminal_and_plain_in_a_pipe(moldau: Console, data: Path) -> None:

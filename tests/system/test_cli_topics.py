@@ -167,6 +167,17 @@ def test_trim_deletes_the_oldest_records(moldau_console: Console) -> None:
     assert moldau.ok("consume", "trimmed", "--until-end").lines == []
     wrong = moldau("topic", "trim", "trimmed", "--before", "end", "--partition", "2")
     assert (wrong.code, "has partitions 0 to 1, not 2" in wrong.err) == (2, True)
-    beyond = moldau("topic", "trim", "trimmed", "--before", "99", "--partition", "0")
-    assert beyond.code == 1
-    assert beyond.err.startswith("Error: OFFSET_OUT_OF_RANGE: partition trimmed-0: ")
+
+
+def test_trim_beyond_the_end_of_a_log_is_refused_with_its_range(moldau_console: Console) -> None:
+    """Claim: the line names partition, offset and what there is, and no partition was trimmed, those that reach so far neither."""
+    moldau = moldau_console
+    moldau.ok("topic", "create", "short", "--partitions", "2")
+    moldau.ok("produce", "short", "--partition", "0", text="a\nb\nc\n")
+    moldau.ok("produce", "short", "--partition", "1", text="a\n")
+    beyond = moldau("topic", "trim", "short", "--before", "2")
+    there = "the log, which begins at offset 0 and ends at offset 1"
+    said = f"Error: OFFSET_OUT_OF_RANGE: partition short-1: offset 2 is after the end of {there}; nothing was trimmed\n"
+    assert (beyond.code, beyond.out, beyond.err) == (1, "", said)
+    (described,) = moldau.ok("topic", "describe", "short", "--json").json
+    assert [(p["start_offset"], p["end_offset"]) for p in described["partitions"]] == [(0, 3), (0, 1)]

@@ -3,7 +3,6 @@
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -36,12 +35,6 @@ pytestmark = pytest.mark.system
 PARTITIONS = 4
 LINES = 60
 BAD = frozenset({7, 30, 31})
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker(registry=True) as broker:
-        yield broker
 
 
 @pytest.fixture(scope="module")

@@ -147,6 +147,27 @@ def test_a_forked_child_does_not_take_the_broker_down() -> None:
     assert (done.returncode, done.stdout) == (0, "served on\n"), done.stderr
 
 
+KILLED = """
+import os, signal
+from moldau.testing.broker import Broker
+with Broker() as broker:
+    print(broker.directory, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_the_data_of_a_killed_process_goes_with_the_next_broker_and_that_of_others_stays() -> None:
+    with Broker() as other:
+        other.create_topic("t")
+        done = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, text=True, timeout=60, check=False)
+        left = Path(done.stdout.strip())
+        assert (left / "meta.properties").exists(), done.stderr
+        with Broker():
+            assert not left.exists()
+        other.restart()
+        assert other.topics() == ["t"]
+
+
 @pytest.mark.alone
 def test_starting_takes_a_blink() -> None:
     """The target is 50 ms (`benchmarks/startup.py`); here only that it is not a second, on whatever machine this is."""

@@ -77,7 +77,8 @@ def test_the_settings_are_those_of_the_suite_and_a_registry_is_there_if_asked_fo
         "    with Cluster(moldau.bootstrap_servers) as cluster:\n"
         "        entries = Admin(cluster).describe_configs(Resource(ResourceType.BROKER, '0'))\n"
         "    assert {entry.name: entry.value for entry in entries}['auto.create.topics.enable'] == 'false'\n\n"
-        "def test_registry(moldau_registry_url):\n"
+        "def test_registry(moldau, moldau_registry_url):\n"
+        "    assert moldau_registry_url == moldau.registry_url\n"
         "    with urllib.request.urlopen(moldau_registry_url + '/schemas/types') as answer:\n"
         "        assert json.load(answer) == ['JSON', 'PROTOBUF', 'AVRO']\n"
     )

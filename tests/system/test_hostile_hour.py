@@ -25,6 +25,8 @@ HOUR_S = 3_600.0
 STALL_LIMIT_S = 0.5
 MEMORY_LIMIT_BYTES = 300_000_000
 STOP_LIMIT_S = 10.0
+LINE_MAX = 5_000
+"""Characters of a line in the log."""
 REGISTRY_LINE = "schema registry listening on "
 
 
@@ -97,3 +99,4 @@ def test_others_are_served_throughout(tmp_path: Path) -> None:
     assert peak <= MEMORY_LIMIT_BYTES
     assert stop_s <= STOP_LIMIT_S
     assert not [line for line in server.output if "Traceback" in line or "by a bug" in line]
+    assert all(line.rstrip("\n").isprintable() and len(line) < LINE_MAX and " error forged" not in line[:60] for line in server.output)

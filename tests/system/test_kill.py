@@ -20,7 +20,7 @@ import pytest
 from support.server import ServerProcess
 from support.sizes import TORTURE
 
-pytestmark = [pytest.mark.system, pytest.mark.torture]
+pytestmark = [pytest.mark.system, pytest.mark.torture, pytest.mark.alone]
 
 KILLS = 200 if TORTURE else 20
 RESTART_LIMIT_S = 2.0

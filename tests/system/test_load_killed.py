@@ -30,12 +30,6 @@ COMMITTED = DRIVER_POINTS.index("driver: table committed")
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker(registry=True) as broker:
-        yield broker
-
-
-@pytest.fixture(scope="module")
 def table_of_kills() -> Iterator[list[tuple[str, str, State]]]:
     """Printed at the end: pytest shows it with -s, or where a test fails."""
     lines: list[tuple[str, str, State]] = []

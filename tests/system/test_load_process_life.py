@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,12 +22,13 @@ pytestmark = pytest.mark.system
 LIMIT_S = 300.0
 
 
-def alive() -> list[str]:
-    """The commands of all processes that were started for a Spark."""
-    found = []
+def started_for_spark(temporary: Path) -> list[str]:
+    """The commands of all processes that were started for a Spark below a process with this folder for temporary files."""
+    found, inherited = [], f"TMPDIR={temporary}".encode()
     for name in os.listdir("/proc"):
         try:
-            if name.isdigit() and f"{TOKEN}=".encode() in Path("/proc", name, "environ").read_bytes():
+            environment = Path("/proc", name, "environ").read_bytes().split(b"\0") if name.isdigit() else []
+            if inherited in environment and any(each.startswith(f"{TOKEN}=".encode()) for each in environment):
                 found.append(Path("/proc", name, "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
         except OSError:
             continue
@@ -50,27 +51,25 @@ class Load:
     world: LoadWorld
     directory: Path
 
+    @property
+    def temporary(self) -> Path:
+        return self.directory / "temporary"
+
     def start(self, *how: str) -> subprocess.Popen[str]:
-        temporary = self.directory / "temporary"
-        temporary.mkdir(exist_ok=True)
+        self.temporary.mkdir(exist_ok=True)
         job = self.world.job
         words = ["load", "--bootstrap", job.bootstrap, "--registry", str(job.registry), "--topics", job.topic, "--name", job.name]
         command = [sys.executable, "-m", "moldau.cli.main", *words, "--to", str(self.directory), "--memory", "512m", *how]
-        environment = {**os.environ, "TMPDIR": str(temporary)}
+        environment = {**os.environ, "TMPDIR": str(self.temporary)}
         return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def left(self) -> list[str]:
         """What it has left in the folder for temporary files, and its processes."""
-        return [each.name for each in (self.directory / "temporary").iterdir()] + self.processes()
+        return [each.name for each in self.temporary.iterdir()] + self.alive()
 
-    def processes(self) -> list[str]:
-        return [each for each in alive() if str(self.directory) in each or "pyspark" in each or "java" in each or "spark" in each]
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker(registry=True) as found:
-        yield found
+    def alive(self) -> list[str]:
+        """The processes of its Spark; that of another run on the machine is none of them."""
+        return started_for_spark(self.temporary)
 
 
 @pytest.fixture
@@ -85,30 +84,30 @@ def load(broker: Broker, tmp_path: Path) -> Load:
 def test_ended_while_spark_starts_it_leaves_nothing(load: Load, number: signal.Signals, moment: str) -> None:
     process = load.start("--once")
     if moment != "no Java yet":
-        assert until(lambda: bool(alive()) or process.poll() is not None)
+        assert until(lambda: bool(load.alive()) or process.poll() is not None)
     if moment == "Spark starts":
-        assert until(lambda: any("SparkSubmit" in each for each in alive()) or process.poll() is not None)
+        assert until(lambda: any("SparkSubmit" in each for each in load.alive()) or process.poll() is not None)
     process.send_signal(number)
     out, err = process.communicate(timeout=LIMIT_S)
     assert until(lambda: not load.left(), 15.0), load.left()
-    assert tempfile.gettempdir() != str(load.directory / "temporary")
+    assert tempfile.gettempdir() != str(load.temporary)
     if number != signal.SIGKILL and moment != "no Java yet":
         assert (process.returncode, out, err) == (130, "", "interrupted\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_who_follows_ends_with_0_at_any_moment(load: Load, number: signal.Signals) -> None:
-    """While Spark starts, and after the first round."""
+    """While Spark starts, which a line says, and after the first round, which has its own."""
     process = load.start("--follow")
-    assert until(lambda: bool(alive()) or process.poll() is not None)
+    assert until(lambda: bool(load.alive()) or process.poll() is not None)
     process.send_signal(number)
-    assert process.communicate(timeout=LIMIT_S) == ("", "")
+    assert process.communicate(timeout=LIMIT_S) == ("", "stopped before anything was loaded\n")
     assert (process.returncode, until(lambda: not load.left(), 15.0)) == (0, True)
     process = load.start("--follow")
     assert process.stdout is not None
     assert f"{load.world.topic}: 18 rows" in process.stdout.readline()
     process.send_signal(number)
-    process.communicate(timeout=LIMIT_S)
+    assert "stopped" not in process.communicate(timeout=LIMIT_S)[1]
     assert (process.returncode, until(lambda: not load.left(), 15.0)) == (0, True)
 
 
@@ -126,7 +125,7 @@ def test_nothing_new_is_found_out_without_spark(load: Load) -> None:
     process = load.start("--once")
     seen: list[str] = []
     while process.poll() is None:
-        seen += alive()
+        seen += load.alive()
         time.sleep(0.02)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     spent_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -134,3 +133,28 @@ def test_nothing_new_is_found_out_without_spark(load: Load) -> None:
     assert (process.communicate()[0], process.returncode, seen) == (f"{load.world.topic}: nothing new\n", 0, [])
     assert spent_s < 1.0
     assert load.left() == []
+
+
+ENDED_SPARK = """
+import threading, time
+from moldau.lake.session import start_tasks
+from moldau.lake.spark_processes import SparkProcesses
+
+processes = SparkProcesses()
+context = start_tasks("ended", processes.directory, memory="512m", processes=processes).sparkContext
+counter = context.accumulator(0)
+context.parallelize(range(2), 2).foreach(lambda each: counter.add(each))
+threading.Timer(0.5, processes.end_soon).start()
+try:
+    context.parallelize(range(2), 2).foreach(lambda _: time.sleep(60))
+except Exception:
+    print("ended")
+processes.end()
+time.sleep(0.5)
+"""
+
+
+def test_a_spark_that_is_ended_while_tasks_run_prints_no_traceback() -> None:
+    """Ctrl-C while a load is at work."""
+    done = subprocess.run([sys.executable, "-c", ENDED_SPARK], capture_output=True, text=True, check=False, timeout=120)
+    assert (done.stdout, done.stderr) == ("ended\n", "")

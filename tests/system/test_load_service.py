@@ -2,7 +2,6 @@
 
 import json
 import threading
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -31,12 +30,6 @@ pytestmark = [pytest.mark.system, pytest.mark.spark]
 
 LIMIT_S = 240.0
 NOON = datetime.fromtimestamp(NOON_MS / 1000, UTC)
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker(registry=True) as broker:
-        yield broker
 
 
 def jobs_of(world: LoadWorld, directory: Path, **changes: Any) -> LoadJobs:
@@ -146,8 +139,8 @@ partition = "day"
     [
         (["--to", "x", "--topics", "t", "--registry", "http://r"], 2, "'name' is missing"),
         (["--to", "x", "--name", "j", "--registry", "http://r"], 2, "give topics or a pattern"),
-        (["--to", "x", "--name", "j", "--topics", "t"], 2, "give columns for JSON events or a registry for Avro events"),
-        (["--to", "x", "--name", "j", "--topics", "t", "--every", "soon"], 2, "'soon' is not a duration like 90s, 5m or 1h"),
+        (["--to", "x", "--name", "j", "--topics", "t"], 2, "give a registry for Avro events (--registry), or columns for JSON events"),
+        (["--to", "x", "--name", "j", "--topics", "t", "--every", "soon"], 2, "'soon' is not a number of seconds, nor a duration"),
     ],
 )
 def test_arguments_that_cannot_be_meant(arguments: list[str], code: int, message: str) -> None:

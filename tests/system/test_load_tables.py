@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,12 +29,6 @@ from support.spark import spark_session
 from support.tracked_events import whole_topic
 
 pytestmark = [pytest.mark.system, pytest.mark.spark]
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker(registry=True) as broker:
-        yield broker
 
 
 @pytest.fixture(scope="module")
@@ -172,11 +165,13 @@ def test_records_that_are_gone_fail_the_load_by_partition_and_offset_or_show_as_
     load(spark, world.job)
     world.publish(9)
     trim(world, 8)
-    with pytest.raises(DataLossError, match=rf"{world.topic}-\d: offset \d is gone, the log starts at 8; with failOnDataLoss=false"):
+    with pytest.raises(DataLossError, match=rf"{world.topic}-\d: offset \d is gone, the log starts at 8; with --no-fail-on-data-loss"):
         load(spark, world.job)
     before = len(world.rows())
     result = load(spark, world.job, fail_on_data_loss=False)
     assert before + result.rows == len(world.rows()) < world.published
+    gone = world.published + world.spoilt - len(world.rows()) - len(world.rows(world.job.dead_letters))
+    assert sum(each.size for each in result.skipped) == gone, "the record that is no event is gone too, or a dead letter"
     assert "loss" in world.verdict(), "the audit shows the gap"
 
 
@@ -193,12 +188,14 @@ def test_records_that_go_while_they_are_loaded(spark: Any, broker: Broker, tmp_p
     with on_point(hook):
         if fail:
             with pytest.raises(
-                DataLossError, match=rf"{world.topic}-\d: offset 0 of \[0, \d+\): the log holds \[5, \d+\); with failOnDataLoss"
+                DataLossError, match=rf"{world.topic}-\d: offset 0 of \[0, \d+\): the log holds \[5, \d+\); with --no-fail-on-data-loss"
             ):
                 load(spark, world.job)
             assert world.rows() == []
         else:
-            assert 0 < load(spark, world.job, fail_on_data_loss=False).rows < world.published
+            result = load(spark, world.job, fail_on_data_loss=False)
+            assert 0 < result.rows < world.published
+            assert {(each.start, each.end) for each in result.skipped} == {(0, 5)}
 
 
 def test_a_topic_that_is_gone(spark: Any, broker: Broker, tmp_path: Path) -> None:
@@ -208,7 +205,7 @@ def test_a_topic_that_is_gone(spark: Any, broker: Broker, tmp_path: Path) -> Non
     broker.delete_topic(world.topic)
     ends = rf"{world.topic}-0 up to offset \d, {world.topic}-1 up to offset \d"
     with pytest.raises(
-        DataLossError, match=f"topic {world.topic} is gone; {world.job.table} holds {ends}, and what came behind that is lost"
+        DataLossError, match=f"topic {world.topic} is gone; {world.job.table} holds {ends}, and the records after that are lost"
     ):
         load(spark, world.job)
     assert load(spark, world.job, fail_on_data_loss=False).rows == 0

@@ -22,6 +22,7 @@ from moldau.client.cluster import Cluster
 from moldau.lake.loading.audit import publish_counts
 from moldau.lake.loading.counts import COUNTS_KEY, counts_to_json
 from moldau.lake.loading.job import LoadJob
+from moldau.lake.loading.load import LoadResult, load
 from moldau.lake.loading.tier_claim import OtherTierError, _publish_claim, claimed, own_tier
 from moldau.lake.tables.committing import commit
 from moldau.lake.tables.data_files import DAY, TIME_FIELDS
@@ -31,6 +32,8 @@ from moldau.testing.broker import Broker
 from moldau.tracking.audit_record import AUDIT_TOPIC, AuditRecord, ensure_audit_topic
 from moldau.tracking.clock import now_ms
 from moldau.tracking.counts import Count, CountKey
+from support.load_world import LoadWorld
+from support.tasks_here import TasksHere
 
 pytestmark = pytest.mark.system
 
@@ -38,6 +41,12 @@ pytestmark = pytest.mark.system
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
     with Broker() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[Broker]:
+    with Broker(registry=True) as found:
         yield found
 
 
@@ -211,12 +220,12 @@ def test_an_auditor_and_a_load_have_no_name_in_common(broker: Broker, tmp_path: 
     ("arguments", "code", "said"),
     [
         (("--tier", "producer"), 2, "tier producer is that of the producers themselves"),
-        (("--tier", "nobody"), 1, "tier nobody has no counts"),
-        (("--tier", "lake", "--topic", "typo"), 1, "tier lake has no counts of topic typo, only of"),
+        (("--tier", "nobody"), 2, "Invalid value for --tier: tier nobody has no counts"),
+        (("--tier", "lake", "--topic", "typo"), 2, "tier lake has no counts of topic typo, only of"),
     ],
 )
 def test_what_cannot_be_forgotten(broker: Broker, tmp_path: Path, arguments: tuple[str, ...], code: int, said: str) -> None:
-    Load(broker, tmp_path, f"forget-{len(arguments)}-{code}").step(0)
+    Load(broker, tmp_path, f"forget-{arguments[-1]}").step(0)
     done = run(broker, "forget", *arguments)
     assert (done.exit_code, said in done.output) == (code, True)
 
@@ -228,3 +237,71 @@ def test_a_dry_run_changes_nothing(broker: Broker, tmp_path: Path) -> None:
             run(broker, "forget", "--tier", "lake", "--topic", "dry", "--dry-run").output
             == "would forget: tier lake, topic dry, 10 events\n"
         )
+
+
+class Loaded:
+    """A topic with one tracked event, and a load of it under tier lake that has nothing left to do."""
+
+    def __init__(self, broker: Broker, directory: Path) -> None:
+        self.world = LoadWorld(broker, directory)
+        self.world.publish(1)
+        assert load(TasksHere(), self.world.job).rows == 1
+        assert self.world.verdict() == "complete"
+
+    def again(self, *, mark: bool) -> LoadResult:
+        result = load(TasksHere(), self.world.job, mark=mark)
+        assert (result.ranges, result.rows, result.audit_error) == ((), 0, None)
+        return result
+
+    def marked_ms(self) -> int:
+        """Up to when the tier has said that it counted everything."""
+        return self.world.audit().counted_ms["lake", self.world.topic]
+
+
+@pytest.mark.parametrize("taken_by", ["another job", "an auditor"])
+def test_a_first_load_that_is_refused_for_its_tier_makes_nothing(registry: Broker, tmp_path: Path, taken_by: str) -> None:
+    """Claim: the refusal comes before the table is made, and before its folder."""
+    world = LoadWorld(registry, tmp_path / "lake")
+    world.publish(1)
+    job = world.job
+    if taken_by == "another job":
+        Load(registry, tmp_path / "other", world.topic, "other").step(0)
+    else:
+        job = world.other(tier="counted")
+        Auditor(registry.bootstrap_servers, AuditorOptions("counted", re.compile(world.topic))).run(once=True)
+    with pytest.raises(OtherTierError, match=f"counts topic {world.topic}"):
+        load(TasksHere(), job)
+    assert not (tmp_path / "lake").exists()
+
+
+def test_a_load_with_nothing_new_says_that_all_is_counted_where_a_mark_is_due(registry: Broker, tmp_path: Path) -> None:
+    loaded = Loaded(registry, tmp_path)
+    marked_ms = loaded.marked_ms()
+    loaded.again(mark=False)
+    assert loaded.marked_ms() == marked_ms, "that is asked every second or so, and costs no look at the audit"
+    loaded.again(mark=True)
+    assert loaded.marked_ms() > marked_ms
+
+
+def test_a_load_with_nothing_new_asks_the_audit_before_its_mark_and_publishes_what_was_taken_back(registry: Broker, tmp_path: Path) -> None:
+    """A mark under the counts of before would make all that the table holds a loss."""
+    loaded = Loaded(registry, tmp_path)
+    topic = loaded.world.topic
+    assert run(registry, "forget", "--tier", "lake", "--topic", topic).exit_code == 0
+    loaded.again(mark=False)
+    assert not loaded.world.audit().has_counts_of("lake", topic), "without a mark nothing is said"
+    loaded.again(mark=True)
+    assert loaded.world.audit().has_counts_of("lake", topic)
+    assert loaded.world.verdict() == "complete"
+
+
+def test_a_load_with_nothing_new_marks_nothing_under_a_tier_that_another_load_has_taken(registry: Broker, tmp_path: Path) -> None:
+    loaded = Loaded(registry, tmp_path)
+    topic = loaded.world.topic
+    assert run(registry, "forget", "--tier", "lake", "--topic", topic).exit_code == 0
+    Load(registry, tmp_path, topic, "other").step(0)
+    marked_ms = loaded.marked_ms()
+    with pytest.raises(OtherTierError, match=f"tier lake counts topic {topic} for job other"):
+        load(TasksHere(), loaded.world.job)
+    assert loaded.marked_ms() == marked_ms
+    loaded.again(mark=False)

@@ -1,5 +1,7 @@
 """Several registries, one of which writes: when it dies, leaves or sleeps, another takes over, and nothing is lost or doubled (F1)."""
 
+import os
+import signal
 import socket
 import threading
 import time
@@ -177,8 +179,31 @@ def test_the_commands_run_and_end(broker: Broker) -> None:
         RegistryProcess(broker.bootstrap_servers, "--topic", "not-compacted")
 
 
+def test_a_second_signal_ends_a_registry_that_is_stopping_at_once(tmp_path: Path) -> None:
+    """The broker does not answer, so that leaving the group takes a while. Two signals that are alike may be taken for one."""
+    with ServerProcess(tmp_path) as server, RegistryProcess(server.bootstrap, "--session-timeout", str(SESSION_S)) as process:
+        Rest(process.url).ok("POST", "/subjects/first/versions", {"schema": '"string"'})
+        server.suspend()
+        process.interrupt()
+        code = process.stop()
+        server.resume()
+        assert code == 130
+
+
+def test_a_second_signal_does_not_wait_for_the_registry_beside_a_broker(tmp_path: Path) -> None:
+    """The broker stops in order all the same."""
+    server = ServerProcess(tmp_path, arguments=["--registry", "127.0.0.1:0"])
+    with server:
+        eventually(lambda: any(line.startswith("schema registry listening on ") for line in server.output))
+        os.kill(server.pid, signal.SIGINT)
+        assert server.stop() == 130
+    assert "stopped" in "".join(server.output)
+    assert "Traceback" not in "".join(server.output)
+
+
 def test_a_broker_and_its_registry_in_one_process(tmp_path: Path) -> None:
-    """`moldau serve --registry`: what was registered is there after a restart; a port that is taken ends both with one line."""
+    """`moldau serve --registry`: what was registered is there after a restart; when the broker says that it listens the registry does too;
+    a port that is taken ends both with one line."""
     server = ServerProcess(tmp_path, arguments=["--registry", "127.0.0.1:0"])
     for _ in range(2):
         with server:
@@ -187,10 +212,15 @@ def test_a_broker_and_its_registry_in_one_process(tmp_path: Path) -> None:
             assert Rest(url).ok("POST", "/subjects/kept/versions", {"schema": '"string"'})["id"] == 1
             assert server.stop() == 0
             server.output.clear()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    with ServerProcess(tmp_path, arguments=["--registry", address]):  # which waits for the broker's line
+        assert Rest(f"http://{address}").ok("GET", "/subjects") == ["kept"]
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         both = ServerProcess(tmp_path, arguments=["--registry", address])
-        both.start()
-        eventually(lambda: not both.running)
+        with pytest.raises(AssertionError, match="the server ended at its start"):
+            both.start()
         assert both.stop() == 1
-        assert f"Error: the schema registry cannot listen on {address}: address already in use" in "".join(both.output)
+        assert f"Error: the schema registry cannot listen on {address}: address already in use; stop" in "".join(both.output)
+        assert "choose another address with --registry\n" in "".join(both.output)

@@ -160,7 +160,7 @@ def test_a_topic_made_anew_under_a_running_load_is_not_committed(spark: Any, lak
     written = write_files(spark, planned)
     lake.broker.delete_topic(lake.topic)
     lake.broker.create_topic(lake.topic, PARTITIONS)
-    with pytest.raises(LoadConflictError, match="was deleted and made anew while it was loaded"):
+    with pytest.raises(LoadConflictError, match="was deleted and recreated while it was loaded"):
         commit_events(planned, written, Writer("test"))
     assert DeltaTable(lake.job.table).version() == 0
 

@@ -163,7 +163,7 @@ def truncated(moldau: Broker, topic: str) -> None:
     [
         (
             made_anew,
-            "topic {} was deleted and made anew; the query had reached {}-0 at offset 5, {}-1 at offset 5",
+            "topic {} was deleted and recreated; the query had reached {}-0 at offset 5, {}-1 at offset 5",
             [(0, 0), (0, 1), (1, 0), (1, 1)],
         ),
         (Broker.delete_topic, "topic {} was deleted, or is read no longer; the query had reached {}-0 at offset 5, {}-1 at offset 5", []),

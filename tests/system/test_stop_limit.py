@@ -1,4 +1,4 @@
-"""SIGTERM ends the process within its limit, whatever hangs; what was acknowledged is there at the next start."""
+"""SIGTERM ends the process within its limit, whatever hangs or takes long; what was acknowledged is there at the next start."""
 
 import json
 import os
@@ -11,6 +11,10 @@ from pathlib import Path
 import pytest
 
 from moldau.assembly.termination import FORCED_EXIT_CODE
+from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from moldau.testing.broker import Broker
 from support.server import ServerProcess
 from support.wire import Wire, batch, fetch, produce
 
@@ -86,3 +90,51 @@ def test_a_process_that_stops_in_time_has_no_limit_to_meet(tmp_path: Path) -> No
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 0
     assert "by force" not in errors
+
+
+MANY = 2000
+CLEAN = ".kafka_cleanshutdown"
+
+
+def connect(address: str) -> Wire:
+    host, port = address.rsplit(":", 1)
+    return Wire((host, int(port)))
+
+
+def fill(wire: Wire, partitions: int) -> None:
+    """A topic with a batch in each partition, that no sync has brought to disk."""
+    wire.socket.settimeout(60)
+    assert not wire.ask(CreateTopicsRequest([CreatableTopic("many", partitions, 1)]), 5).topics[0].error_code
+    data = [PartitionProduceData(partition, batch(b"kept")) for partition in range(partitions)]
+    answer = wire.ask(ProduceRequest(None, 1, 30_000, [TopicProduceData("many", partition_data=data)]), 9)
+    assert not any(partition.error_code for partition in answer.responses[0].partition_responses)
+    wire.close()
+
+
+def ends(wire: Wire, partitions: int) -> set[int]:
+    """The end offsets of the topic's partitions."""
+    wanted = [ListOffsetsPartition(partition, timestamp=-1) for partition in range(partitions)]
+    found = wire.ask(ListOffsetsRequest(-1, topics=[ListOffsetsTopic("many", wanted)]), 7)
+    wire.close()
+    return {partition.offset for partition in found.topics[0].partitions}
+
+
+def test_a_stop_with_thousands_of_unsynced_partitions_ends_in_order_within_its_limit(tmp_path: Path) -> None:
+    """One by one, their syncs took longer than both limits together; a disk that is too slow for all of them in time ends in order too."""
+    server = ServerProcess(tmp_path)
+    server.start()
+    fill(connect(server.bootstrap), MANY)
+    assert server.stop() == 0
+    late = any("no time to flush all logs to disk" in line for line in server.output)
+    assert (tmp_path / CLEAN).exists() is not late
+    with server:
+        assert ends(connect(server.bootstrap), MANY) == {1}
+
+
+def test_a_stop_that_has_no_time_for_syncs_ends_in_order_and_leaves_the_logs_to_the_next_start(tmp_path: Path) -> None:
+    with Broker(directory=tmp_path, settings={"shutdown.timeout.ms": 0, "shutdown.forced.after.ms": 0}) as broker:
+        fill(connect(broker.bootstrap_servers), 3)
+        broker.stop()
+        assert not (tmp_path / CLEAN).exists()
+        broker.start()
+        assert ends(connect(broker.bootstrap_servers), 3) == {1}

@@ -19,8 +19,9 @@ from moldau.model.identity import TopicPartition
 from moldau.testing.broker import Broker
 from moldau.tracking import AsyncTrackerProducer, Event, EventDecodeError, EventError, TrackedConsumer, TrackerProducer
 from moldau.tracking.audit_record import AUDIT_TOPIC, AuditRecord
+from moldau.tracking.checksum import guid_hash
 from moldau.tracking.counts import Count, CountKey, window_start
-from moldau.tracking.header import guid_hash, read_header
+from moldau.tracking.header import read_header
 from support.server import ServerProcess
 from support.tracked_events import LIMIT_S, TEN_FIELDS, MemoryRegistry, audit_records, page_view, totals, whole_topic
 

@@ -37,12 +37,6 @@ class View:
     member: int
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker(registry=True) as broker:
-        yield broker
-
-
 @pytest.fixture(params=["memory", "real"])
 def registry(request: pytest.FixtureRequest, broker: Broker) -> Iterator[Registry]:
     if request.param == "memory":

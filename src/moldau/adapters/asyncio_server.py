@@ -18,8 +18,9 @@ import os
 import resource
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
 
 from moldau.adapters.asyncio_transport import SocketTransport
 from moldau.adapters.log_limit import LogLimit
@@ -39,13 +40,12 @@ _OUT_OF_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 Accept = Callable[[Transport], Receiver]
 
 
-@dataclass(slots=True)
-class ServerLimits:
-    """Bounds of a server; may be changed while it runs."""
+class ServerLimits(NamedTuple):
+    """Bounds of a server; replaced as a whole while it runs."""
 
     connections_max: int = 2**31 - 1
     connections_per_ip_max: int = 2**31 - 1
-    per_ip_overrides: dict[str, int] = field(default_factory=dict)
+    per_ip_overrides: Mapping[str, int] = MappingProxyType({})
     """In place of `connections_per_ip_max` for some addresses."""
     idle_max_ms: int = 600_000
     """Negative: idle connections stay."""

@@ -3,6 +3,8 @@
 import errno
 import socket
 
+from moldau.model.host_port import for_resolver
+
 BACKLOG = 1024
 """Connections that may wait to be accepted, unless the caller says otherwise."""
 PORT_TRIES = 20
@@ -29,7 +31,7 @@ def _addresses(host: str) -> list[tuple[socket.AddressFamily, str]]:
         return [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")]
     if host in ("", "*"):
         host = "0.0.0.0"
-    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    found = socket.getaddrinfo(for_resolver(host), None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     return list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
 
 

@@ -7,7 +7,7 @@ Linux is the fast path. Elsewhere names are missing, and what stands in for them
 * ``os.writev``: one ``os.write`` of the joined buffers.
 
 Files are opened without following a link in the last place and without waiting for a FIFO's other end, and looked at before they are used:
-somebody may have put anything into a log directory.
+any program may have put files into a log directory.
 
 The position of a descriptor always stands at the end of its file, so that an append is one system call without a seek.
 """
@@ -33,6 +33,8 @@ _KINDS = {
     stat.S_IFBLK: "a device",
     stat.S_IFCHR: "a device",
 }
+_BYTES_PER_READ = 64 * 1024
+"""Read at once of what a file has beyond the size that it had when it was opened."""
 _BUFFERS_PER_WRITE = 1024
 """Linux's and macOS's IOV_MAX: a ``writev`` of more buffers fails."""
 
@@ -50,7 +52,7 @@ def storage_error(error: OSError, path: str) -> StorageError:
 
 
 def _what_is(path: str, otherwise: str) -> str:
-    """What a name stands for that is no regular file, in words; `otherwise` if the name itself is not to blame."""
+    """The kind of a name that is no regular file, in words; `otherwise` if the name itself is not to blame."""
     try:
         kind = _KINDS.get(stat.S_IFMT(os.lstat(path).st_mode))
     except OSError:
@@ -60,11 +62,17 @@ def _what_is(path: str, otherwise: str) -> str:
 
 def open_regular(path: str, flags: int) -> int:
     """A descriptor of a regular file. NotRegularError for anything else, OSError."""
+    return _open_regular(path, flags)[0]
+
+
+def _open_regular(path: str, flags: int) -> tuple[int, int]:
+    """The same, and the file's size."""
     descriptor = os.open(path, flags | _SAFELY, 0o644)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
         os.close(descriptor)
         raise NotRegularError(_what_is(path, "is not a regular file"), path=path)
-    return descriptor
+    return descriptor, found.st_size
 
 
 def sync_error(error: OSError, path: str) -> StorageError:
@@ -288,8 +296,14 @@ class PosixFiles:
     def read(self, path: str) -> bytes:
         """All bytes of a file; FileNotFoundError if it is missing."""
         try:
-            with open(open_regular(path, os.O_RDONLY), "rb") as file:
-                return file.read()
+            descriptor, size = _open_regular(path, os.O_RDONLY)
+            try:
+                data = os.read(descriptor, size)
+                while more := os.read(descriptor, _BYTES_PER_READ):
+                    data += more
+                return data
+            finally:
+                os.close(descriptor)
         except FileNotFoundError:
             raise
         except OSError as error:
@@ -393,7 +407,7 @@ class PosixFiles:
 
 def _remove_tree(path: str) -> None:
     if os.path.islink(path):  # `scandir` would go where it leads
-        raise NotRegularError("is a symbolic link; what it leads to is not removed", path=path)
+        raise NotRegularError("is a symbolic link; its target is not removed", path=path)
     with os.scandir(path) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):

@@ -1,8 +1,20 @@
 """The coordination tree in one SQLite file: the embedded store of a single broker.
 
-One process holds the file, alone, for as long as it runs; a second one is refused. Every write is one transaction that is on disk when the
-call returns (write-ahead log, ``synchronous=FULL``), so a `multi` is seen whole or not at all, also after a crash. Ephemeral nodes of a
-session that ended in a crash go when the file is opened again, before anyone can see them.
+One process holds the file, alone, for as long as it runs; a second one is refused. Every write is one transaction in a write-ahead log, so
+a `multi` is seen whole or not at all, also after a crash. It is on disk when the call returns (``synchronous=FULL``), until `sync_in` gives
+a background: from then on a `multi` writes to the page cache, and those that wait in `when_durable` share one sync of the log.
+
+    multi, when_durable      a sync starts
+    multi, when_durable      waits for the next
+    sync ends                the first is answered; the next sync starts
+
+A log longer than `LOG_BYTES_MAX` is copied into the database in the background. A call would wait for that: `when_writable` calls back when
+it does not any more. The log is then cut to nothing, and begun with a transaction that is synced: with frames of the old log, or without a
+header on disk, a power cut could bring old pages back. After a failed sync no write is taken until the next start: the kernel reports the
+error once, and a later sync says nothing about the pages of this one. A stop copies the log into the database and removes it; both are
+synced before, so that what was reported durable is on disk in one of the two at any time.
+
+Ephemeral nodes of a session that ended in a crash go when the file is opened again, before anyone can see them.
 
 Layout, which does not change without a new ``user_version``: table ``node``, one row per path; ``sequence`` counts the sequential children
 made under it; ``ephemeral`` is 0 or 1; ``checksum`` is the CRC-32C of the rest of the row. Format 1 had no checksum; a file of that format
@@ -17,6 +29,7 @@ import logging
 import os
 import sqlite3
 import stat
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
@@ -24,11 +37,13 @@ from fastcrc.crc32 import iscsi as crc32c
 
 from moldau.adapters.sqlite_wal import dropped_transactions
 from moldau.model.errors import CoordinationError
+from moldau.ports.background import Background
 from moldau.ports.coordination import (
     BadVersionError,
     Check,
     Create,
     Delete,
+    Durable,
     EventType,
     NodeExistsError,
     NodeStat,
@@ -47,11 +62,14 @@ MEMORY = ":memory:"
 APPLICATION_ID = 0x4D6F6C64
 """Marks the file as ours ("Mold"). Do not change."""
 FORMAT = 2
+NO_FILE = -1
+LOG_BYTES_MAX = 4 << 20
+"""A longer write-ahead log is copied into the database: some 200 changes of topics."""
 _FORMAT_WITHOUT_CHECKSUMS = 1
 _TYPES = (str, str, bytes, int, int, int, int, int)
 WAY_OUT = (
     "Restore the file from a backup. Without one, move it away and start with --adopt: "
-    "the topics are then made anew from the folders of their partitions, without their settings"
+    "the topics are then recreated from the folders of their partitions, without their settings"
 )
 
 _NODE_TABLE = (
@@ -74,6 +92,23 @@ class SqliteCoordination:
         self._child_watches: dict[str, list[Watch]] = {}
         self._listeners: list[Callable[[SessionState], object]] = []
         self._closed = False
+        self._transactions = threading.Lock()
+        """Held for each transaction and each read, and while the log is copied: SQLite refuses to copy it during a read."""
+        self._background: Background | None = None
+        self._full = True
+        self._log_file = NO_FILE
+        self._log_begun = False
+        """Whether the log's header is on disk. Before that no write goes without a sync."""
+        self._unsynced = False
+        """Whether a write came after the last sync had begun."""
+        self._syncing = False
+        self._copying = False
+        self._covered: list[Durable] = []
+        """Wait for the sync that runs."""
+        self._waiting: list[Durable] = []
+        """Wait for the next one."""
+        self._held: list[Callable[[], object]] = []
+        self._failure: str | None = None
         with self._errors():
             if path != MEMORY:
                 _refuse_irregular(path)
@@ -97,6 +132,7 @@ class SqliteCoordination:
         self._check_format()
         self._check_log()
         self._check_content()
+        self._database.execute("PRAGMA wal_autocheckpoint=0")  # it would begin a new log at any write, also where no sync follows
         with self._transaction():
             self._database.execute("DELETE FROM node WHERE ephemeral = 1")
 
@@ -110,15 +146,17 @@ class SqliteCoordination:
         self._has_checksums = version == FORMAT
 
     def _check_log(self) -> None:
-        """CoordinationError if the write-ahead log holds transactions that were finished, and that SQLite passes over."""
+        """CoordinationError if the write-ahead log holds transactions that were finished, and that SQLite skips."""
         _, frames, _ = self._database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        log = f"{self._path}-wal"
+        log = self._log
         dropped = dropped_transactions(log, max(frames, 0))
         if dropped is None or dropped > 1:
             what = "its header" if dropped is None else f"{dropped} transactions after its frame {frames}"
             raise CoordinationError(f"{log}: damaged: {what} cannot be used, and would be lost. {WAY_OUT}", retriable=False)
         if dropped:
             _LOG.warning("transaction dropped: path=%s frame=%d; it was not whole, as after a power cut in the middle of it", log, frames)
+        if frames > 0 or dropped:  # where a power cut leaves a hole in the next log, there shall be nothing of this one
+            self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _check_content(self) -> None:
         """CoordinationError for a file whose structure or whose rows are not what was written. Checksums are added where there are none."""
@@ -150,7 +188,7 @@ class SqliteCoordination:
 
     def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, NodeStat]:
         """Data of a node; see the port."""
-        with self._errors():
+        with self._transactions, self._errors():
             row = self._database.execute(
                 "SELECT data, version, created_ms, modified_ms, ephemeral, "
                 "(SELECT count(*) FROM node AS child WHERE child.parent = node.path) FROM node WHERE path = ?",
@@ -165,13 +203,13 @@ class SqliteCoordination:
 
     def set(self, path: str, data: bytes, version: int = -1) -> NodeStat:
         """Replace data; see the port."""
-        self.multi([SetData(path, data, version)])
+        self._write([SetData(path, data, version)], may_defer=False)
         return self.get(path)[1]
 
     def delete(self, path: str, version: int = -1, *, recursive: bool = False) -> None:
         """Remove a node; see the port. With `recursive` the whole branch goes in one transaction."""
         if not recursive:
-            self.multi([Delete(path, version)])
+            self._write([Delete(path, version)], may_defer=False)
             return
         events: list[WatchEvent] = []
         with self._transaction():
@@ -185,7 +223,7 @@ class SqliteCoordination:
 
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
         """Names of the children; see the port."""
-        with self._errors():
+        with self._transactions, self._errors():
             rows = self._database.execute("SELECT path FROM node WHERE parent = ? ORDER BY path", (path,)).fetchall()
             if not rows and self._version(path) is None:
                 raise NoNodeError(path)
@@ -205,8 +243,11 @@ class SqliteCoordination:
 
     def multi(self, operations: Sequence[Operation]) -> None:
         """All or nothing; see the port."""
+        self._write(operations, may_defer=True)
+
+    def _write(self, operations: Sequence[Operation], *, may_defer: bool) -> None:
         events: list[WatchEvent] = []
-        with self._transaction():
+        with self._transaction(may_defer=may_defer) as deferred:
             for operation in operations:
                 match operation:
                     case Create():
@@ -217,7 +258,132 @@ class SqliteCoordination:
                         self._delete(operation, events)
                     case Check():
                         self._check(operation.path, operation.version)
+        self._unsynced |= deferred
+        if not deferred and self._background is not None:
+            self._copy_if_long(os.fstat(self._log_file).st_size)
         self._fire(events)
+
+    def sync_in(self, background: Background) -> None:
+        """From now on bring what `multi` writes to disk in the background."""
+        if self._path != MEMORY:
+            self._background = background
+            self._log_file = os.open(self._log, os.O_RDONLY)  # stays the log also when its directory is moved away
+
+    def when_durable(self, done: Durable) -> None:
+        """Hear when all writes so far are on disk; see the port. A failed sync is the answer to all later calls, too."""
+        if self._failure is not None:
+            done(self._failed())
+        elif self._unsynced:
+            self._waiting.append(done)
+            self._start_sync()
+        elif self._syncing:
+            self._covered.append(done)
+        else:
+            done(None)
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether the log is not being copied."""
+        return not self._copying
+
+    def when_writable(self, resume: Callable[[], object]) -> None:
+        """Hear when no call waits for the log to be copied; see the port."""
+        if self._copying:
+            self._held.append(resume)
+        else:
+            resume()
+
+    def _start_sync(self) -> None:
+        if self._syncing or self._copying or not self._waiting or self._background is None:
+            return
+        self._syncing = True
+        self._unsynced = False
+        self._covered, self._waiting = self._waiting, []
+        self._background.run(self._sync_log, self._synced)
+
+    def _sync_log(self) -> int:
+        """In the background. The log's length."""
+        os.fdatasync(self._log_file)
+        return os.fstat(self._log_file).st_size
+
+    def _synced(self, log_bytes: int | None, error: BaseException | None) -> None:
+        self._syncing = False
+        if self._closed:
+            self._close_log()
+            return
+        if error is not None or self._failure is not None:
+            self._fail(error)
+            return
+        self._copy_if_long(log_bytes or 0)
+        covered, self._covered = self._covered, []
+        for done in covered:
+            done(None)
+        self._start_sync()
+
+    def _copy_if_long(self, log_bytes: int) -> None:
+        if log_bytes > LOG_BYTES_MAX and self._background is not None and not self._copying and not self._syncing:
+            self._copying = True
+            self._background.run(self._copy_log, self._copied)
+
+    def _copy_log(self) -> None:
+        """In the background: bring the log's content into the database, and begin a new log."""
+        with self._transactions, self._errors():
+            self._log_begun = False
+            self._synchronous(full=True)
+            self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._database.execute(f"PRAGMA user_version={FORMAT}")
+            self._log_begun = True
+
+    def _copied(self, _: None, error: BaseException | None) -> None:
+        self._copying = False
+        if self._closed:
+            return
+        try:
+            if isinstance(error, CoordinationError) and error.retriable:
+                _LOG.warning(
+                    "metadata not copied from the log into the database: path=%s reason=%s; trying again with the next change",
+                    self._path,
+                    error,
+                )
+            elif error is not None:
+                self._fail(error)
+        finally:
+            held, self._held = self._held, []
+            for resume in held:
+                resume()
+            self._start_sync()
+
+    def _fail(self, error: BaseException | None) -> None:
+        """Tell all that wait; `error` is None if it has been noted. A bug is a failure too, and is raised after that."""
+        if error is not None:
+            self._note_failure(error)
+        waiting, self._covered, self._waiting = [*self._covered, *self._waiting], [], []
+        for done in waiting:
+            done(self._failed())
+        if error is not None and not isinstance(error, OSError | CoordinationError):
+            raise error
+
+    def _note_failure(self, error: BaseException) -> None:
+        if self._failure is None:
+            self._failure = f"{self._path}: not brought to disk: {error}; no change is taken until the broker is started again"
+            _LOG.error(
+                "sync of the metadata store failed: path=%s reason=%s; no change is taken until the broker is started again",
+                self._path,
+                error,
+            )
+
+    def _close_log(self) -> None:
+        """Unless a sync runs, at whose end it is closed."""
+        if self._log_file != NO_FILE and not self._syncing:
+            os.close(self._log_file)
+            self._log_file = NO_FILE
+
+    def _failed(self) -> CoordinationError:
+        return CoordinationError(str(self._failure), retriable=False)
+
+    @property
+    def _log(self) -> str:
+        return f"{self._path}-wal"
 
     def on_session(self, listener: Callable[[SessionState], object]) -> None:
         """Hear of the session's end; in a file it is never suspended."""
@@ -228,12 +394,17 @@ class SqliteCoordination:
         if self._closed:
             return
         try:
-            with self._transaction():
-                self._database.execute("DELETE FROM node WHERE ephemeral = 1")
+            if self._failure is None:
+                with self._transaction():
+                    self._database.execute("DELETE FROM node WHERE ephemeral = 1")
         finally:
-            self._closed = True
-            with self._errors():
-                self._database.close()
+            with self._transactions, self._errors():
+                self._closed = True
+                try:
+                    self._synchronous(full=True)  # or it would copy the log and remove it without a sync
+                finally:
+                    self._database.close()
+            self._close_log()
         for listener in self._listeners:
             listener(SessionState.EXPIRED)
 
@@ -319,17 +490,29 @@ class SqliteCoordination:
         for watch, event in calls:
             watch(event)
 
+    def _synchronous(self, *, full: bool) -> None:
+        if self._full != full:
+            self._database.execute(f"PRAGMA synchronous={'FULL' if full else 'OFF'}")
+            self._full = full
+
     @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        with self._errors():
+    def _transaction(self, *, may_defer: bool = False) -> Iterator[bool]:
+        """One transaction; given is whether its sync is deferred."""
+        with self._transactions, self._errors():
+            if self._failure is not None:  # it may be new, where the log was being copied
+                raise self._failed()
+            deferred = may_defer and self._background is not None and self._log_begun
+            self._synchronous(full=not deferred)
+            rows_changed = self._database.total_changes
             self._database.execute("BEGIN IMMEDIATE")
             try:
-                yield
+                yield deferred
                 self._database.execute("COMMIT")
             except BaseException:
                 if self._database.in_transaction:
                     self._database.execute("ROLLBACK")
                 raise
+            self._log_begun |= not deferred and self._database.total_changes > rows_changed
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -337,6 +520,8 @@ class SqliteCoordination:
         try:
             yield
         except sqlite3.Error as error:
+            if self._background is not None and getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_FSYNC:
+                self._note_failure(error)
             raise _translate(self._path, error, self._closed) from error
         except UnicodeDecodeError as error:  # the names in a damaged schema, which Python makes text of
             raise _damaged(self._path, "not text") from error
@@ -347,7 +532,8 @@ def _translate(path: str, error: sqlite3.Error, closed: bool) -> CoordinationErr
     if closed:
         return CoordinationError(f"{path}: the session is closed", retriable=False)
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return CoordinationError(f"{path}: in use by another process", retriable=False)
+        advice = "stop the broker that runs over this directory, or choose another one with --data (log.dirs)"
+        return CoordinationError(f"{path}: in use by another process; {advice}", retriable=False)
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return _damaged(path, str(error))
     return CoordinationError(f"{path}: {error}", retriable=code == sqlite3.SQLITE_FULL)
@@ -357,9 +543,19 @@ def _damaged(path: str, what: str) -> CoordinationError:
     return CoordinationError(f"{path}: damaged: {what}. {WAY_OUT}", retriable=False)
 
 
-def _checksum(*row: object) -> int:
-    """Of a row's columns without the last, in their order. Do not change."""
-    return crc32c(b"\0".join(value if isinstance(value, bytes) else str(value).encode() for value in row))
+def _checksum(
+    path: object,
+    parent: object,
+    data: object,
+    version: object,
+    sequence: object,
+    ephemeral: object,
+    created_ms: object,
+    modified_ms: object,
+) -> int:
+    """Of a row's columns without the last, in their order, with a zero byte between. Do not change."""
+    before, after = f"{path}\0{parent}\0", f"\0{version}\0{sequence}\0{ephemeral}\0{created_ms}\0{modified_ms}"
+    return crc32c(before.encode() + (data if isinstance(data, bytes) else str(data).encode()) + after.encode())
 
 
 def _refuse_irregular(path: str) -> None:

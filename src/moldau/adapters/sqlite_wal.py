@@ -1,8 +1,9 @@
 """What a write-ahead log of SQLite's holds that SQLite will not use. Reads headers only.
 
 SQLite takes the log's frames up to the first whose checksum is wrong and drops the rest without a word: so a transaction ends that a power
-cut has interrupted. It is also how finished transactions are lost when a byte of an earlier one changes. The two can be told apart: a
-transaction is synced before the next one begins, so no more than one can be unfinished.
+cut has interrupted. It is also how finished transactions are lost when a byte of an earlier one changes. The two can be told apart. Of
+several transactions that wait for one sync a power cut leaves whole blocks unwritten, zeros, since the file was empty before; no block of a
+whole frame is zeros. Where none is missing, only one transaction can be unfinished.
 
 Layout: 32 bytes of header, then frames of 24 bytes and a page. A frame is of this log if it carries the header's two salts (one left from
 an earlier round has neither); it ends a transaction if its second number, the size of the database in pages, is not 0.
@@ -15,10 +16,14 @@ _HEADER = Struct(">8I")
 _FRAME = Struct(">4I")
 _MAGIC = (0x377F0682, 0x377F0683)
 _FRAME_HEADER_BYTES = 24
+_BLOCK_BYTES = 4096
 
 
 def dropped_transactions(path: str, frames_used: int) -> int | None:
-    """How many transactions there are in the frames after the first `frames_used`; None for a log whose header is damaged. OSError."""
+    """How many transactions there are in the frames after the first `frames_used`; None for a log whose header is damaged. OSError.
+
+    Those that a power cut can have interrupted together are one.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
@@ -33,15 +38,24 @@ def dropped_transactions(path: str, frames_used: int) -> int | None:
             return None
         step = _FRAME_HEADER_BYTES + page_bytes
         ends, unfinished = 0, False
-        for position in range(_HEADER.size + frames_used * step, size - step + 1, step):
+        start = _HEADER.size + frames_used * step
+        for position in range(start, size - step + 1, step):
             _, pages, *found = _FRAME.unpack(os.pread(descriptor, _FRAME.size, position))
             if salts[0] != found[0] and salts[1] != found[1]:
                 break
+            if pages and not ends and _has_hole(descriptor, start, position + step):
+                return 1
             ends += pages != 0
             unfinished = not pages
         return ends + unfinished
     finally:
         os.close(descriptor)
+
+
+def _has_hole(descriptor: int, start: int, end: int) -> bool:
+    """Whether one of the blocks that hold these bytes was never written."""
+    first = start - start % _BLOCK_BYTES
+    return any(os.pread(descriptor, _BLOCK_BYTES, place) == bytes(_BLOCK_BYTES) for place in range(first, end, _BLOCK_BYTES))
 
 
 def _checksum(header: tuple[int, ...], *, swapped: bool) -> tuple[int, int]:

@@ -17,14 +17,16 @@ _Job = Callable[[], Callable[[], object]]
 _LOG = logging.getLogger(__name__)
 
 CUT_OFF_S = 0.2
-"""How long a stop waits for a job that nobody needs any more."""
+"""How long a stop waits for a job without a caller."""
 
 
 class LoopBackground:
     """A :class:`moldau.ports.background.Background`: `work` runs on one of `threads_max` threads, `done` on the thread of `loop`."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, threads_max: int = 4) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, threads_max: int = 4, before_first: Callable[[], object] = lambda: None) -> None:
+        """`before_first` is called, on the loop's thread, before the first thread is started."""
         self._loop = loop
+        self._before_first = before_first
         self._threads_max = threads_max
         self._threads: list[threading.Thread] = []
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
@@ -40,6 +42,8 @@ class LoopBackground:
         self._running += 1
         self._jobs.put(job)
         if self._running > len(self._threads) < self._threads_max:
+            if not self._threads:
+                self._before_first()
             thread = threading.Thread(target=self._serve, name=f"moldau-background-{len(self._threads)}", daemon=True)
             self._threads.append(thread)
             thread.start()

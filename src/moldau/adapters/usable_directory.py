@@ -20,7 +20,7 @@ _REASONS = {
 
 def check_usable(path: str, what: str, option: str, *, room_bytes: int) -> None:
     """StorageError, which says why and what to do, if `path` cannot be `what` ("a data directory") and take `room_bytes`; `option` chooses
-    another one. Leaves nothing behind, not even directories that were missing.
+    another one. Leaves no files, nor directories that were missing.
     """
     made = _missing(path)
     try:
@@ -40,15 +40,28 @@ def check_usable(path: str, what: str, option: str, *, room_bytes: int) -> None:
 
 
 def probe(path: str, size: int) -> None:
-    """Make a file of so many bytes, and remove it. OSError."""
+    """Make a file of `size` bytes, and remove it. OSError."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        data = memoryview(bytes(size))
-        while data:
-            data = data[os.write(descriptor, data) :]
+        _fill(descriptor, size)
     finally:
         os.close(descriptor)
         os.unlink(path)
+
+
+def _fill(descriptor: int, size: int) -> None:
+    """Take `size` bytes of the disk: reserved where the system can do that, or else written."""
+    if size and hasattr(os, "posix_fallocate"):
+        try:
+            os.posix_fallocate(descriptor, 0, size)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                raise
+        else:
+            return
+    data = memoryview(bytes(size))
+    while data:
+        data = data[os.write(descriptor, data) :]
 
 
 def _missing(path: str) -> list[str]:

@@ -38,7 +38,7 @@ class WorkerCalls:
             self._free.put(slot)
 
     def call(self, work: str, task: bytes, *, wait_s: float) -> bytes:
-        """The messages of the work, one behind the other. It waits up to `wait_s` for a process that is free.
+        """The messages of the work, concatenated. It waits up to `wait_s` for a process that is free.
 
         WorkerLimitError: the task takes too much, or ends any process. WorkerError: it raised, none was free in time, or `close`.
         """
@@ -136,6 +136,6 @@ class _Slot:
         for stream in (process.stdin, process.stdout):
             try:
                 cast("BinaryIO", stream).close()
-            except OSError:  # what was left to write found nobody
+            except OSError:  # the reader of the unwritten rest is closed
                 continue
         return process.wait()

@@ -6,8 +6,8 @@ Frames on standard input and output: int32 length, one byte of kind, and so many
     from here:  ``m``  a message of the work; ``d``  the work is done; ``e``  it has raised: what;
                 ``l``  it would need more memory than BYTES
 
-It takes the priority NICENESS, and ends at once when its input ends: whoever gave it work is gone, and files that it went on writing would
-meet those of the next. With SECONDS the kernel ends it when one task takes longer, whatever it hangs in and whether or not anybody is left
+It adds NICENESS to its parent's, and ends at once when its input ends: its parent has ended, and files that it continued to write would
+collide with those of the next. With SECONDS the kernel ends it when one task takes longer, in any call, and also when no parent is left
 to wait for it. With BYTES its address space ends there, and it ends after a task that has taken half of that: the next one gets all of it.
 """
 
@@ -33,8 +33,12 @@ DONE = b"d"
 ERROR = b"e"
 LIMIT = b"l"
 
+TASK_TOO_LARGE = 71
+"""Exit code of a process whose memory does not hold its task."""
+
 _LENGTH = Struct(">i")
-LOWEST_PRIORITY = 19
+LOWEST_PRIORITY = 39
+"""As NICENESS: the system stops at 19, the lowest priority, whatever the parent's is (-20 to 19)."""
 _KIBIBYTE = 1024
 
 
@@ -71,9 +75,20 @@ def describe_failure(error: BaseException) -> str:
 
 
 def _take_tasks(stream: BinaryIO, tasks: "SimpleQueue[bytes]", end: Callable[[int], object]) -> None:
-    while (frame := read_frame(stream)) is not None:
-        tasks.put(frame[1])
+    try:
+        while (frame := read_frame(stream)) is not None:
+            tasks.put(frame[1])
+    except MemoryError:  # the task itself takes more than the process may
+        end(TASK_TOO_LARGE)
     end(0)
+
+
+def _answer(stream: BinaryIO, kind: bytes, payload: bytes = b"") -> None:
+    """Send a frame; the process ends if the pipe has no reader."""
+    try:
+        write_frame(stream, kind, payload)
+    except OSError:
+        os._exit(0)
 
 
 def _peak_bytes() -> int:
@@ -106,14 +121,14 @@ def main(niceness: int = LOWEST_PRIORITY, seconds: float = 0.0, memory_bytes: in
             signal.setitimer(signal.ITIMER_REAL, seconds)  # SIGALRM ends the process: nothing handles it
         try:
             for message in find_work(name.decode())(task, tools):
-                write_frame(answers, MESSAGE, message)
+                _answer(answers, MESSAGE, message)
         except MemoryError:
-            write_frame(answers, LIMIT)
+            _answer(answers, LIMIT)
             os._exit(0)
         except Exception as error:
-            write_frame(answers, ERROR, describe_failure(error).encode())
+            _answer(answers, ERROR, describe_failure(error).encode())
         else:
-            write_frame(answers, DONE)
+            _answer(answers, DONE)
         if seconds:
             signal.setitimer(signal.ITIMER_REAL, 0)
         if memory_bytes and _peak_bytes() > memory_bytes // 2:

@@ -243,7 +243,7 @@ class _Worker:
             if stream is not None:
                 try:
                     stream.close()
-                except OSError:  # what was left to write found nobody
+                except OSError:  # the reader of the unwritten rest is closed
                     continue
         process.wait()
         with self._lock:

@@ -12,7 +12,7 @@ ROOM_BYTES = 256 * 1024
 
 
 def check_directory(path: str, store: str) -> None:
-    """StorageError, which says why and what to do, if a broker could not use this directory for its metadata store. Leaves nothing behind.
+    """StorageError, which says why and what to do, if a broker could not use this directory for its metadata store. Leaves no files.
 
     One that already has a store may be full: what is in it can be read.
     """

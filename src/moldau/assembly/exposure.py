@@ -1,4 +1,4 @@
-"""One loud line for whoever listens beyond loopback: there is no authentication yet, so whoever reaches the port may do everything."""
+"""A warning for a listener beyond loopback: there is no authentication yet, so every client that reaches the port may do everything."""
 
 import logging
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ LOOPBACK = ("127.", "::ffff:127.")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address, or a name that stands for one."""
+    """Whether only this machine reaches an address, or a name that resolves to one."""
     return host in ("localhost", "::1") or host.startswith(LOOPBACK)
 
 
@@ -19,7 +19,7 @@ def warn_if_exposed(what: str, addresses: Iterable[tuple[str, int]], remedy: str
     if exposed:
         _LOG.warning(
             "LISTENING BEYOND LOOPBACK WITHOUT AUTHENTICATION: what=%s addresses=%s; anyone who reaches it may read, write and delete"
-            " everything; let a firewall decide who that is, or %s",
+            " everything; restrict access with a firewall, or %s",
             what,
             ",".join(exposed),
             remedy,

@@ -7,18 +7,15 @@ from collections.abc import Callable
 
 from moldau.adapters.event_loop import new_event_loop
 from moldau.adapters.system_clock import LoopClock
+from moldau.assembly.allocator import HeapTrimmer, use_one_heap
 from moldau.assembly.garbage import GarbagePauses
 from moldau.assembly.open_files import raise_open_files_limit
 from moldau.assembly.running import RunningBroker
+from moldau.assembly.switch_interval import SWITCH_INTERVAL_S
 from moldau.assembly.termination import TerminationWatch
 from moldau.model.config.store import BrokerConfig
 
 _LOG = logging.getLogger(__name__)
-
-SWITCH_INTERVAL_S = 0.0005
-"""How long a thread that computes may keep the interpreter's lock from the broker's thread, which asks for it after each system call, a few
-times in a request. With Python's 5 ms every round trip took 5.4 ms while searches by time ran, with this 1.4.
-"""
 
 
 def serve(
@@ -28,20 +25,23 @@ def serve(
     loop_name: str = "",
     on_listening: Callable[[list[tuple[str, int]]], object] = lambda _addresses: None,
     on_stopping: Callable[[], object] | None = None,
-) -> None:
-    """Run a broker until a signal asks to stop; a second signal does not wait for connections. See `termination` for what hangs.
+) -> bool:
+    """Run a broker until a signal asks to stop; a second signal waits neither for connections nor for `on_stopping`. See `termination` for
+    what hangs. Whether `on_stopping` has ended.
 
     `on_listening` gets the addresses, with real ports, once requests are taken; `on_stopping` runs in a thread before the broker stops, for
     what depends on it. Everything else comes from `config`: ``listeners``,
     ``advertised.listeners``, ``log.dirs``. OSError for a port that cannot be had, WorldError for a data directory that cannot be used;
     AllDirectoriesFailedError, after an orderly stop, when the last data directory was lost while serving.
     """
+    if on_stopping is not None:  # what depends on the broker has threads of its own
+        use_one_heap()
     raise_open_files_limit()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     loop = new_event_loop(loop_name)
     asyncio.set_event_loop(loop)
     try:
-        loop.run_until_complete(_serve(loop, config, adopt, on_listening, on_stopping))
+        return loop.run_until_complete(_serve(loop, config, adopt, on_listening, on_stopping))
     finally:
         asyncio.set_event_loop(None)
         loop.close()
@@ -53,36 +53,51 @@ async def _serve(
     adopt: bool,
     on_listening: Callable[[list[tuple[str, int]]], object],
     on_stopping: Callable[[], object] | None,
-) -> None:
+) -> bool:
     asked: asyncio.Event = asyncio.Event()
-    running = RunningBroker(loop, config, lambda _failure: asked.set())
+    hurried: asyncio.Event = asyncio.Event()
+    running = RunningBroker(loop, config, lambda _failure: asked.set(), before_threads=use_one_heap)
 
     def signalled() -> None:
         """On the loop's thread: the first signal asks to stop, a further one not to wait."""
         if asked.is_set():
+            hurried.set()
             running.hurry()
         asked.set()
 
     watch = TerminationWatch(lambda: loop.call_soon_threadsafe(signalled), lambda: _limit_s(config))
     watch.start()
-    garbage: GarbagePauses | None = None
+    upkeep: list[GarbagePauses | HeapTrimmer] = []
+    ended = True
     try:
         running.start(adopt=adopt)
         on_listening(running.addresses)
-        garbage = GarbagePauses(LoopClock(loop))
+        upkeep += [GarbagePauses(LoopClock(loop)), HeapTrimmer(LoopClock(loop), on_large=use_one_heap)]
         await asked.wait()
         _LOG.info("stopping")
         stopping_since = loop.time()
         if on_stopping is not None:
-            await loop.run_in_executor(None, on_stopping)
+            ended = await _ends(loop.run_in_executor(None, on_stopping), hurried)
         await running.stop(since=stopping_since)
     finally:
         watch.close()
-        if garbage is not None:
-            garbage.close()
+        for each in upkeep:
+            each.close()
         if running.failure is not None:
             raise running.failure
     _LOG.info("stopped")
+    return ended
+
+
+async def _ends(stopping: asyncio.Future[object], hurried: asyncio.Event) -> bool:
+    """Wait for it, but no longer than until `hurried`; whether it has ended. Raises what it raised."""
+    waiting = asyncio.ensure_future(hurried.wait())
+    await asyncio.wait((stopping, waiting), return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    if not stopping.done():
+        return False
+    stopping.result()
+    return True
 
 
 def _limit_s(config: BrokerConfig) -> float:

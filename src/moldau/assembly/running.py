@@ -1,14 +1,17 @@
 """A broker on an event loop: sockets, threads, store, started and stopped in order.
 
 Start: bind (a taken port is told before anything is opened), open the store and the logs, announce the broker, accept. Stop: accept no
-more, let what is in flight finish within `shutdown.timeout.ms`, close the logs, end the session with the store.
+more, let what is in flight finish within `shutdown.timeout.ms`, bring the logs to disk and close them, as many as there is time for, end
+the session with the store.
 """
 
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import socket
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from moldau.adapters.asyncio_server import Server, ServerLimits
@@ -39,6 +42,10 @@ STORE = "moldau-metadata.sqlite"
 """File of the embedded metadata store, in the first log directory."""
 EVERY_INTERFACE = ("", "0.0.0.0", "::", "*")
 POLL_S = 0.005
+LOGS_SHARE = 0.75
+"""Which share of `shutdown.timeout.ms`, from the signal on, there is for syncing logs. Then the process ends soon, and in order."""
+LOGS_SHARE_AFTER = 0.25
+"""Which share of `shutdown.forced.after.ms` there is in any case, however long connections have taken."""
 UNREAD_LIMIT_S = 0.5
 """How long a stop waits for a peer that takes nothing of what is queued for it."""
 
@@ -51,12 +58,17 @@ class RunningBroker:
         loop: asyncio.AbstractEventLoop,
         config: BrokerConfig,
         on_all_failed: AllFailedListener = lambda _failure: None,
+        *,
+        before_threads: Callable[[], object] = lambda: None,
     ) -> None:
-        """`on_all_failed` is told when the last log directory is lost; it should have `stop` called."""
+        """`on_all_failed` is called when the last log directory is lost; it should have `stop` called. `before_threads` is called before
+        the first thread that works for the broker is started, and may be called again.
+        """
         self.config = config
         self.failure: AllDirectoriesFailedError | None = None
         """What has made an end to serving."""
         self._on_all_failed = on_all_failed
+        self._before_threads = before_threads
         self.broker: Broker
         self.addresses: list[tuple[str, int]] = []
         """Where it listens: as asked for, with the real port."""
@@ -67,7 +79,7 @@ class RunningBroker:
         self._workers: LoopWorkers | None = None
         self._coordination: SqliteCoordination
         self._server: Server
-        self._deadline = 0.0
+        self._deadline = math.inf
 
     def start(self, *, adopt: bool = False) -> None:
         """Listen and serve. OSError for the sockets, WorldError for the rest; then nothing is left open."""
@@ -86,11 +98,12 @@ class RunningBroker:
         if ignored:
             _LOG.warning("settings without effect in this version: names=%s", ",".join(ignored))
         for passed_over in self.config.static.passed_over:
-            _LOG.warning("setting of Apache Kafka passed over: %s", passed_over)
+            _LOG.warning("setting of Apache Kafka ignored: %s", passed_over)
 
     async def stop(self, since: float | None = None) -> None:
         """Stop in order; waits for requests in flight. `since`: when it was asked for, if not now, by the loop's time."""
-        self._deadline = (self._loop.time() if since is None else since) + self.config.int("shutdown.timeout.ms") / 1000
+        asked = self._loop.time() if since is None else since
+        self._deadline = min(self._deadline, asked + self.config.int("shutdown.timeout.ms") / 1000)
         self._server.stop_listening()
         self.broker.finish_connections()
         look_at = self._loop.time() + UNREAD_LIMIT_S
@@ -103,9 +116,10 @@ class RunningBroker:
             _LOG.warning("connections cut at shutdown: number=%d", self._server.connections)
         self._server.abort()
         self.broker.housekeeping.stop()
+        self.broker.flusher.stop()
         while self._background.running or (self._workers is not None and self._workers.running):  # a sync ends, whatever the disk says
             await asyncio.sleep(POLL_S)
-        self.broker.stop()
+        await self._close_logs(asked)
         if self._workers is not None:
             self._workers.close()
         self._compute.cut_off()
@@ -114,8 +128,27 @@ class RunningBroker:
         self._coordination.close()
         await asyncio.sleep(0)  # connections that were cut are told
 
+    async def _close_logs(self, asked: float) -> None:
+        """Stop the broker. Its logs are synced until their share of the time is over."""
+        from moldau.log.closing import SYNCS_MAX
+
+        timeout_s, forced_s = (self.config.int(name) / 1000 for name in ("shutdown.timeout.ms", "shutdown.forced.after.ms"))
+        due = max(asked + LOGS_SHARE * timeout_s, self._loop.time() + LOGS_SHARE_AFTER * forced_s)
+        stopped: asyncio.Future[None] = self._loop.create_future()
+
+        def ended(error: Exception | None) -> None:
+            if error is None:
+                stopped.set_result(None)
+            else:
+                stopped.set_exception(error)
+
+        syncs = LoopBackground(self._loop, threads_max=SYNCS_MAX)
+        if self.broker.slices.run(self.broker.stop(syncs, lambda: self._loop.time() >= due), ended) is not None:
+            await stopped
+        syncs.close()
+
     def hurry(self) -> None:
-        """Cut the connections that a stop is still waiting for."""
+        """Cut the connections that a stop is waiting for, or would wait for."""
         self._deadline = 0.0
 
     def _bind(self) -> list[socket.socket]:
@@ -150,9 +183,9 @@ class RunningBroker:
             if is_new:
                 _remove_store(store)
             raise
-        self._background = LoopBackground(self._loop)
-        self._compute = LoopBackground(self._loop, threads_max=1)
-        self._recompress = LoopBackground(self._loop, threads_max=1)
+        self._background = LoopBackground(self._loop, before_first=self._before_threads)
+        self._compute = LoopBackground(self._loop, threads_max=1, before_first=self._before_threads)
+        self._recompress = LoopBackground(self._loop, threads_max=1, before_first=self._before_threads)
         try:
             self.broker = Broker(
                 self.config,
@@ -172,6 +205,7 @@ class RunningBroker:
             self._show_advertised()
             self.broker.start(adopt=adopt)
             self._announce()
+            self._coordination.sync_in(self._background)
         except BaseException as error:
             with contextlib.suppress(MoldauError):
                 self._coordination.close()
@@ -189,6 +223,7 @@ class RunningBroker:
     def _make_workers(self) -> "LoopWorkers":
         from moldau.adapters.worker_process import LoopWorkers
 
+        self._before_threads()
         self._workers = LoopWorkers(self._loop)
         return self._workers
 

@@ -1,13 +1,13 @@
-"""The process ends when it is asked to, whatever hangs.
+"""The process ends when it is asked to, also when something hangs.
 
 A signal that comes is written to a pipe by the interpreter's own handler, which needs neither the event loop nor a running bytecode, and a
-thread of this module reads it there. It tells the loop, and should the process still be there when the time is over, it says so in the log,
+thread of this module reads it there. It notifies the loop, and should the process still run when the time is over, it says so in the log,
 with the place where the loop's thread is, and ends it: exit code `FORCED_EXIT_CODE`. Then nothing is flushed or closed, so that the next
 start recovers as after a crash (kill -9); what was acknowledged is where it was, in the page cache or on disk.
 
 Should native code hold the interpreter's lock from then on, so that no thread of Python can run, `faulthandler` ends the process a little
 later, with all stacks on stderr and exit code 1: its watchdog is a thread that needs no lock. Code that has held the lock since before the
-signal keeps both from hearing of it. Nothing here calls such code with what a peer can make large.
+signal keeps both from receiving it. Nothing here calls such code with what a peer can make large.
 """
 
 import faulthandler
@@ -26,13 +26,13 @@ FORCED_EXIT_CODE = 70
 """Exit code of a process that did not stop in its time (EX_SOFTWARE)."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 LOG_LIMIT_S = 1.0
-"""How long the last line may take: whoever hangs may hold the lock of a log handler."""
+"""How long the last line may take: the thread that hangs may hold the lock of a log handler."""
 WATCHDOG_LATER_S = 2.0
 _NO_MORE = b"\0"
 
 
 class TerminationWatch:
-    """Hears of SIGTERM and SIGINT, from `start` to `close`, both called on the main thread while its loop runs."""
+    """Receives SIGTERM and SIGINT, from `start` to `close`, both called on the main thread while its loop runs."""
 
     def __init__(self, asked: Callable[[], object], limit_s: Callable[[], float]) -> None:
         """`asked` is called for each signal, in the thread of the watch. From the first on the process has `limit_s` to end."""
@@ -46,14 +46,14 @@ class TerminationWatch:
         """When the first signal came (`time.monotonic`)."""
 
     def start(self) -> None:
-        """Hear signals from now on."""
+        """Receive signals from now on."""
         os.set_blocking(self._writer, False)
         self._before = [signal.signal(number, _noted) for number in SIGNALS]
         self._wakeup = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         threading.Thread(target=self._listen, name="moldau-termination", daemon=True).start()
 
     def close(self) -> None:
-        """The process ends, or goes on without this: no limit holds any more."""
+        """The process ends, or continues without this: no limit holds any more."""
         self._ended.set()
         faulthandler.cancel_dump_traceback_later()
         signal.set_wakeup_fd(self._wakeup)

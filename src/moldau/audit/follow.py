@@ -42,7 +42,7 @@ def read_audit(cluster: "Cluster", into: TierCounts | None = None, *, wanted: Ke
             raise
         return found
     if found.topic_id is not None and found.topic_id != topic.id:
-        log.warning("the audit topic was made anew and is read from its beginning")
+        log.warning("the audit topic was recreated and is read from its beginning")
         cluster.forget_topic(AUDIT_TOPIC)
         found.start_over()
     found.topic_id = topic.id
@@ -121,7 +121,7 @@ def _take(where: TopicPartition, fetched: "Fetched", into: TierCounts, wanted: K
 
 
 def _skip(cluster: "Cluster", where: TopicPartition, error: CorruptBatchError, into: TierCounts) -> None:
-    """Go on after a batch that is damaged for good."""
+    """Continue after a batch that is damaged for good."""
     from moldau.client.checked import DamagedBatchError
     from moldau.client.readable import next_readable
 

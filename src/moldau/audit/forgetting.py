@@ -1,4 +1,4 @@
-"""Watching the audit for months: what nobody needs any more is forgotten.
+"""Watching the audit for months: counts that no comparison needs any more are dropped.
 
 Once an hour windows that are settled (`moldau.audit.settled`) leave the counts, and whatever the audit topic itself does not keep any
 longer goes: counts, instances and gaps older than its month. Guids are kept for a day or two; they make a record that is published twice

@@ -5,22 +5,26 @@ its 8 bytes and a number that counts up. So what it sent and a log lacks is amon
 of the two checksums, the sum of the missing guids' hashes, says which.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from moldau.audit.verdicts import Report, SourceLine, Verdict, WindowPair
 from moldau.model.errors import MoldauError
+from moldau.tracking.audit_record import PRODUCER_TIER
+from moldau.tracking.checksum import guid_hash
 from moldau.tracking.counts import CHECKSUM_MASK, window_start
-from moldau.tracking.header import INSTANCE_BYTES, guid_hash, read_header
+from moldau.tracking.header import INSTANCE_BYTES, read_header
 
 if TYPE_CHECKING:
     from moldau.client.cluster import Cluster
 
 GUIDS_MAX: Final = 2_000_000
-"""So many numbers are kept at most, of all windows that differ."""
+"""Numbers that are kept at most, of all windows that differ."""
+OWN_LOG: Final = ""
+"""In the place of a tier: the log of the cluster that has the audit topic, for tiers without a place of their own."""
 _TAIL: Final = 10_000
-"""So many numbers behind the last one that the log has may be missing too."""
+"""Numbers after the last one in the log that may be missing too."""
 _DECOMPRESSED_BYTES_MAX: Final = 256 << 20
 
 Numbers = dict[tuple[int, str], set[int]]
@@ -53,7 +57,7 @@ class Guids:
                 raise TooManyGuidsError(self.topic)
 
     def add_value(self, value: bytes | None) -> None:
-        """An event as it stands in the log; what is none is passed over."""
+        """An event as it is in the log; any other value is skipped."""
         header = read_header(value)
         if header is not None:
             self.add(header.time_ms, header.guid)
@@ -69,7 +73,7 @@ class Guids:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """What the lower tier lacks of an instance in a window: the guids as hex digits, or why they cannot be told."""
+    """What the lower tier lacks of an instance in a window: the guids as hex digits, and why others are unknown."""
 
     topic: str
     window_start_ms: int
@@ -123,25 +127,66 @@ def guids_of_log(cluster: "Cluster", topic: str, instances: frozenset[str]) -> G
     return found
 
 
-def missing(report: Report, log: Mapping[str, Guids], others: Mapping[tuple[str, str], Guids]) -> Iterator[Missing]:
-    """What each lower tier lacks; `log` by topic, and of tiers that are other places (tables) `others` by tier and topic."""
+def wanted_places(report: Report, tables: Collection[str], clusters: Collection[str]) -> set[tuple[str, str]]:
+    """Tier and topic of the events that have to be read: of tiers that have tables, or a cluster of their own, and of `OWN_LOG`."""
+    found: set[tuple[str, str]] = set()
+    for pair, _ in lacking(report):
+        upper, lower = (tier if tier in tables or tier in clusters else OWN_LOG for tier in (pair.upper_tier, pair.lower_tier))
+        if pair.upper_tier == PRODUCER_TIER:
+            found.add((lower, pair.topic))
+        if lower != OWN_LOG and (pair.upper_tier != PRODUCER_TIER or lower in tables):
+            found |= {(lower, pair.topic), (upper, pair.topic)}
+    return found
+
+
+def missing(report: Report, guids: Mapping[tuple[str, str], Guids], tables: Collection[str]) -> Iterator[Missing]:
+    """What each lower tier lacks; `guids` are those of `wanted_places`, `tables` the tiers that have tables."""
     for pair, line in lacking(report):
-        there = others.get((pair.lower_tier, pair.topic))
+        window, topic, there = pair.window_start_ms, pair.topic, guids.get((pair.lower_tier, pair.topic))
         numbers: Iterable[int] | None
-        if there is not None:
-            in_log = log[pair.topic].of(pair.window_start_ms, line.instance)
-            numbers, problem = in_log - there.of(pair.window_start_ms, line.instance), ""
-        elif pair.upper_tier == "producer":
-            numbers = _never_arrived(line, log[pair.topic])
-            problem = "" if numbers is not None else "the instance numbers events of other topics too, and several are missing"
+        if pair.upper_tier == PRODUCER_TIER and pair.lower_tier not in tables:
+            numbers = _never_arrived(line, guids[OWN_LOG, topic] if there is None else there)
+            unknown = "the instance numbers events of other topics too, or the log no longer has all of them, and several are missing"
+            problem = "" if numbers is not None else unknown
+        elif there is not None:
+            above = guids.get((pair.upper_tier, topic)) or guids[OWN_LOG, topic]
+            held = there.of(window, line.instance)
+            numbers = above.of(window, line.instance) - held
+            unnamed = _unnamed(line, held, len(numbers))
+            problem = f"{unnamed} {_no_longer_in(pair.upper_tier, tables)} and cannot be named" if unnamed else ""
         else:
-            numbers, problem = None, f"where is tier {pair.lower_tier}? --table {pair.lower_tier}=DIR names its tables"
-        guids = tuple(f"{line.instance}{number:016x}" for number in sorted(numbers or ()))
-        yield Missing(pair.topic, pair.window_start_ms, pair.upper_tier, pair.lower_tier, line.host, guids, problem)
+            numbers, named = (
+                None,
+                f"--table {pair.lower_tier}=DIR names its tables, --tier-bootstrap {pair.lower_tier}=HOST:PORT its cluster",
+            )
+            problem = f"where is tier {pair.lower_tier}? {named}"
+        found = tuple(f"{line.instance}{number:016x}" for number in sorted(numbers or ()))
+        yield Missing(topic, window, pair.upper_tier, pair.lower_tier, line.host, found, problem)
+
+
+def _unnamed(line: SourceLine, held: Collection[int], named: int) -> str:
+    """How many events the lower tier lacks that the upper one no longer has: it holds the numbers `held`, and lacks `named` of the others.
+
+    Empty if there are none. What the lower tier has counted and its log no longer holds is no loss.
+    """
+    count = line.upper.count - max(line.lower.count, len(held)) - named
+    if count > 0:
+        return f"{count:,} {'is' if count == 1 else 'are'}"
+    if named or line.lower.count < line.upper.count:
+        return ""
+    instance = bytes.fromhex(line.instance)
+    checksum = sum(guid_hash(instance + number.to_bytes(8)) for number in held) & CHECKSUM_MASK
+    return "" if checksum == line.upper.checksum else "some are"
+
+
+def _no_longer_in(tier: str, tables: Collection[str]) -> str:
+    if tier == PRODUCER_TIER:
+        return "not in the log"
+    return f"no longer in the {'table' if tier in tables else 'log'} of tier {tier}"
 
 
 def _never_arrived(line: SourceLine, log: Guids) -> list[int] | None:
-    """The numbers that an instance has counted and the log lacks; None if they cannot be told."""
+    """The numbers that an instance has counted and the log lacks; None if they are unknown."""
     seen = log.of_instance(line.instance)
     instance = bytes.fromhex(line.instance)
     last = max(seen, default=-1)

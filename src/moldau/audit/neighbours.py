@@ -1,18 +1,18 @@
-"""Two neighbouring tiers compared, by window, and traced to the producer instances behind it. Pure.
+"""Two neighbouring tiers compared, by window, and traced to the producer instances that wrote them. Pure.
 
 For each instance in a window, *upper* is the count of the tier nearer to the producers:
 
 ==============================================  ===================================================================================
 the same count and checksum                     complete
 not the same, and changed within the grace      not yet due; "not counted yet" while the lower tier has never said anything
-lower count lower or the same, with another     not counted yet: the lower tier is behind; never a loss
+lower count lower or the same, with another     not counted yet: the lower tier lags; never a loss
 checksum, and the lower tier does not vouch
 lower count lower                               loss
-same count, other checksum                      loss hidden by duplication; "not counted yet" where the upper one is a tier that is behind
+same count, other checksum                      loss hidden by duplication; "not counted yet" where the upper one is a tier that lags
 lower count higher, upper tier vouches          duplication
 lower count higher, upper is the producer,      producer counts incomplete; once the instance has been silent for the producer
-which does not vouch                            timeout the log's count stands for what it sent, and it is complete
-lower count higher, upper is another tier,      not counted yet: the upper tier is behind
+which does not vouch                            timeout the log's count is taken as what it sent, and it is complete
+lower count higher, upper is another tier,      not counted yet: the upper tier lags
 which does not vouch
 ==============================================  ===================================================================================
 
@@ -21,7 +21,7 @@ or by newer counts where a tier publishes no marks.
 
 A producer instance *vouches* for a window when it has closed and everything that it says to have counted was read, or when it has
 published something a good while after the lower tier last counted events of it: an instance publishes all that changed every few seconds,
-so what is not counted by then is no event of its own. So a killed instance, whose last events nobody counted, is never taken for one
+so what is not counted by then is no event of its own. So a killed instance, whose last events it never counted, is never taken for one
 whose events were doubled. A window is *due* when neither tier has changed it for the grace of the lower tier, and it has ended; late
 events reopen it. A window of which the audit topic may have lost records, by its retention, is not compared: the counts of one tier go
 before those of the next.
@@ -37,7 +37,7 @@ from moldau.audit.told import Told
 from moldau.audit.verdicts import SourceLine, Verdict, WindowPair
 from moldau.tracking.audit_record import PRODUCER_TIER
 from moldau.tracking.clock import moment
-from moldau.tracking.counts import NOTHING, WINDOW_MS, CountKey
+from moldau.tracking.counts import NOTHING, WINDOW_MS, Count, CountKey
 
 ByKey = dict[CountKey, Told]
 
@@ -88,11 +88,13 @@ class Neighbours:
         verdict, note = self._judge(key, upper, lower, due=due, ended=ended)
         settled = due or (verdict is Verdict.COMPLETE and self._final(key))
         skewed = ahead or HostKey(key.topic, key.datacenter, key.service, key.host) in self.behind
-        return SourceLine(*key[2:], upper.count, lower.count, verdict, settled, note, skewed, lower.dead_letters)
+        judged_ms = key.window_start_ms + WINDOW_MS if _agree(upper.count, lower.count) else due_ms
+        until_ms = judged_ms if verdict is Verdict.NOT_DUE else None
+        return SourceLine(*key[2:], upper.count, lower.count, verdict, settled, note, skewed, lower.dead_letters, until_ms)
 
     def _judge(self, key: CountKey, upper: Told, lower: Told, *, due: bool, ended: bool) -> tuple[Verdict, str]:
         above, below = upper.count, lower.count
-        if (above.count, above.checksum) == (below.count, below.checksum):
+        if _agree(above, below):
             note = "" if above.bytes == below.bytes else f"but {below.bytes:,} bytes, not {above.bytes:,}"
             return (Verdict.COMPLETE if ended else Verdict.NOT_DUE), note
         if not due:
@@ -132,6 +134,10 @@ class Neighbours:
     def _final(self, key: CountKey) -> bool:
         instance = self.found.instances.get(key.instance)
         return instance is not None and instance.final
+
+
+def _agree(above: Count, below: Count) -> bool:
+    return (above.count, above.checksum) == (below.count, below.checksum)
 
 
 def _worst(verdicts: set[Verdict], above: int, below: int) -> Verdict:

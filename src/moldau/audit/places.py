@@ -1,8 +1,8 @@
-"""Where an auditor goes on, as it stands with its group's offsets, and which of them are missing. Pure.
+"""Where an auditor continues, as its group's offsets have it, and which of them are missing. Pure.
 
 With each offset stands a note: the id of the topic that it is of, and how many of the topic's partitions, from the first on, had offsets
 beside it: ``f81d4fae7dec11d0a76500a0c91e6bf6/3``. So an offset is never taken for one of another topic that was made under the same name,
-and a partition whose offset brokers have forgotten is told from one that is new.
+and a partition whose offset has expired is distinguished from one that is new.
 """
 
 import re

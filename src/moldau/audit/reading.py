@@ -117,7 +117,7 @@ class Reading:
         if place is None:
             return None
         if not place.is_of(topic_id):
-            log.warning("topic made anew, counted from its beginning: partition=%s offset=%d was of the former one", where, place.offset)
+            log.warning("topic recreated, counted from its beginning: partition=%s offset=%d was of the former one", where, place.offset)
             return None
         return place.offset
 

@@ -42,6 +42,7 @@ def reconcile(found: TierCounts, rules: Rules) -> Report:
         gaps=tuple(gap for gap in found.gaps if gap.tier in tiers and (rules.topics is None or gap.topic in rules.topics)),
         unreadable=tuple(found.unreadable),
         uncovered={tier: tuple(topics) for tier, topics in uncovered.items()},
+        awaiting=bool(uncovered and rules.tiers and rules.topics),
         unheard=tuple(sorted(set(rules.topics or ()) - topics)),
         dead_letters={
             (tier, topic): count

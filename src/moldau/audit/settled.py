@@ -1,6 +1,6 @@
-"""Windows that everybody agrees about, and that nobody has touched for long: kept as one number for each topic. Pure.
+"""Windows that are equal in all tiers and unchanged for long: kept as one number for each topic. Pure.
 
-Whoever watches for months cannot keep each count. A window is *settled* when it is complete in all tiers, to the byte, and was not changed
+A watch of months cannot keep each count. A window is *settled* when it is complete in all tiers, to the byte, and was not changed
 for a day: all tiers have the same count, so that nothing is lost to any comparison when it is taken away from all of them. Late events
 that come into it later are compared by themselves, and are missing or doubled if they would have been with all the others.
 """
@@ -18,7 +18,7 @@ class Settled:
     count: Count = NOTHING
     windows: int = 0
     dead_letters: dict[str, int] = field(default_factory=dict)
-    """By tier: so many of the count were put aside."""
+    """By tier: how many of the count were put aside."""
     tiers: tuple[str, ...] = ()
     spans: list[tuple[int, int]] = field(default_factory=list)
     """From and to when there are settled windows, in order, not touching."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from moldau.audit.verdicts import Report, Verdict
+from moldau.tracking.clock import moment
 from moldau.tracking.counts import NOTHING, Count
 
 
@@ -17,7 +18,9 @@ class Summary:
     lower: Count = NOTHING
     windows: dict[Verdict, int] = field(default_factory=dict)
     dead_letters: int = 0
-    """So many of the lower tier's count were put aside as dead letters."""
+    """How many of the lower tier's count were put aside as dead letters."""
+    due_ms: int | None = None
+    """When all of its windows are due that are not yet."""
 
     @property
     def verdict(self) -> Verdict:
@@ -29,8 +32,15 @@ class Summary:
         """The verdict, and of how many windows if not of all; and how many events are dead letters."""
         total = sum(self.windows.values())
         number = self.windows[self.verdict]
-        text = self.verdict.value if number == total else f"{self.verdict.value} ({number:,} of {total:,} windows)"
+        text = verdict_text(self.verdict, self.due_ms)
+        if number < total:
+            text += f" ({number:,} of {total:,} windows)"
         return f"{text}, {self.dead_letters:,} in dead letters" if self.dead_letters else text
+
+
+def verdict_text(verdict: Verdict, due_ms: int | None) -> str:
+    """The verdict as people read it: what is not yet due says until when."""
+    return f"not due until {moment(due_ms)}" if verdict is Verdict.NOT_DUE and due_ms is not None else verdict.value
 
 
 def summaries(report: Report) -> list[Summary]:
@@ -42,6 +52,7 @@ def summaries(report: Report) -> list[Summary]:
         summary.upper, summary.lower = summary.upper + pair.upper, summary.lower + pair.lower
         summary.windows[pair.verdict] = summary.windows.get(pair.verdict, 0) + 1
         summary.dead_letters += pair.dead_letters
+        summary.due_ms = max(filter(None, (summary.due_ms, pair.due_ms)), default=None)
     for settled in report.settled:
         key = (settled.topic, settled.lower_tier)
         summary = found.setdefault(key, Summary(settled.topic, settled.upper_tier, settled.lower_tier))
@@ -53,6 +64,7 @@ def summaries(report: Report) -> list[Summary]:
 
 
 def overall(report: Report) -> str:
-    """The worst verdict of all windows; "nothing to compare" without any."""
+    """The worst verdict of all windows, and of tiers that have not counted a topic yet; "nothing to compare" without any."""
     verdicts = [pair.verdict for pair in report.pairs] + [Verdict.COMPLETE for _ in report.settled]
+    verdicts += [Verdict.NOT_COUNTED] if report.awaiting else []
     return min(verdicts, key=list(Verdict).index).value if verdicts else "nothing to compare"

@@ -1,4 +1,4 @@
-"""Taking back what a tier has counted of topics: for a table that is gone, or counts that two jobs have published under one name."""
+"""Taking back what a tier has counted of topics: for a table that was deleted, or counts that two jobs have published under one name."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

@@ -94,7 +94,7 @@ class TierCounts:
         return topic in self._topics.get(tier, ())
 
     def vouches_until(self, tier: str, topic: str) -> int:
-        """Up to when the tier is known to have counted everything of the topic, in ms; 0 if it was never heard of."""
+        """Up to when the tier is known to have counted everything of the topic, in ms; 0 if it has published nothing."""
         if tier in self.marked_ms:
             return self.marked_ms[tier]
         if any(each == tier for each, _ in self.counted_ms):

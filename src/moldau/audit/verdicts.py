@@ -46,7 +46,9 @@ class SourceLine:
     skewed: bool = False
     """Whether the host's clock put its events into a window of another time."""
     dead_letters: int = 0
-    """So many of the lower tier's count were put aside as dead letters."""
+    """How many of the lower tier's count were put aside as dead letters."""
+    due_ms: int | None = None
+    """Of one that is not yet due: when it is, if nothing changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +68,13 @@ class WindowPair:
 
     @property
     def dead_letters(self) -> int:
-        """So many of the lower tier's count were put aside as dead letters."""
+        """How many of the lower tier's count were put aside as dead letters."""
         return sum(line.dead_letters for line in self.sources)
+
+    @property
+    def due_ms(self) -> int | None:
+        """Of one that is not yet due: when all of it is."""
+        return max((line.due_ms for line in self.sources if line.due_ms), default=None) if self.verdict is Verdict.NOT_DUE else None
 
     @property
     def window_end_ms(self) -> int:
@@ -115,10 +122,12 @@ class Report:
     unreadable: tuple[Unreadable, ...] = ()
     uncovered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By tier: topics that it is not known to be meant to count, so that they are not compared there."""
+    awaiting: bool = False
+    """Whether there are any such though both tiers and topics were asked for by name: they are not counted yet."""
     unheard: tuple[str, ...] = ()
     """Topics that were asked for, and of which no tier has counts."""
     dead_letters: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """By tier and topic: so many of its untracked records were put aside as dead letters."""
+    """By tier and topic: how many of its untracked records were put aside as dead letters."""
     settled: tuple[SettledPair, ...] = ()
     """Of who watches for long: complete windows that are not among the pairs any more."""
 
@@ -129,18 +138,18 @@ class Report:
 
     @property
     def decided(self) -> bool:
-        """Whether it is known of all windows if something is missing or doubled; there are some, and something of each topic asked for."""
+        """Whether it is known of all windows if something is missing or doubled; there are some, and all that was asked for by name."""
         return (
             bool(self.pairs or self.settled)
-            and not self.unheard
+            and not (self.unheard or self.awaiting)
             and all(pair.verdict is Verdict.COMPLETE or pair.verdict.alarming for pair in self.pairs)
         )
 
     @property
     def complete(self) -> bool:
-        """Whether there are windows, all complete, and will stay so unless late events come; and something of each topic asked for."""
+        """Whether there are windows, all complete, and will stay so unless late events come; and all that was asked for by name."""
         return (
             bool(self.pairs or self.settled)
-            and not self.unheard
+            and not (self.unheard or self.awaiting)
             and all(pair.verdict is Verdict.COMPLETE and pair.settled for pair in self.pairs)
         )

@@ -14,6 +14,7 @@ from moldau.ports.transport import FileRange, Part
 
 if TYPE_CHECKING:
     from moldau.broker.handlers.fetch import WaitingFetch
+    from moldau.broker.long_fetch import LongFetch
 
 RANGE_COST = 512
 """What a file range counts among the bytes that wait; its own bytes stay in the file."""
@@ -28,10 +29,10 @@ class Slot:
         self.parts: Sequence[Part] | None = None
         """The answer, once it is there."""
         self.cost = 0
-        self.delayed: WaitingFetch | None = None
+        self.delayed: WaitingFetch | LongFetch | None = None
         """The fetch that waits, for whoever has to end it."""
         self.abandoned: Callable[[], object] | None = None
-        """What to call when nobody waits for the answer any more."""
+        """What to call when no connection waits for the answer any more."""
         self.holds = False
         """Whether no later frame is handled until the answer is there."""
 

@@ -19,12 +19,20 @@ FIRST_VERSION_WITH_ZSTD = 7
 
 
 def prepare(
-    walks: "BatchWalks", partition: "Partition", records: memoryview | None, version: int, now_ms: int, *, transactional: bool = False
+    walks: "BatchWalks",
+    partition: "Partition",
+    records: memoryview | None,
+    version: int,
+    now_ms: int,
+    *,
+    transactional: bool = False,
+    is_kept: bool = False,
 ) -> "tuple[memoryview, BatchHeader, Walk | None]":
     """The batch to append and its header, another one than was sent where the topic's codec differs; or with what has to run elsewhere
-    before these are known. PeerError says what is wrong.
+    before these are known, and the batch, or a copy of it unless it `is_kept`. PeerError says what is wrong.
 
-    `transactional`: whether the request has a transactional id, without which no batch may be part of a transaction.
+    `transactional`: whether the request has a transactional id, without which no batch may be part of a transaction; `is_kept`: whether
+    `records` are memory of the request's own.
     """
     if partition.is_internal:
         raise PeerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic_partition} is internal: no client may write to it")
@@ -54,9 +62,9 @@ def prepare(
         return records, header, None
     from moldau.broker.record_walk import RecordRules
 
-    walked = walks.begin(RecordRules.of(partition, late=late), records, header, now_ms)
+    walked = walks.begin(RecordRules.of(partition, late=late), records, header, now_ms, is_kept=is_kept)
     if not isinstance(walked, tuple):
-        return records, header, walked
+        return walked.batch, header, walked
     check_segment(partition, len(walked[0]))
     return *walked, None
 

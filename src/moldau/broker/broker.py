@@ -93,7 +93,7 @@ class Broker:
         self.random_bytes = random_bytes
         self.advertised: tuple[str, int] | None = None
         """Address that clients are told; None tells each the one that it connected to."""
-        self.receive_buffer = ReceiveBuffer()
+        self.receive_buffer = ReceiveBuffer(is_short=lambda: self.request_memory.exhausted)
         self.connections: set[Connection] = set()
         self.connections_made = 0
         self.leading = Leading(self)
@@ -102,10 +102,10 @@ class Broker:
         self.missing_partition = self.leading.missing
         self.storage_failed = self.leading.storage_failed
         self.registry = Registry(coordination, broker_id=self.broker_id, time_ms=clock.time_ms, random_bytes=random_bytes)
-        self.batch_walks = BatchWalks(clock, self.compute, recompress or background)
+        self.request_memory = RequestMemory(clock)
+        self.batch_walks = BatchWalks(clock, self.request_memory, self.compute, recompress or background)
         self.producer_ids = ProducerIds(coordination, self.broker_id)
         self.slices = SliceScheduler(clock)
-        self.request_memory = RequestMemory(clock)
         self.delayed = DelayedRequests(clock, config.int("delayed.requests.max"))
         self.staged_writes = StagedWrites(self.delayed, self.storage_failed)
         self.flusher = Flusher(background, self.leading.flushed, self.storage_failed)
@@ -157,6 +157,7 @@ class Broker:
             monotonic=self.clock.monotonic,
             cache=SegmentCache(self._files, open_files_max=self._log_files_max),
             producers_max=lambda: self.config.int("producer.ids.max"),
+            epoch_given=lambda producer_id: None if self._coordinating is None else self._coordinating.epoch_of(producer_id),
         )
         self.logs.start(now_ms, adopt=adopt)
         try:
@@ -174,8 +175,8 @@ class Broker:
             raise
         self.housekeeping.start()
 
-    def stop(self) -> None:
-        """Answer what waits, flush and close the logs."""
+    def stop(self, background: "Background", is_late: Callable[[], bool]) -> Steps:
+        """Answer what waits; the steps flush and close the logs, as many as there is time for, and must come to their end."""
         self.housekeeping.stop()
         self.slices.close()
         if self._coordinating is not None:
@@ -183,7 +184,7 @@ class Broker:
         self.delayed.close()
         for partition in self.partitions:
             partition.close()
-        self.logs.shutdown()
+        return self.logs.shutting_down(background, is_late)
 
     def statistics(self) -> dict[str, int]:
         """Numbers for a person who looks into a running broker."""
@@ -281,11 +282,13 @@ class Broker:
     def _register_adopted(self) -> None:
         found = [topic for topic in self.logs.adopt_topics() if topic.name not in self.metadata.topics]
         if found:
-            self.registry.create_topics(
-                [
-                    NewTopic(topic.name, topic.topic_id, [[self.broker_id]] * topic.partitions, topic.configs, topic.first_epochs)
-                    for topic in found
-                ]
+            drain(
+                self.registry.create_topics(
+                    [
+                        NewTopic(topic.name, topic.topic_id, [[self.broker_id]] * topic.partitions, topic.configs, topic.first_epochs)
+                        for topic in found
+                    ]
+                )
             )
 
     def _pass_over_producers(self, logs: "Iterable[PartitionLog]") -> None:

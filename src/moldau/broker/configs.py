@@ -91,6 +91,7 @@ class Configs:
         unknown name or a topic's value that is not allowed; UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION; POLICY_VIOLATION
         for what would lose records of a protected topic. Returns what has changed, for people.
         """
+        yield from self._registry.writable()
         self._check_resource(resource)
         _check_once(name for name, _ in values)
         return (yield from self._change(resource, {name: _given(name, text) for name, text in values}, validate_only))
@@ -100,6 +101,7 @@ class Configs:
 
         Appending to a list that is not set starts from the value that holds; to append what is there or subtract what is not does nothing.
         """
+        yield from self._registry.writable()
         self._check_resource(resource)
         _check_once(edit.name for edit in edits)
         values = dict(self._current(resource))
@@ -194,11 +196,11 @@ class Configs:
         self._warn_without_effect(resource, values)
         if resource.type == ResourceType.TOPIC:
             with reported(f"configure topic {resource.name}"):
-                self._registry.set_topic_config(resource.name, values)
+                yield from self._registry.set_topic_config(resource.name, values)
             yield from self._host.reconfigure_topic(resource.name)
             return _changes(resource, before, values)
         with reported(f"configure broker {resource.name or 'all'}"):
-            self._registry.set_broker_config(self._broker_id if resource.name else None, values)
+            yield from self._registry.set_broker_config(self._broker_id if resource.name else None, values)
         changed = self.load()
         if changed:
             yield from self._host.reconfigure_broker(changed)

@@ -13,7 +13,7 @@ The order of answers is kept by `answers`. Rules that hold here:
 * Bounds: with `requests_max` slots, or `queued_bytes_max` bytes of answers that the peer has not taken, the connection stops reading, in
   the middle of a read if it must, and goes on once it is below both.
 * The memory that requests of all connections take before they are handled has a bound: see `request_memory`.
-* Another connection's progress never runs our frames: going on is left to the scheduler of `slices`, so calls do not nest.
+* Another connection's progress never runs our frames: the scheduler of `slices` resumes them, so calls do not nest.
 * A request may hold the frames after it (`hold`), as Kafka mutes a channel: one that is long runs in turns (`slices`), a Produce request
   may wait for the transaction coordinator, look-ups for another thread. When the connection is lost, sliced work is dropped.
 * Failures: a request that breaks the protocol ends the connection after the answers before it, with one line in the log; a bug of ours
@@ -22,6 +22,7 @@ The order of answers is kept by `answers`. Rules that hold here:
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from moldau.broker.answers import Answers, Slot, release
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
+FETCH_AT_ONCE_BYTES_MAX = 2048
+"""Bytes of a Fetch request that is handled in one go: 60 to 120 partitions."""
 PIPELINED_FREE = 4
 """Requests of one read, other than Produce, that are handled however many there were from others in this turn of the loop."""
 _PRODUCE = int(ApiKey.PRODUCE)
@@ -85,7 +88,9 @@ class Connection:
         self._reader = FrameReader(broker.receive_buffer, broker.request_bytes_max, broker.decoded_bytes_max)
         self._answers = Answers()
         self._unwritten = UnwrittenAnswers()
-        self._producing = Producing(broker, self._answers, self._unwritten, self._write, self._answer, self.hold, self.release)
+        self._producing = Producing(
+            broker, self, self._answers, self._unwritten, self._write, self._answer, self.hold, self.release, self._run_to_its_end
+        )
         self._holds = 0
         """Requests under way that no later frame may overtake."""
         self._work: SlicedWork | None = None
@@ -102,7 +107,7 @@ class Connection:
     def get_buffer(self, size_hint: int) -> memoryview:
         """Room for the next bytes."""
         room = self._reader.get_buffer()
-        return room[:READ_BYTES] if self._memory.exhausted else room
+        return room[:READ_BYTES] if self._memory.exhausted and not self._reader.has_room else room
 
     def buffer_updated(self, count: int) -> None:
         """Handle what has come."""
@@ -125,13 +130,19 @@ class Connection:
         self._memory.forget(self)
         self._reader.discard()
         self._broker.connections.discard(self)
+        self._producing.give_up()
+        del self._producing  # it refers to this connection: both would wait for the garbage collector
         if error is not None:
             _LOG.debug("connection lost: peer=%s:%d error=%s", *self._transport.peer, error)
 
     # What requests under way call
 
     def hold(self) -> None:
-        """Handle no frame after the present one until `release`, once for each call."""
+        """Handle no frame after the present one until `release`, once for each call.
+
+        Work in turns waits for other threads by yielding `Elsewhere`. A short Produce request does it by this and `release`: only when it
+        is half handled is it known to have to wait, and as a generator each would cost what only a few need.
+        """
         self._holds += 1
 
     def release(self, work: Callable[[], object] | None = None) -> None:
@@ -185,7 +196,7 @@ class Connection:
         held = reader.held_bytes
         if held or self._holds_memory:
             self._holds_memory = held > 0
-            if self._memory.note(self, held, reader.received - reader.pending_bytes):
+            if self._memory.note(self, held, reader.received - reader.pending_bytes, reader.received, has_room=reader.has_room):
                 self.hold()
         if self._unwritten.entries or self._broker.staged_writes.dirty:
             self._write()
@@ -269,6 +280,9 @@ class Connection:
         self._go_on()
 
     def _fetch(self, frame: memoryview, version: int, correlation_id: int) -> None:
+        if len(frame) > FETCH_AT_ONCE_BYTES_MAX:
+            self._fetch_in_steps(frame, version, correlation_id)
+            return
         answer = handle_fetch(self._broker, frame, decode_request_header(frame).body_position, version, correlation_id)
         if isinstance(answer, list):
             self._answers.place(answer)
@@ -276,6 +290,20 @@ class Connection:
         slot = self._answers.hold(None, len(frame))
         slot.delayed = answer
         answer.start(lambda parts: self._answer(slot, parts), self._transport.abort)
+
+    def _fetch_in_steps(self, frame: memoryview, version: int, correlation_id: int) -> None:
+        from moldau.broker.long_fetch import LongFetch
+
+        slot = self._answers.hold(None, len(frame))
+        answer = partial(self._answer, slot)
+        slot.delayed = fetch = LongFetch(self._broker, bytes(frame), version, correlation_id, answer, self._transport.abort)
+        try:
+            self._run(fetch.steps(decode_request_header(frame).body_position))
+        except ProtocolError:
+            self._answers.slots.remove(slot)
+            raise
+        finally:
+            self._answers.collect()
 
     def _dispatch(self, frame: memoryview) -> None:
         slot = self._answers.hold(None)
@@ -297,23 +325,29 @@ class Connection:
         finally:
             self._answers.collect()
 
-    def _run(self, steps: Steps) -> None:
+    def _run(self, steps: Steps, *, droppable: bool = True) -> None:
         """Run a long request in turns."""
-        self._work = self._broker.slices.run(steps, self._work_ended)
+        self._work = self._broker.slices.run(steps, self._work_ended, droppable=droppable)
         if self._work is not None:
             self.hold()
+
+    def _run_to_its_end(self, steps: Steps) -> None:
+        """The same for one that is carried out though the connection is lost before its first step."""
+        self._run(steps, droppable=False)
 
     def _work_ended(self, error: Exception | None) -> None:
         self._work = None
         if isinstance(error, ProtocolError):
-            self._answers.slots.pop()  # its own: the connection was held
+            if not self._closed:
+                self._answers.slots.pop()  # its own: the connection was held
             self._cut(error)
+            self._flush()  # closes also where the broker was stopping
         elif error is not None:
             self._abort_for_a_bug(error)
         self.release()
 
     def _hold_until(self, slot: Slot, abandoned: Callable[[], object] | None) -> None:
-        """Handle no later frame until the answer to this one is there; `abandoned` is called if nobody waits for it any more."""
+        """Handle no later frame until the answer to this one is there; `abandoned` is called if the connection is lost before."""
         if slot.parts is None and not slot.holds:
             slot.holds = True
             slot.abandoned = abandoned

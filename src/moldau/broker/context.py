@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 
 def _nothing(_abandoned: Callable[[], object] | None = None) -> None:
-    """Stands where there are no later frames to hold."""
+    """For requests without later frames to hold."""
 
 
 class RequestContext:

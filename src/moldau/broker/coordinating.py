@@ -63,6 +63,10 @@ class Coordinating:
         elif self._transactions is not None:
             self._transactions.resign(topic_partition.partition)
 
+    def epoch_of(self, producer_id: int) -> int | None:
+        """As :meth:`moldau.broker.transactions.coordinator.TransactionCoordinator.epoch_of`."""
+        return None if self._transactions is None else self._transactions.epoch_of(producer_id)
+
     def topics_deleted(self, names: Iterable[str]) -> "Steps":
         """Topics are gone: what groups had committed there is of no use."""
         return self.groups.forget_topics(names)

@@ -20,7 +20,7 @@ from moldau.ports.clock import Clock, Timer
 _LOG = logging.getLogger(__name__)
 
 ATTEMPTS_PER_TURN = 50
-"""Requests that one append, or the clock, attempts before others have their turn: each takes about 50 microseconds."""
+"""Requests that one append, or the clock, attempts before other work runs: each takes about 50 microseconds."""
 SWEEP_MIN = 1024
 """So many that are done may lie on the heap whatever else is there."""
 
@@ -120,7 +120,7 @@ class DelayedRequests:
             self._attempt(request, expired=True)
 
     def cancel(self, request: DelayedRequest) -> None:
-        """Nobody waits for the answer any more."""
+        """No connection waits for the answer any more."""
         if not request.done:
             self._finish(request)
 

@@ -5,6 +5,7 @@ API are imported at the first request, so that a start pays for none of them.
 """
 
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from inspect import isgeneratorfunction
 from struct import Struct
@@ -82,10 +83,11 @@ JOINED_MAX = 1024 * 1024
 """Bytes of a response that is copied into one piece."""
 
 PARTS_PER_STEP = 1000
-"""Parts of a response that are joined before others have their turn."""
+"""Parts of a response that are joined before other work runs."""
 
 _SIZE = Struct(">i")
 _handlers: dict[ApiKey, Handler] = {}
+_is_in_steps = cache(isgeneratorfunction)
 
 
 class UnservedError(ProtocolError):
@@ -146,7 +148,7 @@ def dispatch(
     # What follows a request is not looked at, as in Kafka: librdkafka 2.16 sends three zeros too many when it asks for all topics.
     request, _ = decoder(load(api_key).request, version)(frame, position, broker.decoded_elements_max)
     handler = handler_of(api_key)
-    if isgeneratorfunction(handler):
+    if _is_in_steps(handler):
         return _in_steps(handler, broker, request, context, answer, reply)
     return handler(broker, request, context, reply)
 

@@ -57,6 +57,7 @@ class Flusher:
         self._waiting: dict[Partition, _Waiting] = {}
         self._line: deque[tuple[Partition, _Waiting]] = deque()
         self._running = 0
+        self._stopped = False
 
     @property
     def busy(self) -> bool:
@@ -80,8 +81,13 @@ class Flusher:
         waiting.wanted = True
         self._start(partition, waiting)
 
+    def stop(self) -> None:
+        """Begin no more syncs, neither of queued logs nor for later requests: the stop of the broker syncs all logs."""
+        self._stopped = True
+        self._line.clear()
+
     def _start(self, partition: Partition, waiting: _Waiting) -> None:
-        if waiting.running or waiting.in_line:
+        if waiting.running or waiting.in_line or self._stopped:
             return
         if self._running >= SYNCS_MAX:
             waiting.in_line = True

@@ -4,7 +4,7 @@ A start after a crash reads what was written and not on disk batch by batch. So 
 flushed, and their recovery points written down (`log.recovery.batches.max`).
 
 Each task has its interval; a task that raises is logged and comes again, for nothing here may end the process. The look at flushes is as
-often as the shortest `flush.ms` of a log asks for, and once a second otherwise.
+often as the shortest `flush.ms` of a log requires, and once a second otherwise. A task over all partitions runs in turns (see `slices`).
 """
 
 import logging
@@ -27,6 +27,8 @@ UNFLUSHED_BATCHES_MIN = 10_000
 """Of many logs none is flushed for fewer batches off disk than this: a sync is dear."""
 RETRY_FULL_MS = 5000
 """How often a log that a full disk kept closed is tried again."""
+PARTITIONS_PER_STEP = 100
+"""Partitions that are examined before other work runs: each takes about 1 us."""
 EXPIRY_MS = 600_000
 """How often idle producers are forgotten (Kafka's `producer.id.expiration.check.interval.ms`)."""
 
@@ -39,6 +41,8 @@ class Housekeeping:
         self._timers: dict[str, Timer] = {}
         self._running: set[str] = set()
         """Tasks that run in turns at the moment."""
+        self._shortest_ms = UNLIMITED
+        """The shortest `flush.ms` of all logs, as far as is known."""
         self._stopped = True
 
     def start(self) -> None:
@@ -49,7 +53,7 @@ class Housekeeping:
         self._every(lambda: config.int("log.retention.check.interval.ms"), self._apply_retention)
         self._every(lambda: max(config.int("log.flush.offset.checkpoint.interval.ms"), TICK_MS), self._checkpoint)
         self._every(lambda: EXPIRY_MS, self._expire_producers)
-        self._every(lambda: RETRY_FULL_MS, self._broker.leading.retry_full)
+        self._every(lambda: RETRY_FULL_MS, self._retry_full)
         if self._broker.workers is not None and config.boolean("log.cleaner.enable"):
             self._every(lambda: max(config.int("log.cleaner.backoff.ms"), TICK_MS_MIN), self._compact)
 
@@ -61,45 +65,61 @@ class Housekeeping:
         self._timers.clear()
         self._broker.logs.stop_cleaning()
 
-    def hurry(self) -> None:
-        """A log's `flush.ms` has become shorter: look again how often to look."""
-        if not self._stopped:
+    def hurry(self, flush_ms: int) -> None:
+        """A log's `flush.ms` is `flush_ms`: check at least as often."""
+        before_ms = self._tick_ms()
+        self._shortest_ms = min(self._shortest_ms, flush_ms)
+        if self._tick_ms() < before_ms and not self._stopped:
             self._timers[self._tick.__name__].cancel()
             self._every(self._tick_ms, self._tick)
 
     def _every(self, interval_ms: Callable[[], int], task: Callable[[], object]) -> None:
         def run() -> None:
+            self._every(interval_ms, task)
             try:
                 task()
             except Exception:
                 _LOG.exception("housekeeping failed: task=%s", task.__name__)
-            if not self._stopped:
-                self._every(interval_ms, task)
 
         self._timers[task.__name__] = self._broker.clock.call_later(interval_ms() / 1000, run)
 
     def _tick_ms(self) -> int:
-        shortest = min((partition.log.config.flush_ms for partition in self._broker.partitions), default=UNLIMITED)
-        return max(TICK_MS_MIN, min(TICK_MS, shortest))
+        return max(TICK_MS_MIN, min(TICK_MS, self._shortest_ms))
 
     def _tick(self) -> None:
+        self._in_steps("flush", self._flush())
+        self._in_steps("removal", self._removal())
+
+    def _removal(self) -> "Steps":
+        yield from self._broker.logs.remove_due(self._broker.clock.time_ms())
+
+    def _flush(self) -> "Steps":
+        """Flush those logs whose settings require it or that have too many unflushed bytes."""
         broker = self._broker
         now_ms = broker.clock.time_ms()
-        most = self._unflushed_batches_max()
         checkpoint = broker.logs.has_new
-        for partition in broker.partitions:
+        busy = 0
+        self._shortest_ms = UNLIMITED
+        for number, partition in enumerate(broker.partitions):
+            log = partition.log
+            busy += log.written_batches > log.checkpointed_batches
+            if log.config.flush_ms < self._shortest_ms:
+                self.hurry(log.config.flush_ms)
+            if number % PARTITIONS_PER_STEP == 0:
+                yield None
+        most = self._unflushed_batches_max(busy)
+        for number, partition in enumerate(broker.partitions):
             log = partition.log
             if log.flush_wanted(now_ms) or log.written_batches - log.flushed_batches >= most:
                 broker.flusher.request(partition)
             checkpoint = checkpoint or log.flushed_batches - log.checkpointed_batches >= most
+            if number % PARTITIONS_PER_STEP == 0:
+                yield None
         if checkpoint:
             self._checkpoint()
-        broker.logs.remove_due(now_ms)
 
-    def _unflushed_batches_max(self) -> int:
-        """How many batches of one log may be off disk, the logs that have such batches sharing what is allowed to all."""
-        logs = (partition.log for partition in self._broker.partitions)
-        busy = sum(1 for log in logs if log.written_batches > log.checkpointed_batches)
+    def _unflushed_batches_max(self, busy: int) -> int:
+        """How many batches of one log may be off disk, `busy` logs that have such batches sharing what is allowed to all."""
         allowed = self._broker.config.int("log.recovery.batches.max")
         return max(allowed // max(busy, 1), min(allowed, UNFLUSHED_BATCHES_MIN))
 
@@ -143,4 +163,7 @@ class Housekeeping:
                     broker.flusher.request(partition)
 
     def _expire_producers(self) -> None:
-        self._broker.logs.expire_producers(self._broker.clock.time_ms())
+        self._in_steps("expire producers", self._broker.logs.expire_producers(self._broker.clock.time_ms()))
+
+    def _retry_full(self) -> None:
+        self._in_steps("retry after a full disk", self._broker.leading.retry_full())

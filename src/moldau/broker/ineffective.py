@@ -1,4 +1,4 @@
-"""A line in the log for settings that this version knows and does not act on: whoever sets one should not rely on it."""
+"""A line in the log for settings that this version accepts without effect, so that an operator does not rely on them."""
 
 import logging
 from collections.abc import Mapping

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from moldau.broker.housekeeping import TICK_MS
 from moldau.broker.log_settings import TopicSettings
 from moldau.broker.partition import Partition, ProduceRules
 from moldau.broker.partition_table import PartitionTable
@@ -56,8 +55,7 @@ class Leading:
             self._flush_recovered(log)
         partition.advance()
         self.table.add(partition)
-        if log.config.flush_ms < TICK_MS:
-            self._broker.housekeeping.hurry()
+        self._broker.housekeeping.hurry(log.config.flush_ms)
         if topic.internal:
             self._broker.coordinating.opened(topic_partition)
 
@@ -91,7 +89,7 @@ class Leading:
         self._broker.logs.mark_deleted(topic_partitions, self._broker.clock.time_ms())
 
     def topics_deleted(self, topics: Iterable[str]) -> Steps:
-        """Make their removal durable, and forget what is kept of topics that are gone, in steps."""
+        """Make their removal durable, and drop the state of the deleted topics, in steps."""
         yield from self._broker.logs.settle_deleted()
         if self._broker.coordinating_if_any is not None:
             yield from self._broker.coordinating_if_any.topics_deleted(topics)
@@ -99,14 +97,12 @@ class Leading:
     def reconfigure_topic(self, topic: str) -> Steps:
         """Obey the topic's configuration as it is now."""
         yield from self._reconfigure(topic)
-        self._broker.housekeeping.hurry()
 
     def reconfigure_broker(self, changed: Iterable[str]) -> Steps:
         """Obey the broker's configuration as it is now; `changed` names what is different."""
         self._broker.reconfigured()
         for topic in list(self._broker.metadata.topics):
             yield from self._reconfigure(topic)
-        self._broker.housekeeping.hurry()
 
     def missing(self, topic: bytes, index: int, *, by_id: bool) -> PeerError:
         """Why a partition cannot be served here: what a client is told."""
@@ -133,12 +129,16 @@ class Leading:
         if partition.is_open:
             self._broker.logs.storage_failed(partition.topic_partition, error)
 
-    def retry_full(self) -> None:
+    def retry_full(self) -> Steps:
         """Try again to open, or to make, what a full disk kept closed."""
-        self._broker.logs.retry_full(self._broker.clock.time_ms())
-        waiting = dict.fromkeys((topic_partition for topic_partition, _ in self._broker.logs.logs()), False) | self._without_room
-        self._without_room = {}
+        yield from self._broker.logs.retry_full(self._broker.clock.time_ms())
+        waiting, self._without_room = self._without_room, {}
+        for topic_partition in self._broker.logs.partitions():
+            yield None
+            if self.table.get(topic_partition) is None and self._broker.logs.get(topic_partition) is not None:
+                waiting.setdefault(topic_partition, False)
         for topic_partition, is_new in waiting.items():
+            yield UNFINISHED
             info = self._broker.metadata.topics.get(topic_partition.topic)
             if info is not None and topic_partition.partition < len(info.partitions) and self.table.get(topic_partition) is None:
                 self.try_open(topic_partition, is_new=is_new)
@@ -182,6 +182,7 @@ class Leading:
             config, rules = self._settings_of(topic)  # as it is by now
             partition.log.reconfigure(config)
             partition.configure(rules)
+            self._broker.housekeeping.hurry(config.flush_ms)
             if partition.advance():
                 self._broker.delayed.changed(partition)
             yield UNFINISHED

@@ -2,7 +2,7 @@
 
 Every partition takes one write; then the fetches that waited for the outcome are looked at, and the offsets that a group
 committed in the transaction count or are gone. A marker is as safe as an acknowledged batch: with `flush.messages` reached it is on disk
-before it is reported as written. Many partitions are done in turns (see `slices`).
+before it is reported as written. Many partitions, and many such offsets, are done in turns (see `slices`).
 """
 
 import logging
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from moldau.broker.internal_topics import OFFSETS
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
-from moldau.model.steps import UNFINISHED, Steps, unless_few
+from moldau.model.steps import UNFINISHED, Steps
 from moldau.protocol.records.control import ControlType, EndTxnMarker
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 PARTITIONS_PER_STEP = 10
-"""Partitions whose markers are written before others have their turn: each takes about 0.06 ms."""
+"""Partitions whose markers are written before other work runs: each takes about 0.06 ms."""
 MARKER_BYTES = 78
 """A batch with one control record."""
 
@@ -42,18 +42,18 @@ class Marker(NamedTuple):
 
 MarkerResults = dict[TopicPartition, ErrorCode]
 MarkersDone = Callable[[Sequence[MarkerResults]], object]
+Check = Callable[["Partition", Marker], object]
+"""Raises PeerError for a marker that a partition must not take."""
 
 
-def write_markers(broker: "Broker", markers: Sequence[Marker], done: MarkersDone) -> None:
-    """Write every marker to every partition; then ``done`` with the codes by partition, in the order of `markers`, now or later.
+def write_markers(broker: "Broker", markers: Sequence[Marker], done: MarkersDone, check: Check | None = None) -> None:
+    """Write every marker to every partition that passes `check`; then ``done`` with the codes by partition, in the order of `markers`, now
+    or later.
 
     Codes: UNKNOWN_TOPIC_OR_PARTITION for a partition that is gone, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, NOT_ENOUGH_REPLICAS,
     INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
     """
-    writing = _Writing(broker, done, [{} for _ in markers])
-    steps = unless_few(writing.steps(markers), sum(len(marker.partitions) for marker in markers))
-    if steps is not None:
-        broker.slices.run(steps, _report)
+    broker.slices.run(_Writing(broker, done, [{} for _ in markers], check).steps(markers), _report)
 
 
 class _Staged(NamedTuple):
@@ -68,10 +68,11 @@ class _Staged(NamedTuple):
 class _Writing:
     """One call of `write_markers`."""
 
-    __slots__ = ("_broker", "_done", "_left", "_staged", "results")
+    __slots__ = ("_broker", "_check", "_done", "_left", "_staged", "results")
 
-    def __init__(self, broker: "Broker", done: MarkersDone, results: list[MarkerResults]) -> None:
+    def __init__(self, broker: "Broker", done: MarkersDone, results: list[MarkerResults], check: Check | None) -> None:
         self.results = results
+        self._check = check
         self._broker = broker
         self._done = done
         self._staged: list[_Staged] = []
@@ -84,7 +85,8 @@ class _Writing:
             partitions = iter(marker.partitions)
             while some := list(islice(partitions, PARTITIONS_PER_STEP)):
                 self._stage_all(marker, some, results)
-                self._write()
+                for offsets in self._write():
+                    yield from offsets
                 yield UNFINISHED
         self._finished()
 
@@ -110,6 +112,8 @@ class _Writing:
     def _stage(self, partition: "Partition", marker: Marker, end: EndTxnMarker, now_ms: int, results: MarkerResults) -> ErrorCode:
         if partition.rules.min_insync_replicas > 1:
             return ErrorCode.NOT_ENOUGH_REPLICAS
+        if self._check is not None:
+            self._check(partition, marker)
         log = partition.log
         before = log.end_offset
         appended = log.append_marker(marker.producer_id, marker.producer_epoch, end, now_ms, transaction_version=marker.transaction_version)
@@ -118,8 +122,8 @@ class _Writing:
         self._staged.append(_Staged(partition, marker, results, appended.last_offset))
         return ErrorCode.NONE
 
-    def _write(self) -> None:
-        """Write what is staged, and tell whom it concerns."""
+    def _write(self) -> list[Steps]:
+        """Write what is staged, and tell whom it concerns. The steps have the offsets that groups committed in the transactions count."""
         broker = self._broker
         failures = broker.staged_writes.write()
         written = []
@@ -129,13 +133,13 @@ class _Writing:
                 staged.results[staged.partition.topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
             else:
                 written.append(staged)
-        for staged in written:
-            _tell_groups(broker, staged)
+        offsets = [_end_for_groups(broker, staged) for staged in written if staged.partition.topic_partition.topic == OFFSETS.name]
         for partition in {staged.partition for staged in written}:
             if partition.watchers:
                 broker.delayed.changed(partition)
         broker.staged_writes.notify()
         self._wait(written)
+        return offsets
 
     def _wait(self, written: list[_Staged]) -> None:
         """Report no sooner than those are on disk that have to be."""
@@ -161,7 +165,6 @@ def _report(error: Exception | None) -> None:
         _LOG.error("markers not written because of a bug", exc_info=error)
 
 
-def _tell_groups(broker: "Broker", staged: _Staged) -> None:
-    topic, index = staged.partition.topic_partition
-    if topic == OFFSETS.name:
-        broker.groups.transaction_ended(index, staged.marker.producer_id, committed=staged.marker.committed)
+def _end_for_groups(broker: "Broker", staged: _Staged) -> Steps:
+    index, marker = staged.partition.topic_partition.partition, staged.marker
+    return broker.groups.transaction_ended(index, marker.producer_id, committed=marker.committed)

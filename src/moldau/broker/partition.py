@@ -1,7 +1,6 @@
 """A partition that this broker leads: its log, the rules for what is appended, and who waits for it."""
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.cluster.snapshot import INTERNAL_TOPICS
 from moldau.model.errors import ErrorCode, PeerError
@@ -14,14 +13,13 @@ if TYPE_CHECKING:
 
 UNLIMITED = 2**63 - 1
 DECOMPRESSED_RATIO_MAX = 16
-"""A batch becomes at most so many times `max.message.bytes` where it has to be looked into. Clients bound their batches before they
+"""A batch decompresses to at most this many times `max.message.bytes` where its records are read. Clients bound their batches before they
 compress them, so that honest ones become hardly more than once that."""
 DECOMPRESSED_BYTES_LEAST = 1024 * 1024
 """But at least this, for topics of small messages."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProduceRules:
+class ProduceRules(NamedTuple):
     """Configurations of a topic that the broker obeys on the way of a batch to the log; the log's own are in its `LogConfig`."""
 
     compression_type: str = "producer"
@@ -33,7 +31,7 @@ class ProduceRules:
     decompressed_bytes_max: int = 100 * 1024 * 1024
     """Most bytes of a batch after decompression, whatever `max.message.bytes` is."""
     record_headers_max: int = RECORD_HEADERS_MAX
-    """Headers of one record, where records are looked into."""
+    """Headers of one record, where records are checked."""
     batch_headers_max: int = BATCH_HEADERS_MAX
     """Headers of all records of a batch, there too."""
 
@@ -89,7 +87,7 @@ class Partition:
         self.max_plain_bytes = 0
         """Longest batch that no rule about lengths refuses."""
         self.decompressed_bytes_max = 0
-        """Most bytes of a batch after decompression, where it has to be looked into."""
+        """Most bytes of a batch after decompression, where its records are checked."""
         self.after_max_ms = UNLIMITED
         """How far a timestamp may lie ahead."""
         self.shows_flushed = False

@@ -13,36 +13,42 @@ if TYPE_CHECKING:
 
 
 class PendingProduce:
-    """A Produce request whose batches are staged and will need a sync. Without `answer` (acks 0) nobody waits for it."""
+    """A Produce request whose batches are staged and will need a sync. `done` is called when its outcome is known."""
 
-    __slots__ = ("_answer", "_broker", "_failures", "_left", "_outcome")
+    __slots__ = ("_broker", "_done", "_failures", "_left", "_outcome", "_seen")
 
-    def __init__(self, broker: "Broker", outcome: ProduceOutcome, answer: Callable[[tuple[bytes]], object] | None) -> None:
+    def __init__(self, broker: "Broker", outcome: ProduceOutcome, done: Callable[[], object]) -> None:
         self._broker = broker
         self._outcome = outcome
-        self._answer = answer
-        self._left = 0
+        self._done = done
+        self._left = 1
+        """Syncs under way, and one until `start`."""
+        self._seen = 0
         self._failures: dict[Partition, StorageError] = {}
 
-    def start(self) -> None:
-        """After the write: wait for the sync of whatever was written; answer at once if nothing was."""
-        outcome, flusher = self._outcome, self._broker.flusher
-        waiting = [(partition, last_offset) for partition, last_offset in outcome.unflushed if last_offset < partition.log.written_offset]
-        self._left = len(waiting)
-        if not waiting:
-            self._finish()
-        for partition, last_offset in waiting:
-            flusher.wait(partition, last_offset, partial(self._done, partition))
+    def written(self) -> None:
+        """After a write: begin to wait for the sync of what it has written."""
+        flusher, unflushed = self._broker.flusher, self._outcome.unflushed
+        while self._seen < len(unflushed):
+            partition, last_offset = unflushed[self._seen]
+            self._seen += 1
+            if last_offset < partition.log.written_offset:
+                self._left += 1
+                flusher.wait(partition, last_offset, partial(self._synced, partition))
 
-    def _done(self, partition: Partition, error: StorageError | None) -> None:
+    def start(self) -> None:
+        """After the last write: wait for the syncs of all that was written; done at once if there are none."""
+        self.written()
+        self._one_less()
+
+    def _synced(self, partition: Partition, error: StorageError | None) -> None:
         if error is not None:
             self._failures[partition] = error
+        self._one_less()
+
+    def _one_less(self) -> None:
         self._left -= 1
         if self._left == 0:
-            self._finish()
-
-    def _finish(self) -> None:
-        if self._failures:
-            self._outcome.fail(self._failures)
-        if self._answer is not None:
-            self._answer((self._outcome.encode(),))
+            if self._failures:
+                self._outcome.fail(self._failures)
+            self._done()

@@ -1,9 +1,9 @@
-"""Rules that need the records of a batch: loaded when the first batch has to be looked into.
+"""Rules that need the records of a batch: loaded when the first batch has to be checked.
 
 * a compacted topic takes no record without a key (INVALID_RECORD);
 * ``produce.validation=records``: sizes, counts and offset deltas of all records (INVALID_RECORD);
-* ``message.timestamp.before.max.ms`` below its default, and where a batch is looked into also the bound ahead (INVALID_TIMESTAMP);
-* ``compression.type`` other than ``producer``: a batch in another codec is compressed anew. The timestamps, sequences and counts stay.
+* ``message.timestamp.before.max.ms`` below its default, and where a batch is checked also the bound ahead (INVALID_TIMESTAMP);
+* ``compression.type`` other than ``producer``: a batch in another codec is recompressed. The timestamps, sequences and counts stay.
 
 Records that break a rule are named one by one, as by Kafka (KIP-467), so that a client fails these and may send the others again; the code
 is INVALID_TIMESTAMP as soon as one of them has such a timestamp. A batch with a record that cannot be read is refused as a whole.
@@ -33,7 +33,7 @@ class RecordRules:
 
     where: str
     walks: bool
-    """Whether every record is looked at, or the batch is only compressed anew."""
+    """Whether every record is looked at, or the batch is only recompressed."""
     late: bool
     """Whether the header claims a timestamp too far ahead."""
     compacts: bool
@@ -49,7 +49,7 @@ class RecordRules:
     batch_headers_max: int
 
     def recompresses(self, header: BatchHeader) -> bool:
-        """Whether a batch with this header is compressed anew."""
+        """Whether a batch with this header is recompressed."""
         return self.codec is not None and self.codec != header.compression
 
     @staticmethod
@@ -79,7 +79,7 @@ def walk(rules: RecordRules, batch: memoryview, header: BatchHeader, now_ms: int
     try:
         data = decompressed_records(batch, header, rules.decompressed_bytes_max)
     except BeyondBoundError as error:
-        raise PeerError(ErrorCode.MESSAGE_TOO_LARGE, f"{rules.where}: {error.message}, the most that is taken") from error
+        raise PeerError(ErrorCode.MESSAGE_TOO_LARGE, f"{rules.where}: {error.message}, the maximum") from error
     return walk_decompressed(rules, batch, data, header, now_ms)
 
 
@@ -116,7 +116,7 @@ def _check(rules: RecordRules, data: bytes, header: BatchHeader, now_ms: int) ->
     if rules.late:
         raise PeerError(
             ErrorCode.INVALID_TIMESTAMP,
-            f"{rules.where}: timestamp {header.max_timestamp}, which the batch claims and no record has, lies more than"
+            f"{rules.where}: timestamp {header.max_timestamp} of the batch header, which no record has, is more than"
             f" {rules.after_max_ms} ms after the broker's {now_ms}",
         )
 

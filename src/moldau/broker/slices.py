@@ -2,12 +2,12 @@
 
 Work is a generator: each step does a piece of well below 1 ms. `SliceScheduler.run` runs the first turn at once. What is left follows in
 turns of the clock; between two turns the loop serves sockets and timers. The works share a turn round robin; a connection has at most
-one of them, because it is held meanwhile (see `connection`).
+one of them, because it is held meanwhile (see `connection`), and beside it the fetches that are read again (`long_fetch`).
 
 Rules for a generator that is run here:
 
-* At a bare `yield` the work may be dropped, because its connection is gone or the broker stops: what was done so far must be consistent.
-  `yield UNFINISHED` says that it is not; the work then goes on without its connection until a bare `yield` or its end. Only a stop drops it
+* At a bare `yield` the work may be dropped, because its connection is lost or the broker stops: what was done so far must be consistent.
+  `yield UNFINISHED` says that it is not; the work then runs without its connection until a bare `yield` or its end. Only a stop drops it
   there too, as a crash would.
 * `yield Elsewhere(...)` takes the work out of the turns until something has happened elsewhere, such as a sync in a background thread;
   otherwise it is as `yield UNFINISHED`.
@@ -33,17 +33,17 @@ class SlicedWork:
 
     __slots__ = ("_droppable", "_dropped", "_ended", "_resume", "_steps", "is_elsewhere")
 
-    def __init__(self, steps: Steps, ended: Ended) -> None:
+    def __init__(self, steps: Steps, ended: Ended, *, droppable: bool) -> None:
         self._steps = steps
         self._ended = ended
-        self._droppable = True
+        self._droppable = droppable
         self._dropped = False
         self._resume: Callable[[SlicedWork], object] | None = None
         self.is_elsewhere = False
         """Whether the next step has to wait for something."""
 
     def drop(self) -> None:
-        """Nobody waits for the outcome: no more is done than consistency asks for, and `ended` is called only for a bug."""
+        """No request waits for the outcome: only what consistency needs is still done, and `ended` is called only for a bug."""
         self._dropped = True
 
     def advance(self, until: float, monotonic: Callable[[], float]) -> bool:
@@ -107,9 +107,12 @@ class SliceScheduler:
         """Works that have not come to their end."""
         return len(self._works) + len(self._elsewhere)
 
-    def run(self, steps: Steps, ended: Ended) -> SlicedWork | None:
-        """Give the work its first turn, and raise what that raises. None if it has ended; otherwise `ended` is called when it has."""
-        work = SlicedWork(steps, ended)
+    def run(self, steps: Steps, ended: Ended, *, droppable: bool = True) -> SlicedWork | None:
+        """Give the work its first turn, and raise what that raises. None if it has ended; otherwise `ended` is called when it has.
+
+        `droppable`: whether it may be dropped before its first step, which waits for a later turn when others have taken this one.
+        """
+        work = SlicedWork(steps, ended, droppable=droppable)
         if self._first_turns_s > 0:
             monotonic = self._clock.monotonic
             started = monotonic()

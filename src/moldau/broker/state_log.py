@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from moldau.model.errors import PeerError
+from moldau.protocol.records.builder import encode_record
 from moldau.protocol.records.control import EndTxnMarker
 from moldau.protocol.records.record import Record
 
@@ -36,6 +37,21 @@ class LoadedBatch(NamedTuple):
     records: Sequence[Record]
 
 
+class EncodedRecords(list[KeyValue]):
+    """Records for one append, encoded as they are added: many in steps, so that the append itself, one step, need not encode them."""
+
+    __slots__ = ("encoded",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoded = bytearray()
+
+    def add(self, key: bytes, value: bytes | None) -> None:
+        """One more."""
+        self.encoded += encode_record(0, len(self), key, value)
+        self.append((key, value))
+
+
 class StateLog(Protocol):
     """One internal topic. All calls and callbacks are on the broker's thread."""
 
@@ -47,7 +63,8 @@ class StateLog(Protocol):
         """The partition that holds the state of a group or a transactional id: Java's hash of the string, as in Kafka."""
 
     def append(self, partition: int, records: Sequence[KeyValue], done: Done, producer: TransactionalProducer | None = None) -> None:
-        """Append all records in one batch, then ``done(None)`` once they are as safe as ``acks=all`` promises, now or later.
+        """Append all records in one batch, then ``done(None)`` once they are as safe as ``acks=all`` promises, now or later. Many should be
+        `EncodedRecords`.
 
         ``done(error)`` says that nothing of them is in the log, with the code for the client: COORDINATOR_NOT_AVAILABLE when replicas are
         missing or the disk failed, NOT_COORDINATOR when the partition is not led here any more, MESSAGE_TOO_LARGE when the batch is.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from moldau.broker.internal_topics import InternalTopic, internal_topic_spec
 from moldau.broker.state_loading import StateLoads
+from moldau.broker.state_log import EncodedRecords
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
 from moldau.model.seldom import Seldom
@@ -148,9 +149,12 @@ class StateTopic:
             builder = RecordBatchBuilder(
                 compression=codec, producer_id=producer.producer_id, producer_epoch=producer.epoch, transactional=True
             )
-        for key, value in records:
-            builder.append(now_ms, key, value)
-        batch = memoryview(bytearray(builder.build()))
+        if isinstance(records, EncodedRecords):
+            builder.take(now_ms, records.encoded, len(records))
+        else:
+            for key, value in records:
+                builder.append(now_ms, key, value)
+        batch = memoryview(builder.build_writable())
         if len(batch) > led.max_plain_bytes:
             message = f"{led.topic_partition}: batch of {len(batch)} bytes, the most is {led.max_plain_bytes}"
             raise PeerError(ErrorCode.MESSAGE_TOO_LARGE, message)

@@ -2,7 +2,7 @@
 
 A look-up is a search of `moldau.log.timestamps`. The broker's thread takes each of its steps, which are short; the pieces of work that it
 yields wait in one line with those of all others, so that a small look-up waits for one piece of each large one at most. Connections are
-held meanwhile: there is one look-up of each, and one that nobody waits for any more ends after its present piece.
+held meanwhile: there is one look-up of each, and one whose connection is lost ends after its present piece.
 """
 
 import logging
@@ -40,7 +40,7 @@ class TimeLookup:
         self._advance(partial(next, self._search))
 
     def abandon(self) -> None:
-        """Nobody waits for it any more."""
+        """The connection that asked is lost."""
         self._abandoned = True
 
     def _advance(self, resume: "Callable[[], Piece | None]") -> None:
@@ -55,7 +55,7 @@ class TimeLookup:
             self._done(None, error)
         except Exception:
             _LOG.exception("look-up by time given up by a bug")
-            self._done(None, PeerError(ErrorCode.UNKNOWN_SERVER_ERROR, "the look-up failed by a bug, see the log"))
+            self._done(None, PeerError(ErrorCode.UNKNOWN_SERVER_ERROR, "the look-up failed because of a bug, see the log"))
         else:
             if piece is None:
                 self._clock.call_later(0.0, lambda: self._advance(partial(self._search.send, None)))

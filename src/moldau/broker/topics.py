@@ -1,7 +1,7 @@
 """The life of topics: created, grown, deleted. Decides, writes the metadata, then has the broker open or remove partitions.
 
-Each topic of a request stands for itself: an error concerns it alone. What can be done is written first, and only then carried out; a crash
-between the two is made good at the next start, from the metadata. All of it goes in steps, a few topics or partitions at a time: others see
+Each topic of a request succeeds or fails by itself. What can be done is written first, and only then carried out; a crash
+between the two is repaired at the next start, from the metadata. All of it goes in steps, a few topics or partitions at a time: others see
 the topics of a long request one after the other, and those that are done stay when its connection is lost.
 """
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 CREATED_AT_ONCE_MAX = 100
 """Topics that one Metadata request creates: about 1 ms each."""
 REMOVED_PER_STEP = 10
-"""Partitions whose folders are renamed before others have their turn: each takes about 0.1 ms."""
+"""Partitions whose folders are renamed before other work runs: each takes about 0.1 ms."""
 DELETED_TOGETHER_MAX = 1000
 """Partitions whose removal is brought to disk at once, unless one topic has more: that takes time for all partitions there are."""
 
@@ -53,7 +53,7 @@ class GrowthSpec(NamedTuple):
 
 
 def _nothing(_done: object) -> None:
-    """Nobody wants to be told."""
+    """For a caller that needs no notification."""
 
 
 class Topics:
@@ -155,7 +155,7 @@ class Topics:
                     with reported(f"delete topics {[topic.name for topic in group]}"):
                         yield from self._remove(group, marked, deleted)
                 except PeerError as failure:
-                    error = failure
+                    error = failure.as_value()
             there = marked if error is None else [*marked, *filter(self._is_there, group)]
             outcomes |= {topic.name: error for topic in there}
         return outcomes
@@ -165,14 +165,15 @@ class Topics:
         return topic.topic_id in self._registry.snapshot.topics_by_id
 
     def _remove(self, topics: Sequence[TopicInfo], marked: list[TopicInfo], deleted: Callable[[TopicInfo], object]) -> Steps:
-        """Delete those that are there when their turn comes, and add them to `marked`; others may be deleted, and made anew, meanwhile."""
+        """Delete those that still exist when their turn comes, and add them to `marked`; others may be deleted and recreated meanwhile."""
         partitions: list[TopicPartition] = []
         for start in range(0, len(topics), PARTITIONS_PER_STEP):
+            yield from self._registry.writable()
             known = self._registry.snapshot.topics
             there = [known[topic.name] for topic in topics[start : start + PARTITIONS_PER_STEP] if self._is_there(topic)]
             partitions += (TopicPartition(topic.name, index) for topic in there for index in range(len(topic.partitions)))
-            self._registry.mark_deleted(topic.name for topic in there)
             marked += there
+            yield from self._registry.mark_deleted([topic.name for topic in there])
             for topic in there:
                 deleted(topic)
             yield UNFINISHED
@@ -199,20 +200,20 @@ class Topics:
         return TopicSpec(wanted.name, partitions, factor, configs=configs)
 
     def _reserve(self, outcomes: dict[str, NewTopic | PeerError]) -> list[NewTopic]:
-        """Of the topics that are planned, those that nobody has taken since; they are ours until `_reserved` is without them."""
+        """Of the topics that are planned, those that no other request created since; they are ours until `_reserved` is without them."""
         planned = []
         for name, topic in outcomes.items():
             if isinstance(topic, NewTopic):
                 try:
                     self._check_free(name)
                 except PeerError as error:
-                    outcomes[name] = error
+                    outcomes[name] = error.as_value()
                 else:
                     planned.append(topic)
         try:
             self._check_bounds(sum(len(topic.replicas) for topic in planned))
         except PeerError as error:
-            outcomes.update((topic.name, error) for topic in planned)
+            outcomes.update(dict.fromkeys((topic.name for topic in planned), error.as_value()))
             return []
         self._reserved.update((topic.name, len(topic.replicas)) for topic in planned)
         return planned
@@ -226,9 +227,9 @@ class Topics:
                 if len(topics) == 1 and len(topics[0].replicas) > PARTITIONS_PER_STEP:
                     yield from self._registry.create_large_topic(topics[0])
                 else:
-                    self._registry.create_topics(topics)
+                    yield from self._registry.create_topics(topics)
         except PeerError as error:
-            return {topic.name: error for topic in topics}
+            return dict.fromkeys((topic.name for topic in topics), error.as_value())
         for topic in topics:
             made(topic)
             warn_without_effect(f"topic={topic.name}", topic.configs, TOPIC)
@@ -255,7 +256,7 @@ class Topics:
                 try:
                     self._check_bounds(partitions)
                 except PeerError as error:
-                    return _instead_of_topics(outcomes | {spec.name: outcomes.get(spec.name, error) for spec in wanted}, error)
+                    return _instead_of_topics(outcomes | {spec.name: outcomes.get(spec.name, error) for spec in wanted}, error.as_value())
         return outcomes
 
     def _check_free(self, name: str) -> None:
@@ -276,7 +277,7 @@ class Topics:
             configs = self._checked_configs(spec)
             taken.take(spec.name)
         except PeerError as error:
-            return error
+            return error.as_value()
         return NewTopic(spec.name, self._registry.new_topic_id(), replicas, configs)
 
     def _replicas(self, spec: TopicSpec) -> list[Replicas]:
@@ -340,7 +341,7 @@ class Topics:
             finally:
                 self._free([spec.name])
         except PeerError as error:
-            return error if spec.name in self._registry.snapshot.topics else unknown_topic(spec.name)
+            return error.as_value() if spec.name in self._registry.snapshot.topics else unknown_topic(spec.name)
         return self._host.storage_lost()
 
     def _added(self, spec: GrowthSpec, topic: TopicInfo) -> list[Replicas]:
@@ -361,7 +362,7 @@ class Topics:
 
 
 def _groups(topics: Iterable[T], partitions_of: Callable[[T], int], partitions_max: int) -> Iterator[list[T]]:
-    """Topics in groups of so many partitions at most; a topic that has more is a group by itself."""
+    """Topics in groups of at most `partitions_max` partitions; a topic that has more is a group by itself."""
     group: list[T] = []
     sum_of_partitions = 0
     for topic in topics:

@@ -1,9 +1,11 @@
-"""Produced batches that have to be looked into: small ones at once, the others on another thread, while their request is held.
+"""Produced batches whose records have to be checked: small ones at once, the others on another thread, while their request is held.
 
 What is small: `DIRECT_BYTES_MAX` bytes of records, decompressed, and all batches in one turn of the loop together `TURN_BYTES_MAX`: a few
-milliseconds. A batch that goes to another thread is copied, for it lies in a buffer that the next read needs.
+milliseconds. A batch that goes to another thread is copied if it lies in a buffer that the next read needs. The copies of a request
+count in `RequestMemory` until all of them are checked, or until their check is dropped: with the connection of a request that is not
+answered then. Without that, clients that send small requests and close would make the copies pile up beyond any bound.
 
-What is compressed anew is small up to `RECOMPRESSED_BYTES_MAX`, and each such batch counts as a whole `DIRECT_BYTES_MAX`: gzip of level 9
+What is recompressed is small up to `RECOMPRESSED_BYTES_MAX`, and each such batch counts as a whole `DIRECT_BYTES_MAX`: gzip of level 9
 takes up to 2.5 ms for a KB, and zstd of level 22 up to 10 ms for four. The others have a thread of their own too, which holds no lock while
 it compresses: 16 MB may take it a hundred seconds, and neither look-ups nor other batches wait for that.
 """
@@ -11,6 +13,7 @@ it compresses: 16 MB may take it a hundred seconds, and neither look-ups nor oth
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
 from moldau.model.errors import BeyondBoundError, ErrorCode, PeerError
@@ -18,6 +21,7 @@ from moldau.protocol.records.header import HEADER_SIZE
 
 if TYPE_CHECKING:
     from moldau.broker.record_walk import RecordRules
+    from moldau.broker.request_memory import Holder, RequestMemory
     from moldau.ports.background import Background
     from moldau.ports.clock import Clock
     from moldau.protocol.records.header import BatchHeader
@@ -29,33 +33,50 @@ TURN_BYTES_MAX = 128 * 1024
 RECOMPRESSED_BYTES_MAX = 4 * 1024
 
 Walked = tuple[memoryview, "BatchHeader"]
+_NOTHING = memoryview(b"")
+
+
+class DroppedError(Exception):
+    """A walk was dropped before it began."""
 
 
 class Walk:
-    """A walk over a copy of a batch, for another thread."""
+    """A walk over a batch, for another thread."""
 
-    __slots__ = ("_batch", "_header", "_now_ms", "_rules")
+    __slots__ = ("_begun", "_header", "_now_ms", "_rules", "batch")
 
     def __init__(self, rules: "RecordRules", batch: memoryview, header: "BatchHeader", now_ms: int) -> None:
+        """`batch` is in nobody's way until the walk has ended."""
         self._rules = rules
-        self._batch = memoryview(bytearray(batch))
+        self.batch = batch
         self._header = header
         self._now_ms = now_ms
+        self._begun = Lock()
+        """Held from the beginning or the drop on, whichever is first."""
 
     @property
     def recompresses(self) -> bool:
-        """Whether the batch is compressed anew."""
+        """Whether the batch is recompressed."""
         return self._rules.recompresses(self._header)
 
     def run(self) -> Walked:
-        """The batch as it may be stored, and its header. PeerError."""
+        """The batch as it may be stored, and its header. PeerError, DroppedError."""
         from moldau.broker.record_walk import walk
 
-        return walk(self._rules, self._batch, self._header, self._now_ms)
+        if not self._begun.acquire(blocking=False):
+            raise DroppedError
+        return walk(self._rules, self.batch, self._header, self._now_ms)
+
+    def drop(self) -> bool:
+        """Release the batch, unless the walk has begun; whether it had not."""
+        if not self._begun.acquire(blocking=False):
+            return False
+        self.batch = _NOTHING
+        return True
 
 
 class WaitingBatch(Protocol):
-    """A batch that is, or may be, looked into elsewhere."""
+    """A batch that is, or may be, checked on another thread."""
 
     batch: memoryview
     header: "BatchHeader"
@@ -63,21 +84,77 @@ class WaitingBatch(Protocol):
     walk: Walk | None
 
 
+class RunningWalks:
+    """The walks of one request, some of which a thread has begun."""
+
+    __slots__ = ("_batches", "_dropped", "_holder", "_left", "_memory", "_size", "_then")
+
+    def __init__(self, memory: "RequestMemory", holder: "Holder", batches: Sequence[WaitingBatch], then: Callable[[], object]) -> None:
+        self._memory = memory
+        self._holder = holder
+        self._batches = batches
+        self._then = then
+        self._left = sum(each.walk is not None for each in batches)
+        self._size = sum(len(each.batch) for each in batches)
+        self._dropped = False
+        memory.keep(holder, self._size)
+
+    def done(self, batch: WaitingBatch, walked: "Walked | None", error: BaseException | None) -> None:
+        """The outcome for a batch."""
+        batch.walk = None
+        if self._dropped:
+            pass
+        elif walked is not None:
+            batch.batch, batch.header = walked
+        elif isinstance(error, PeerError):
+            batch.refusal = error
+        else:
+            _LOG.error("produced batch refused by a bug", exc_info=error)
+            batch.refusal = PeerError(ErrorCode.UNKNOWN_SERVER_ERROR, "the batch could not be checked because of a bug, see the log")
+        self._left -= 1
+        if self._left == 0:
+            self._batches = ()
+            self._memory.finish(self._holder, self._size)
+            then, self._then = self._then, _nothing  # it refers to what has these walks
+            then()
+
+    def drop(self) -> None:
+        """Call `then` no more, and release what no thread has begun; what one has begun counts to its end."""
+        if self._left == 0:
+            return
+        self._dropped = True
+        self._then = _nothing
+        size, self._size = self._size, 0
+        for each in self._batches:
+            if each.walk is not None and not each.walk.drop():
+                self._size += len(each.batch)
+            else:
+                each.batch = _NOTHING
+        self._batches = ()
+        self._memory.keep(self._holder, self._size)
+        self._memory.finish(self._holder, size)
+
+
+def _nothing() -> None:
+    """For walks that were dropped, or have ended."""
+
+
 class BatchWalks:
-    """Who looks into batches."""
+    """Checks the records of batches."""
 
-    __slots__ = ("_clock", "_compute", "_left", "_recompress", "_resets")
+    __slots__ = ("_clock", "_compute", "_left", "_memory", "_recompress", "_resets")
 
-    def __init__(self, clock: "Clock", compute: "Background", recompress: "Background") -> None:
-        """`compute` runs the walks, `recompress` those that end in compressing anew."""
+    def __init__(self, clock: "Clock", memory: "RequestMemory", compute: "Background", recompress: "Background") -> None:
+        """`compute` runs the walks, `recompress` those that recompress."""
         self._clock = clock
+        self._memory = memory
         self._compute = compute
         self._recompress = recompress
         self._left = TURN_BYTES_MAX
         self._resets = False
 
-    def begin(self, rules: "RecordRules", batch: memoryview, header: "BatchHeader", now_ms: int) -> "Walked | Walk":
-        """The batch as it may be stored; or what has to run elsewhere to get it. PeerError."""
+    def begin(self, rules: "RecordRules", batch: memoryview, header: "BatchHeader", now_ms: int, *, is_kept: bool) -> "Walked | Walk":
+        """The batch as it may be stored; or what has to run elsewhere to get it, with a copy unless it `is_kept` anyway. PeerError."""
         from moldau.broker.record_walk import walk_decompressed
         from moldau.protocol.records.batch import decompressed_records
 
@@ -91,31 +168,19 @@ class BatchWalks:
                 pass
             else:
                 return walk_decompressed(rules, batch, data, header, now_ms)
-        return Walk(rules, batch, header, now_ms)
+        return Walk(rules, batch if is_kept else memoryview(bytearray(batch)), header, now_ms)
 
-    def run(self, batches: Sequence[WaitingBatch], then: Callable[[], object]) -> None:
-        """Look into those that have a `walk`, one after the other: each gets its batch and header, or its refusal. Then call `then`."""
-        waiting = [each for each in batches if each.walk is not None]
-        left = len(waiting)
+    def run(self, holder: "Holder", batches: Sequence[WaitingBatch], then: Callable[[], object]) -> "RunningWalks":
+        """Check those that have a `walk`, one after the other: each gets its batch and header, or its refusal. Then call `then`.
 
-        def done(batch: WaitingBatch, walked: "Walked | None", error: BaseException | None) -> None:
-            nonlocal left
-            batch.walk = None
-            if walked is not None:
-                batch.batch, batch.header = walked
-            elif isinstance(error, PeerError):
-                batch.refusal = error
-            else:
-                _LOG.error("produced batch refused by a bug", exc_info=error)
-                batch.refusal = PeerError(ErrorCode.UNKNOWN_SERVER_ERROR, "the batch could not be looked into by a bug, see the log")
-            left -= 1
-            if left == 0:
-                then()
-
-        for each in waiting:
+        `batches` count for the connection `holder` until then.
+        """
+        running = RunningWalks(self._memory, holder, batches, then)
+        for each in [each for each in batches if each.walk is not None]:
             assert each.walk is not None
             thread = self._recompress if each.walk.recompresses else self._compute
-            thread.run(each.walk.run, partial(done, each))
+            thread.run(each.walk.run, partial(running.done, each))
+        return running
 
     def _take(self, count: int) -> None:
         self._left -= count

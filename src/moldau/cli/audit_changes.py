@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from moldau.audit.summary import verdict_text
 from moldau.cli import audit_document
 from moldau.cli.audit_view import (
     FAULTS,
     FAULTS_DROPPED,
     FAULTS_MAX,
+    FAULTS_UNDER,
     NUMERIC,
     SUMMARY,
     SUMMARY_DROPPED,
@@ -25,7 +27,7 @@ from moldau.cli.output import table_lines
 from moldau.tracking.clock import moment, now_ms
 
 if TYPE_CHECKING:
-    from moldau.audit.verdicts import Report, WindowPair
+    from moldau.audit.verdicts import Report, SourceLine, WindowPair
 
 
 @contextmanager
@@ -53,7 +55,8 @@ def _terminal_view() -> "Iterator[Callable[[Report], None]]":
             width = live.console.width
             lines = [*table_lines(SUMMARY, summary_rows(report), numeric=NUMERIC, drop=SUMMARY_DROPPED, width=width), ""]
             if faults:
-                lines += [*table_lines(FAULTS, faults[:FAULTS_MAX], numeric=NUMERIC, drop=FAULTS_DROPPED, width=width), ""]
+                shown = faults[:FAULTS_MAX]
+                lines += [*table_lines(FAULTS, shown, numeric=NUMERIC, drop=FAULTS_DROPPED, under=FAULTS_UNDER, width=width), ""]
             live.update(Group(*map(Text.from_ansi, lines), *(Text(line) for line in remarks(report).values())))
 
         yield show
@@ -118,7 +121,11 @@ class _Objects(_Changes):
 
 
 def _fault(pair: "WindowPair") -> str:
-    hosts = "; ".join(
-        f"{line.datacenter}/{line.service}/{line.host}/{line.instance}: {line.verdict.value}, {line.note}" for line in pair.noteworthy
-    )
-    return f"{pair.topic}: {pair.upper_tier} > {pair.lower_tier}: window {moment(pair.window_start_ms)}: {pair.verdict.value}; {hosts}"
+    hosts = "; ".join(f"{line.datacenter}/{line.service}/{line.host}/{line.instance}: {_judged(line)}" for line in pair.noteworthy)
+    verdict = verdict_text(pair.verdict, pair.due_ms)
+    return f"{pair.topic}: {pair.upper_tier} > {pair.lower_tier}: window {moment(pair.window_start_ms)}: {verdict}; {hosts}"
+
+
+def _judged(line: "SourceLine") -> str:
+    verdict = verdict_text(line.verdict, line.due_ms)
+    return f"{verdict}, {line.note}" if line.note else verdict

@@ -1,13 +1,15 @@
 """What ``moldau audit report`` and ``watch`` compare, how patient they are, and how they end."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from moldau.cli.exit_codes import DONE, MISSING_OR_DOUBLED, UNDECIDED
 from moldau.cli.options import SECONDS, TOPIC
+from moldau.cli.times import TIME, TIME_FORMS, parse_duration_ms
+from moldau.model.near_names import did_you_mean
 
 if TYPE_CHECKING:
     from moldau.audit.rules import Rules
@@ -39,12 +41,9 @@ def _graces(ctx: click.Context, parameter: click.Parameter, values: tuple[str, .
     for text in values:
         tier, _, seconds = text.rpartition("=")
         try:
-            number = float(seconds)
-        except ValueError:
-            number = -1.0
-        if not 0 <= number <= 1e9:
-            raise click.BadParameter(f"{text!r} is neither SECONDS nor TIER=SECONDS", ctx, parameter)
-        graces[tier] = int(number * 1000)
+            graces[tier] = round(parse_duration_ms(seconds))
+        except ValueError as error:
+            raise click.BadParameter(f"{text!r} is neither SECONDS nor TIER=SECONDS: {error}", ctx, parameter) from error
     return graces
 
 
@@ -60,25 +59,11 @@ def _only(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...
     return patterns
 
 
-def _since(ctx: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
-    from moldau.cli.offsets import AtTime, parse_start
-
-    if value is None:
-        return None
-    try:
-        point = parse_start(value)
-    except ValueError:
-        point = None
-    if not isinstance(point, AtTime):
-        raise click.BadParameter(f"{value!r} is neither an ISO time nor @ and milliseconds since 1970", ctx, parameter)
-    return point.timestamp_ms
-
-
 def comparing_options(function: F) -> F:
     """What `report` and `watch` compare, and how patient they are."""
     for option in (
         click.option("--topic", "topics", type=TOPIC, multiple=True, help="Only this topic; may be repeated."),
-        click.option("--since", metavar="TIME", callback=_since, help="Only windows that end later: an ISO time, or @ and milliseconds."),
+        click.option("--since", metavar="TIME", type=TIME, help=f"Only windows that end later than TIME: {TIME_FORMS}."),
         click.option("--tiers", metavar="A,B,...", callback=_tiers, help="From the producers down.  [default: producer, auditors, loads]"),
         click.option(
             "--grace", "graces", multiple=True, metavar="[TIER=]SECONDS", callback=_graces,
@@ -122,6 +107,13 @@ def rules_of(
         )
 
     return now
+
+
+def unheard_tier(tier: str, heard: Collection[str], option: str, *, otherwise: str = "") -> click.BadParameter:
+    """Wrong use: a tier that is not among those `heard` of. It names the nearest of them; where none is near, all, and `otherwise`."""
+    if hint := did_you_mean(tier, heard):
+        return click.BadParameter(f"no tier {tier} has published counts{hint}", param_hint=option)
+    return click.BadParameter(f"tier {tier} has no counts yet, {', '.join(sorted(heard))} have{otherwise}", param_hint=option)
 
 
 def exit_code(report: "Report", *, complete: bool) -> int:

@@ -2,6 +2,7 @@
 
 import click
 
+from moldau.cli.audit_comparing import unheard_tier
 from moldau.cli.options import TEXT, TOPIC, bootstrap_option, open_cluster, timeout_option
 from moldau.cli.output import counted
 
@@ -15,8 +16,8 @@ from moldau.cli.output import counted
 def forget(tier: str, topics: tuple[str, ...], dry_run: bool, bootstrap: str, timeout: float) -> None:
     """Take back what a tier has counted so far, so that the tier is another job's or table's, or counts again from the beginning.
 
-    For a load whose table is gone, or whose tier another load has used too. A load that goes on under this tier publishes the counts of its
-    whole table again with its next load. An auditor counts again from the beginning once its group has no offsets:
+    For a load whose table was deleted, or whose tier another load has used too. A load that continues under this tier publishes the
+    counts of its whole table again with its next load. An auditor counts again from the beginning once its group has no offsets:
     moldau group delete audit-NAME. No event is touched.
 
     \b
@@ -27,16 +28,18 @@ def forget(tier: str, topics: tuple[str, ...], dry_run: bool, bootstrap: str, ti
     from moldau.tracking.audit_record import PRODUCER_TIER
 
     if tier == PRODUCER_TIER:
-        raise click.UsageError("tier producer is that of the producers themselves: nobody else can count again what they sent")
+        raise click.UsageError("tier producer is that of the producers themselves: no other program can count again what they sent")
     with open_cluster(bootstrap, timeout) as cluster:
         found = read_audit(cluster)
+        heard = {*found.heard_ms, *found.auditors} - {PRODUCER_TIER}
+        if heard and tier not in heard:
+            raise unheard_tier(tier, heard, "--tier")
         known = counted_topics(found, tier)
         if not known:
-            there = ", ".join(sorted({*found.heard_ms, *found.auditors} - {PRODUCER_TIER}))
-            raise click.ClickException(f"tier {tier} has no counts" + (f"; {there} have" if there else ""))
+            raise click.ClickException(f"tier {tier} has no counts")
         unknown = sorted(set(topics) - set(known))
         if unknown:
-            raise click.ClickException(f"tier {tier} has no counts of topic {unknown[0]}, only of {', '.join(known)}")
+            raise click.BadParameter(f"tier {tier} has no counts of topic {unknown[0]}, only of {', '.join(known)}", param_hint="--topic")
         chosen = sorted(set(topics)) or known
         sums = {topic: sum(told.count.count for key, told in found.counts.get(tier, {}).items() if key.topic == topic) for topic in chosen}
         if not dry_run:

@@ -1,14 +1,20 @@
 """``moldau audit report``: how the tiers compare now."""
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Self
 
 import click
 
-from moldau.cli.audit_comparing import comparing_options, exit_code, rules_of
+from moldau.cli.audit_comparing import comparing_options, exit_code, rules_of, unheard_tier
 from moldau.cli.options import bootstrap_option, json_option, open_cluster, timeout_option
 from moldau.cli.output import say
+from moldau.model.errors import PeerError, WorldError
+from moldau.model.extras import MissingExtraError
 from moldau.model.near_names import did_you_mean
+from moldau.tracking.audit_record import PRODUCER_TIER
 from moldau.tracking.clock import moment
 
 if TYPE_CHECKING:
@@ -25,6 +31,10 @@ if TYPE_CHECKING:
 @click.option("--windows", is_flag=True, help="Show every window, not only those at fault.")
 @click.option("--missing", "with_missing", is_flag=True, help="List the guids of events that a tier lacks: reads the topics that differ.")
 @click.option("--table", "tables", multiple=True, metavar="TIER=DIR", help="With --missing: where a load's tables are; may be repeated.")
+@click.option(
+    "--tier-bootstrap", "clusters", multiple=True, metavar="TIER=HOST:PORT",
+    help="With --missing: the cluster whose topics a tier counts, where that is not --bootstrap; may be repeated.",
+)  # fmt: skip
 @json_option
 @bootstrap_option
 @timeout_option(30.0)
@@ -33,6 +43,7 @@ def report(
     windows: bool,
     with_missing: bool,
     tables: tuple[str, ...],
+    clusters: tuple[str, ...],
     as_json: bool,
     bootstrap: str,
     timeout: float,
@@ -52,57 +63,118 @@ def report(
     from moldau.cli.audit_view import print_report
     from moldau.cli.output import print_json
 
-    rules, places = rules_of(**comparing), _places(tables)
+    rules, places = rules_of(**comparing), _Places.of(tables, clusters)
     with open_cluster(bootstrap, timeout) as cluster:
         found = read_audit(cluster)
         _check_tiers(found, rules())
         compared = reconcile(found, rules())
         _check_comparable(found, compared)
-        lacks = _missing(cluster, compared, places) if with_missing else None
+        _check_topics(found, compared)
+        lacks = _missing(cluster, found, compared, places, timeout) if with_missing else None
     if as_json:
         print_json(as_document(compared) | ({} if lacks is None else {"missing": [asdict(each) for each in lacks]}))
     else:
         print_report(compared, every_window=windows)
-        known = {key.topic for counts in found.counts.values() for key in counts}
-        for topic in compared.unheard:
-            if hint := did_you_mean(topic, known):
-                say(f"topic {topic}{hint}", err=True)
         for each in lacks or ():
             where = f"missing: {each.topic}, {moment(each.window_start_ms)}, {each.upper_tier} > {each.lower_tier}, {each.host}"
-            for text in each.guids or (each.problem or "nothing: it was counted meanwhile",):
+            problem = each.problem or ("" if each.guids else "nothing: the tier has counted it since")
+            for text in (*each.guids, *filter(None, (problem,))):
                 say(f"{where}: {text}")
     click.get_current_context().exit(exit_code(compared, complete=complete))
 
 
-def _places(tables: tuple[str, ...]) -> dict[str, str]:
-    """The directories of tables by tier."""
-    places = {}
-    for text in tables:
-        tier, equals, directory = text.partition("=")
-        if not (tier and equals and directory):
-            raise click.BadParameter(f"{text!r} is not TIER=DIR", param_hint="--table")
-        places[tier] = directory
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where tiers have their events: directories of tables, and clusters."""
+
+    tables: dict[str, str]
+    clusters: dict[str, str]
+
+    @classmethod
+    def of(cls, tables: tuple[str, ...], clusters: tuple[str, ...]) -> Self:
+        """As the options say."""
+        from moldau.client.address import parse_addresses
+
+        places = cls(_by_tier("--table", "DIR", tables), _by_tier("--tier-bootstrap", "HOST:PORT", clusters))
+        for tier in places.clusters:
+            if tier in places.tables:
+                raise click.BadParameter(f"tier {tier} has tables, by --table, and no cluster", param_hint="--tier-bootstrap")
+            try:
+                parse_addresses(places.clusters[tier])
+            except ValueError as error:
+                raise click.BadParameter(f"tier {tier}: {error}", param_hint="--tier-bootstrap") from error
+        return places
+
+
+def _by_tier(option: str, what: str, values: tuple[str, ...]) -> dict[str, str]:
+    places: dict[str, str] = {}
+    for text in values:
+        tier, equals, place = text.partition("=")
+        if not (tier and equals and place):
+            raise click.BadParameter(f"{text!r} is not TIER={what}", param_hint=option)
+        if tier == PRODUCER_TIER:
+            raise click.BadParameter(f"tier {tier} is that of the producers themselves, who keep no events", param_hint=option)
+        if tier in places:
+            raise click.BadParameter(f"tier {tier} is given twice", param_hint=option)
+        places[tier] = place
     return places
 
 
-def _missing(cluster: "Cluster", compared: "Report", places: dict[str, str]) -> "list[Missing]":
+def _missing(cluster: "Cluster", found: "TierCounts", compared: "Report", places: _Places, timeout_s: float) -> "list[Missing]":
     """What the tiers lack, guid by guid."""
-    from moldau.audit.missing import guids_of_log, missing, wanted_instances
+    from moldau.audit.missing import OWN_LOG, guids_of_log, missing, wanted_instances, wanted_places
 
-    wanted = wanted_instances(compared)
-    log = {topic: guids_of_log(cluster, topic, instances) for topic, instances in wanted.items()}
-    others: dict[tuple[str, str], Guids] = {}
-    for tier, directory in places.items():
-        try:
-            from moldau.lake.table_guids import guids_of_table
-        except ModuleNotFoundError as error:
-            raise click.ClickException(f"{error.name} is not installed; to read tables takes pip install 'moldau[lake]'") from error
-        others |= {(tier, topic): guids_of_table(directory, topic, instances) for topic, instances in wanted.items()}
-    return list(missing(compared, log, others))
+    for option, named in (("--table", places.tables), ("--tier-bootstrap", places.clusters)):
+        if unknown := sorted(named.keys() - set(compared.tiers)):
+            hint = did_you_mean(unknown[0], compared.tiers)
+            raise click.BadParameter(f"tier {unknown[0]} is not compared, only {', '.join(compared.tiers)} are{hint}", param_hint=option)
+    instances = wanted_instances(compared)
+    guids: dict[tuple[str, str], Guids] = {}
+    wanted = sorted(wanted_places(compared, places.tables, places.clusters))
+    for tier, topic in wanted:
+        if tier in places.tables:
+            _check_table(tier, places.tables[tier], topic, counted=found.has_counts_of(tier, topic))
+    for tier, of_tier in groupby(wanted, key=lambda place: place[0]):
+        topics = [topic for _, topic in of_tier]
+        if tier in places.tables:
+            guids |= {(tier, topic): _guids_of_table(places.tables[tier], topic, instances[topic]) for topic in topics}
+        elif tier == OWN_LOG:
+            guids |= {(tier, topic): guids_of_log(cluster, topic, instances[topic]) for topic in topics}
+        else:
+            with open_cluster(places.clusters[tier], timeout_s) as other, _naming(tier, places.clusters[tier]):
+                guids |= {(tier, topic): guids_of_log(other, topic, instances[topic]) for topic in topics}
+    return list(missing(compared, guids, places.tables))
+
+
+@contextmanager
+def _naming(tier: str, bootstrap: str) -> Iterator[None]:
+    """Errors of brokers say whose they are: there are others."""
+    try:
+        yield
+    except (WorldError, PeerError) as error:
+        raise click.ClickException(f"tier {tier} at {bootstrap}: {error}") from error
+
+
+def _check_table(tier: str, directory: str, topic: str, *, counted: bool) -> None:
+    """A wrong directory lacks everything that the tier has. click.BadParameter."""
+    try:
+        from moldau.lake.table_guids import NoTableError, check_directory
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("reading a table", error.name or str(error), "lake") from error
+    try:
+        check_directory(directory, topic, counted=counted)
+    except NoTableError as error:
+        raise click.BadParameter(f"tier {tier}: {error}", param_hint="--table") from error
+
+
+def _guids_of_table(directory: str, topic: str, instances: frozenset[str]) -> "Guids":
+    from moldau.lake.table_guids import guids_of_table
+
+    return guids_of_table(directory, topic, instances)
 
 
 def _check_tiers(found: "TierCounts", rules: "Rules") -> None:
-    """Tiers that are named have been heard of, unless they are said to be on their way."""
+    """Tiers that are named have been heard of, unless they are said to be expected. click.BadParameter."""
     if not found.records:
         return
     heard = {"producer", *found.heard_ms, *found.auditors}
@@ -110,9 +182,19 @@ def _check_tiers(found: "TierCounts", rules: "Rules") -> None:
     for option, names in (("--tiers", rules.tiers), ("--grace", rules.graces_ms), ("--only", rules.only)):
         unknown = sorted(set(names) - heard - expected - {""})
         if unknown:
-            hint = f"one that is still to come needs to be in --tiers, and --only {unknown[0]}=PATTERN for the topics that it is to count"
-            there = ", ".join(sorted(heard))
-            raise click.ClickException(f"{option}: tier {unknown[0]} has never published anything, only {there} have; {hint}")
+            tier = unknown[0]
+            first = f"run its auditor (moldau audit run --tier {tier}) or load (moldau load --tier {tier}) first"
+            expect = f"to expect it already, give --tiers with it and --only {tier}=PATTERN for its topics"
+            raise unheard_tier(tier, heard, option, otherwise=f"; {first}; {expect}")
+
+
+def _check_topics(found: "TierCounts", compared: "Report") -> None:
+    """A topic without counts is still to come, unless it is nearly the name of one that has counts. click.BadParameter."""
+    known = {key.topic for counts in found.counts.values() for key in counts}
+    there = known | {topic for _, topic in found.untracked}
+    for topic in compared.unheard:
+        if topic not in there and (hint := did_you_mean(topic, known)):
+            raise click.BadParameter(f"no tier has counts of topic {topic}{hint}", param_hint="--topic")
 
 
 def _check_comparable(found: "TierCounts", compared: "Report") -> None:

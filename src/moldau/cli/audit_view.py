@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from moldau.audit.summary import summaries
+from moldau.audit.summary import summaries, verdict_text
 from moldau.cli.output import counted, print_table
 from moldau.tracking.clock import moment
 
@@ -24,7 +24,8 @@ SUMMARY_DROPPED = ("checksum", "windows", "complete up to")
 """The first columns to go where a terminal is narrow."""
 
 FAULTS = ("topic", "window", "tiers", "verdict", "datacenter", "service", "host", "instance", "above", "below", "note")
-FAULTS_DROPPED = ("instance", "service", "datacenter", "note", "tiers")
+FAULTS_DROPPED = ("instance", "service", "datacenter", "tiers")
+FAULTS_UNDER = "note"
 
 
 def summary_rows(report: "Report") -> Iterator[tuple[str, ...]]:
@@ -49,12 +50,13 @@ def with_dead_letters(report: "Report") -> tuple[tuple[str, ...], list[tuple[str
 def print_report(report: "Report", *, every_window: bool = False) -> None:
     """The summary, then every window at fault with the sources that are."""
     columns, rows = with_dead_letters(report)
-    print_table(columns, rows, numeric=(*NUMERIC, DEAD_LETTERS), drop=SUMMARY_DROPPED)
+    if rows:
+        print_table(columns, rows, numeric=(*NUMERIC, DEAD_LETTERS), drop=SUMMARY_DROPPED)
     shown = [pair for pair in report.pairs if every_window or pair.noteworthy]
     if shown:
         click.echo()
         rows = [row for pair in shown[:FAULTS_MAX] for row in window_rows(pair, every_window)]
-        print_table(FAULTS, rows, numeric=NUMERIC, drop=FAULTS_DROPPED)
+        print_table(FAULTS, rows, numeric=NUMERIC, drop=FAULTS_DROPPED, under=FAULTS_UNDER)
     if len(shown) > FAULTS_MAX:
         click.echo(f"... and {len(shown) - FAULTS_MAX:,} more windows; --json has them all")
     for line in remarks(report).values():
@@ -66,7 +68,7 @@ def window_rows(pair: "WindowPair", every_window: bool) -> Iterator[tuple[str, .
     head = (pair.topic, moment(pair.window_start_ms), f"{pair.upper_tier} > {pair.lower_tier}")
     for line in pair.sources if every_window else pair.noteworthy:
         where = (line.datacenter, line.service, line.host, line.instance)
-        yield *head, line.verdict.value, *where, f"{line.upper.count:,}", f"{line.lower.count:,}", line.note
+        yield *head, verdict_text(line.verdict, line.due_ms), *where, f"{line.upper.count:,}", f"{line.lower.count:,}", line.note
 
 
 def remarks(report: "Report") -> dict[object, str]:
@@ -80,7 +82,8 @@ def _all_remarks(report: "Report") -> Iterator[tuple[object, str]]:
     if not report.pairs and not report.unheard:
         yield "nothing", "nothing to compare: no window of a topic that two of the tiers are meant to count"
     for tier, topics in report.uncovered.items():
-        yield ("uncovered", tier), f"not counted by tier {tier}: {_names(topics)}"
+        yet = " yet" if report.awaiting else ""
+        yield ("uncovered", tier), f"not counted{yet} by tier {tier}: {_names(topics)}"
     for host in report.skewed:
         hours = abs(host.ahead_ms) / 3_600_000
         off = f"{hours:,.1f} h {'ahead' if host.ahead_ms > 0 else 'behind'}"

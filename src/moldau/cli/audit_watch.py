@@ -26,20 +26,21 @@ def watch(every: float, until_complete: bool, as_json: bool, bootstrap: str, tim
     from moldau.audit.forgetting import Watch
     from moldau.cli.audit_changes import watching_view
     from moldau.cli.interruptions import Interruptions
+    from moldau.cli.output import sleep_while_read
     from moldau.cli.patience import Outage, PatientCluster
 
     rules, watched, outage = rules_of(**comparing), Watch(), Outage()
     make = partial(PatientCluster, tell=outage.tell)
     try:
-        with Interruptions() as signals, open_cluster(bootstrap, timeout, make) as cluster, watching_view(as_json=as_json) as show:
+        with Interruptions() as interruptions, open_cluster(bootstrap, timeout, make) as cluster, watching_view(as_json=as_json) as show:
             while True:
                 with outage.waited_for():
                     found = watched.look(cluster, rules())
                     outage.over()
-                    with signals.held():
+                    with interruptions.held():
                         show(found)
                     if until_complete and (found.alarming or found.complete):
                         click.get_current_context().exit(exit_code(found, complete=True))
-                outage.rest(every, cluster)
+                outage.rest(every, cluster, sleep=sleep_while_read)
     except KeyboardInterrupt:
         pass

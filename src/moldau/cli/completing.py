@@ -1,6 +1,6 @@
 """Names for the shell to complete: topics and groups, asked of the broker that the command line names.
 
-A shell waits for this while somebody types, so there is a limit to everything, host names that nobody answers for included, and nothing is
+A shell waits for this while a user types, so everything has a time limit, host names that do not resolve included, and nothing is
 printed: where no broker answers there are no names.
 """
 
@@ -59,5 +59,5 @@ def _ask(bootstrap: str, ask: "Callable[[Cluster], Iterable[str]]") -> list[str]
 
 
 def _can_be_completed(name: str) -> bool:
-    """Whether the shells' lists, which are lines of words, can carry the name of a group, in which anything may stand."""
+    """Whether the shells' lists, which are lines of words, can carry the name of a group, which may have any characters."""
     return name.isprintable() and not any(letter.isspace() for letter in name)

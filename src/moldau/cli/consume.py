@@ -5,7 +5,6 @@ offsets are, and commits what it has printed, without being a member.
 """
 
 import sys
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -14,10 +13,11 @@ from click.core import ParameterSource
 
 from moldau.cli.group_commits import GroupCommitter
 from moldau.cli.interruptions import Interruptions
-from moldau.cli.offsets import AtTime, End, StartPoint, find_offsets, parse_start, parse_time
+from moldau.cli.offsets import POINT, POINT_FORMS, AtTime, End, StartPoint, find_offsets
 from moldau.cli.options import GROUP, TEXT, TOPIC, bootstrap_option, open_cluster, registry_option, timeout_option
 from moldau.cli.output import abandon_stdout, counted, say
 from moldau.cli.output_records import Formatter, TemplateError, make_formatter
+from moldau.cli.times import TIME, TIME_FORMS
 from moldau.model.identity import Offset, TopicPartition
 
 if TYPE_CHECKING:
@@ -31,34 +31,27 @@ DECODED = {"value": ("values",), "key": ("keys",), "both": ("keys", "values")}
 """Columns by what --decode names."""
 
 
-def _time(ctx: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
-    try:
-        return None if value is None else parse_time(value, round(time.time() * 1000))
-    except ValueError as error:
-        raise click.BadParameter(str(error), ctx, parameter) from error
-
-
 @click.command("consume")
 @click.argument("topic", type=TOPIC)
 @click.option(
     "--from",
     "start",
     metavar="POINT",
+    type=POINT,
     default="beginning",
     show_default=True,
-    help="beginning, end, an offset, -N for the last N of each partition, an ISO time (UTC unless it says otherwise), "
-    "or @ and milliseconds since 1970.",
+    help=f"{POINT_FORMS}.",
 )
 @click.option(
     "--since",
     metavar="TIME",
-    callback=_time,
-    help="Begin at the first record of each partition that is not older: 1h, 30m, 2d ago, or an ISO time.",
+    type=TIME,
+    help=f"Begin at the first record of each partition that is not older than TIME: {TIME_FORMS}.",
 )
 @click.option(
     "--until",
     metavar="TIME",
-    callback=_time,
+    type=TIME,
     help="End before the first record of each partition that is not older, or at what is the end now.",
 )
 @click.option("-n", "--max", "limit", type=click.IntRange(min=0), metavar="N", help="Stop after N records.")
@@ -100,14 +93,14 @@ def _time(ctx: click.Context, parameter: click.Parameter, value: str | None) -> 
     type=click.Choice(["stop", "skip"]),
     default="stop",
     show_default=True,
-    help="At a record that cannot be decoded: end with exit code 1, or count it and go on.",
+    help="At a record that cannot be decoded: end with exit code 1, or count it and continue.",
 )
-@click.option("--skip-damaged", is_flag=True, help="Go on after batches that are damaged, instead of ending with exit code 1.")
+@click.option("--skip-damaged", is_flag=True, help="Skip damaged batches and continue, instead of ending with exit code 1.")
 @bootstrap_option
 @timeout_option(30.0)
 def consume(
     topic: str,
-    start: str,
+    start: StartPoint,
     since: int | None,
     until: int | None,
     limit: int | None,
@@ -135,13 +128,11 @@ def consume(
     moldau consume flights --from 2013-06-01 --max 10 --format '%p:%o %k %s'
     """
     try:
-        point = _start(start, since)
         decoded = _decoded(registry, decode)
         formatter = make_formatter(format_, terminal=sys.stdout.isatty(), decoded=decoded)
     except TemplateError as error:
         raise click.BadParameter(str(error), param_hint="--format") from error
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--from") from error
+    point = _start(start, since)
     with (
         Interruptions() as interruptions,
         open_cluster(bootstrap, timeout) as cluster,
@@ -206,10 +197,10 @@ def _column_decoder(registry: str | None, decoded: "Collection[str]", timeout: f
         yield ColumnDecoder(Decoder(client), decoded, skip=skip)
 
 
-def _start(start: str, since: int | None) -> StartPoint:
-    """Where to begin; ValueError for what is no point."""
+def _start(start: StartPoint, since: int | None) -> StartPoint:
+    """Where to begin."""
     if since is None:
-        return parse_start(start)
+        return start
     if click.get_current_context().get_parameter_source("start") is not ParameterSource.DEFAULT:
         raise click.UsageError("--from and --since both say where to begin: give one of them")
     return AtTime(since)

@@ -16,7 +16,7 @@ class Limit:
     percent: float | None
 
     def exceeded_by(self, dead_letters: int, records: int) -> bool:
-        """Whether so many of so many records are too many."""
+        """Whether `dead_letters` of `records` are too many."""
         if self.number is not None:
             return dead_letters > self.number
         assert self.percent is not None

@@ -4,6 +4,7 @@ Each is decoded with the schema that it carries the id of; a schema is asked for
 
 * Avro: fields as they are, without the names of union branches; bytes as everywhere in JSON output, a string where they are UTF-8, else
   ``{"base64": "..."}``; dates and times in ISO 8601, decimals as strings. So are floats that JSON does not have ("NaN", "Infinity").
+  The guid of a tracked event is in hex digits, as ``moldau audit report --missing`` names it.
 * JSON Schema: the text as it was sent, on one line. It is not validated.
 * Protobuf: its own JSON mapping, with the names of the fields as the schema has them.
 """
@@ -85,7 +86,7 @@ class Decoder:
 
 
 class ColumnDecoder:
-    """Decodes columns of records in place; `wanted` of "keys" and "values". With `skip`, what cannot be decoded is left out and told."""
+    """Decodes columns of records in place; `wanted` of "keys" and "values". With `skip`, what cannot be decoded is skipped and reported."""
 
     def __init__(self, decoder: Decoder, wanted: Collection[str], *, skip: bool) -> None:
         self.skipped = 0
@@ -111,7 +112,7 @@ class ColumnDecoder:
                 text = f"partition {where} at offset {offset}: the {name[:-1]} cannot be decoded: {error}"
                 if not self._skip:
                     columns.cut(number, len(columns))
-                    return click.ClickException(text)
+                    return click.ClickException(f"{text}; --on-error skip leaves it out and continues")
                 bad.append(number)
                 say(text, err=True)
         for number in reversed(bad):
@@ -132,14 +133,18 @@ def _avro(schema: "RegisteredSchema", registry: "RegistryClient") -> ToJson:
     from fastavro import parse_schema
 
     from moldau.registry.avro_reading import checked_schema
+    from moldau.tracking.header import HEADER_FIELD, is_tracked_schema
 
     names: dict[str, Any] = {}
     try:
         for each in registry.referenced(schema):
             parse_schema(json.loads(each.text), named_schemas=names)
-        parsed, read = checked_schema(parse_schema(json.loads(schema.text), named_schemas=names), names)
+        declared = json.loads(schema.text)
+        parsed, read = checked_schema(parse_schema(declared, named_schemas=names), names)
     except Exception as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
+
+    tracked = is_tracked_schema(declared)
 
     def to_json(body: memoryview) -> str:
         source = io.BytesIO(body)
@@ -147,6 +152,8 @@ def _avro(schema: "RegisteredSchema", registry: "RegistryClient") -> ToJson:
         left = len(body) - source.tell()
         if left:
             raise UndecodableError(f"{left} bytes are left over")
+        if tracked:
+            value[HEADER_FIELD]["guid"] = value[HEADER_FIELD]["guid"].hex()
         try:
             return _compact(value)
         except ValueError:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from moldau.cli.offsets import POINT, POINT_FORMS, StartPoint
 from moldau.cli.options import GROUP, TOPIC, bootstrap_option, json_option, open_cluster, timeout_option
 from moldau.cli.output import print_each, print_json, print_table, say
 from moldau.model.errors import ErrorCode, PeerError
@@ -68,8 +69,8 @@ def describe(names: tuple[str, ...], as_json: bool, bootstrap: str, timeout: flo
 @click.option(
     "--to",
     metavar="POINT",
-    help="earliest, latest, an offset, -N for N before the end of each partition, an ISO time (UTC unless it says otherwise), "
-    "or @ and milliseconds since 1970: the first record that is not older, the end if there is none.",
+    type=POINT,
+    help=f"{POINT_FORMS}. A time is the first record that is not older, the end if there is none.",
 )
 @click.option("--shift-by", type=int, metavar="N", help="So many offsets on from what is committed, or back with -N.")
 @click.option(
@@ -87,7 +88,7 @@ def reset(
     name: str,
     topics: tuple[str, ...],
     partitions: tuple[int, ...],
-    to: str | None,
+    to: StartPoint | None,
     shift_by: int | None,
     from_file: str | None,
     execute: bool,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from moldau.cli.group_view import ends_of
-from moldau.cli.offsets import StartPoint, find_offsets, parse_start
+from moldau.cli.offsets import StartPoint, find_offsets
 from moldau.cli.output import print_json, print_table, say
 from moldau.client.groups import Committed, Groups
 from moldau.model.errors import ErrorCode, PeerError
@@ -47,7 +47,7 @@ def check_one_topic(topics: Sequence[str], partitions: Sequence[int]) -> None:
 
 
 def check_wishes(
-    group: str, topics: tuple[str, ...], partitions: tuple[int, ...], *, to: str | None, shift_by: int | None, from_file: str | None
+    group: str, topics: tuple[str, ...], partitions: tuple[int, ...], *, to: StartPoint | None, shift_by: int | None, from_file: str | None
 ) -> Wish:
     """What was asked for; click.UsageError where that cannot be meant."""
     check_one_topic(topics, partitions)
@@ -60,10 +60,8 @@ def check_wishes(
             return Wish((), (), parse_file(group, file, from_file))
     if shift_by is not None:
         return Wish(topics, partitions, shift_by)
-    try:
-        return Wish(topics, partitions, parse_start(to or ""))
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--to") from error
+    assert to is not None
+    return Wish(topics, partitions, to)
 
 
 def parse_file(group: str, lines: Iterable[str], name: str) -> dict[TopicPartition, int]:

@@ -64,7 +64,7 @@ def read_lines(
     key_pattern: re.Pattern[bytes] | None = None,
     line_bytes_max: int = LINE_BYTES_MAX,
 ) -> Iterator[Input]:
-    """One record per line; with a separator, what stands before its first occurrence is the key, and the rest the value.
+    """One record per line; with a separator, the text before its first occurrence is the key, and the rest the value.
 
     With a pattern the key is what it finds first, or its first group does; the value is the whole line.
     """

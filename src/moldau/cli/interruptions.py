@@ -1,43 +1,71 @@
 """Ctrl-C and SIGTERM, which end a command at its next good moment: what it has begun to write is written, and committed as written.
 
-Who does not want to wait for that moment, because nobody takes the output for instance, sends a second one.
+A second signal does not wait for that moment.
+
+Python runs handlers on the main thread, and the kernel may deliver a signal to any other: a main thread that waits for a lock or a socket
+then never runs them. A thread that the C handler wakes (`signal.set_wakeup_fd`) therefore interrupts the main thread's wait.
 """
 
+import os
 import signal
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+from moldau.cli.exit_codes import INTERRUPTED
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_WAKES = signal.SIGURG
+"""Sent to the main thread to end its wait. The default action for it is none, so a late one does no harm."""
 
 
 class Interruptions:
-    """As a context manager: both signals raise KeyboardInterrupt, at once or, while they are `held`, at the end of that."""
+    """As a context manager: both signals raise KeyboardInterrupt, at once or, while they are `held`, the first one at the end of that.
+
+    A command that has processes of its own and threads at work says what they do instead: the first signal calls `on_stop`, which may raise
+    KeyboardInterrupt; the second one calls `at_once`, and ends the process with exit code 130.
+    """
 
     def __init__(self) -> None:
+        self.requested = False
+        """Whether a signal came."""
+        self.on_stop: Callable[[], object] | None = None
+        self.at_once: Callable[[], object] | None = None
         self._held = False
-        self._pending = False
         self._before: dict[signal.Signals, Any] = {}
+        self._wakeup = -1
+        self._writer = -1
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """The first signal raises behind this block, a second one within it."""
+        """The first signal raises after this block, a second one within it."""
         self._held = True
         try:
             yield
         finally:
             self._held = False
-        if self._pending:
+        if self.requested:
             raise KeyboardInterrupt
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self._held and not self._pending:
-            self._pending = True
-        else:
+        again, self.requested = self.requested, True
+        if again and self.at_once is not None:
+            self.at_once()
+            os._exit(INTERRUPTED)
+        if not again and self._held:
+            return
+        if again or self.on_stop is None:
             raise KeyboardInterrupt
+        self.on_stop()
 
     def __enter__(self) -> Self:
+        reader, self._writer = os.pipe()
+        os.set_blocking(self._writer, False)
+        self._wakeup = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        threading.Thread(target=_wake_main_thread, args=(reader,), name="moldau-signals", daemon=True).start()
+        self._before[_WAKES] = signal.signal(_WAKES, lambda _number, _frame: None)
         for number in _SIGNALS:
             self._before[number] = signal.signal(number, self._handle)
         return self
@@ -45,3 +73,15 @@ class Interruptions:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        signal.set_wakeup_fd(self._wakeup)
+        os.close(self._writer)
+
+
+def _wake_main_thread(reader: int) -> None:
+    """Until the other end of the pipe is closed. Each byte is the number of a signal."""
+    main = threading.main_thread().ident
+    assert main is not None
+    while numbers := os.read(reader, 64):
+        if set(numbers) != {_WAKES}:
+            signal.pthread_kill(main, _WAKES)
+    os.close(reader)

@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 
 import click
 
-from moldau.model.near_names import did_you_mean
-
 
 class LazyCommand(NamedTuple):
     """Where a command is, and what it does in one line."""
@@ -44,7 +42,7 @@ class LazyGroup(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that the first argument names; click looks for similar names only among those that are imported."""
         if args[0] not in self._lazy and not args[0].startswith("-"):
-            raise click.UsageError(f"No such command '{args[0]}'{did_you_mean(args[0], self._lazy)}", ctx)
+            raise click.NoSuchCommand(args[0], possibilities=self._lazy, ctx=ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -1,7 +1,7 @@
 """``moldau load``: topics into tables, each event once."""
 
-import re
 import sys
+import threading
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,11 +11,11 @@ from click.core import ParameterSource
 
 from moldau.cli.dead_letters import Limit, LimitType
 from moldau.cli.exit_codes import DEAD_LETTERS, DONE, FAILED
+from moldau.cli.interruptions import Interruptions
 from moldau.cli.load_progress import LoadProgress
-from moldau.cli.options import TEXT, Seconds, bootstrap_option, registry_option
+from moldau.cli.options import SECONDS, TEXT, bootstrap_option, registry_option
 from moldau.cli.output import counted, say
 from moldau.cli.registry_source import check_registry_url, naming_source, registry_source
-from moldau.cli.stopping import StopSignals
 from moldau.model.extras import MissingExtraError
 
 if TYPE_CHECKING:
@@ -26,18 +26,6 @@ if TYPE_CHECKING:
 
 FOLLOW_S = 1.0
 TASK_TRIES = 4
-_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-
-
-class Duration(Seconds):
-    """``90s``, ``5m``, ``1h``; a number alone is seconds."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Seconds."""
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?", str(value).strip())
-        if found is None:
-            self.fail(f"{value!r} is not a duration like 90s, 5m or 1h", param, ctx)
-        return super().convert(float(found[1]) * _UNITS_S[found[2] or "s"], param, ctx)
 
 
 @click.command("load")
@@ -56,17 +44,19 @@ class Duration(Seconds):
 )
 @click.option("--records-max", metavar="N", type=click.IntRange(1), help="Offsets in one commit, at most.  [default: 10,000,000]")
 @click.option("--once", is_flag=True, help="Load what there is now, and end. The default.")
-@click.option("--follow", is_flag=True, help="Go on for ever, a second at the least between two rounds.")
-@click.option("--every", metavar="TIME", type=Duration(), help="Go on for ever, a round every 90s, 5m, 1h.")
+@click.option("--follow", is_flag=True, help="Run until stopped, at least a second between two rounds.")
+@click.option("--every", metavar="SECONDS", type=SECONDS, help="Run until stopped, a round in each interval: 90, 5m, 1h.")
 @click.option(
-    "--fail-on-data-loss/--no-fail-on-data-loss", default=True, help="At records that are gone: stop (default), or load what is left."
+    "--fail-on-data-loss/--no-fail-on-data-loss",
+    default=True,
+    help="At records that no longer exist: stop (default), or load what is left.",
 )
 @click.option(
     "--max-dead-letters",
     type=LimitType(),
     default="1%",
     show_default=True,
-    help="More of a topic's records are told, and with --once exit code 5. They are put aside, and the rest is loaded, all the same.",
+    help="If more of a topic's records are dead letters, report it, and with --once end with exit code 5. The load is committed.",
 )
 @click.option("--compact", is_flag=True, help="Put the small files of days or hours that are over together.")
 @click.option("--cores", type=click.IntRange(1, 256), default=2, show_default=True, help="For Spark.")
@@ -92,17 +82,18 @@ def load_command(ctx: click.Context, /, file: Path | None, **given: Any) -> None
     """
     if sum((given["once"], given["follow"], given["every"] is not None)) > 1:
         raise click.UsageError("--once, --follow and --every exclude each other")
-    with StopSignals() as signals:
+    with Interruptions() as interruptions:
         try:
-            code = _load(ctx, file, given, signals)
+            code = _load(ctx, file, given, interruptions)
         except KeyboardInterrupt:
             if _interval_s(given) is None:
                 raise
+            say("stopped before anything was loaded", err=True)
             code = DONE
     ctx.exit(code)
 
 
-def _load(ctx: click.Context, file: Path | None, given: dict[str, Any], signals: StopSignals) -> int:
+def _load(ctx: click.Context, file: Path | None, given: dict[str, Any], interruptions: Interruptions) -> int:
     """The exit code."""
     try:
         jobs = _jobs(ctx, file, given)
@@ -112,7 +103,7 @@ def _load(ctx: click.Context, file: Path | None, given: dict[str, Any], signals:
         if any("registry" in each for each in jobs.settings.values()):
             source = f"{source} or {file}"
         with naming_source(source):
-            return _run(jobs, given, signals)
+            return _run(jobs, given, interruptions)
     except ModuleNotFoundError as error:
         raise MissingExtraError("a load", error.name or str(error), "lake") from error
 
@@ -145,7 +136,7 @@ def _jobs(ctx: click.Context, file: Path | None, given: dict[str, Any]) -> "Load
         raise click.UsageError(str(error)) from error
 
 
-def _run(jobs: "LoadJobs", given: dict[str, Any], signals: StopSignals) -> int:
+def _run(jobs: "LoadJobs", given: dict[str, Any], interruptions: Interruptions) -> int:
     """The exit code. Spark is started when there is something to load; its directory stays if it did not start, for its log is there."""
     from moldau.lake.loading.checks import check_jobs, check_work_directory
     from moldau.lake.loading.errors import LoadError
@@ -167,16 +158,16 @@ def _run(jobs: "LoadJobs", given: dict[str, Any], signals: StopSignals) -> int:
     work_dir = None if given["work_dir"] is None else str(given["work_dir"])
     spark = SparkOnDemand(lambda processes: start(directory=processes.directory, processes=processes), work_dir, prefix="moldau-load-")
     progress = LoadProgress(lambda: "starting Spark" if spark.is_starting else f"loading{waiting}" if spark.is_running else "")
-    signals.at_once = spark.close
+    interruptions.at_once = spark.close
     try:
         with progress.shown():
-            return _rounds(spark, jobs, given, signals, progress)
+            return _rounds(spark, jobs, given, interruptions, progress)
     finally:
         spark.close()
 
 
 def _say_what_there_is(jobs: "LoadJobs", loads: "list[LoadJob]", *, once: bool) -> str:
-    """How much is to be loaded, for somebody who looks on: Spark takes seconds to start, and the first load as long as it takes."""
+    """How much is to be loaded, for a user who waits: Spark takes seconds to start, and the first load as long as it takes."""
     from moldau.lake.loading.waiting import records_waiting
 
     if not loads and once:
@@ -196,8 +187,9 @@ def _interval_s(given: dict[str, Any]) -> float | None:
     return every if every is not None else FOLLOW_S if given["follow"] else None
 
 
-def _rounds(spark: "SparkOnDemand", jobs: "LoadJobs", given: dict[str, Any], signals: StopSignals, progress: LoadProgress) -> int:
-    """The exit code: whether a topic could not be loaded, or has too many dead letters."""
+def _rounds(spark: "SparkOnDemand", jobs: "LoadJobs", given: dict[str, Any], interruptions: Interruptions, progress: LoadProgress) -> int:
+    """The exit code: whether a topic could not be loaded, or has too many dead letters. KeyboardInterrupt for a service that was stopped
+    before it had loaded anything of what there was."""
     from moldau.cli.load_view import show_outcome
     from moldau.lake.loading.errors import LoadError
     from moldau.lake.loading.service import LoadService
@@ -207,12 +199,15 @@ def _rounds(spark: "SparkOnDemand", jobs: "LoadJobs", given: dict[str, Any], sig
     from moldau.lake.tables.format import TableError
 
     limit: Limit = given["max_dead_letters"]
+    loaded = threading.Event()
 
     def too_many(outcome: "Outcome") -> bool:
         return limit.exceeded_by(outcome.dead_letters, outcome.rows + outcome.dead_letters)
 
     def told(outcome: "Outcome") -> None:
-        if signals.requested and outcome.error is not None:
+        if outcome.changed:
+            loaded.set()
+        if interruptions.requested and outcome.error is not None:
             return  # Spark was taken away from it
         with progress.away():
             show_outcome(outcome, as_json=given["as_json"])
@@ -225,11 +220,11 @@ def _rounds(spark: "SparkOnDemand", jobs: "LoadJobs", given: dict[str, Any], sig
         spark, jobs, fail_on_data_loss=given["fail_on_data_loss"], compact=given["compact"], on_outcome=told, parallel=given["cores"]
     )
     interval_s = _interval_s(given)
-    signals.on_stop = partial(_stop, service, spark, once=interval_s is None)
+    interruptions.on_stop = partial(_stop, service, spark, once=interval_s is None)
     try:
         if interval_s is not None:
             service.run(interval_s)
-            return DONE
+            return _stopped(spark, loaded)
         outcomes = service.run_once()
         for each in outcomes:
             if each.error is None and not each.changed:
@@ -238,9 +233,18 @@ def _rounds(spark: "SparkOnDemand", jobs: "LoadJobs", given: dict[str, Any], sig
             return FAILED
         return DEAD_LETTERS if any(map(too_many, outcomes)) else DONE
     except (LoadError, TableError, FileError, DataLossError, SessionError, OSError) as error:
-        if signals.requested:
+        if not interruptions.requested:
+            raise click.ClickException(str(error)) from error
+        if interval_s is None:
             raise KeyboardInterrupt from error
-        raise click.ClickException(str(error)) from error
+        return _stopped(spark, loaded)
+
+
+def _stopped(spark: "SparkOnDemand", loaded: threading.Event) -> int:
+    """The exit code of a service. KeyboardInterrupt if there was something to load, and nothing of it is."""
+    if spark.was_needed and not loaded.is_set():
+        raise KeyboardInterrupt
+    return DONE
 
 
 def _stop(service: "LoadService", spark: "SparkOnDemand", *, once: bool) -> None:

@@ -12,7 +12,7 @@ SHOWN_AFTER_S = 0.5
 
 
 class LoadProgress:
-    """Shows what `doing` says until it is told to end. It has a copy of standard error: that of Spark goes elsewhere while it starts."""
+    """Shows what `doing` says until it is ended. It has a copy of standard error: that of Spark goes elsewhere while it starts."""
 
     def __init__(self, doing: Callable[[], str]) -> None:
         self._doing = doing

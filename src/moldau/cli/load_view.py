@@ -19,7 +19,7 @@ def show_outcome(outcome: "Outcome", *, as_json: bool) -> None:
     elif any(each.ranges for each in outcome.loads):
         click.echo(f"{outcome.job.topic}: {_summary(outcome)}")
     elif outcome.error is None and not outcome.changed:
-        click.echo(f"{outcome.job.topic}: nothing new")
+        click.echo(f"{outcome.job.topic}: nothing new{_skipped(outcome)}")
     if not as_json and outcome.compacted is not None and outcome.compacted.version is not None:
         done = outcome.compacted
         click.echo(f"{outcome.job.topic}: compacted {counted(done.files_before, 'file')} into {done.files_after:,}, version {done.version}")
@@ -33,9 +33,15 @@ def _summary(outcome: "Outcome") -> str:
     parts = [counted(outcome.rows, "row"), counted(sum(each.files for each in loads), "file")]
     if outcome.dead_letters:
         parts.insert(1, counted(outcome.dead_letters, "dead letter"))
-    line = f"{', '.join(parts)}, version {loads[-1].version}, in {outcome.seconds:.1f} s"
+    line = f"{', '.join(parts)}, version {loads[-1].version}, in {outcome.seconds:.1f} s{_skipped(outcome)}"
     first = outcome.first_dead_letter
     return line if first is None else f"{line}; first dead letter: {visible(first)}"
+
+
+def _skipped(outcome: "Outcome") -> str:
+    """The end of the line where records were gone; nothing where none were."""
+    counts = [f"{counted(count, 'offset')} of partition {partition}" for partition, count in outcome.skipped.items()]
+    return f"; skipped, no longer in the log: {', '.join(counts)}" if counts else ""
 
 
 def _problems(outcome: "Outcome") -> list[str]:
@@ -62,6 +68,7 @@ def _described(outcome: "Outcome") -> dict[str, Any]:
         "bytes": sum(each.bytes for each in loads),
         "version": loads[-1].version if loads else None,
         "ranges": [[r.partition, r.start, r.end] for each in loads for r in each.ranges],
+        "skipped": {str(partition): count for partition, count in outcome.skipped.items()},
         "seconds": round(outcome.seconds, 3),
         "error": None if outcome.error is None else str(outcome.error),
     }

@@ -42,7 +42,7 @@ def dump(file: str, records: bool, as_json: bool) -> None:
 @log.command("verify")
 @click.argument("directory", type=click.Path(exists=True, file_okay=False))
 @click.option("--records", is_flag=True, help="Decompress every batch and walk its records too; slower.")
-@click.option("--notes", is_flag=True, help="Show notes too: what the broker mends by itself, and what cannot be checked.")
+@click.option("--notes", is_flag=True, help="Show notes too: what the broker repairs itself, and what cannot be checked.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of lines.")
 def verify(directory: str, records: bool, notes: bool, as_json: bool) -> None:
     """Read every file of DIRECTORY and say what is wrong.
@@ -82,15 +82,15 @@ def verify(directory: str, records: bool, notes: bool, as_json: bool) -> None:
         click.get_current_context().exit(1)
 
 
-@log.command("accept-loss", short_help="Let a partition start without the records that are gone.")
+@log.command("accept-loss", short_help="Let a partition start without its lost records.")
 @click.argument("directory", type=click.Path(exists=True, file_okay=False))
 @click.argument("partitions", metavar="TOPIC-PARTITION...", nargs=-1, required=True)
 def accept_loss(directory: str, partitions: tuple[str, ...]) -> None:
-    """Accept that records of partitions in the data directory DIRECTORY are gone.
+    """Accept that records of partitions in the data directory DIRECTORY are lost.
 
-    A broker keeps a partition offline whose folder is gone, whose log ends before what was on disk, or is damaged there: its log names this
-    command. Put the files back from a backup if you have one. If not, this command has the next start open the partition with what is
-    left: the records before the damage, or none. Files are cut only then.
+    A broker keeps a partition offline whose folder is missing, or whose log ends before what was on disk or is damaged there: its log names
+    this command. Put the files back from a backup if you have one. If not, this command has the next start open the partition with what is
+    left: the records before the damage, or none. Files are cut only then. A partition of which nothing is lost is refused: exit code 2.
     """
     from moldau.adapters.posix_files import PosixFiles
     from moldau.log.accepting import NothingToAcceptError
@@ -106,7 +106,7 @@ def accept_loss(directory: str, partitions: tuple[str, ...]) -> None:
     try:
         accept(PosixFiles(), str(Path(directory)), found)
     except NothingToAcceptError as error:
-        raise click.ClickException(str(error)) from error
+        raise click.UsageError(str(error)) from error
     click.echo(f"loss accepted for {', '.join(partitions)}: the next start of the broker opens what is left")
 
 

@@ -1,5 +1,6 @@
 """The console script ``moldau``. It imports next to nothing by itself, so that Ctrl-C while modules are loaded ends like any other one."""
 
+import os
 import sys
 
 from moldau.cli.exit_codes import FAILED, INTERRUPTED
@@ -7,6 +8,7 @@ from moldau.cli.exit_codes import FAILED, INTERRUPTED
 
 def main() -> None:
     """Run the command line. Output that cannot be written, on a full disk for instance, is one line and exit code 1."""
+    _replace_closed_streams()
     try:
         from moldau.cli.application import application
 
@@ -22,6 +24,20 @@ def main() -> None:
         abandon_stdout()
         sys.stderr.write(f"Error: cannot write the output: {(error.strerror or str(error)).lower()}\n")
         sys.exit(FAILED)
+
+
+def _replace_closed_streams() -> None:
+    """Open /dev/null for a standard stream that the caller closed (``>&-``).
+
+    Else the next file or socket gets its number, and what is printed, by a C library for instance, goes into that one.
+    """
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            setattr(sys, name, os.fdopen(number, mode))
 
 
 if __name__ == "__main__":

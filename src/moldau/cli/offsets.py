@@ -2,13 +2,15 @@
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import click
+
+from moldau.cli.times import TIME_FORMS, parse_time
 from moldau.model.identity import Offset, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from moldau.client.cluster import Cluster
 
@@ -44,14 +46,19 @@ class AtTime:
     timestamp_ms: int
 
 
+_OFFSET = re.compile(r"(-?)(\d{1,18})", re.ASCII)
+
 StartPoint = Beginning | End | AtOffset | LastOffsets | AtTime
 
 
-def parse_start(text: str) -> StartPoint:
-    """``beginning``, ``earliest``, ``end``, ``latest``, ``120``, ``-10``, ``2013-01-01T05:00:00Z``, ``@1357016400000``. ValueError.
+POINT_FORMS = f"beginning, end, an offset, -N for the last N of each partition, {TIME_FORMS}"
+"""For help texts and messages."""
 
-    A number is always an offset; milliseconds have the sign before them. A time without a zone is UTC. A time before
-    1970 is 1970: to a broker negative timestamps are something else (-1 the end, -2 the beginning).
+
+def parse_point(text: str, now_ms: int) -> StartPoint:
+    """``beginning``, ``earliest``, ``end``, ``latest``, ``120``, ``-10``, or a time as `parse_time` reads it. ValueError.
+
+    A number is always an offset: milliseconds have a sign before them, and times ago a unit after them.
     """
     word = text.strip()
     match word.lower():
@@ -59,36 +66,30 @@ def parse_start(text: str) -> StartPoint:
             return Beginning()
         case "end" | "latest" | "largest":
             return End()
-    sign, digits = (word[0], word[1:]) if word[:1] in ("-", "@") else ("", word)
-    if digits.isascii() and digits.isdigit() and len(digits) <= 18:
-        kinds: dict[str, Callable[[int], StartPoint]] = {"": AtOffset, "-": LastOffsets, "@": AtTime}
-        return kinds[sign](int(digits))
+    if found := _OFFSET.fullmatch(word):
+        return (LastOffsets if found[1] else AtOffset)(int(found[2]))
     try:
-        moment = datetime.fromisoformat(word)
+        return AtTime(parse_time(word, now_ms))
     except ValueError:
-        expected = "beginning, end, an offset, -N for the last N, an ISO time, or @ and milliseconds since 1970"
-        raise ValueError(f"{text!r} is none of {expected}") from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return AtTime(max(0, round(moment.timestamp() * 1000)))
+        raise ValueError(f"{text!r} is none of {POINT_FORMS}") from None
 
 
-_UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
-_AGO = re.compile(rf"(\d{{1,15}})({'|'.join(_UNIT_MS)})", re.ASCII)
+class Point(click.ParamType[StartPoint]):
+    """A point in a topic."""
+
+    name = "POINT"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> StartPoint:
+        """The point, or a usage error."""
+        from moldau.tracking.clock import now_ms
+
+        try:
+            return parse_point(value, now_ms()) if isinstance(value, str) else value
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
-def parse_time(text: str, now_ms: int) -> int:
-    """Milliseconds since 1970 of an ISO time, ``@1357016400000``, or so long before now: ``90s``, ``1h``, ``2d``. ValueError."""
-    found = _AGO.fullmatch(text.strip())
-    if found is not None:
-        return max(0, now_ms - int(found[1]) * _UNIT_MS[found[2]])
-    try:
-        point = parse_start(text)
-    except ValueError:
-        point = None
-    if not isinstance(point, AtTime):
-        raise ValueError(f"{text!r} is none of a time ago (90s, 30m, 1h, 2d, 1w), an ISO time, or @ and milliseconds since 1970")
-    return point.timestamp_ms
+POINT = Point()
 
 
 def find_offsets(

@@ -1,12 +1,12 @@
 """Options that many commands share, and the values they read."""
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from moldau.cli.times import parse_duration_ms
 from moldau.model.near_names import did_you_mean
 
 if TYPE_CHECKING:
@@ -72,17 +72,18 @@ class GroupName(Text):
 
 
 class Seconds(click.FloatRange):
-    """A time limit from 0.1 s to a day."""
+    """A time limit from 0.1 s to a day: a number of seconds, or ``90s``, ``5m``, ``1h``."""
 
     def __init__(self) -> None:
         super().__init__(0.1, TIMEOUT_MAX_S)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """A number in the range; "nan" is none, and yet no comparison says so."""
-        number = super().convert(value, param, ctx)
-        if math.isnan(number):
-            self.fail(f"{value!r} is not a number of seconds", param, ctx)
-        return number
+        """A number of seconds in the range."""
+        try:
+            seconds = value if isinstance(value, float) else parse_duration_ms(value) / 1000
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        return super().convert(seconds, param, ctx)
 
 
 TEXT = Text()
@@ -147,7 +148,7 @@ def config_option(*names: str, help_: str) -> Callable[[F], F]:
 
 @contextmanager
 def open_cluster(bootstrap: str, timeout_s: float = 10.0, make: "Callable[..., Cluster] | None" = None) -> "Iterator[Cluster]":
-    """A client for one command, connected; `make` makes it. click.ClickException where nobody has listened for `timeout_s`.
+    """A client for one command, connected; `make` makes it. click.ClickException if no broker listens within `timeout_s`.
 
     An error of the block that is about an unknown topic or group gets a suggestion.
     """

@@ -7,21 +7,20 @@ Names come from other people: in tables and lines their control characters are w
 import errno
 import json
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
-from itertools import zip_longest
 from typing import Any, TypeVar
 
 import click
 
-from moldau.cli.colours import takes_colour, verdict
-from moldau.cli.table_layout import GAP, cell_width, fold, lay_out
+from moldau.cli.colours import takes_colour
 from moldau.model.errors import PeerError
 
 T = TypeVar("T")
 
+GAP = "  "
+"""Between the columns of a table."""
+_STDOUT = 1
 _FULL_OR_BROKEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
@@ -71,16 +70,29 @@ def print_each(names: Iterable[str], describe: Callable[[str], T], show: Callabl
 
 
 def print_table(
-    columns: Sequence[str], rows: Iterable[Sequence[object]], *, numeric: Sequence[str] = (), drop: Sequence[str] | None = None
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    numeric: Sequence[str] = (),
+    drop: Sequence[str] | None = None,
+    under: str | None = None,
 ) -> None:
     """Rows under headings; the columns in `numeric` are aligned to the right, those of verdicts coloured.
 
-    Columns that do not fit at a terminal are left out in the order of `drop` (without it from the last one on, but for the first), with a
-    line that says which; every command with a table has --json.
+    Columns that do not fit at a terminal are left out in the order of `drop` (without it from the last one on, but for the first), with
+    lines that say which; that of `under` goes under its rows. Every command with a table has --json.
     """
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    for line in table_lines(columns, rows, numeric=numeric, drop=drop, width=width):
+    for line in table_lines(columns, rows, numeric=numeric, drop=drop, under=under, width=_terminal_width()):
         click.echo(line, color=takes_colour(sys.stdout))
+
+
+def _terminal_width() -> int | None:
+    """Of standard output; None where that is no terminal."""
+    if not sys.stdout.isatty():
+        return None
+    import shutil  # 3 ms, with the archive formats that it reads
+
+    return shutil.get_terminal_size().columns
 
 
 def table_lines(
@@ -89,39 +101,21 @@ def table_lines(
     *,
     numeric: Sequence[str] = (),
     drop: Sequence[str] | None = None,
+    under: str | None = None,
     width: int | None,
 ) -> Iterator[str]:
     """The lines of `print_table` for a terminal so wide; None: plain columns, however wide they are."""
     cells = [["" if cell is None else visible(str(cell)) for cell in row] for row in rows]
-    right = [name in numeric for name in columns]
     if width is None:
+        right = [name in numeric for name in columns]
         widths = [max(len(text) for text in column) for column in zip(columns, *cells, strict=True)]
         for row in ([name.upper() for name in columns], *cells):
             aligned = (text.rjust(size) if r else text.ljust(size) for text, size, r in zip(row, widths, right, strict=True))
             yield GAP.join(aligned).rstrip()
         return
-    layout = lay_out(columns, cells, width, numeric=numeric, drop=columns[:0:-1] if drop is None else drop)
-    coloured = takes_colour(sys.stdout)
-    shown = list(zip(layout.shown, layout.widths, strict=True))
+    from moldau.cli.terminal_table import fitted_lines
 
-    def drawn(row: Sequence[str], style: Callable[[int, str], str]) -> Iterator[str]:
-        for texts in zip_longest(*(fold(row[number], size) for number, size in shown), fillvalue=""):
-            parts = []
-            for text, (number, size) in zip(texts, shown, strict=True):
-                space = " " * (size - cell_width(text))
-                parts.append(space + style(number, text) if right[number] else style(number, text) + space)
-            yield GAP.join(parts).rstrip()
-
-    yield from drawn([name.upper() for name in columns], lambda _, text: click.style(text, bold=True) if coloured and text else text)
-    yield GAP.join("─" * size for _, size in shown)
-    for row in cells:
-        yield from drawn(row, partial(_styled, columns, row))
-    if layout.dropped:
-        yield f"not shown in {width} columns: {', '.join(columns[number] for number in layout.dropped)}; --json has all"
-
-
-def _styled(columns: Sequence[str], row: Sequence[str], number: int, text: str) -> str:
-    return verdict(text, sys.stdout, row[number]) if columns[number] == "verdict" else text
+    yield from fitted_lines(columns, cells, width, numeric=numeric, drop=columns[:0:-1] if drop is None else drop, under=under)
 
 
 def human_bytes(count: int | None) -> str:
@@ -146,6 +140,16 @@ def counted(count: int, noun: str) -> str:
 def is_output_error(error: OSError) -> bool:
     """Whether this is a write to standard output that failed: our own files and sockets fail with errors of their own families."""
     return error.errno in _FULL_OR_BROKEN and error.filename is None
+
+
+def sleep_while_read(seconds: float) -> None:
+    """Sleep, and end that with BrokenPipeError once the reader of standard output is gone, which else only the next write would notice."""
+    import select
+
+    output = select.poll()
+    output.register(_STDOUT, 0)  # errors and hang-ups are reported in any case
+    if output.poll(seconds * 1000):
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
 def abandon_stdout() -> None:

@@ -27,15 +27,15 @@ Piece = tuple[TopicPartition, Columns]
 DECOMPRESSED_BYTES_MAX = 256 * 1024 * 1024
 """A batch that would grow beyond this is refused, so that a small one cannot fill the memory."""
 PIECE_RECORDS = 4096
-"""Small batches are put together until they have so many records: what is done once per piece then costs little per record."""
+"""Small batches are put together until they have this many records: what is done once per piece then costs little per record."""
 FETCH_BYTES = 4 * 1024 * 1024
 """Of one partition in one fetch."""
 
 
 class PartitionReader:
-    """Reads from `positions` on, partitions in turn. With `ends` each up to there, else until it is told to stop.
+    """Reads from `positions` on, partitions in turn. With `ends` each up to there, else until it is stopped.
 
-    Damage raises DamagedBatchError with everything before it given out already; `skip_damaged` goes on after it and says so. Of the
+    Damage raises DamagedBatchError with everything before it given out already; `skip_damaged` logs it and continues after it. Of the
     columns of a piece `values_only` fills that one alone, which takes half the time.
     """
 
@@ -73,7 +73,7 @@ class PartitionReader:
         return self._finished | {where: min(offset, self._ends.get(where, offset)) for where, offset in self.positions.items()}
 
     def _fetch(self) -> "dict[TopicPartition, Fetched]":
-        """One fetch. Where retention has overtaken us, go on at the new beginning and say so."""
+        """One fetch. Where retention has deleted our position, continue at the log start offset with a line that says so."""
         try:
             fetched = self._cluster.fetch_many(self.positions, self._limits)
         except RequestFailedError as error:
@@ -130,13 +130,13 @@ class PartitionReader:
             raise DamagedBatchError(where, max(header.base_offset, first), header.last_offset + 1, error.message, fault) from error
 
     def _meet_damage(self, found: DamagedBatchError) -> None:
-        """At the position of its partition: raise it, or go on where the partition can be read again."""
+        """At the position of its partition: raise it, or continue where the partition can be read again."""
         if not self._skip_damaged:
             raise found
         where, begun = found.partition, self.positions[found.partition]
         following = found.next_offset or next_readable(self._cluster, where, begun)
         self.damaged += 1
-        say(f"{found.message}; {counted(following - begun, 'offset')} skipped, going on at {following}", err=True)
+        say(f"{found.message}; {counted(following - begun, 'offset')} skipped, continuing at {following}", err=True)
         self.positions[where] = Offset(following)
 
     def _catch_up(self, where: TopicPartition) -> None:
@@ -145,7 +145,7 @@ class PartitionReader:
         end = self._cluster.list_offsets({where: LATEST})[where].offset
         if asked > end:
             raise _beyond_end(where, asked, first, end)
-        click.echo(f"partition {where}: records before offset {first} are gone, going on there (from {asked})", err=True)
+        click.echo(f"partition {where}: records before offset {first} no longer exist, continuing there (asked for {asked})", err=True)
         self.positions[where] = first
 
     def _check_ends(self) -> None:

@@ -70,7 +70,7 @@ def _pattern(ctx: click.Context, parameter: click.Parameter, value: str | None) 
     type=click.Choice(["stop", "skip"]),
     default="stop",
     show_default=True,
-    help="At a line that cannot be read or is not delivered: read no more, or count it and go on.",
+    help="At a line that cannot be read or is not delivered: stop reading, or count it and continue.",
 )
 @click.option("--timeout", metavar="SECONDS", type=SECONDS, default=60.0, show_default=True, help="For one delivery.")
 @bootstrap_option
@@ -227,15 +227,21 @@ def _idempotence(acks: str | None, idempotent: bool | None) -> bool:
 
 
 def _check_topic(cluster: "Cluster", topic: str, partition: int | None) -> None:
-    """Ask for the topic, which creates it where brokers may; librdkafka would wait a long time before it gave up on one."""
+    """Request the topic's metadata, which creates it where brokers may; says so. librdkafka would wait long before it gave up on one."""
     from moldau.client.errors import failure
 
-    found = cluster.metadata([topic], create_missing=True).topics.get(topic)
+    found = cluster.metadata([topic]).topics.get(topic)
+    missing = found is None or found.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if missing:
+        found = cluster.metadata([topic], create_missing=True).topics.get(topic)
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if found is None else found.error
     if error not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
         raise failure(error, f"topic {topic}")
-    if partition is not None and found is not None and 0 < len(found.partitions) <= partition:
-        known = f"topic {topic} has partitions 0 to {len(found.partitions) - 1}, not {partition}"
+    count = 0 if found is None else len(found.partitions)
+    if missing:  # Apache Kafka's brokers return the partitions of a new topic a moment later
+        say(f"created topic {topic}" + (f" with {counted(count, 'partition')}" if count else ""), err=True)
+    if partition is not None and 0 < count <= partition:
+        known = f"topic {topic} has partitions 0 to {count - 1}, not {partition}"
         raise click.BadParameter(known, param_hint="--partition")
 
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from moldau.cli.output import counted
-from moldau.client.broker_log import BrokerLog
+from moldau.client.broker_log import RETRIED, BrokerLog
 
 TELL_AFTER_S = 4.0
 TELL_AGAIN_S = 30.0
@@ -68,4 +68,4 @@ class _Heard(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """A line of librdkafka's."""
-        self.reason = record.getMessage().removeprefix("producer: ").removesuffix("; it is tried again")
+        self.reason = record.getMessage().removeprefix("producer: ").removesuffix(RETRIED)

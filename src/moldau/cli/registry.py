@@ -2,15 +2,19 @@
 
 import os
 import signal
+import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
+from moldau.cli.interruptions import Interruptions
+from moldau.cli.listening import listen_error
 from moldau.cli.options import SECONDS, TEXT, bootstrap_option
 from moldau.cli.serve import host_port
 from moldau.model.host_port import parse_host_port
+from moldau.model.registry_defaults import CONNECTIONS_MAX, MEMORY_BYTES_MAX
 
 if TYPE_CHECKING:
     from moldau.registry.server import RegistryServer
@@ -31,13 +35,18 @@ DEFAULT_LISTEN = "127.0.0.1:8081"
     "--allow-origin", "origins", metavar="URL", multiple=True, help="An origin whose pages may use it; may be repeated; * is any."
 )
 @click.option(
-    "--max-connections", metavar="N", type=click.IntRange(1), default=1000, show_default=True, help="Connections at once; others get 503."
+    "--max-connections",
+    metavar="N",
+    type=click.IntRange(1),
+    default=CONNECTIONS_MAX,
+    show_default=True,
+    help="Connections at once; others get 503.",
 )
 @click.option(
     "--max-memory",
     metavar="BYTES",
     type=click.IntRange(1),
-    default=48 << 20,
+    default=MEMORY_BYTES_MAX,
     show_default=True,
     help="Memory of all schemas and configurations; at the bound what would add to it is refused.",
 )
@@ -75,14 +84,16 @@ def registry(
     log_level: str,
     log_format: str,
 ) -> None:
-    """Run a schema registry until SIGTERM or Ctrl-C.
+    """Run a schema registry until SIGTERM or Ctrl-C; a second one ends it at once, with exit code 130.
 
     It prints "listening on URL" when it answers; its log goes to standard error. It has Confluent's REST interface and keeps everything in
     a compacted topic. Several may run: one writes, the others hand changes on to it.
 
     Exit code 1 for a port that cannot be had, a cluster that does not answer or a topic that is not compacted.
     """
+    from moldau.assembly.allocator import use_one_heap
     from moldau.assembly.exposure import warn_if_exposed
+    from moldau.assembly.switch_interval import SWITCH_INTERVAL_S
     from moldau.cli.server_log import set_up_logging
     from moldau.model.extras import require
 
@@ -90,38 +101,29 @@ def registry(
     from moldau.registry.limits import HttpLimits
     from moldau.registry.server import RegistryServer
 
+    use_one_heap()
     set_up_logging(log_level, log_format)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)  # lists and decisions are made in threads beside the look-ups
     warn_if_exposed("schema registry", [parse_host_port(listen)], "give --listen an address such as 127.0.0.1:8081")
     asked = threading.Event()
-    starting = True
-
-    def end(_number: int, _frame: object) -> None:
-        asked.set()
-        if starting:  # it may wait long for a broker that does not answer
-            raise _EndedEarly
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
     server = RegistryServer(
         bootstrap, listen, advertise=advertise, topic=topic, group=group, session_timeout_s=session_timeout,
         trusted_writers=trusted, allowed_hosts=hosts,
         allowed_origins=origins, http_limits=HttpLimits(connections_max=max_connections), memory_bytes_max=max_memory,
     )  # fmt: skip
-    try:
-        url = server.start()
-        starting = False
-        print(f"listening on {url}", flush=True)
-        asked.wait()
-    except _EndedEarly:
-        starting = False
-    except OSError as error:
-        raise click.ClickException(error.strerror or str(error)) from error
-    finally:
-        server.stop()
-
-
-class _EndedEarly(BaseException):
-    """A signal came before the registry was there."""
+    with Interruptions() as interruptions:
+        interruptions.at_once = lambda: None
+        try:
+            url = server.start()  # it may wait long for a broker that does not answer
+            interruptions.on_stop = asked.set
+            print(f"listening on {url}", flush=True)
+            asked.wait()
+        except KeyboardInterrupt:
+            pass
+        except OSError as error:
+            raise listen_error(error.strerror or str(error), error, "--listen") from error
+        finally:
+            server.stop()
 
 
 class RegistryBeside:
@@ -138,20 +140,24 @@ class RegistryBeside:
         self._memory_bytes_max = memory_bytes_max
         self._server: RegistryServer | None = None
         self._thread: threading.Thread | None = None
+        self._stopping = False
 
-    def start(self, bootstrap: str) -> None:
-        """Begin to start it; a failure asks the process to end."""
-        self._thread = threading.Thread(target=self._start, args=(bootstrap,), name="moldau-registry-start", daemon=True)
+    def start(self, bootstrap: str, announce: Callable[[], object]) -> None:
+        """Begin to start it, and `announce` the broker and it when it listens; a failure asks the process to end."""
+        self._thread = threading.Thread(target=self._start, args=(bootstrap, announce), name="moldau-registry-start", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop it; one that is still starting is waited for."""
+        """Stop it; what it is starting with ends early."""
+        self._stopping = True
+        if self._server is not None:
+            self._server.stop()
         if self._thread is not None:
             self._thread.join()
         if self._server is not None:
             self._server.stop()
 
-    def _start(self, bootstrap: str) -> None:
+    def _start(self, bootstrap: str, announce: Callable[[], object]) -> None:
         try:
             from moldau.registry.limits import HttpLimits
             from moldau.registry.server import RegistryServer
@@ -166,10 +172,12 @@ class RegistryBeside:
                 http_limits=limits,
                 memory_bytes_max=self._memory_bytes_max,
             )
+            self._server = server
             url = server.start()
         except Exception as error:
-            self.failure = error
-            os.kill(os.getpid(), signal.SIGTERM)
+            if not self._stopping:
+                self.failure = error
+                os.kill(os.getpid(), signal.SIGTERM)
             return
-        self._server = server
+        announce()
         print(f"schema registry listening on {url}", flush=True)

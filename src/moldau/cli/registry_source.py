@@ -10,13 +10,18 @@ import click
 from click.core import ParameterSource
 
 OPTION = "--registry"
+_UNKNOWN_PATH = (404, 405)
+"""Codes of another server, which knows no path of a registry: a registry's own say what it is that was not found, as 40401."""
 
 
 def registry_source(ctx: click.Context) -> str:
-    """The option of this command, or the variable that stood for it."""
+    """The option of this command, the variable that stood for it, or the option's default, where it has one."""
     from moldau.cli.options import REGISTRY_VARIABLE
 
-    return REGISTRY_VARIABLE if ctx.get_parameter_source("registry") is ParameterSource.ENVIRONMENT else OPTION
+    given = ctx.get_parameter_source("registry")
+    if given is ParameterSource.DEFAULT and ctx.params["registry"] is not None:
+        return f"the default of {OPTION}"
+    return REGISTRY_VARIABLE if given is ParameterSource.ENVIRONMENT else OPTION
 
 
 def check_registry_url(url: str, source: str) -> None:
@@ -31,14 +36,14 @@ def check_registry_url(url: str, source: str) -> None:
 
 @contextmanager
 def naming_source(source: str) -> Iterator[None]:
-    """What a registry does not answer, or answers wrongly, in here is told with `source`; not that it lacks a subject or a version."""
-    from moldau.registry.client_errors import SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, RegistryError, RegistryUnavailableError
+    """Errors of an address where no registry answers, or a broken one, name `source`; what a registry refuses (4xx) does not."""
+    from moldau.registry.client_errors import RegistryError, RegistryUnavailableError
 
     try:
         yield
     except RegistryUnavailableError as error:
         raise RegistryUnavailableError(f"{error} (its address is from {source})") from error
     except RegistryError as error:
-        if error.code in (SUBJECT_NOT_FOUND, VERSION_NOT_FOUND):
+        if 400 <= error.status < 500 and error.code not in _UNKNOWN_PATH:
             raise
         raise RegistryError(error.status, error.code, f"{error.message.rstrip('.')}; the registry's address is from {source}") from error

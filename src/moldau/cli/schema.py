@@ -92,7 +92,7 @@ def _open(registry: str, timeout: float) -> "Iterator[RegistryClient]":
 
 @contextmanager
 def _suggesting(client: "RegistryClient") -> Iterator[None]:
-    """A subject or a version that is not there is told with its subject, and the subject that may have been meant."""
+    """The error for a subject or a version that does not exist names its subject, and suggests the nearest one, or for a number --id."""
     from moldau.registry.client_errors import SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, RegistryError
 
     subject = click.get_current_context().params.get("subject")
@@ -103,7 +103,9 @@ def _suggesting(client: "RegistryClient") -> Iterator[None]:
             raise
         known = client.subjects() if error.code == SUBJECT_NOT_FOUND else []
         where = "" if subject in error.message else f"subject {subject}: "
-        message = f"{where}{error.message.rstrip('.')}{did_you_mean(subject, known)}"
+        is_id = error.code == SUBJECT_NOT_FOUND and subject.isascii() and subject.isdigit()
+        by_id = f" (subjects go by name; for the schema with this id: moldau schema get --id {subject})" if is_id else ""
+        message = f"{where}{error.message.rstrip('.')}{by_id}{did_you_mean(subject, known)}"
         raise RegistryError(error.status, error.code, message) from error
 
 
@@ -162,7 +164,7 @@ def get(subject: str | None, version: str, schema_id: int | None, as_json: bool,
 @click.argument("subject", type=NAME)
 @_schema_file
 @click.option("--normalize", is_flag=True, help="Compare and store it in its normal form.")
-@click.option("--verbose", is_flag=True, help="All that the registry says of a schema that it refuses.")
+@click.option("--verbose", is_flag=True, help="Print everything that the registry reports about a schema that it refuses.")
 @_asking
 def register(
     subject: str,
@@ -196,8 +198,8 @@ def register(
 @schema.command("check")
 @click.argument("subject", type=NAME)
 @_schema_file
-@click.option("-v", "--version", type=Version(every=True), default="all", help="latest, a number, or all.  [default: as the level says]")
-@click.option("--verbose", is_flag=True, help="All that the registry says of it.")
+@click.option("-v", "--version", type=Version(every=True), default="all", help="latest, a number, or all.  [default: by the level]")
+@click.option("--verbose", is_flag=True, help="Print everything that the registry reports about it.")
 @_asking
 def check(
     subject: str,

@@ -3,11 +3,12 @@
 import gc
 import os
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from moldau.cli.exit_codes import INTERRUPTED
+from moldau.cli.listening import listen_error
 from moldau.model.config.definition import InvalidConfigError
 from moldau.model.config.listeners import parse_listener
 from moldau.model.config.static import read_static
@@ -40,7 +41,7 @@ def host_port(ctx: click.Context, parameter: click.Parameter, value: str | None)
     "--config",
     "file",
     metavar="FILE",
-    type=click.Path(path_type=Path),
+    type=click.Path(),
     help="Settings: TOML with dotted names, or a server.properties of Apache Kafka.",
 )
 @click.option("-s", "--set", "settings", metavar="NAME=VALUE", multiple=True, help="A setting, such as num.partitions=3; may be repeated.")
@@ -59,7 +60,7 @@ def serve(
     listen: str | None,
     advertise: str | None,
     directories: tuple[str, ...],
-    file: Path | None,
+    file: str | None,
     settings: tuple[str, ...],
     adopt: bool,
     registry: str | None,
@@ -68,9 +69,9 @@ def serve(
 ) -> None:
     """Run a broker until SIGTERM or Ctrl-C.
 
-    It prints "listening on HOST:PORT" when it takes requests, and with --registry "schema registry listening on URL" a moment later; its
-    log goes to standard error. Settings have Kafka's names. They come from --config, then from variables such as MOLDAU_NUM_PARTITIONS=3,
-    then from --set, then from the options here; the later wins.
+    It prints "listening on HOST:PORT" when it takes requests, with --registry when the registry does too, and then "schema registry
+    listening on URL"; its log goes to standard error. Settings have Kafka's names. They come from --config, then from variables such as
+    MOLDAU_NUM_PARTITIONS=3, then from --set, then from the options here; the later wins.
 
     Exit code 1 for a port or a directory that cannot be had, 2 for a setting that is not allowed.
     """
@@ -100,19 +101,23 @@ def serve(
         if beside is None:
             run(config, adopt=adopt, on_listening=_announce)
         else:
-            run(config, adopt=adopt, on_listening=partial(_announce_both, beside), on_stopping=beside.stop)
+            ended = run(config, adopt=adopt, on_listening=partial(_start_beside, beside), on_stopping=beside.stop)
+            if not ended:  # the broker has; the registry's threads may wait for it
+                os._exit(INTERRUPTED)
     except OSError as error:
         if is_output_error(error):
             raise
-        raise click.ClickException(f"cannot listen on {', '.join(config.list('listeners'))}: {_reason(error)}") from error
+        text = f"cannot listen on {', '.join(config.list('listeners'))}: {_reason(error)}"
+        raise listen_error(text, error, "--listen (listeners)") from error
     if beside is not None and beside.failure is not None:
         if isinstance(beside.failure, OSError):
-            raise click.ClickException(beside.failure.strerror or str(beside.failure)) from beside.failure
+            failure = beside.failure
+            raise listen_error(failure.strerror or str(failure), failure, "--registry") from failure
         raise beside.failure
 
 
 def _config(
-    listen: str | None, advertise: str | None, directories: tuple[str, ...], file: Path | None, settings: tuple[str, ...]
+    listen: str | None, advertise: str | None, directories: tuple[str, ...], file: str | None, settings: tuple[str, ...]
 ) -> BrokerConfig:
     """All layers of the configuration. InvalidConfigError says where a mistake stands."""
     options = list(settings)
@@ -127,10 +132,11 @@ def _config(
     text = None
     if file is not None:
         try:
-            text = file.read_text()
+            with open(file) as opened:
+                text = opened.read()
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidConfigError(f"--config {file}: {_reason(error) if isinstance(error, OSError) else 'not UTF-8'}") from error
-    return BrokerConfig(read_static(file_text=text, file_name=str(file), environment=os.environ, settings=options))
+    return BrokerConfig(read_static(file_text=text, file_name=file or "", environment=os.environ, settings=options))
 
 
 def _beside(listen: str, config: BrokerConfig) -> "RegistryBeside":
@@ -148,20 +154,30 @@ def _beside(listen: str, config: BrokerConfig) -> "RegistryBeside":
     )
 
 
-def _announce_both(beside: "RegistryBeside", addresses: list[tuple[str, int]]) -> None:
-    """Announce the broker, and start the registry, which needs it."""
-    _announce(addresses)
+def _start_beside(beside: "RegistryBeside", addresses: list[tuple[str, int]]) -> None:
+    """Start the registry, which needs the broker; both are announced when it listens too."""
+    _collect_again()
     host, port = addresses[0]
     local = "127.0.0.1" if host in ("", "0.0.0.0", "*", "::") else host
-    beside.start(f"[{local}]:{port}" if ":" in local else f"{local}:{port}")
+    beside.start(f"[{local}]:{port}" if ":" in local else f"{local}:{port}", partial(_print_addresses, addresses))
 
 
 def _announce(addresses: list[tuple[str, int]]) -> None:
-    """Print the lines that whoever started us waits for; the broker has started."""
+    """The broker has started."""
+    _print_addresses(addresses)
+    _collect_again()
+
+
+def _print_addresses(addresses: list[tuple[str, int]]) -> None:
+    """Print the lines that a parent process waits for."""
     for host, port in addresses:
         shown = f"[{host}]" if ":" in host else host or "0.0.0.0"
         print(f"listening on {shown}:{port}", flush=True)
-    gc.freeze()  # collections from here on do not look at it again
+
+
+def _collect_again() -> None:
+    """Collections from here on do not look again at what was made until now."""
+    gc.freeze()
     gc.enable()
 
 

@@ -1,4 +1,4 @@
-"""What somebody may have meant who named a topic or a group that does not exist: the nearest name in the brokers' list."""
+"""Suggestions for a topic or a group that does not exist: the nearest name in the brokers' list."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def suggesting(cluster: "Cluster") -> Iterator[None]:
-    """A topic or a group that was not found in this block is told with the name that is most like it."""
+    """The error for a topic or a group that was not found in this block suggests the nearest name."""
     try:
         yield
     except RequestFailedError as error:
@@ -25,7 +25,7 @@ def suggesting(cluster: "Cluster") -> Iterator[None]:
 
 
 def _known(cluster: "Cluster", error: RequestFailedError) -> tuple[str, Iterable[str]]:
-    """The name that the error is about, and those that there are; none where it is about something else, or nobody answers."""
+    """The name that the error is about, and the existing ones; none where it is about something else, or no broker answers."""
     kind, _, name = str(error.subject or "").partition(" ")
     try:
         if kind == "topic" and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:

@@ -1,31 +1,40 @@
 """How a table fits into a terminal: which columns are shown, how wide each one is, and which text is folded.
 
-What is tried until it fits: headings are folded at their spaces, texts at theirs, columns are left out in the order in which the caller
-gives them up, and last long words are broken. A number or a time is never broken: columns of numbers keep their width, and so does
-every word that looks like one. A table that does not fit even then is wider than the terminal.
+What is tried until it fits: headings are folded at their spaces, and texts at theirs. Of the columns that the caller gives up, in its
+order, empty ones are left out, then those that say the same in every row, which is then said once, then those without which no two rows
+look alike; a column of notes is written under its rows. Then other columns that say the same in every row are left out, long words are
+broken, and columns that the caller gives up are left out though they distinguish rows. Last, of all columns but the first and the verdict
+only those stay for which there is room, the leftmost first. A number or a time is never broken: columns of numbers keep their width, and so
+does every word that looks like one. A table whose first column and verdict do not fit is wider than the terminal.
 """
 
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-GAP = "  "
+from moldau.cli.output import GAP
+
 FOLDED_WIDTH_MIN, BROKEN_WIDTH_MIN = 20, 12
 """Texts are folded at their spaces into columns of the first width or more, and long words are broken into those of the second."""
-_RIGID = re.compile(r"[-+@(]?\d[\d.,:+TZ-]*\S{0,4}|[0-9a-f]{16}")
-"""Words that are numbers, times, sizes and checksums."""
+_RIGID = re.compile(r"[-+@(]?\d[\d.,:+TZ-]*\S{0,4}")
+"""Words that are numbers, times and sizes."""
 _MARKS = re.compile(r"[.,/_-]")
 """Where a long word is broken rather than anywhere else: after one of these."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The columns that are shown, by number and with their widths, and those that are not."""
+    """The columns that are shown, by number and with their widths, and what becomes of the others that say anything."""
 
     shown: tuple[int, ...]
     widths: tuple[int, ...]
-    dropped: tuple[int, ...]
+    under: int | None = None
+    """Written under each row."""
+    same: tuple[int, ...] = ()
+    """Left out; they say the same in every row."""
+    dropped: tuple[int, ...] = ()
+    """Left out."""
 
 
 def cell_width(text: str) -> int:
@@ -35,24 +44,95 @@ def cell_width(text: str) -> int:
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
-def lay_out(columns: Sequence[str], cells: Sequence[Sequence[str]], width: int, *, numeric: Sequence[str], drop: Sequence[str]) -> Layout:
-    """The widest layout that fits into `width`. Columns in `drop` may be left out, the first of them first."""
+def lay_out(
+    columns: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    width: int,
+    *,
+    numeric: Sequence[str],
+    drop: Sequence[str],
+    under: str | None = None,
+) -> Layout:
+    """The widest layout that fits into `width`: columns in `drop` are left out before others, the first of them first; `under` goes under
+    its rows.
+    """
     texts = [[row[number] for row in cells] for number in range(len(columns))]
     whole = [max([cell_width(name), *map(cell_width, column)]) for name, column in zip(columns, texts, strict=True)]
     soft = [_soft(name, column, name in numeric) for name, column in zip(columns, texts, strict=True)]
     hard = [min(least, _hard(name, column, name in numeric)) for name, column, least in zip(columns, texts, soft, strict=True)]
-    shown = list(range(len(columns)))
-    dropped: list[int] = []
-    for name in (*drop, None):
-        if _total(shown, soft) <= width:
-            return Layout(tuple(shown), _widened(shown, soft, whole, width), tuple(sorted(dropped)))
-        if name is not None and name in columns:
-            shown.remove(columns.index(name))
-            dropped.append(columns.index(name))
-    for number in shown:  # what stands first names the row: it is broken last
-        room = width - _total(shown, hard)
-        hard[number] += max(0, min(room, soft[number] - hard[number]))
-    return Layout(tuple(shown), _widened(shown, hard, whole, width), tuple(sorted(dropped)))
+    given_up = [columns.index(name) for name in drop if name in columns]
+    notes = None if under is None else columns.index(under)
+    others = [n for n, name in enumerate(columns) if n and n != notes and n not in given_up and name not in (*numeric, "verdict")]
+    choice = _Choice(texts, width, list(range(len(columns))))
+    choice.leave_out_empty(soft, [*given_up, *([] if notes is None else [notes])])
+    if notes is not None:
+        choice.write_under(soft, notes)
+    choice.say_once(soft, given_up)
+    choice.leave_out(soft, given_up, alike=False)
+    choice.say_once(soft, others)
+    least = soft if choice.fits(soft) else hard
+    choice.leave_out(least, given_up, alike=True)
+    choice.keep_what_fits(least, [n for n in choice.shown if n and columns[n] != "verdict"])
+    shown = choice.shown
+    if least is hard:
+        for number in shown:  # the first column names the row: it is broken last
+            room = width - _total(shown, hard)
+            hard[number] += max(0, min(room, soft[number] - hard[number]))
+    widths = _widened(shown, least, whole, width)
+    return Layout(tuple(shown), widths, choice.under, tuple(sorted(choice.same)), tuple(sorted(choice.dropped)))
+
+
+@dataclass(slots=True)
+class _Choice:
+    """The columns that are still shown; each step does nothing more once these fit with their widths `least`."""
+
+    texts: Sequence[Sequence[str]]
+    width: int
+    shown: list[int]
+    under: int | None = None
+    same: list[int] = field(default_factory=list)
+    dropped: list[int] = field(default_factory=list)
+
+    def fits(self, least: Sequence[int]) -> bool:
+        return _total(self.shown, least) <= self.width
+
+    def leave_out_empty(self, least: Sequence[int], numbers: Sequence[int]) -> None:
+        for number in numbers:
+            if not self.fits(least) and self.texts[number] and not any(self.texts[number]):
+                self.shown.remove(number)
+
+    def write_under(self, least: Sequence[int], number: int) -> None:
+        if not self.fits(least) and number in self.shown:
+            self.shown.remove(number)
+            self.under = number
+
+    def say_once(self, least: Sequence[int], numbers: Sequence[int]) -> None:
+        for number in numbers:
+            if not self.fits(least) and number in self.shown and len(set(self.texts[number])) == 1:
+                self.shown.remove(number)
+                self.same.append(number)
+
+    def leave_out(self, least: Sequence[int], numbers: Sequence[int], *, alike: bool) -> None:
+        """Columns without which no more rows look alike; with `alike` others too."""
+        for number in numbers:
+            left = [each for each in self.shown if each != number]
+            if not self.fits(least) and number in self.shown and (alike or self._different(left) == self._different(self.shown)):
+                self.shown = left
+                self.dropped.append(number)
+
+    def keep_what_fits(self, least: Sequence[int], numbers: Sequence[int]) -> None:
+        """Leave these columns out, but for those that there is room for, the first of them first."""
+        if self.fits(least):
+            return
+        kept = [each for each in self.shown if each not in numbers]
+        for number in numbers:
+            if _total([*kept, number], least) <= self.width:
+                kept.append(number)
+        self.dropped += [each for each in self.shown if each not in kept]
+        self.shown = sorted(kept)
+
+    def _different(self, shown: Sequence[int]) -> int:
+        return len(set(zip(*(self.texts[number] for number in shown), strict=True)))
 
 
 def fold(text: str, width: int) -> list[str]:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from moldau.cli.offsets import StartPoint, find_offsets, parse_start
+from moldau.cli.offsets import POINT, POINT_FORMS, AtOffset, StartPoint, find_offsets
 from moldau.cli.options import (
     PARTITIONS_MAX,
     REPLICAS_MAX,
@@ -135,23 +135,22 @@ def alter(name: str, partitions: int | None, configs: dict[str, str], deleted: t
 
 @topic.command("trim")
 @click.argument("name", type=TOPIC)
-@click.option("--before", required=True, metavar="POINT", help="end, an offset, an ISO time, or @ and milliseconds since 1970.")
+@click.option("--before", required=True, metavar="POINT", type=POINT, help=f"{POINT_FORMS}.")
 @click.option("--partition", "partitions", type=click.IntRange(min=0), multiple=True, help="Only this partition; may be repeated.")
 @bootstrap_option
 @timeout_option(10.0)
-def trim(name: str, before: str, partitions: tuple[int, ...], bootstrap: str, timeout: float) -> None:
+def trim(name: str, before: StartPoint, partitions: tuple[int, ...], bootstrap: str, timeout: float) -> None:
     """Delete the records of the topic NAME before POINT."""
     from moldau.client.admin import Admin
 
-    try:
-        point = parse_start(before)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--before") from error
     with open_cluster(bootstrap, timeout) as cluster:
         known = [TopicPartition(name, found.partition) for found in cluster.topic(name).partitions]
         wanted = [where for where in known if not partitions or where.partition in partitions]
         _check_partitions(name, partitions, len(known))
-        first = Admin(cluster).delete_records(_offsets_before(cluster, point, wanted))
+        offsets = {where: int(offset) for where, offset in find_offsets(cluster, before, wanted).items()}
+        if isinstance(before, AtOffset):
+            _check_ends(cluster, offsets)
+        first = Admin(cluster).delete_records(offsets)
     for where, offset in sorted(first.items()):
         click.echo(f"partition {where} begins at offset {offset}")
 
@@ -256,5 +255,14 @@ def _check_partitions(name: str, wanted: tuple[int, ...], count: int) -> None:
             raise click.BadParameter(f"topic {name} has partitions 0 to {count - 1}, not {partition}", param_hint="--partition")
 
 
-def _offsets_before(cluster: "Cluster", point: StartPoint, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-    return {where: int(offset) for where, offset in find_offsets(cluster, point, partitions).items()}
+def _check_ends(cluster: "Cluster", before: dict[TopicPartition, int]) -> None:
+    """RequestFailedError for the first partition whose log ends before its offset. Leaders would trim the others all the same."""
+    from moldau.client.errors import RequestFailedError
+    from moldau.client.partition_requests import EARLIEST, LATEST
+
+    start, end = (cluster.list_offsets(dict.fromkeys(before, which)) for which in (EARLIEST, LATEST))
+    for where, offset in sorted(before.items()):
+        if offset > end[where].offset:
+            log = f"the log, which begins at offset {start[where].offset} and ends at offset {end[where].offset}"
+            message = f"partition {where}: offset {offset} is after the end of {log}; nothing was trimmed"
+            raise RequestFailedError(ErrorCode.OFFSET_OUT_OF_RANGE, message, where)

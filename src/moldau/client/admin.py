@@ -1,9 +1,9 @@
 """Administration of a cluster: topics and configurations. One call, one resource; an answer with an error raises RequestFailedError."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from moldau.client.cluster import Cluster
 from moldau.client.errors import failure
@@ -27,8 +27,7 @@ class ResourceType(IntEnum):
     BROKER = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(NamedTuple):
     """A topic, a broker, or with an empty name the defaults of all brokers."""
 
     type: ResourceType
@@ -38,8 +37,7 @@ class Resource:
         return f"{self.type.name.lower()} {self.name}" if self.name else "defaults of all brokers"
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigEntry:
+class ConfigEntry(NamedTuple):
     """One configuration of a resource. `value` is None where it is not set, or secret."""
 
     name: str
@@ -50,8 +48,7 @@ class ConfigEntry:
     documentation: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class CreatedTopic:
+class CreatedTopic(NamedTuple):
     """What the broker made; -1 where it does not say."""
 
     name: str
@@ -60,11 +57,10 @@ class CreatedTopic:
     replication_factor: int
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigChanges:
+class ConfigChanges(NamedTuple):
     """What to change of a resource's configurations."""
 
-    set: Mapping[str, str] = field(default_factory=dict)
+    set: Mapping[str, str] = MappingProxyType({})
     delete: Iterable[str] = ()
 
 

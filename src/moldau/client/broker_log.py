@@ -14,6 +14,8 @@ log = logging.getLogger("moldau.client")
 QUIET_S = 60.0
 STILL_AWAY_S = 0.5
 """What was fetched before may still be handed out so soon after a complaint, and proves nothing."""
+RETRIED = "; the connection is retried"
+"""End of the line of a broker that is away. It promises nothing for a message or an event: a call may fail meanwhile."""
 _AWAY = re.compile(r"Connect to \S+ failed: |Failed to resolve|Connection setup timed out|Disconnected|timed out|brokers are down")
 _BROKER = re.compile(r"([^\s/#]+:\d+)(?:/\S+)?: ")
 _DETAILS = re.compile(r" ?\((?:after|while|on) [^)]*\)|\[thrd:[^]]*\]:? ?|\b\d+(?:\.\d+)?\s?ms\b")
@@ -50,7 +52,7 @@ class BrokerLog:
         if now - last >= QUIET_S:
             since = now
             reason = _DETAILS.sub("", text)[found.end() :].rpartition("failed: ")[2].strip().rstrip(":")
-            self._to.warning("%s: broker %s is away: %s; it is tried again", self._name, found[1], reason)
+            self._to.warning("%s: broker %s is away: %s%s", self._name, found[1], reason, RETRIED)
         else:
             self._to.debug(message, *arguments)
         self._away[found[1]] = (since, now)

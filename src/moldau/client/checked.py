@@ -49,7 +49,7 @@ def checked_batches(partition: TopicPartition, fetched: Fetched, position: int) 
                 continue
             fault = _fault(header, batch, due, after, fetched.high_watermark, first=not seen)
             if fault is not None:
-                # The offset that it says is told where it can be true: after a gap it helps more than the one that is due.
+                # The error names the header's offset where it can be true: after a gap it helps more than the one that is due.
                 following = _start_of(after, due)
                 believed = fault is CHECKSUM and due <= header.base_offset < (following or fetched.high_watermark)
                 raise DamagedBatchError(partition, header.base_offset if believed else due, following, fault)
@@ -87,11 +87,11 @@ def _fault(header: BatchHeader, batch: memoryview, due: int, after: HeaderAndByt
         is_wrong = header.base_offset > due and header.last_offset >= end
     else:
         is_wrong = due < after[0].base_offset <= header.last_offset
-    return f"it says that its offset is {header.base_offset}" if is_wrong else None
+    return f"its header has offset {header.base_offset}" if is_wrong else None
 
 
 def _start_of(after: HeaderAndBytes | None, due: int) -> int | None:
-    """Where the batch after a damaged one begins; nothing that the damaged one says of its offsets is believed."""
+    """Where the batch after a damaged one begins; the damaged one's own offsets are not used."""
     return after[0].base_offset if after is not None and after[0].base_offset > due else None
 
 

@@ -21,6 +21,7 @@ from moldau import __version__
 from moldau.client.address import Address
 from moldau.client.errors import ConnectionLostError, RequestFailedError, UnreachableError
 from moldau.model.errors import ErrorCode, ProtocolError
+from moldau.model.host_port import for_resolver
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.codec import decode, encode
 from moldau.protocol.headers import decode_response_header, request_header
@@ -145,7 +146,7 @@ class BrokerConnection:
             deadline = time.monotonic() + self.timeout_s
         wait_s = max(0.001, min(self._connect_timeout_s, deadline - time.monotonic()))
         try:
-            self._socket = socket.create_connection((self.address.host, self.address.port), wait_s)
+            self._socket = socket.create_connection((for_resolver(self.address.host), self.address.port), wait_s)  # type: ignore[arg-type]
         except OSError as error:
             raise UnreachableError(self.address, _reason(error)) from error
         if self._interrupted:

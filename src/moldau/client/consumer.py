@@ -83,7 +83,8 @@ class Consumer:
 
         A pattern leaves out internal topics, whose names begin with an underscore, unless it begins with ``^_`` itself. ValueError for
         patterns of a consumer that has read topics by name, and the other way round: librdkafka hides topics for good.
-        The listeners are called, from within `poll`, with partitions that came, and with those that are about to go or have gone.
+        The listeners are called with partitions that came, and with those that are about to go or have gone, from within `poll`,
+        `unsubscribe` and `close`.
         """
         if self._session.group is None:
             raise ValueError("to subscribe takes a group_id; without a group there is assign")
@@ -111,7 +112,7 @@ class Consumer:
         self._session.assign(offsets)
 
     def _hide(self, hiding: dict[str, str]) -> None:
-        """Make the session anew if it hides other topics than these, and has read nothing yet."""
+        """Replace the session if it hides other topics than these, and has read nothing yet."""
         if hiding == self._hiding:
             return
         if self._began:
@@ -122,10 +123,18 @@ class Consumer:
         self._reader, self._hiding = Reader(self._session), hiding
 
     def unsubscribe(self) -> None:
-        """Leave the group, or let go of what was assigned; what was finished is committed."""
+        """Leave the group, or let go of what was assigned; what was finished is committed. `assign` or `subscribe` may follow.
+
+        The listener of revoked partitions is called before this returns. Called within a listener, it takes effect when that returns.
+        Waits for the brokers as long as `close` does, then logs a warning: a rebalance that other members hold up has to end first, and
+        until it does `poll` returns nothing and `assign` raises ConsumeError. Who was a member and reads by assignment then cannot commit
+        (CommitError UNKNOWN_MEMBER_ID), nor assign where rebalances were cooperative (ConsumeError STATE): both take another consumer.
+        """
         self._reader.store_finished()
-        self._session.leave()
-        self._reader.start_over()
+        try:
+            self._session.leave()
+        finally:
+            self._reader.start_over()
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions that are read now."""

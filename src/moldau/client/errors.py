@@ -45,7 +45,7 @@ def failure(code: int, subject: str | TopicPartition, detail: str | None = None)
         detail = f"error code {code}"
     name = subject.topic if isinstance(subject, TopicPartition) else subject.removeprefix("topic ")
     if known is ErrorCode.INVALID_TOPIC_EXCEPTION and not detail and not is_allowed(name):
-        detail = f"no topic can be named so: {NAME_RULE}"
+        detail = f"invalid topic name: {NAME_RULE}"
     what = f"partition {subject}" if isinstance(subject, TopicPartition) else subject
     return RequestFailedError(known, f"{what}: {detail or known.name.lower().replace('_', ' ')}", subject)
 

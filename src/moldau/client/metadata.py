@@ -1,8 +1,7 @@
 """What a broker tells about its cluster: brokers, topics, who leads which partition."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from moldau.client.address import Address
 from moldau.client.errors import known_error
@@ -12,8 +11,7 @@ from moldau.model.identity import BrokerId
 NO_TOPIC_ID = bytes(16)
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionMetadata:
+class PartitionMetadata(NamedTuple):
     """One partition: its leader (-1 while there is none), its replicas, and those in sync."""
 
     partition: int
@@ -25,8 +23,7 @@ class PartitionMetadata:
     error: ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
-class TopicMetadata:
+class TopicMetadata(NamedTuple):
     """One topic, or why nothing can be said of it. `id` is `NO_TOPIC_ID` from a broker older than topic ids."""
 
     name: str
@@ -36,8 +33,7 @@ class TopicMetadata:
     error: ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterMetadata:
+class ClusterMetadata(NamedTuple):
     """A moment of a cluster, as one broker knew it."""
 
     cluster_id: str | None

@@ -28,9 +28,11 @@ class News:
         if error.code() in (error.UNKNOWN_TOPIC_OR_PART, error._UNKNOWN_TOPIC, error._UNKNOWN_PARTITION):
             if topic not in self._missing:
                 self._missing.add(topic or "")
-                log.warning("consumer: topic %s is not there; it is waited for", topic)
+                log.warning("consumer: topic %s does not exist yet; retrying", topic)
         elif error.code() == error._MAX_POLL_EXCEEDED:
-            log.warning("consumer: group %s has gone on without this member, which asked for nothing in time; it joins again", self._group)
+            log.warning(
+                "consumer: group %s continued without this member, which did not poll within max.poll.interval.ms; it rejoins", self._group
+            )
         elif error.retriable() or error.code() in (error._TRANSPORT, error._ALL_BROKERS_DOWN, error._RESOLVE, error._PARTITION_EOF):
             log.info("consumer: %s", error)
         else:

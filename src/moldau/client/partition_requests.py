@@ -1,15 +1,19 @@
-"""Requests about many partitions of one leader, and their answers by partition: ListOffsets, Fetch, DeleteRecords. No I/O."""
+"""Requests about many partitions of one leader, and their answers by partition: ListOffsets, Fetch, DeleteRecords. No I/O.
+
+The classes of a request are loaded when the first one is made.
+"""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from moldau.client.errors import RequestFailedError, failure
 from moldau.model.errors import ProtocolError
 from moldau.model.identity import Offset, TimestampMs, TopicPartition
-from moldau.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+
+if TYPE_CHECKING:
+    from moldau.protocol.messages.delete_records import DeleteRecordsRequest
+    from moldau.protocol.messages.fetch import FetchRequest
+    from moldau.protocol.messages.list_offsets import ListOffsetsRequest
 
 T = TypeVar("T")
 
@@ -29,8 +33,7 @@ END_OF_LOG = Offset(-1)
 """Asks DeleteRecords to delete everything that readers may see."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListedOffset:
+class ListedOffset(NamedTuple):
     """What a look-up found. `offset` is -1 when no record is that young."""
 
     offset: Offset
@@ -45,8 +48,7 @@ class AbortedTransaction(NamedTuple):
     first_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(NamedTuple):
     """Record batches as they lie in the log, not decoded; the first may begin before the offset asked for, the last may be cut off.
 
     `records` is a view into the response, which lives as long as the view does.
@@ -60,8 +62,7 @@ class Fetched:
     """Told to readers of committed records only."""
 
 
-@dataclass(frozen=True, slots=True)
-class FetchLimits:
+class FetchLimits(NamedTuple):
     """How much to fetch and how long the broker may wait for it: for `min_bytes` at most `max_wait_ms`."""
 
     max_wait_ms: int = 500
@@ -71,8 +72,10 @@ class FetchLimits:
     isolation_level: int = READ_UNCOMMITTED
 
 
-def list_offsets_request(wanted: Mapping[TopicPartition, int], isolation_level: int, timeout_ms: int) -> ListOffsetsRequest:
+def list_offsets_request(wanted: Mapping[TopicPartition, int], isolation_level: int, timeout_ms: int) -> "ListOffsetsRequest":
     """Ask for an offset per partition: by timestamp, or EARLIEST, LATEST, MAX_TIMESTAMP."""
+    from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+
     topics = [
         ListOffsetsTopic(name, [ListOffsetsPartition(tp.partition, timestamp=wanted[tp]) for tp in partitions])
         for name, partitions in _by_topic(wanted).items()
@@ -94,8 +97,10 @@ def read_list_offsets(response: Any) -> Answers[ListedOffset]:
     return answers
 
 
-def fetch_request(positions: Mapping[TopicPartition, int], topic_ids: Mapping[str, bytes], limits: FetchLimits) -> FetchRequest:
+def fetch_request(positions: Mapping[TopicPartition, int], topic_ids: Mapping[str, bytes], limits: FetchLimits) -> "FetchRequest":
     """Ask for records from an offset per partition. Topics carry name and id; the version decides which of them travels."""
+    from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+
     topics = [
         FetchTopic(
             name,
@@ -143,8 +148,10 @@ def _fetch_failure(code: int, where: TopicPartition, offset: int | None) -> Requ
     return RequestFailedError(error.code, f"{error.message} (fetching from offset {offset})", where)
 
 
-def delete_records_request(before: Mapping[TopicPartition, int], timeout_ms: int) -> DeleteRecordsRequest:
+def delete_records_request(before: Mapping[TopicPartition, int], timeout_ms: int) -> "DeleteRecordsRequest":
     """Ask to delete all records before an offset per partition, or before END_OF_LOG."""
+    from moldau.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+
     topics = [
         DeleteRecordsTopic(name, [DeleteRecordsPartition(tp.partition, before[tp]) for tp in partitions])
         for name, partitions in _by_topic(before).items()

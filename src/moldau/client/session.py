@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from moldau.client.broker_log import BrokerLog
@@ -28,12 +29,13 @@ log = logging.getLogger("moldau.client")
 BEGINNING, END, COMMITTED = -2, -1, -1000
 """Offsets that stand for a place, as librdkafka has them."""
 _SEEK_PAUSE_S = 0.02
+_LEAVE_STEP_S = 0.01
 
 
 class Session(Questions):
     """A consumer with these settings of librdkafka; connects by itself. ValueError for settings that it does not take.
 
-    `close` waits for `close_timeout_s` unless it is told otherwise.
+    `close` waits for `close_timeout_s` unless it is told otherwise; `leave` waits as long.
     """
 
     def __init__(self, settings: Mapping[str, Any], group: str | None, close_timeout_s: float = CLOSE_TIMEOUT_MS / 1000) -> None:
@@ -44,6 +46,14 @@ class Session(Questions):
         self.group = group
         self.commits_by_itself = bool(settings["enable.auto.commit"])
         self.closed = False
+        self._subscribed = False
+        """Whether rebalances may come."""
+        self._calling_back = False
+        """Whether the listener is being called: by a poll. Another one within it would abort the process."""
+        self._leaving = False
+        """Whether we have unsubscribed, and rebalances may still come."""
+        self._assign_then: Mapping[TopicPartition, int] | None = None
+        """What the listener assigned after it had unsubscribed."""
         self.close_timeout_s = close_timeout_s
         self._reset = settings.get("auto.offset.reset")
         self._brokers = BrokerLog("consumer" if group is None else f"consumer of group {group}")
@@ -70,26 +80,90 @@ class Session(Questions):
             self._commits.let_go(partitions, lost=lost)
 
         def revoked(_: object, partitions: "list[ForeignPartition]") -> None:
-            self._calls.call_back(lambda: gone(ours(partitions), listener.revoked, lost=False))
+            self._call_back(lambda: gone(ours(partitions), listener.revoked, lost=False))
 
         def lost(_: object, partitions: "list[ForeignPartition]") -> None:
-            self._calls.call_back(lambda: gone(ours(partitions), listener.lost, lost=True))
+            self._call_back(lambda: gone(ours(partitions), listener.lost, lost=True))
 
         def assigned(_: object, partitions: "list[ForeignPartition]") -> None:
-            self._calls.call_back(lambda: listener.assigned(ours(partitions)))
+            self._call_back(lambda: listener.assigned(ours(partitions)))
 
+        self._subscribed = True
         self._call(lambda: self._inner.subscribe(list(topics), on_assign=assigned, on_revoke=revoked, on_lost=lost))
+        self._leaving, self._assign_then = False, None
+
+    def _call_back(self, call: Callable[[], object]) -> None:
+        """Call the listener."""
+
+        def marked() -> None:
+            self._calling_back = True
+            try:
+                call()
+            finally:
+                self._calling_back = False
+
+        self._calls.call_back(marked)
 
     def assign(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Read these partitions, and no others, from these offsets on; no group decides."""
+        """Read these partitions, and no others, from these offsets on; no group decides.
+
+        After a `leave` that has not ended, waits for its end; ConsumeError TIMED_OUT if that takes longer than a `close` may. Called by the
+        listener after a `leave`: they are assigned once the group is left.
+        """
         self._let_go_of_all()
+        if self._leaving and self._calling_back:
+            self._assign_then = offsets
+            return
+        if self._leaving and not self._wait_until_left():
+            raise ConsumeError(None, None, None, timed_out(f"{self._not_left()}; partitions cannot be assigned before"))
         self._call(lambda: self._inner.assign(foreign_offsets(offsets)))
 
     def leave(self) -> None:
-        """Read nothing any more."""
+        """Read nothing any more, and leave the group; the listener is called for what is revoked, and what was stored is committed.
+
+        Waits for that as long as `close` may take, then logs a warning; `fetch` and `assign` continue it. They do so as well if the
+        listener calls this, or raises. ConsumeError if librdkafka refuses to unsubscribe.
+        """
         self._let_go_of_all()
         self._call(self._inner.unsubscribe)
-        self._call(self._inner.unassign)
+        if not self._subscribed:
+            self._call(self._inner.unassign)
+            return
+        self._leaving, self._assign_then = True, None
+        if not self._calling_back and not self._wait_until_left():
+            log.warning("consumer: %s; it continues to leave with each poll", self._not_left())
+
+    def _not_left(self) -> str:
+        return f"group {self.group} has not let this member leave within {self.close_timeout_s:g} s"
+
+    def _wait_until_left(self) -> bool:
+        """Whether the group is left within the time of a `close`."""
+        deadline = time.monotonic() + self.close_timeout_s
+        self._leave_further(0.0)
+        while self._leaving and time.monotonic() < deadline:
+            self._leave_further(_LEAVE_STEP_S)
+        return not self._leaving
+
+    def _leave_further(self, timeout_s: float) -> None:
+        """Serve librdkafka once, and drop messages: they are of partitions that we have let go of. Errors are kept for `fetch` to raise.
+
+        A rebalance that is served later would replace what is assigned then. `unsubscribe` queues a revocation; while a rebalance is under
+        way, it waits for its end, which may be an assignment. Librdkafka forgets its member id when it has left, or when its assignment
+        is lost: what is queued when the id is gone is all that comes, behind messages that were queued before it.
+        """
+        forgotten = not self._inner.memberid()
+        found = self._call(lambda: self._inner.poll(timeout_s))
+        if found is not None:
+            error = found.error()
+            if error is not None:
+                self._error = self._error or self._news.read(found, error)
+        elif forgotten and self._leaving:
+            self._leaving = self._subscribed = False
+            offsets, self._assign_then = self._assign_then, None
+            if offsets is not None:
+                self._call(lambda: self._inner.assign(foreign_offsets(offsets)))
+            elif self.assignment():
+                self._call(self._inner.unassign)
 
     def _let_go_of_all(self) -> None:
         """Librdkafka commits what was stored when it is told so."""
@@ -104,11 +178,16 @@ class Session(Questions):
     def fetch(self, count: int, timeout_s: float) -> list[ConsumedMessage]:
         """The messages that are there, at most `count`; the first one is waited for. ConsumeError ends reading.
 
-        All are of partitions that are ours now, and were fetched since they became so.
+        All are of partitions that are ours now, and were fetched since they became so. None while the group is being left.
         """
+        leaving = self._leaving
+        if leaving:
+            self._leave_further(timeout_s)
         if self._error is not None:
             error, self._error = self._error, None
             raise error
+        if leaving:
+            return []
         for where in list(self._anew):
             self._read_anew(where)
         first = self._call(lambda: self._inner.poll(timeout_s))
@@ -131,7 +210,7 @@ class Session(Questions):
             self._brokers.answered()
         elif self._error is not None:
             return self.fetch(count, timeout_s)
-        return messages
+        return [] if self._leaving else messages
 
     def _without_gone(self, found: "list[Foreign]") -> "list[Foreign]":
         """Leave out partitions that went in the middle of it. One that is back is read anew: who knows when its messages were fetched."""
@@ -259,4 +338,21 @@ class Session(Questions):
             except KafkaException as exception:
                 error = exception.args[0]
             self._calls.call_back(lambda: self._committed(error, results))
-        self._inner.close()
+        try:
+            if self._subscribed:
+                self._hear_rebalances_out()
+        finally:
+            self._inner.close()
+
+    def _hear_rebalances_out(self) -> None:
+        """Leave the group, and hear of an assignment that has come: after this there is no other.
+
+        Librdkafka forgets a question of the callback of an assignment that is first heard of while it closes, and the callback, which holds
+        the interpreter's lock, waits for the answer for ever (librdkafka issues 4527 and 4884).
+        """
+        from confluent_kafka import KafkaException
+
+        with suppress(KafkaException):  # of a member that was fenced
+            self._inner.unsubscribe()
+        while self._inner.poll(0) is not None:
+            pass

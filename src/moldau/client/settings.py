@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 Acks = Literal["all", 0, 1, "0", "1"]
 Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 StartOffset = Literal["smallest", "largest", "earliest", "latest", "error"]
-"""Where a group begins that has committed nothing, or whose offset is gone: in the words of Kafka 0.7, or of today."""
+"""Where a group begins that has committed nothing, or whose offset is out of range: in the words of Kafka 0.7, or of today."""
 IsolationLevel = Literal["read_committed", "read_uncommitted"]
 Assignor = Literal["range", "roundrobin", "cooperative-sticky"]
 
@@ -57,6 +57,9 @@ CLOSE_TIMEOUT_MS = 5_000
 """How long a consumer that is closed waits for its last commit."""
 RECONNECT_MS_MAX = 1_000
 """Between two attempts to reach a broker that is away; so has the Java client."""
+FETCH_PAUSE_MS = 10
+"""How long a consumer fetches nothing of a partition of which 100,000 messages wait. Python empties that in a tenth of a second, and
+would then wait for the rest of librdkafka's second: with a second it reads 114,000 messages/s, with this 290,000 to 360,000."""
 QUEUE_MESSAGES_MAX = 100_000
 QUEUE_KIB_MAX = 128 * 1024
 """What a producer holds of messages on their way; who sends faster waits."""
@@ -186,6 +189,7 @@ def consumer_settings(bootstrap_servers: str | Sequence[str], group_id: str | No
         "session.timeout.ms": session_timeout_ms,
         "max.poll.interval.ms": max(options.get("max_poll_interval_ms", MAX_POLL_INTERVAL_MS), session_timeout_ms),
         "reconnect.backoff.max.ms": RECONNECT_MS_MAX,
+        "fetch.queue.backoff.ms": FETCH_PAUSE_MS,
         "check.crcs": True,
     }
     if options.get("group_instance_id") is not None:

@@ -1,7 +1,7 @@
-"""What message streams need of whoever decides which partitions are ours and fetches them.
+"""What message streams need of the component that assigns partitions and fetches them.
 
-`moldau.client.session.Session` is such a one: a member of a consumer group. Anybody else who can do this (consumers that share the
-partitions out among themselves) may stand behind the same streams. Only the streams' feeder calls it, from its one thread.
+`moldau.client.session.Session` is one: a member of a consumer group. Another one (consumers that share the
+partitions out among themselves) may feed the same streams. Only the streams' feeder calls it, from its one thread.
 """
 
 from collections.abc import Iterable, Mapping

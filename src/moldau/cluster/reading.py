@@ -35,7 +35,11 @@ class FoundTopic(NamedTuple):
 
 def missing_roots(tree: Coordination) -> list[str]:
     """The fixed paths that are not there yet, parents first."""
-    return [path for path in paths.ROOTS if tree.exists(path) is None]
+    there: set[str] = set()
+    for parent in dict.fromkeys(path.rpartition("/")[0] for path in paths.ROOTS):
+        if not parent or parent in there:
+            there.update(f"{parent}/{name}" for name in _children(tree, parent or "/"))
+    return [path for path in paths.ROOTS if path not in there]
 
 
 def cluster_id(tree: Coordination) -> str | None:

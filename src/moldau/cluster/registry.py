@@ -4,6 +4,10 @@ Rules that hold here:
 
 * A change is one `multi`: after a crash the tree has all of it or nothing. The snapshot is replaced after the tree, never before; when
   the tree refuses (CoordinationError), nothing has changed.
+* Steps end when the change is on disk. New topics and partitions enter the snapshot only then: a log of a topic that the next start does
+  not know would be kept and not served. A deletion or a changed configuration enters it as soon as it is written, so that no other request
+  decides by what was before. When the sync fails (CoordinationError), the next start finds the change or not.
+* Steps write only when the tree takes it without waiting for the disk (`writable`).
 * A change of many nodes is several, in steps, and the one that counts is the last: it names the new partitions in the topic's node. What
   others left of a change that was interrupted is made use of, or removed: nodes of partitions that the topic's node does not name, and at
   the next start a topic whose node names none.
@@ -35,7 +39,7 @@ from moldau.cluster.znodes import (
 from moldau.log.topic_ids import ID_BYTES, format_id
 from moldau.model.errors import CoordinationError
 from moldau.model.identity import TopicPartition
-from moldau.model.steps import UNFINISHED, Pause, Steps
+from moldau.model.steps import UNFINISHED, Elsewhere, Pause, Steps
 from moldau.ports.coordination import Coordination, Create, Delete, NodeExistsError, NoNodeError, Operation, SetData
 
 PARTITIONS_PER_STEP = 100
@@ -45,7 +49,7 @@ CHANGES_KEPT_MS = 15 * 60 * 1000
 CHANGES_MAX = 1000
 """More of them are purged before."""
 CHANGES_PURGED_MAX = 100
-"""After so many changes old ones are looked for, and twice as many purged."""
+"""After this many changes old ones are searched for, and twice as many purged."""
 _NO_ID = bytes(ID_BYTES)
 _METADATA_TOPIC_ID = bytes(ID_BYTES - 1) + b"\x01"
 _RESERVED_IDS = (_NO_ID, _METADATA_TOPIC_ID)
@@ -158,6 +162,29 @@ class Registry:
             partitions.append(_info(index, replicas, state, found.version + 1))
         return TopicInfo(topic.name, topic_id, tuple(partitions))
 
+    # Steps
+
+    def writable(self) -> Steps:
+        """Wait until a write does not wait for the disk."""
+        while not self.coordination.is_writable:
+            yield Elsewhere(self.coordination.when_writable)
+
+    def _durable(self) -> Steps:
+        """Wait until all that was written is on disk. CoordinationError."""
+        outcome: list[CoordinationError | None] = []
+        resumes: list[Callable[[], object]] = []
+
+        def done(error: CoordinationError | None) -> None:
+            outcome.append(error)
+            for resume in resumes:
+                resume()
+
+        self.coordination.when_durable(done)
+        if not outcome:
+            yield Elsewhere(resumes.append)
+        if outcome[0] is not None:
+            raise outcome[0]
+
     # Topics
 
     def new_topic_id(self) -> bytes:
@@ -166,8 +193,9 @@ class Registry:
             pass
         return topic_id
 
-    def create_topics(self, topics: Sequence[NewTopic]) -> None:
+    def create_topics(self, topics: Sequence[NewTopic]) -> Steps:
         """Create topics, all of them or none. NodeExistsError if one is there."""
+        yield from self.writable()
         operations: list[Operation] = []
         made = []
         for topic in topics:
@@ -177,21 +205,24 @@ class Registry:
             partitions = self._add_partitions(topic.name, 0, topic.replicas, operations, topic.first_epochs)
             made.append(TopicInfo(topic.name, topic.topic_id, tuple(partitions)))
         self.coordination.multi(operations)
+        yield from self._durable()
         self.snapshot = self.snapshot.with_topics(made, {topic.name: dict(topic.configs) for topic in topics if topic.configs})
 
     def create_large_topic(self, topic: NewTopic) -> Steps:
-        """As `create_topics`, for one topic of many partitions, in steps; nobody sees it before the last."""
+        """As `create_topics`, for one topic of many partitions, in steps; it becomes visible with the last."""
         name = topic.name
         first: list[Operation] = [
             Create(paths.topic_config(name), encode_config(topic.configs)),
             Create(paths.topic(name), encode_topic(topic.topic_id, [])),
             Create(paths.partitions(name)),
         ]
+        yield from self.writable()
         self.coordination.multi(first)
         try:
             yield UNFINISHED
             made = yield from self._add_in_steps(name, 0, topic.replicas, topic.first_epochs)
             self.coordination.multi([SetData(paths.topic(name), encode_topic(topic.topic_id, topic.replicas))])
+            yield from self._durable()
         except CoordinationError:
             self.deleting.add(name)  # until the next start
             raise
@@ -204,6 +235,8 @@ class Registry:
         No other partitions of it may be added before the end.
         """
         topic = self.snapshot.topics[name]
+        yield from self.writable()
+        self._check_same(topic)
         there = len(topic.partitions)
         left = self.coordination.children(paths.partitions(name))
         if len(left) > there:
@@ -211,6 +244,8 @@ class Registry:
         added = yield from self._add_in_steps(name, there, replicas, {}, topic)
         everything = [*(partition.replicas for partition in topic.partitions), *replicas]
         self.coordination.multi([SetData(paths.topic(name), encode_topic(topic.topic_id, everything))])
+        yield from self._durable()
+        self._check_same(topic)
         self.snapshot = self.snapshot.with_topics([TopicInfo(name, topic.topic_id, (*topic.partitions, *added))])
 
     def _add_in_steps(
@@ -223,9 +258,15 @@ class Registry:
             added += self._add_partitions(name, first + start, replicas[start : start + PARTITIONS_PER_STEP], operations, epochs)
             self.coordination.multi(operations)
             yield UNFINISHED
-            if topic is not None and self.snapshot.topics.get(name) is not topic:
-                raise NoNodeError(paths.topic(name))
+            yield from self.writable()
+            if topic is not None:
+                self._check_same(topic)
         return added
+
+    def _check_same(self, topic: TopicInfo) -> None:
+        """NoNodeError if the topic was deleted meanwhile."""
+        if self.snapshot.topics.get(topic.name) is not topic:
+            raise NoNodeError(paths.topic(topic.name))
 
     def _add_partitions(
         self,
@@ -244,7 +285,9 @@ class Registry:
         return added
 
     def raise_epochs(self, epochs: Mapping[TopicPartition, int]) -> None:
-        """Have partitions led in higher epochs, all in one transaction: their logs know later ones than this store, a restored one."""
+        """At a start: have partitions led in higher epochs, all in one transaction, as their logs know later ones than this store, a
+        restored one.
+        """
         operations: list[Operation] = []
         changed: dict[str, list[PartitionInfo]] = {}
         for topic_partition, epoch in epochs.items():
@@ -258,15 +301,22 @@ class Registry:
         topics = self.snapshot.topics
         self.snapshot = self.snapshot.with_topics([TopicInfo(name, topics[name].topic_id, tuple(infos)) for name, infos in changed.items()])
 
-    def mark_deleted(self, names: Iterable[str]) -> None:
-        """First step of a deletion: from here on requests do not know the topics, and the next start goes on with it."""
-        names = list(names)
+    def mark_deleted(self, names: Sequence[str]) -> Steps:
+        """First step of a deletion: requests do not know the topics from now on, and when it has ended the next start continues it.
+
+        The caller has waited until the tree is `writable`.
+        """
         self.coordination.multi([Create(paths.delete_topic(name)) for name in names])
         self.deleting.update(names)
         self.snapshot = self.snapshot.without_topics(names)
+        yield from self._durable()
 
     def finish_deletion(self, names: Iterable[str]) -> Steps:
-        """Last step: the topics' logs are gone, and so are their nodes after this."""
+        """Last step: the topics' logs are gone, and so are their nodes after this.
+
+        On disk they may be there longer, with the mark: the next start finishes that.
+        """
+        yield from self.writable()
         operations: list[Operation] = []
         gone: list[str] = []
         for name in names:
@@ -279,6 +329,7 @@ class Registry:
             if len(operations) >= PARTITIONS_PER_STEP:
                 self._forget_deleted(gone, operations)
                 yield UNFINISHED
+                yield from self.writable()
         self._forget_deleted(gone, operations)
 
     def _forget_deleted(self, names: list[str], operations: list[Operation]) -> None:
@@ -298,19 +349,22 @@ class Registry:
         for start in range(0, len(indexes), PARTITIONS_PER_STEP):
             self.coordination.multi([each for index in indexes[start : start + PARTITIONS_PER_STEP] for each in _deleted(name, index)])
             yield UNFINISHED
+            yield from self.writable()
 
     # Configurations
 
-    def set_topic_config(self, name: str, values: Mapping[str, str]) -> None:
-        """Replace what a topic sets itself."""
+    def set_topic_config(self, name: str, values: Mapping[str, str]) -> Steps:
+        """Replace what a topic sets itself. The caller has waited until the tree is `writable`."""
         self._set_config(paths.topic_config(name), f"topics/{name}", values)
         self.snapshot = self.snapshot.with_topic_config(name, dict(values))
+        yield from self._durable()
 
-    def set_broker_config(self, broker_id: int | None, values: Mapping[str, str]) -> None:
-        """Replace the dynamic configuration of a broker, or of all (None)."""
+    def set_broker_config(self, broker_id: int | None, values: Mapping[str, str]) -> Steps:
+        """Replace the dynamic configuration of a broker, or of all (None). The caller has waited until the tree is `writable`."""
         entity = paths.DEFAULT_ENTITY if broker_id is None else str(broker_id)
         self._set_config(paths.broker_config(broker_id), f"brokers/{entity}", values)
         self.snapshot = self.snapshot.with_broker_config(broker_id, dict(values))
+        yield from self._durable()
 
     def _set_config(self, path: str, entity: str, values: Mapping[str, str]) -> None:
         """Write the values together with the notification for other brokers, and drop notifications that they have had the time to see."""

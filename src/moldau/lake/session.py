@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from moldau.lake.ended_java import silence_accumulators, silence_py4j
 from moldau.lake.spark_processes import SparkProcesses
 from moldau.model.extras import require
 
@@ -53,7 +54,7 @@ def start_spark(
     """Start Spark in this process's own Java process; whatever it writes and prints goes below `directory`. SessionError.
 
     The Python tasks run with this interpreter, so that they find what it finds. A task that fails is run up to `task_tries` times. None of
-    its `processes` outlives this one; whoever gives them ends them, others leave that to the end of this process.
+    its `processes` outlives this one; a caller that passes them ends them; otherwise they end with this process.
     """
     check_spark(memory)
     from pyspark.sql import SparkSession
@@ -61,9 +62,10 @@ def start_spark(
     builder = SparkSession.builder.master(f"local[{cores},{task_tries}]").appName(name)
     for key, value in {**_settings(directory, cores, memory), **(settings or {})}.items():
         builder = builder.config(key, value)
-    with _starting(directory, processes):
+    with _starting(directory, processes) as found:
         spark = builder.getOrCreate()
         spark.sparkContext.setLogLevel("ERROR")
+        silence_accumulators(spark.sparkContext._accumulatorServer, found)
     return spark
 
 
@@ -87,32 +89,34 @@ def start_tasks(
 
     settings = {"spark.driver.defaultJavaOptions": _QUICK_COMPILER, **_settings(directory, cores, memory)}
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", _QUICK_COMPILER)
-    with _starting(directory, processes):
+    with _starting(directory, processes) as found:
         conf = SparkConf().setMaster(f"local[{cores},{task_tries}]").setAppName(name).setAll(list(settings.items()))
         context = SparkContext.getOrCreate(conf)
         context.setLogLevel("ERROR")
+        silence_accumulators(context._accumulatorServer, found)
     return TaskSession(context)
 
 
 @contextmanager
-def _starting(directory: str, given: SparkProcesses | None) -> Iterator[None]:
-    """What is started belongs to the processes, what Java says goes to a file, and why it did not start into a SessionError."""
+def _starting(directory: str, given: SparkProcesses | None) -> Iterator[SparkProcesses]:
+    """What is started belongs to the processes given; what Java says goes to a file, and why it did not start into a SessionError."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     os.makedirs(os.path.join(directory, "tmp"), exist_ok=True)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     processes = given or _until_exit(SparkProcesses(directory))
+    silence_py4j(processes)
     spark_log = os.path.join(directory, "spark.log")
     try:
         with _errors_to(spark_log), processes.starting():
-            yield
+            yield processes
     except (PySparkException, Py4JError) as error:
         raise SessionError(f"Spark did not start: {_first_error(spark_log) or error}; more in {spark_log}") from error
 
 
 def _until_exit(processes: SparkProcesses) -> SparkProcesses:
-    """Ended at the end of this process, and not before: what nobody holds closes its pipe to the watchdog."""
+    """Ended at the end of this process, and not before: an unreferenced object would close its pipe to the watchdog."""
     atexit.register(processes.end)
     return processes
 

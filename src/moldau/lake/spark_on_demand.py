@@ -13,7 +13,7 @@ Start = Callable[[SparkProcesses], Any]
 
 
 class SparkOnDemand:
-    """Stands for what `start` gives; the first use starts it, for whichever thread comes first. What `start` raises, each use raises.
+    """A proxy of what `start` returns; the first use starts it, from any thread. What `start` raises, each use raises.
 
     `close` ends it and all its processes, and removes its directory if that is a temporary one and Spark did start.
     """
@@ -30,6 +30,11 @@ class SparkOnDemand:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._started(), name)
+
+    @property
+    def was_needed(self) -> bool:
+        """Whether anything has used it."""
+        return self._processes is not None
 
     @property
     def is_starting(self) -> bool:
@@ -57,7 +62,7 @@ class SparkOnDemand:
             return self._session
 
     def end_soon(self) -> None:
-        """Kill it, also if it is just starting, from a handler of a signal: whoever uses it fails. Nobody waits for it."""
+        """Kill it, also if it is just starting, from a signal handler: other uses of it fail. Does not wait."""
         self._ended = True
         if self._processes is not None:
             self._processes.end_soon()

@@ -21,8 +21,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from moldau.adapters.temporary_directory import keep, make_temporary
+
 TOKEN: Final = "MOLDAU_SPARK_OWNER"
-_OWNER_FILE: Final = "owner"
 _PAUSE_S: Final = 0.02
 _END_S: Final = 10.0
 
@@ -66,9 +67,7 @@ class SparkProcesses:
         self.temporary = directory is None
         """Whether the directory goes with the processes."""
         if directory is None:
-            remove_left_behind(prefix)
-            directory = tempfile.mkdtemp(prefix=prefix)
-            Path(directory, _OWNER_FILE).write_text(_name_of(os.getpid()), encoding="ascii")
+            directory = make_temporary(prefix)
         self.directory = directory
         self._watchdog = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _WATCHDOG, self._token, directory if self.temporary else ""],
@@ -99,21 +98,20 @@ class SparkProcesses:
                 os.environ[name] = before
 
     def keep_directory(self) -> None:
-        """The directory stays when everything ends: somebody has to look into it."""
+        """The directory stays when everything ends: a user has to look into it."""
         if self.temporary:
             self.temporary = False
-            with suppress(FileNotFoundError):
-                Path(self.directory, _OWNER_FILE).unlink()
+            keep(self.directory)
 
     def end_soon(self) -> None:
-        """Kill all of them from now on, also those that are about to start; for handlers of signals. Nobody waits for it."""
+        """Kill all of them from now on, also those that are about to start; for signal handlers. Does not wait."""
         if not self._ending.is_set():
             self._ending.set()
             threading.Thread(target=self._sweep, args=(_END_S * 6,), name="end of spark", daemon=True).start()
 
     @property
     def ending(self) -> bool:
-        """Whether they were told to end."""
+        """Whether they are being ended."""
         return self._ending.is_set()
 
     def end(self) -> None:
@@ -123,7 +121,7 @@ class SparkProcesses:
         if self.temporary:
             shutil.rmtree(self.directory, ignore_errors=True)
         assert self._watchdog.stdin is not None
-        with suppress(OSError, ValueError):  # it is gone, or a handler of a signal ends them while they are ended
+        with suppress(OSError, ValueError):  # it has ended, or a signal handler ends them at the same time
             self._watchdog.stdin.write(b".")
             self._watchdog.stdin.close()
         self._watchdog.wait()
@@ -152,40 +150,3 @@ def processes_with(variable: str) -> list[int]:
                 if wanted in Path("/proc", name, "environ").read_bytes().split(b"\0"):
                     found.append(int(name))
     return found
-
-
-def remove_left_behind(prefix: str) -> None:
-    """Remove this user's temporary directories of this prefix whose owner is dead."""
-    for path in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
-        try:
-            if path.lstat().st_uid != os.getuid() or not (path / _OWNER_FILE).is_file():
-                continue  # in a folder that many users share; one of them may have laid something there to be waited for
-            owner = (path / _OWNER_FILE).read_text(encoding="ascii")
-        except (OSError, UnicodeDecodeError):
-            continue  # made just now, or somebody else's
-        if owner.partition(" ")[0].isdigit() and not _is_alive(owner):
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def _name_of(pid: int) -> str:
-    """A process's id and, since ids come again, when it was started, in ticks since boot, and in which namespace of ids, since containers
-    may share a temporary folder; without ``/proc`` the id alone."""
-    try:
-        stat = Path("/proc", str(pid), "stat").read_text(encoding="utf-8", errors="replace")
-        return f"{pid} {stat.rpartition(')')[2].split()[19]} {os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return f"{pid}"
-
-
-def _is_alive(owner: str) -> bool:
-    """Whether the process of this name runs, or may run where it cannot be seen from here."""
-    pid, *rest = owner.split()
-    if len(rest) == 2 and os.path.isdir("/proc"):
-        return rest[1] != os.readlink("/proc/self/ns/pid") or owner == _name_of(int(pid))
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        pass
-    return True

@@ -16,12 +16,14 @@ What decides between two batches is kept as plain limits, compared once per batc
 length that the segment may reach, the timestamp and the clock from which it is rolled.
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 from moldau.log.cache import SegmentCache
 from moldau.log.config import LogConfig
 from moldau.log.index_file import STORE_BYTES
 from moldau.log.segment import Segment
+from moldau.log.transaction_index import ENTRIES_MAX, AbortedTransaction
 from moldau.model.errors import StorageError
 from moldau.ports.filesystem import Bytes, File
 from moldau.protocol.records.header import HEADER_SIZE, read_header
@@ -117,7 +119,7 @@ class Appender:
             self._limit_by_indexes()
 
     def must_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
-        """Whether a batch has to go to a new segment. Where age or a full index says so, that can wait while many others are rolled."""
+        """Whether a batch has to go to a new segment. A roll for age or a full index can wait while many others are rolled."""
         if self.position == 0:
             return False
         if self.position + size > self._config.segment_bytes or last_offset > self.offset_limit:
@@ -130,6 +132,14 @@ class Appender:
         if is_index_full:
             self.index_from = _NEVER
         return False
+
+    def note_aborted(self, transactions: Sequence[AbortedTransaction]) -> None:
+        """Index transactions whose abort markers are written."""
+        index = self.segment.transaction_index
+        for aborted in transactions:
+            index.add(aborted)
+        if len(index) >= ENTRIES_MAX:
+            self.segment_limit = 0
 
     def begin(self) -> None:
         """Remember how things are before the first batch is staged."""
@@ -255,7 +265,7 @@ class Appender:
         segment, size = self.segment, self._config.segment_index_bytes
         index, time_index = segment.index, segment.time_index
         self._index_room = min(size // index.entry.size - len(index), size // time_index.entry.size - 1 - len(time_index))
-        if self._index_room <= 0:
+        if self._index_room <= 0 or len(segment.transaction_index) >= ENTRIES_MAX:
             self.segment_limit = 0
 
     def _store_indexes_if_possible(self) -> None:

@@ -20,7 +20,7 @@ EARLY_ROLLS_MAX = 50
 may have a batch for each of thousands of logs, or thousands of batches for a log that rolls at each of them.
 """
 EARLY_ROLL_MS = 10
-"""Then there is one more in so many milliseconds."""
+"""Then one more is allowed in each interval of this many milliseconds."""
 
 
 class Writer(Protocol):

@@ -1,9 +1,9 @@
-"""Checkpoint files: a version, a count, and so many lines of text, replaced as a whole. See docs/formats/checkpoints.md.
+"""Checkpoint files: a version, a count, and that many lines of text, replaced as a whole. See docs/formats/checkpoints.md.
 
 Four of them stand in each log directory and give one offset per partition; ``leader-epoch-checkpoint`` in each partition's folder has
 the same frame.
 
-Kafka's format has no checksum, but its readers split a line at blanks and pass over those at its end. So the last entry that Moldau writes
+Kafka's format has no checksum, but its readers split a line at blanks and ignore those at its end. So the last entry that Moldau writes
 ends with 32 of them, the CRC-32C of all bytes before: a space is a 0, a tab a 1, the highest bit first.
 """
 
@@ -43,16 +43,11 @@ def format_lines(lines: Iterable[str]) -> bytes:
     return data + (_checksum(data) if entries else b"") + b"\n"
 
 
-def has_checksum(data: bytes) -> bool:
-    """Whether a file ends with the blanks that only Moldau writes."""
-    return data[:-1] != data[:-1].rstrip(b" \t")
-
-
 def parse_lines(data: bytes, path: str) -> list[str]:
     """The entries of a checkpoint file. An empty one has none: Kafka makes the file before it first writes to it.
 
     DamagedFileError for an unknown version, for a count that is not the number of entries, for a last line without an end, and where the
-    checksum does not match. A file that another system wrote has none, and is believed.
+    checksum does not match. A file that another system wrote has none, and is used unchecked.
     """
     try:
         text = data.decode()
@@ -68,10 +63,9 @@ def parse_lines(data: bytes, path: str) -> list[str]:
     count = lines[1] if len(lines) > 1 else ""
     if count != str(len(lines) - 2):
         raise DamagedFileError(path, "line 2", f"{count!r} entries announced, {max(0, len(lines) - 2)} found")
-    if has_checksum(data):
-        content = data[:-1].rstrip(b" \t")
-        if data[len(content) : -1] != _checksum(content):
-            raise DamagedFileError(path, f"line {len(lines)}", "the checksum, blanks at the end of the line, does not match")
+    content = data[:-1].rstrip(b" \t")
+    if len(content) < len(data) - 1 and data[len(content) : -1] != _checksum(content):
+        raise DamagedFileError(path, f"line {len(lines)}", "the checksum, blanks at the end of the line, does not match")
     return lines[2:]
 
 
@@ -89,7 +83,7 @@ def parse_offsets(data: bytes, path: str) -> dict[TopicPartition, int]:
     offsets: dict[TopicPartition, int] = {}
     for number, line in enumerate(parse_lines(data, path), start=3):
         words = line.split()
-        if len(words) != 3 or not all(map(is_number, words[1:])):
+        if len(words) != 3 or not (is_number(words[1]) and is_number(words[2])):
             raise DamagedFileError(path, f"line {number}", f"{line!r} is not TOPIC PARTITION OFFSET")
         topic_partition = TopicPartition(words[0], int(words[1]))
         if topic_partition in offsets:

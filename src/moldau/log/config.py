@@ -3,7 +3,7 @@
 Names are Kafka's with dots turned into underscores (``segment.bytes`` is `segment_bytes`).
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 UNLIMITED = 2**63 - 1
 """Kafka's ``Long.MAX_VALUE``: a limit that is never reached."""
@@ -11,8 +11,7 @@ UNLIMITED = 2**63 - 1
 _DAY_MS = 24 * 60 * 60 * 1000
 
 
-@dataclass(frozen=True, slots=True)
-class LogConfig:
+class LogConfig(NamedTuple):
     """Values for one log. Replaced as a whole when a configuration changes (`PartitionLog.reconfigure`)."""
 
     segment_bytes: int = 1024 * 1024 * 1024

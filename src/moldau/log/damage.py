@@ -1,10 +1,10 @@
-"""Files that do not say what they should, and records that are gone."""
+"""Damaged files and lost records."""
 
 from moldau.model.errors import WorldError
 
 
 class DamagedFileError(WorldError):
-    """A checkpoint, snapshot or property file cannot be understood. Expected after a crash of somebody's disk: whoever reads the file
+    """A checkpoint, snapshot or property file cannot be understood. Expected after a crash: the reader of the file
     knows what to do without it.
     """
 
@@ -17,8 +17,8 @@ class DamagedFileError(WorldError):
 
 
 class LostRecordsError(WorldError):
-    """Records that were on disk are gone, or cannot be read. The partition stays offline, and its files as they are, until somebody puts
-    them back or accepts the loss.
+    """Records that were on disk are missing, or cannot be read. The partition stays offline, and its files unchanged, until an operator
+    restores them or accepts the loss.
     """
 
     def __init__(self, folder: str, lost: str) -> None:

@@ -86,7 +86,7 @@ class LogDirectory:
         self.knows_recovery_points = True
         """Whether a partition without a recovery point never had one."""
         self.accepted_loss: set[TopicPartition] = set()
-        """Partitions that may be opened although records of theirs are gone."""
+        """Partitions that may be opened although records of theirs are lost."""
         self.unlowered: set[TopicPartition] = set()
         """Partitions whose logs end before the recovery points that are on disk: the lower ones found no room."""
         self._has_compacted = False

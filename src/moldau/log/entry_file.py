@@ -39,6 +39,11 @@ class EntryFile:
             self._stored = self._measure()
         return self._stored
 
+    @property
+    def has_nothing(self) -> bool:
+        """Whether the file is missing, or holds no valid entry although it is not empty."""
+        return not self.stored and self.stale
+
     def __len__(self) -> int:
         return (self.stored + len(self.tail)) // self.entry.size
 

@@ -160,7 +160,11 @@ class GrowingLog:
             or now_ms > appender.roll_ms
             or last_offset > appender.offset_limit
         ):
-            appender = self._make_room(size, last_offset, timestamp, now_ms)
+            try:
+                appender = self._make_room(size, last_offset, timestamp, now_ms)
+            except StorageError:
+                self._producers.refused(producer_id, producer_epoch, sequence, now_ms)
+                raise
             position = appender.position
         if producer_id >= 0:
             stored = self._producers.stage(
@@ -245,8 +249,9 @@ class GrowingLog:
             self.end_offset = first_offset
             self._producers.undo()
             raise
-        for aborted in self._producers.commit():
-            self._appender.segment.transaction_index.add(aborted)
+        aborted = self._producers.commit()
+        if aborted:
+            self._appender.note_aborted(aborted)
         self.written_offset = self.end_offset
         self.written_batches += count
         if self._epoch_begins:

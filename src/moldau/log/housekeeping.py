@@ -26,7 +26,7 @@ class Housekeeping:
     def checkpoint(self) -> Steps:
         """Write recovery points, log starts and high watermarks of all directories, each log's as they are at its step.
 
-        A partition whose files somebody has removed goes offline: what is appended to it is in a file without a name.
+        A partition whose files were removed goes offline: appends to it go to an unlinked file.
         """
         self._logs.has_new = False
         for placement in self._logs.in_service():
@@ -35,7 +35,7 @@ class Housekeeping:
                 continue
             path = placement.log.active_path
             if not self._files.exists(path):
-                self._logs.partition_failed(placement, MissingFileError("is gone, and with it what was written to it", path=path))
+                self._logs.partition_failed(placement, MissingFileError("is missing, and what was written to it is lost", path=path))
             self._logs.note_offset(placement)
         for directory in self._logs.online():
             self._do(directory, directory.checkpoints.prepare(directory.checkpoint_contents()))
@@ -57,19 +57,22 @@ class Housekeeping:
             count += len(removed)
         return count
 
-    def expire_producers(self, now_ms: int) -> None:
+    def expire_producers(self, now_ms: int) -> Steps:
         """Forget producers that have not written for `producer.id.expiration.ms`."""
         for placement in self._logs.in_service():
-            assert placement.log is not None
-            placement.log.expire_producers(now_ms)
+            yield None
+            if placement.log is not None:
+                placement.log.expire_producers(now_ms)
 
-    def remove_due(self, now_ms: int) -> int:
+    def remove_due(self, now_ms: int) -> Generator[Pause, None, int]:
         """Give the space of what was deleted long enough ago back; how many removals were begun."""
-        due = self._removals.take_due(now_ms)
-        for removal in due:
+        count = 0
+        for removal in self._removals.take_due(now_ms):
             _LOG.info("removing: path=%s", removal.what)
             self._do(removal.directory, removal.work)
-        return len(due)
+            count += 1
+            yield None
+        return count
 
     def _do(self, directory: LogDirectory, work: Callable[[], None]) -> None:
         if self._background is not None:

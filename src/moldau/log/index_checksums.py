@@ -2,7 +2,7 @@
 
 Kafka's index formats have no checksum, and a wrong entry costs more than time: one of the time index has retention delete what is young,
 one of the index of aborted transactions shows what was aborted. The file covers a prefix of each index: it stays true while they grow.
-It is never synced: without it, or where a crash has torn it, the indexes are believed as Kafka believes them. An older one may come back;
+It is never synced: without it, or where a crash has torn it, the indexes are used unchecked, as in Kafka. An older one may reappear;
 its largest timestamp counts as long as no time was indexed since.
 """
 
@@ -28,7 +28,7 @@ class IndexChecksums(NamedTuple):
     files: dict[str, tuple[int, int]]
 
     def match(self, files: FileSystem, stem: str, *suffixes: str) -> bool:
-        """Whether these files of a segment begin with what they held. StorageError other than for files that are gone or are none."""
+        """Whether these files of a segment begin with what they held. StorageError other than for files that are missing or not regular."""
         for suffix in suffixes:
             size, checksum = self.files.get(suffix, (0, 0))
             if size and crc32c(_prefix(files, stem + suffix, size)) != checksum:

@@ -33,7 +33,7 @@ def settle_leftovers(files: FileSystem, folder: str, durable: range = range(0)) 
         _settle_compaction(files, folder, listing)
         listing = files.list(folder)
     segments = {name[: -len(names.LOG)] for name in listing if name.endswith(names.LOG)}
-    orphans = [name for name in listing if _is_index(name) and name.partition(".")[0] not in segments]
+    orphans = [name for name in listing if name.partition(".")[0] not in segments and _is_index(name)]
     for name in orphans:
         base, removed = _base(name), name.partition(".")[0] + names.LOG + names.DELETED
         end = min((base for base in map(_base, segments) if base > _base(name)), default=durable.stop)
@@ -68,7 +68,7 @@ def _settle_compaction(files: FileSystem, folder: str, listing: list[str]) -> No
 
 
 def _is_index(name: str) -> bool:
-    return any(names.offset_of(name, suffix) is not None for suffix in names.SEGMENT_SUFFIXES[1:])
+    return name.endswith(names.SEGMENT_SUFFIXES[1:]) and names.parse(name) is not None
 
 
 def _base(name: str) -> int:

@@ -109,7 +109,7 @@ class Lifecycle:
                 self._made.update(some)
 
     def drop_folders(self, topic_partitions: Iterable[TopicPartition]) -> Steps:
-        """Remove those folders that `make_folders` made and nobody wanted: their topics were deleted."""
+        """Remove those folders that `make_folders` made and no partition uses: their topics were deleted."""
         left = [self._made.pop(each) for each in topic_partitions if each in self._made]
         if left and self._background is not None:
             yield from run_all(self._background, [partial(_remove_folders, self._files, left)])

@@ -5,7 +5,6 @@ A partition that cannot be opened stays offline with its reason, alone; only a f
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 from moldau.log.batches import OldFormatError
 from moldau.log.cache import SegmentCache
@@ -54,7 +53,7 @@ class Loader:
         self._files = files
         self._cache = cache
         self._topic_config = topic_config
-        self._unregistered = replace(default_config, retention_ms=-1, retention_bytes=-1, cleanup_policy=frozenset({"delete"}))
+        self._unregistered = default_config._replace(retention_ms=-1, retention_bytes=-1, cleanup_policy=frozenset({"delete"}))
         self._logs = logs
         self._removals = removals
         self._producer_bound = producer_bound
@@ -200,8 +199,7 @@ class Loader:
         config = self._topic_config(placement.topic_partition.topic) or self._unregistered
         try:
             placement.topic_id = read_topic_id(self._files, placement.folder)
-            log = self.open_log(placement, config, now_ms, clean=placement.directory.clean)
-            _report_recovery(log)
+            self.open_log(placement, config, now_ms, clean=placement.directory.clean)
         except (OldFormatError, DamagedFileError, CorruptBatchError, LostRecordsError, NotRegularError, MissingFileError) as error:
             placement.problem = error
             _report(placement, error)
@@ -210,19 +208,6 @@ class Loader:
             if not error.no_space:
                 raise
             _report(placement, error)
-
-
-def _report_recovery(log: PartitionLog) -> None:
-    report = log.recovery
-    if report is not None and (report.cuts or report.removed):
-        _LOG.warning(
-            "log cut by recovery: partition=%s recovery_point=%d end_offset=%d batches_checked=%d bytes_cut=%d",
-            report.partition, report.recovery_point, report.end_offset, report.batches, report.bytes_cut,
-        )  # fmt: skip
-        for cut in report.cuts:
-            _LOG.warning("file cut: path=%s position=%d bytes=%d offset=%d reason=%s", *cut)
-        for removed in report.removed:
-            _LOG.warning("segment removed: base_offset=%d bytes=%d reason=%s", removed.base_offset, removed.size_bytes, removed.reason)
 
 
 def _report(placement: Placement, error: MoldauError) -> None:

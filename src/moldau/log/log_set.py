@@ -135,7 +135,7 @@ class LogSet:
             cleaned[placement.topic_partition] = cut
 
     def partition_failed(self, placement: Placement, error: StorageError) -> None:
-        """Take note of an error that a partition's log met. Files of it that are gone, or are none, concern no other partition."""
+        """Take note of an error that a partition's log met. Files of it that are missing or not regular affect no other partition."""
         gone = isinstance(error, MissingFileError | NotRegularError) or not self.files.is_directory(placement.folder)
         if gone and not error.no_space and self._is_sound(placement.directory):
             self.take_partition_offline(placement, error)
@@ -143,7 +143,7 @@ class LogSet:
             self.storage_failed(placement.directory, error)
 
     def take_partition_offline(self, placement: Placement, error: MoldauError) -> None:
-        """Close a partition's log as it is; the others of its directory go on. Harmless when it is offline already."""
+        """Close a partition's log as it is; the others of its directory stay online. Harmless when it is offline already."""
         if placement.log is not None:
             placement.fail(error)
             _LOG.error("partition offline: partition=%s reason=%s", placement.topic_partition, error)

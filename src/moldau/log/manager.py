@@ -27,7 +27,8 @@ from moldau.log.producer_bound import ALONE_MAX, ProducerBound
 from moldau.log.removals import Removals
 from moldau.model.errors import MoldauError, StorageError, WorldError
 from moldau.model.identity import TopicPartition
-from moldau.ports.background import Background
+from moldau.model.steps import Steps, drain
+from moldau.ports.background import Background, HereAndNow, run_all
 from moldau.ports.filesystem import FileSystem, LockHeldError
 
 if TYPE_CHECKING:
@@ -63,8 +64,10 @@ class LogManager:
         monotonic: Callable[[], float] | None = None,
         cache: SegmentCache | None = None,
         producers_max: Callable[[], int] = lambda: ALONE_MAX,
+        epoch_given: Callable[[int], int | None] = lambda _producer_id: None,
     ) -> None:
-        """`producers_max`: how many producers all logs remember together, at the moment."""
+        """`producers_max`: how many producers all logs remember together, at the moment; `epoch_given`: the epoch that the transaction
+        coordinator gave a producer last, None for one that has none from it."""
         self._files = files
         self._identity = Identity(broker_id, cluster_id)
         self._random_bytes = random_bytes
@@ -74,7 +77,7 @@ class LogManager:
         self._removals = Removals()
         self._background = background
         self._cleaner: LogCleaner | None = None
-        self._producer_bound = ProducerBound(producers_max)
+        self._producer_bound = ProducerBound(producers_max, epoch_given)
         self._loader = Loader(files, self._cache, default_config, topic_config, self._logs, self._removals, self._producer_bound)
         lifecycle = Lifecycle(files, self._logs, self._loader, self._removals, default_config, background)
         self.create = lifecycle.create
@@ -111,7 +114,8 @@ class LogManager:
         if self.all_failed:
             raise AllDirectoriesFailedError(self._logs.directories)
         paths = ",".join(directory.path for directory in self._logs.online())
-        _LOG.info("logs loaded: paths=%s %s", paths, " ".join(f"{name}={value}" for name, value in self.statistics().items()))
+        numbers = self.statistics()
+        _LOG.info("logs loaded: paths=%s " + " ".join(f"{name}=%d" for name in numbers), paths, *numbers.values())
 
     def _load(self, step: Callable[[LogDirectory], None]) -> None:
         """Do one step of the loading with each directory in service; one that fails goes offline."""
@@ -142,20 +146,36 @@ class LogManager:
         return adopt_topics(self._files, self._logs.placements.values(), self._random_bytes)
 
     def shutdown(self) -> None:
+        """Do all of `shutting_down` at once, on this thread."""
+        drain(self.shutting_down(HereAndNow(), lambda: False))
+
+    def shutting_down(self, background: Background, is_late: Callable[[], bool]) -> Steps:
         """Flush and close all logs, write the checkpoints and then the mark of a clean stop, and give the locks back.
 
-        Never raises for a disk that fails: its directory gets no mark, and its logs are recovered at the next start.
+        Never raises for a disk that fails: its directory gets no mark, and its logs are recovered at the next start. So are those of a
+        directory with logs that were not flushed before it was late; what was flushed of them keeps its recovery point.
         """
+        from moldau.log.closing import Closing
+
         for directory in self._logs.online():
-            clean = True
-            for placement in self._logs.held(directory):
-                clean &= placement.close_clean()
-            try:
-                self._logs.settle(directory)
-                if clean:
-                    directory.mark_clean()
-                else:
+            closing = Closing(self._logs.held(directory), background, is_late, self._logs.note_offset)
+            yield from closing.steps()
+            if closing.left:
+                _LOG.warning(
+                    "no time to flush all logs to disk: path=%s logs=%d; the next start checks them as after a crash "
+                    "(shutdown.timeout.ms)", directory.path, closing.left,
+                )  # fmt: skip
+            settle = self._logs.settling(directory)
+
+            def end(directory: LogDirectory = directory, closing: Closing = closing, settle: Callable[[], None] = settle) -> None:
+                settle()
+                if closing.failed:
                     directory.mark_failed()
+                elif not closing.left:
+                    directory.mark_clean()
+
+            try:
+                yield from run_all(background, [end])
             except StorageError as error:
                 _LOG.error("log directory not stopped cleanly: path=%s reason=%s", directory.path, error)
         self._release_locks()
@@ -190,9 +210,12 @@ class LogManager:
         """All logs in service."""
         return ((placement.topic_partition, placement.log) for placement in self._logs.in_service() if placement.log is not None)
 
-    def retry_full(self, now_ms: int) -> None:
+    def retry_full(self, now_ms: int) -> Steps:
         """Try again to open the logs that a full disk kept closed."""
         for placement in list(self._logs.placements.values()):
+            yield None
+            if not self._logs.holds(placement):  # deleted since the steps began
+                continue
             if isinstance(placement.problem, StorageError) and placement.problem.no_space and placement.directory.online:
                 try:
                     self._loader.try_again(placement, now_ms)
@@ -215,7 +238,7 @@ class LogManager:
     # Disks
 
     def storage_failed(self, topic_partition: TopicPartition, error: StorageError) -> None:
-        """Take note of an error that a partition's log raised: a full disk passes, files that are gone take the partition offline, any
+        """Take note of an error that a partition's log raised: a full disk passes, missing files take the partition offline, any
         other error its directory."""
         placement = self._logs.placements.get(topic_partition)
         if placement is not None:

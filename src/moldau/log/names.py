@@ -23,6 +23,7 @@ LEADER_EPOCHS = "leader-epoch-checkpoint"
 SEGMENT_SUFFIXES = (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, CHECKSUMS)
 
 _DIGITS = 20
+_KNOWN = {*SEGMENT_SUFFIXES, SNAPSHOT}
 OFFSET_MAX = 2**63 - 2**31
 """No file's name has an offset above this: relative offsets in a segment take up to 31 bits, offsets 63."""
 
@@ -34,13 +35,14 @@ def file_name(offset: int, suffix: str) -> str:
 
 def offset_of(name: str, suffix: str) -> int | None:
     """The offset in a file's name, or None if the name is not of this kind."""
-    stem = name[:_DIGITS]
-    if name[_DIGITS:] == suffix and len(stem) == _DIGITS and stem.isascii() and stem.isdigit():
-        offset = int(stem)
-        return offset if offset <= OFFSET_MAX else None
-    return None
+    known = parse(name)
+    return None if known is None or known[1] != suffix else known[0]
 
 
-def is_known(name: str) -> bool:
-    """Whether a name is that of a segment's file or a snapshot."""
-    return any(offset_of(name, suffix) is not None for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT))
+def parse(name: str) -> tuple[int, str] | None:
+    """Offset and suffix of the name of a segment's file or a snapshot; None for any other."""
+    suffix, stem = name[_DIGITS:], name[:_DIGITS]
+    if suffix not in _KNOWN or not (stem.isascii() and stem.isdigit()):
+        return None
+    offset = int(stem)
+    return (offset, suffix) if offset <= OFFSET_MAX else None

@@ -5,7 +5,7 @@ and the leader epochs: the time it takes does not depend on how much data there 
 """
 
 import logging
-from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.log import names
 from moldau.log.batches import BadBatchError, walk
@@ -19,18 +19,18 @@ from moldau.log.leftovers import settle_leftovers
 from moldau.log.producer_bound import ProducerBound
 from moldau.log.producer_replay import producers_before, replay_producers
 from moldau.log.producer_state import Producers
-from moldau.log.recovery import Recovery, RecoveryReport
 from moldau.log.segment import Segment
 from moldau.log.segments import RemovedSegment, Segments
 from moldau.log.snapshots import Snapshots
-from moldau.log.transaction_mending import mend
 from moldau.ports.filesystem import FileSystem
+
+if TYPE_CHECKING:
+    from moldau.log.recovery import RecoveryReport
 
 _LOG = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class OpenedLog:
+class OpenedLog(NamedTuple):
     """What a log consists of once its files are understood."""
 
     segments: Segments
@@ -42,7 +42,7 @@ class OpenedLog:
     end_offset: int
     flushed_offset: int
     removed: list[RemovedSegment]
-    report: RecoveryReport | None
+    report: "RecoveryReport | None"
 
 
 class Opening:
@@ -97,10 +97,8 @@ class Opening:
             self._unflushed.add_directory(self._directory.rpartition("/")[0] or ".")
         durable_offset = 0 if self._accept_loss else recovery_point
         found = settle_leftovers(self._files, self._directory, range(start_offset, durable_offset))
-        self._find_segments(found)
-        snapshot_offsets = [offset for name in found if (offset := names.offset_of(name, names.SNAPSHOT)) is not None]
-        snapshots = Snapshots(self._files, self._directory, snapshot_offsets)
-        epochs = self._load_epochs()
+        snapshots = Snapshots(self._files, self._directory, self._find_files(found))
+        epochs = self._load_epochs() if names.LEADER_EPOCHS in found else LeaderEpochs()
         report = None
         if not self._segments.items:
             self._expect_end(start_offset, durable_offset)
@@ -139,7 +137,7 @@ class Opening:
             raise LostRecordsError(
                 self._directory,
                 f"{self._directory}: the log ends at offset {end_offset}, but was on disk up to offset {durable_offset}: "
-                f"{durable_offset - end_offset} offsets are gone",
+                f"{durable_offset - end_offset} offsets are lost",
             )
 
     def _checked(self, start_offset: int, end_offset: int) -> int:
@@ -148,27 +146,39 @@ class Opening:
             return start_offset
         first = self._segments.bases[0]
         _LOG.warning(
-            "start offset not used: partition=%s start_offset=%d end_offset=%d folder=%s; it lies outside the log, which is kept whole and "
+            "start offset not used: partition=%s start_offset=%d end_offset=%d folder=%s; outside the log; all is kept, the log "
             "begins with its first segment, at offset %d; see %s",
             self._partition, start_offset, end_offset, self._directory, first, f"{self._directory.rpartition('/')[0]}/{LOG_STARTS}",
         )  # fmt: skip
         return first
 
-    def _find_segments(self, found: list[str]) -> None:
+    def _find_files(self, found: list[str]) -> list[int]:
+        """Take the segments and what waits to be removed out of a listing; the offsets of the snapshots in it."""
+        snapshots = []
         for name in found:
-            path = f"{self._directory}/{name}"
-            offset = names.offset_of(name, names.LOG)
-            if offset is not None:
-                segment = Segment(self._files, self._cache, self._directory, offset, self._files.size(path))
+            known = names.parse(name)
+            if known is None:
+                self._find_other(name)
+                continue
+            offset, suffix = known
+            if suffix == names.LOG:
+                size = self._files.size(f"{self._directory}/{name}")
+                segment = Segment(self._files, self._cache, self._directory, offset, size)
                 self._segments.add(segment)
                 if self._adopted:
                     next(walk(segment.file(), 0, segment.size, offset), None)
-            elif name.endswith(names.DELETED):
-                self._removed.append(
-                    RemovedSegment(self._files, -1, self._files.size(path), "left from before", self._config.file_delete_delay_ms, [path])
-                )
-            elif name.endswith((*names.SEGMENT_SUFFIXES, names.SNAPSHOT)) and not names.is_known(name):
-                _LOG.warning("file left alone: path=%s; its name has no offset that a log can have", path)
+            elif suffix == names.SNAPSHOT:
+                snapshots.append(offset)
+        return snapshots
+
+    def _find_other(self, name: str) -> None:
+        path = f"{self._directory}/{name}"
+        if name.endswith(names.DELETED):
+            self._removed.append(
+                RemovedSegment(self._files, -1, self._files.size(path), "left from before", self._config.file_delete_delay_ms, [path])
+            )
+        elif name.endswith((*names.SEGMENT_SUFFIXES, names.SNAPSHOT)):
+            _LOG.warning("file left alone: path=%s; its name has no offset that a log can have", path)
 
     def _create_segment(self, base_offset: int) -> None:
         segment = Segment(self._files, self._cache, self._directory, base_offset, 0, new=True)
@@ -180,8 +190,6 @@ class Opening:
         path = f"{self._directory}/{names.LEADER_EPOCHS}"
         try:
             return decode_leader_epochs(self._files.read(path), path)
-        except FileNotFoundError:
-            return LeaderEpochs()
         except DamagedFileError as error:
             _LOG.warning("leader epochs not used: %s", error)
             return LeaderEpochs()
@@ -214,7 +222,10 @@ class Opening:
 
     def _recover(
         self, recovery_point: int, durable_offset: int, start_offset: int, snapshots: Snapshots, epochs: LeaderEpochs
-    ) -> RecoveryReport:
+    ) -> "RecoveryReport":
+        from moldau.log.recovery import Recovery, RecoveryReport
+        from moldau.log.transaction_mending import mend
+
         segments = self._segments
         recovery_point = max(recovery_point, segments.bases[0])
         report = RecoveryReport(self._partition, recovery_point)
@@ -246,11 +257,11 @@ class Opening:
             snapshots.forget(removed.base_offset)
         self._removed += report.removed
         self._unflushed.add_directory(self._directory)
-        _say(report)
+        _log_recovery(report)
         return report
 
 
-def _say(report: RecoveryReport) -> None:
+def _log_recovery(report: "RecoveryReport") -> None:
     for cut in report.cuts:
         _LOG.warning("log cut: path=%s position=%d bytes=%d offset=%d reason=%s", cut.path, cut.position, cut.bytes, cut.offset, cut.reason)
     for removed in report.removed:

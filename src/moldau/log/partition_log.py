@@ -12,7 +12,7 @@ Offsets, and where the bytes before each are::
 :mod:`moldau.log.opening` starts a log.
 """
 
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from moldau.log.batches import UNREADABLE, walk
 from moldau.log.cache import SegmentCache
@@ -21,17 +21,19 @@ from moldau.log.flush import FlushJob
 from moldau.log.growing import NEVER_MS, AppendResult
 from moldau.log.opening import Opening
 from moldau.log.producer_bound import ProducerBound
+from moldau.log.producer_entry import ProducerEntry
 from moldau.log.read import ReadResult
-from moldau.log.recovery import RecoveryReport
 from moldau.log.segments import RemovedSegment
 from moldau.log.shortening import ShorteningLog
-from moldau.log.timestamps import SearchedLog, TimeSearch, TimestampOffset, first_not_older, largest
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
 from moldau.ports.filesystem import FileSystem
 from moldau.ports.transport import FileRange
 
-__all__ = ["AppendResult", "FlushJob", "PartitionLog", "ProducerView", "ReadResult", "RecoveryReport", "RemovedSegment", "TimestampOffset"]
+if TYPE_CHECKING:
+    from moldau.log.timestamps import SearchedLog, TimeSearch
+
+__all__ = ["AppendResult", "FlushJob", "PartitionLog", "ProducerView", "ReadResult", "RemovedSegment"]
 
 
 class ProducerView(NamedTuple):
@@ -72,9 +74,9 @@ class PartitionLog(ShorteningLog):
     ) -> Self:
         """Open the log in a folder, which is made if it is missing.
 
-        After a clean stop what was synced then is believed; otherwise everything from `recovery_point` on is checked, and cut where it is
+        After a clean stop what was synced then is not checked; otherwise everything from `recovery_point` on is, and truncated where it is
         damaged (`recovery` says what). Without a `high_watermark` all that is there may be read. `adopted`: another system wrote it;
-        `holes_anywhere`: it was compacted, and the recovery point got lost. Holes behind that point are kept in both. LostRecordsError if
+        `holes_anywhere`: it was compacted, and the recovery point got lost. Holes after that point are kept in both. LostRecordsError if
         what was on disk before the recovery point is not there any more, unless `accept_loss`. StorageError;
         OldFormatError, a StorageError that names file and offset, for batches of format 0 and 1; BadBatchError for a compacted segment
         that is damaged and was about to take the place of others.
@@ -149,21 +151,27 @@ class PartitionLog(ShorteningLog):
         """A reader found the batch with these offsets damaged: fetches end before it and fail in it."""
         self._reader.remember_bad(first_offset, last_offset)
 
-    def search_timestamp(self, timestamp_ms: int, limit_offset: int, decompressed_bytes_max: int) -> TimeSearch:
+    def search_timestamp(self, timestamp_ms: int, limit_offset: int, decompressed_bytes_max: int) -> "TimeSearch":
         """A search for the first record before `limit_offset` that is not older; see :mod:`moldau.log.timestamps` for how it is run.
 
         PeerError CORRUPT_MESSAGE when damage is in the way.
         """
+        from moldau.log.timestamps import first_not_older
+
         return self._searching(first_not_older(self._searched(decompressed_bytes_max), timestamp_ms, limit_offset))
 
-    def search_largest_timestamp(self, limit_offset: int, decompressed_bytes_max: int) -> TimeSearch:
+    def search_largest_timestamp(self, limit_offset: int, decompressed_bytes_max: int) -> "TimeSearch":
         """The same for the record with the largest timestamp."""
+        from moldau.log.timestamps import largest
+
         return self._searching(largest(self._searched(decompressed_bytes_max), limit_offset))
 
-    def _searched(self, decompressed_bytes_max: int) -> SearchedLog:
+    def _searched(self, decompressed_bytes_max: int) -> "SearchedLog":
+        from moldau.log.timestamps import SearchedLog
+
         return SearchedLog(self._segments, lambda: self.start_offset, lambda: self.written_offset, decompressed_bytes_max)
 
-    def _searching(self, steps: TimeSearch) -> TimeSearch:
+    def _searching(self, steps: "TimeSearch") -> "TimeSearch":
         try:
             return (yield from steps)
         except UNREADABLE as error:
@@ -249,32 +257,24 @@ class PartitionLog(ShorteningLog):
             if not error.no_space:
                 raise
 
-    def close(self, *, clean: bool) -> None:
-        """Close all files; `clean` flushes before. StorageError: closed all the same, but not clean."""
-        try:
-            if clean:
-                self.write_staged()
-                active = self._segments.active
-                if self._appender.seal():
-                    self._unflushed.add(*active.index_paths())
-                    active.transaction_index.unsynced = False
-                    active.store_checksums()
-                if self._producers.entries or self.end_offset > active.base_offset:
-                    self._take_snapshot()
-                job = self.flush_job()
-                if job is not None:
-                    try:
-                        job.run()
-                    except StorageError:
-                        self.flush_failed(job)
-                        raise
-                    self.flush_done(job)
-        finally:
-            self._producers.clear()
-            self._appender.close()
-            self._unflushed.close()
-            for segment in self._segments.items:
-                segment.forget()
+    def seal(self) -> None:
+        """Write what the log has to have before it is closed; a flush then brings all of it to disk. StorageError."""
+        self.write_staged()
+        active = self._segments.active
+        if self._appender.seal():
+            self._unflushed.add(*active.index_paths())
+            active.transaction_index.unsynced = False
+            active.store_checksums()
+        if self._producers.entries or self.end_offset > active.base_offset:
+            self._take_snapshot()
+
+    def close(self) -> None:
+        """Close all files as they are: a log that is to be clean was sealed and flushed before. StorageError: closed all the same."""
+        self._producers.clear()
+        self._appender.close()
+        self._unflushed.close()
+        for segment in self._segments.items:
+            segment.forget()
 
     @property
     def size_bytes(self) -> int:
@@ -283,10 +283,12 @@ class PartitionLog(ShorteningLog):
 
     def active_producers(self) -> list[ProducerView]:
         """The idempotent producers that are remembered, for DescribeProducers."""
-        return [
-            ProducerView(producer_id, entry.epoch, entry.last_sequence, entry.timestamp, entry.coordinator_epoch, entry.transaction_start)
-            for producer_id, entry in self._producers.entries.items()
-        ]
+        return [_view(*each) for each in self._producers.entries.items()]
+
+    def producer(self, producer_id: int) -> ProducerView | None:
+        """The same of one of them, if it is remembered."""
+        entry = self._producers.entries.get(producer_id)
+        return None if entry is None else _view(producer_id, entry)
 
     def expire_producers(self, now_ms: int) -> int:
         """Forget producers that were idle for `producer.id.expiration.ms`; how many."""
@@ -307,3 +309,7 @@ class PartitionLog(ShorteningLog):
             "producers": len(self._producers.entries),
             "bad_batches": len(self._reader.bad),
         }
+
+
+def _view(producer_id: int, entry: ProducerEntry) -> ProducerView:
+    return ProducerView(producer_id, entry.epoch, entry.last_sequence, entry.timestamp, entry.coordinator_epoch, entry.transaction_start)

@@ -1,14 +1,11 @@
 """Where a partition's log is kept, and whether it can be used."""
 
 import contextlib
-import logging
 
 from moldau.log.directory import LogDirectory
 from moldau.log.partition_log import PartitionLog
 from moldau.model.errors import MoldauError, StorageError
 from moldau.model.identity import TopicPartition
-
-_LOG = logging.getLogger(__name__)
 
 
 class Placement:
@@ -42,16 +39,10 @@ class Placement:
         log, self.log = self.log, None
         if log is not None:
             with contextlib.suppress(StorageError):
-                log.close(clean=False)
+                log.close()
 
-    def close_clean(self) -> bool:
-        """Flush and close the log; whether the next start may trust it. Not if the flush failed, if it went offline while it was in use,
-        or if it had to be recovered and could not be."""
-        if self.log is None:
-            return self.directory.clean and not self._opened
-        try:
-            self.log.close(clean=True)
-        except StorageError as error:
-            _LOG.error("log not closed cleanly: partition=%s reason=%s", self.topic_partition, error)
-            return False
-        return True
+    @property
+    def is_clean(self) -> bool:
+        """Whether the next start may trust a log that is offline. Not if it went offline while it was in use, or if it had to be recovered
+        and could not be."""
+        return self.directory.clean and not self._opened

@@ -1,11 +1,12 @@
 """How many producers all logs of a broker remember together (`producer.ids.max`).
 
 The sender chooses the producer id, so a peer can make a partition remember as many producers as it sends batches. At the bound the one that
-has been idle for longest is evicted, found by the second-chance rule in O(1): all of them stand in a queue in the order in which they came;
+has been idle for longest is evicted, found by the second-chance rule in O(1): all of them are in a queue in the order in which they came;
 the first is evicted unless it was used since it was put there, in which case it goes to the end.
 
-A producer whose transaction is ongoing is never forgotten, nor one with a staged marker. Forgetting an idle one is what its expiry does
-(`producer.id.expiration.ms`), only sooner: its next batch is taken whatever its sequence, and a repeated one is not recognised.
+A producer whose transaction is ongoing is never evicted, nor one with a staged marker. To evict an idle one has the effect of its expiry
+(`producer.id.expiration.ms`), only sooner: its next batch is accepted with any sequence, and a duplicate is not recognised. The epoch
+of one with a transactional id is not lost with it: the transaction coordinator knows it (`epoch_given`), so one that was fenced stays so.
 """
 
 import logging
@@ -20,9 +21,9 @@ _LOG = logging.getLogger(__name__)
 ALONE_MAX = 50_000
 """For logs without a broker."""
 LOOKS = 64
-"""So many in the line are looked at for one that may go."""
+"""Entries of the queue that are examined for one that may be evicted."""
 STALE_MIN = 1000
-"""So many in the line may be gone already before it is swept."""
+"""Stale entries that the queue may hold before it is swept."""
 NOTES_INTERVAL_S = 60.0
 BUSY = -1
 GONE = -2
@@ -32,21 +33,25 @@ class Remembered(Protocol):
     """What remembers something of producers, each by its id."""
 
     def last_use(self, producer_id: int, state: object) -> int:
-        """When `state` of the producer was used last (ms); `BUSY` where it may not be forgotten now, `GONE` if it is not there."""
+        """When `state` of the producer was used last (ms); `BUSY` if it may not be evicted now, `GONE` if there is no such state."""
 
     def forget(self, producer_id: int) -> None:
         """Remember nothing of the producer."""
 
 
 class ProducerBound:
-    """Invariant: `held` counts what is remembered in all logs; each stands in the line once, and among others that are gone."""
+    """Invariant: `held` counts the producers of all logs; each has one entry in the queue, which may hold stale entries too."""
 
-    __slots__ = ("_limit", "_line", "_notes", "evicted", "held", "refused")
+    __slots__ = ("_limit", "_line", "_notes", "epoch_given", "evicted", "held", "refused")
 
-    def __init__(self, limit: Callable[[], int] = lambda: ALONE_MAX) -> None:
+    def __init__(
+        self, limit: Callable[[], int] = lambda: ALONE_MAX, epoch_given: Callable[[int], int | None] = lambda _producer_id: None
+    ) -> None:
         self.held = 0
         self.evicted = 0
         self.refused = 0
+        self.epoch_given = epoch_given
+        """The epoch that the transaction coordinator gave a producer last, None for one without a transactional id. PeerError."""
         self._limit = limit
         self._line: deque[tuple[Remembered, int, object, int]] = deque()
         self._notes = Seldom(NOTES_INTERVAL_S, 2)
@@ -57,7 +62,7 @@ class ProducerBound:
         return self._limit()
 
     def admit(self, owner: Remembered, producer_id: int, state: object, now_ms: int, *, always: bool = False) -> bool:
-        """Count one more, at the expense of the one that is idle for longest if need be; False if nothing may be forgotten.
+        """Count one more, and evict the one that is idle for longest if need be; False if none may be evicted.
 
         `always`: it is in the log already, and has to be remembered.
         """
@@ -76,11 +81,11 @@ class ProducerBound:
         return True
 
     def released(self, count: int = 1) -> None:
-        """So many are remembered no more."""
+        """This many are no longer remembered."""
         self.held -= count
 
     def sweep(self) -> None:
-        """Drop from the line who is gone."""
+        """Drop the stale entries of the queue."""
         self._line = deque(each for each in self._line if each[0].last_use(each[1], each[2]) != GONE)
 
     def statistics(self) -> dict[str, int]:
@@ -88,13 +93,13 @@ class ProducerBound:
         return {"producer_ids": self.held, "producer_ids_evicted": self.evicted, "producer_ids_refused": self.refused}
 
     def _evict(self, limit: int, now_ms: int) -> bool:
-        """Forget one, or two where the limit was lowered; whether one was forgotten."""
+        """Evict one, or two where the limit was lowered; whether one was evicted."""
         goes = self._evict_one(idle=True) or self._evict_one(idle=False)
         if goes and self.held >= limit:
             self._evict_one(idle=True)
         if goes and self._notes.due("evicted", now_ms / 1000):
             _LOG.warning(
-                "idle producers forgotten to make room for new ones: setting=producer.ids.max limit=%d forgotten_so_far=%d",
+                "idle producers evicted to make room for new ones: setting=producer.ids.max limit=%d evicted_so_far=%d",
                 limit,
                 self.evicted,
             )

@@ -3,19 +3,27 @@ transaction never ends another (KIP-890).
 
 A producer numbers its records per partition. Of each producer the last five batches are kept. For a batch that comes in::
 
-    producer unknown                     taken, whatever its sequence (its state may have expired)
+    producer unknown                     taken, whatever its sequence (its state may have expired or been evicted)
     same epoch, next in sequence         taken
     same epoch, one of the last five     not stored again: answered with the first offset it got then
     the same, of a transaction that has ended                                    OUT_OF_ORDER_SEQUENCE_NUMBER
     same epoch, anything else            OUT_OF_ORDER_SEQUENCE_NUMBER
-    newer epoch, sequence 0              taken, the older epoch's batches are forgotten
+    newer epoch, sequence 0              taken, the older epoch's batches are dropped
     newer epoch, any other sequence      OUT_OF_ORDER_SEQUENCE_NUMBER
     older epoch                          INVALID_PRODUCER_EPOCH
     not transactional, while a transaction of the producer is ongoing here       INVALID_TXN_STATE
     without a sequence, which is how coordinators write for a producer           taken, unless its epoch is older
 
-Nobody sends a batch of a transaction again after its end. A producer that gave up a batch of which it did not know that it was stored, and
-numbers the next transaction's records as if it had not been (librdkafka when it aborts while it is about to retry), has new records behind
+Where the producer is unknown or its epoch newer, and it has its id from the transaction coordinator, any epoch but the one that it was
+given last is INVALID_PRODUCER_EPOCH: so one that was fenced stays fenced where the partition has dropped its state, and a made-up epoch
+fences none.
+
+A batch of an unknown producer may be refused with a retriable error: while the coordinator cannot say its epoch, or when the disk is full.
+Until it is sent again, a later one is OUT_OF_ORDER_SEQUENCE_NUMBER. Otherwise the second of five batches in flight would be taken, and
+librdkafka would then count the first as stored as well.
+
+No client sends a batch of a transaction again after its end. A producer that gave up a batch without knowing that it was stored, and
+numbers the next transaction's records as if it had not been (librdkafka when it aborts while it is about to retry), has new records under
 the old numbers: Kafka acknowledges them with the offsets of the old ones, and they are lost.
 
 After sequence 2^31 - 1 follows 0. A transaction begins with its first batch here and ends with a marker; for one that comes in::
@@ -52,6 +60,18 @@ def check_epoch(partition: str, producer_id: int, entry: ProducerEntry, epoch: i
         )
 
 
+def check_given(partition: str, producer_id: int, epoch: int, given: int | None) -> None:
+    """A batch that the partition has nothing to compare with is of the epoch that the transaction coordinator gave last, if it gave one.
+
+    PeerError.
+    """
+    if given is not None and epoch != given:
+        raise PeerError(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"{partition}: producer {producer_id} has epoch {epoch}, the transaction coordinator gave it {given}",
+        )
+
+
 def check_marker(partition: str, producer_id: int, entry: ProducerEntry, epoch: int, coordinator_epoch: int, version: int) -> None:
     """A marker may end what the producer has begun, in transactions of this version. PeerError."""
     is_repeated = entry.transaction_start < 0 or epoch == EPOCH_MAX
@@ -84,10 +104,15 @@ def check_first(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
             f"{partition}: producer {producer_id} starts a transaction of epoch {epoch} with sequence {sequence}, not 0",
         )
-    if sequence > asked.lowest_sequence:
+    check_overtaking(partition, producer_id, asked.epoch, sequence, asked)
+
+
+def check_overtaking(partition: str, producer_id: int, epoch: int, sequence: int, standing: Verification | None) -> None:
+    """No batch of the epoch that waits for the coordinator is overtaken. PeerError."""
+    if standing is not None and epoch == standing.epoch and sequence > standing.lowest_sequence:
         raise PeerError(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-            f"{partition}: producer {producer_id} sent sequence {sequence}, but {asked.lowest_sequence} is still to come",
+            f"{partition}: producer {producer_id} sent sequence {sequence}, but {standing.lowest_sequence} is still to come",
         )
 
 

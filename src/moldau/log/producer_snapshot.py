@@ -6,8 +6,9 @@ missing or damaged is passed over for an older one and the batches after that.
 """
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from heapq import nlargest
+from itertools import starmap
 from struct import Struct
 from typing import NamedTuple
 
@@ -56,7 +57,7 @@ def encode_snapshot(entries: dict[int, ProducerEntry]) -> bytes:
     return bytes(packed)
 
 
-def decode_snapshot(data: bytes) -> Iterable[SnapshotEntry]:
+def decode_snapshot(data: bytes) -> "SnapshotEntries":
     """The producers in a file's bytes, made one at a time whenever it is walked. BadSnapshotError."""
     if len(data) < _HEAD.size:
         raise BadSnapshotError(f"{len(data)} bytes are no producer snapshot")
@@ -67,20 +68,23 @@ def decode_snapshot(data: bytes) -> Iterable[SnapshotEntry]:
         raise BadSnapshotError("checksum of the producer snapshot does not match")
     if len(data) != _HEAD.size + count * _ENTRY.size:
         raise BadSnapshotError(f"{len(data)} bytes for {count} producers")
-    return _Entries(data)
+    return SnapshotEntries(data)
 
 
-class _Entries:
+class SnapshotEntries:
     """The entries of a file that was checked: a file of many producers is not made into as many objects at once."""
 
     def __init__(self, data: bytes) -> None:
-        self._data = data
+        self._entries = memoryview(data)[_HEAD.size :]
+
+    def __len__(self) -> int:
+        return len(self._entries) // _ENTRY.size
 
     def __iter__(self) -> Iterator[SnapshotEntry]:
-        return map(SnapshotEntry._make, _ENTRY.iter_unpack(memoryview(self._data)[_HEAD.size :]))
+        return starmap(SnapshotEntry, _ENTRY.iter_unpack(self._entries))
 
 
-def producers_of(snapshot: Iterable[SnapshotEntry], now_ms: int, most: int = sys.maxsize) -> dict[int, ProducerEntry]:
+def producers_of(snapshot: SnapshotEntries, now_ms: int, most: int = sys.maxsize) -> dict[int, ProducerEntry]:
     """Producer state as of a snapshot, each producer taken as seen at `now_ms`.
 
     Of those without a transaction, if they are more than `most`, the ones with the newest batches.
@@ -104,8 +108,8 @@ def producers_of(snapshot: Iterable[SnapshotEntry], now_ms: int, most: int = sys
     return entries
 
 
-def _timestamp_of_the_newest(snapshot: Iterable[SnapshotEntry], most: int) -> int:
+def _timestamp_of_the_newest(snapshot: SnapshotEntries, most: int) -> int:
     """The oldest timestamp among the `most` newest without a transaction; before all of them where there are no more than that."""
-    if sum(stored.transaction_start < 0 for stored in snapshot) <= most:
+    if len(snapshot) <= most or sum(stored.transaction_start < 0 for stored in snapshot) <= most:
         return -sys.maxsize
     return nlargest(most, (stored.timestamp for stored in snapshot if stored.transaction_start < 0))[-1]

@@ -6,7 +6,7 @@ failed.
 A snapshot holds only each producer's last batch (the file is Kafka's), yet a producer may send up to five again after a restart. So when
 a batch would be refused, the batches before the snapshot are looked up in the log, once (`look_back`).
 Expiry goes by the time of the append, not by the records' timestamps as in Kafka: else a producer that writes events of years ago
-would lose its state at the next check. A producer whose transaction is ongoing is never forgotten. How many are remembered, over all
+would lose its state at the next check. A producer whose transaction is ongoing never expires. How many are remembered, over all
 partitions, is bounded (:mod:`moldau.log.producer_bound`).
 """
 
@@ -14,7 +14,15 @@ from collections.abc import Callable, Sequence
 
 from moldau.log.producer_bound import BUSY, GONE, ProducerBound
 from moldau.log.producer_entry import BATCHES_KEPT, NO_SEQUENCE, SEQUENCE_MASK, ProducerEntry, StoredBatch
-from moldau.log.producer_rules import check_epoch, check_marker, check_repeated, out_of_order, outside_transaction
+from moldau.log.producer_rules import (
+    check_epoch,
+    check_given,
+    check_marker,
+    check_overtaking,
+    check_repeated,
+    out_of_order,
+    outside_transaction,
+)
 from moldau.log.transaction_index import AbortedTransaction
 from moldau.log.transactions import Transactions
 from moldau.log.verifications import Verifications
@@ -75,7 +83,9 @@ class Producers:
         """Note a batch that is about to be stored at `offset`, or find the one that it repeats. PeerError."""
         entry = self.entries.get(producer_id)
         if entry is None:
+            self._check_unknown(producer_id, epoch, sequence, now_ms)
             entry = self._remember(producer_id, epoch, now_ms)
+            self.verifications.end(producer_id)
             self._undo.append((producer_id, None, 0, (), 0, 0))
         elif epoch == entry.epoch and sequence == entry.next_sequence:
             if entry.transaction_start >= 0 and not transactional:
@@ -147,11 +157,19 @@ class Producers:
         while self._undo:
             producer_id, before, epoch, batches, next_sequence, timestamp = self._undo.pop()
             if before is None:
+                undone = self.entries.get(producer_id)
                 self.forget(producer_id)
+                if undone is not None and undone.batches:
+                    self.refused(producer_id, undone.epoch, undone.batches[0].first_sequence, undone.seen_ms)
             else:
                 before.epoch, before.batches, before.next_sequence, before.timestamp = epoch, batches, next_sequence, timestamp
         if self._looked_back is not None:
             self.look_back, self._looked_back = self._looked_back, None
+
+    def refused(self, producer_id: int, epoch: int, sequence: int, now_ms: int) -> None:
+        """A batch was refused with a retriable error: if its producer is unknown, no batch after it is taken before it."""
+        if sequence != NO_SEQUENCE and producer_id not in self.entries:
+            self.verifications.begin(producer_id, epoch, sequence, now_ms, bumps_epoch=False)
 
     def replay(self, header: BatchHeader, now_ms: int, marker: tuple[int, bool] | None = None) -> AbortedTransaction | None:
         """Note a batch of a producer that is in the log already (recovery): no rule applies any more.
@@ -209,13 +227,23 @@ class Producers:
         self._undo_transactions.clear()
         self._aborted.clear()
 
+    def _check_unknown(self, producer_id: int, epoch: int, sequence: int, now_ms: int) -> None:
+        """A batch of a producer that is not known may be taken. PeerError."""
+        try:
+            given = self._bound.epoch_given(producer_id)
+        except PeerError:
+            self.refused(producer_id, epoch, sequence, now_ms)
+            raise
+        check_given(self.partition, producer_id, epoch, given)
+        check_overtaking(self.partition, producer_id, epoch, sequence, self.verifications.get(producer_id))
+
     def _remember(self, producer_id: int, epoch: int, now_ms: int, *, always: bool = False) -> ProducerEntry:
         """A producer that is not known. PeerError POLICY_VIOLATION at the bound, unless `always`."""
         entry = ProducerEntry(epoch, now_ms)
         if not self._bound.admit(self, producer_id, entry, now_ms, always=always):
             raise PeerError(
                 ErrorCode.POLICY_VIOLATION,
-                f"{self.partition}: producer {producer_id} is one too many, and all others have open transactions; producer.ids.max is"
+                f"{self.partition}: no room for producer {producer_id}: all producers have open transactions; producer.ids.max is"
                 f" {self._bound.limit}",
             )
         self.entries[producer_id] = entry
@@ -258,7 +286,10 @@ class Producers:
     def _repeated_or_refused(self, producer_id: int, entry: ProducerEntry, epoch: int, sequence: int, delta: int) -> StoredBatch | None:
         """The batch that one which is not next in sequence repeats, None for one that begins a newer epoch. PeerError."""
         check_epoch(self.partition, producer_id, entry, epoch, sequence)
-        if sequence == NO_SEQUENCE or epoch > entry.epoch:
+        if epoch > entry.epoch:
+            check_given(self.partition, producer_id, epoch, self._bound.epoch_given(producer_id))
+            return None
+        if sequence == NO_SEQUENCE:
             return None
         repeated = entry.find(sequence, delta)
         if repeated is None and self.look_back is not None:

@@ -47,7 +47,7 @@ class Reader:
         self._positions: dict[int, Place] = {}
         self.bad: dict[int, int] = {}
         self.holes_allowed = True
-        """Whether offsets may be missing: the log was compacted, or a loss was accepted. If not, a hole is damage: nobody reads over it."""
+        """Whether offsets may be missing: the log was compacted, or a loss was accepted. Otherwise a hole is damage that no read skips."""
 
     def read(self, offset: int, max_bytes: int, limit_offset: int, written_offset: int, *, at_least_one: bool) -> ReadResult:
         """The range from `offset` on; none where nothing lies before the limits. PeerError CORRUPT_MESSAGE at a damaged batch."""
@@ -119,7 +119,7 @@ class Reader:
         return PeerError(ErrorCode.CORRUPT_MESSAGE, f"{self.partition}: {error.message}")
 
     def _place_of(self, offset: int) -> Place | None:
-        """Where the batch that holds `offset`, or the next one, starts. PeerError CORRUPT_MESSAGE where the one that held it is gone."""
+        """Where the batch that holds `offset`, or the next one, starts. PeerError CORRUPT_MESSAGE where the one that held it is missing."""
         try:
             place = self._find(offset)
             if not self.holes_allowed and (place is None or place[1] == 0 or offset not in self._positions):
@@ -132,7 +132,7 @@ class Reader:
         """BadBatchError unless the batch at this place holds `offset`."""
         if place is None:
             last = self._segments.active
-            raise BadBatchError(last.path, last.size, offset, "the log ends before")
+            raise BadBatchError(last.path, last.size, offset, "the log ends before this offset")
         segment, position = place
         begin = read_header(segment.file().pread(HEADER_SIZE, position)).base_offset
         if begin > offset:

@@ -12,7 +12,6 @@ holds the recovery point only those entries are believed that rise and lead to a
 kept up to the recovery point; from there on the producers' replayed state says what each marker has ended.
 """
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from moldau.log.batches import BadBatchError, scan, walk
@@ -38,17 +37,19 @@ class Cut(NamedTuple):
     reason: str
 
 
-@dataclass(slots=True)
 class RecoveryReport:
     """What recovery did, for the log line and for tests. From `recovery_point` to before `end_offset` every batch was checked."""
 
-    partition: str
-    recovery_point: int
-    end_offset: int = -1
-    segments: int = 0
-    batches: int = 0
-    cuts: list[Cut] = field(default_factory=list)
-    removed: list[RemovedSegment] = field(default_factory=list)
+    __slots__ = ("batches", "cuts", "end_offset", "partition", "recovery_point", "removed", "segments")
+
+    def __init__(self, partition: str, recovery_point: int) -> None:
+        self.partition = partition
+        self.recovery_point = recovery_point
+        self.end_offset = -1
+        self.segments = 0
+        self.batches = 0
+        self.cuts: list[Cut] = []
+        self.removed: list[RemovedSegment] = []
 
     @property
     def bytes_cut(self) -> int:

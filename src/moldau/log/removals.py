@@ -1,6 +1,6 @@
 """Files and folders that are out of use and wait for their time: readers may still be in the middle of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -32,14 +32,12 @@ class Removals:
         self._numbers += 1
         heappush(self._waiting, Removal(due_ms, self._numbers, directory, work, what))
 
-    def take_due(self, now_ms: int) -> list[Removal]:
-        """Those whose time has come, out of the queue; those of a directory that went offline are dropped."""
-        due: list[Removal] = []
+    def take_due(self, now_ms: int) -> Iterator[Removal]:
+        """Those whose time has come, each out of the queue as it is asked for; those of a directory that went offline are dropped."""
         while self._waiting and self._waiting[0].due_ms <= now_ms:
             removal = heappop(self._waiting)
             if removal.directory.online:
-                due.append(removal)
-        return due
+                yield removal
 
     def next_due_ms(self) -> int | None:
         """When the next one is due; None without any."""

@@ -34,16 +34,16 @@ class Segment:
         "_checked_transactions",
         "_files",
         "_has_indexes",
+        "_index",
         "_max_offset",
         "_max_timestamp",
         "_stem",
+        "_time_index",
+        "_transaction_index",
         "_trusted",
         "base_offset",
-        "index",
         "path",
         "size",
-        "time_index",
-        "transaction_index",
     )
 
     def __init__(self, files: FileSystem, cache: SegmentCache, directory: str, base_offset: int, size: int, *, new: bool = False) -> None:
@@ -54,14 +54,39 @@ class Segment:
         stem = f"{directory}/{names.file_name(base_offset, '')}"
         self._stem = stem
         self.path = stem + names.LOG
-        self.index = OffsetIndex(files, cache, stem + names.INDEX, base_offset, new=new)
-        self.time_index = TimeIndex(files, cache, stem + names.TIME_INDEX, base_offset, new=new)
-        self.transaction_index = TransactionIndex(files, cache, stem + names.TRANSACTION_INDEX, base_offset, new=new)
+        self._index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        self._transaction_index: TransactionIndex | None = None
+        if new:
+            self._index = OffsetIndex(files, cache, stem + names.INDEX, base_offset, new=True)
+            self._time_index = TimeIndex(files, cache, stem + names.TIME_INDEX, base_offset, new=True)
+            self._transaction_index = TransactionIndex(files, cache, stem + names.TRANSACTION_INDEX, base_offset, new=True)
         self._has_indexes = new
         self._checked_transactions = new
         self._trusted = new
         self._max_timestamp = -1 if new else _UNKNOWN
         self._max_offset = base_offset
+
+    @property
+    def index(self) -> OffsetIndex:
+        """Of offsets. Made when it is first asked for, like the others: most segments that a start finds are not read soon."""
+        if self._index is None:
+            self._index = OffsetIndex(self._files, self._cache, self._stem + names.INDEX, self.base_offset)
+        return self._index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        """Of timestamps."""
+        if self._time_index is None:
+            self._time_index = TimeIndex(self._files, self._cache, self._stem + names.TIME_INDEX, self.base_offset)
+        return self._time_index
+
+    @property
+    def transaction_index(self) -> TransactionIndex:
+        """Of aborted transactions."""
+        if self._transaction_index is None:
+            self._transaction_index = TransactionIndex(self._files, self._cache, self._stem + names.TRANSACTION_INDEX, self.base_offset)
+        return self._transaction_index
 
     def file(self) -> File:
         """The file of batches, open for reading; the cache is its user."""
@@ -104,7 +129,7 @@ class Segment:
         return timestamp if timestamp >= 0 else self._files.modified_ms(self.path)
 
     def find_indexes(self) -> None:
-        """Once: where an index file is missing or not what was written, make both anew from the headers as far as they can be read."""
+        """Once: where an index file is missing or not what was written, rebuild both from the headers as far as they can be read."""
         if self._has_indexes:
             return
         self._has_indexes = True
@@ -113,7 +138,7 @@ class Segment:
             return
         self._rebuild_indexes()
         if there:
-            _LOG.warning("index made anew: path=%s; it, or its time index, was not as it was written", self.index.path)
+            _LOG.warning("index rebuilt: path=%s; it or its time index is not what was written", self.index.path)
             self._trusted = True
             with suppress(StorageError):
                 self.index.store()
@@ -129,7 +154,7 @@ class Segment:
         return self.time_index.offset_before(timestamp) if self._is_trusted() else self.base_offset
 
     def _is_trusted(self) -> bool:
-        """Whether the indexes are as they were written, or were made anew. Once it was so, it stays."""
+        """Whether the indexes are as they were written, or were rebuilt. Once true, it stays true."""
         if not self._trusted:
             self.find_indexes()
             self._trusted = self.indexes_match()
@@ -173,21 +198,20 @@ class Segment:
         Where an index is missing, both are made anew from all batches.
         """
         self._has_indexes = True
-        if not (self._files.exists(self.index.path) and self._files.exists(self.time_index.path)):
+        if self.index.has_nothing or self.time_index.has_nothing:
             self.index.clear()
             self.time_index.clear()
-        last = self.index.last()
-        start = last[1] if last is not None else 0
+        builder = IndexBuilder(self.index, self.time_index, interval)
+        start = builder.indexed_at
         if start and start >= self.size:
             raise BadBatchError(self.path, start, self.base_offset, f"indexed, but the file has {self.size} bytes")
-        builder = IndexBuilder(self.index, self.time_index, interval)
         end = self.base_offset
         for position, header in walk(self.file(), start, self.size, self.base_offset):
             builder.add(position, header)
             end = header.last_offset + 1
-        known = read_checksums(self._files, self._stem)
-        if start and known is not None and known.largest_timestamp != builder.newest and known.knows_all_times(self._files, self._stem):
-            _LOG.warning("index made anew: path=%s; its last entry is not what was written", self.time_index.path)
+        known = read_checksums(self._files, self._stem) if start else None
+        if known is not None and known.largest_timestamp != builder.newest and known.knows_all_times(self._files, self._stem):
+            _LOG.warning("index rebuilt: path=%s; its last entry is not what was written", self.time_index.path)
             self.index.clear()
             self.time_index.clear()
             self._files.remove(self._stem + names.CHECKSUMS)
@@ -206,7 +230,7 @@ class Segment:
 
     def index_paths(self) -> tuple[str, ...]:
         """The index files; some may not exist."""
-        return self.index.path, self.time_index.path, self.transaction_index.path
+        return self._stem + names.INDEX, self._stem + names.TIME_INDEX, self._stem + names.TRANSACTION_INDEX
 
     def forget(self) -> None:
         """Close what the cache holds of it."""

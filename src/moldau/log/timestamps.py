@@ -3,15 +3,15 @@
 The segment is found by its largest timestamp, the batch by the time index and the batches' headers, the record by looking into that one
 batch, whose checksum is compared first. Timestamps need not rise with offsets: the answer is the first record in offset order.
 
-**Work.** A walk over headers may be long, and a batch expensive to look into. So a search is a generator for the broker's thread, which
-yields its work in pieces, each a :class:`Piece` that any thread may run and that touches nothing but its file; what comes out is sent
-back. None is yielded where the search only wants others to have their turn. Between two steps segments may be rolled, removed, compacted
-or cut. So the search looks at the log again after each: where its segment is gone it begins again with the offsets that it has not passed,
+**Work.** A walk over headers may be long, and a batch expensive to decompress. So a search is a generator for the broker's thread, which
+yields its work in pieces, each a :class:`Piece` that any thread may run and that touches nothing but its file; the result is sent
+back. None is yielded where the search only lets other work run. Between two steps segments may be rolled, removed, compacted
+or cut. So the search looks at the log again after each: where its segment was removed it starts again at the first offset not searched yet,
 and an offset that it found counts if it is still in the log.
 
 **Headers that lie.** A header may promise a timestamp that no record has, or hide records that cannot be unpacked within the bound or are
-malformed (the broker takes batches by their headers). Looking into such a batch is in vain, so after `VAIN_LOOKS_MAX` of them, and for one
-that cannot be read, the header is believed: the answer is the batch's first offset with the largest timestamp it claims. A consumer that
+malformed (the broker takes batches by their headers). Decompressing such a batch finds nothing. So after `VAIN_LOOKS_MAX` of them, and
+for one that cannot be read, the header is taken as true: the answer is the batch's first offset with its largest timestamp. A consumer that
 starts there misses nothing, and reads a little more than it asked for.
 """
 
@@ -26,12 +26,12 @@ from moldau.ports.filesystem import File
 from moldau.protocol.records.header import BatchHeader, verify_crc
 
 VAIN_LOOKS_MAX = 4
-"""Batches of a segment that may be looked into in vain before a header is believed."""
+"""Batches of a segment that may be searched without a result before a header is taken as true."""
 HEADERS_AT_A_TIME = 4000
 """Headers of a piece: some milliseconds."""
 _LEAST = -(1 << 64)
 SEGMENTS_AT_A_TIME = 32
-"""Segments that are passed over before others have their turn: the first look at each reads its index."""
+"""Segments that are skipped before other work runs: the first access to each reads its index."""
 
 
 class TimestampOffset(NamedTuple):
@@ -49,7 +49,7 @@ class Reached(NamedTuple):
     offset: int
     """The least that the batch at `position` may begin with."""
     in_vain: bool = False
-    """Whether the last batch was looked into and had no such record."""
+    """Whether the last batch was decompressed and had no such record."""
     found: TimestampOffset | None = None
     newest: int = -1
     """The largest timestamp seen, for who asked for that."""
@@ -263,7 +263,7 @@ def _largest_within(log: SearchedLog, segment: Segment, bounds: Bounds) -> Gener
 
 
 def _run(log: SearchedLog, segment: Segment, piece: Piece, end: int) -> Generator[Piece | None, Reached | None, Reached]:
-    """Have a piece run that walks up to `end`. Damage in what is no longer part of the log is nobody's concern. _SegmentGoneError."""
+    """Have a piece run that walks up to `end`. Damage in what is no longer part of the log is ignored. _SegmentGoneError."""
     try:
         reached = yield piece
     except UNREADABLE:

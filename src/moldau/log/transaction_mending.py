@@ -18,7 +18,7 @@ def mend(segments: Segments, segment: Segment, snapshots: Snapshots, partition: 
     What the damage is may not be told a second time, so the file is replaced as a whole, and is on disk before anybody relies on it.
     """
     producers, aborted = Producers(partition), list[AbortedTransaction]()
-    _LOG.warning("index of aborted transactions is damaged and made anew: path=%s", segment.transaction_index.path)
+    _LOG.warning("index of aborted transactions is damaged and rebuilt: path=%s", segment.transaction_index.path)
     first_offset = segments.bases[0]
     loaded = snapshots.load_newest(segment.base_offset, now_ms, producers.most)
     if loaded is not None:

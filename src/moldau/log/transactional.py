@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from moldau.log.growing import AppendResult, GrowingLog
 from moldau.log.producer_rules import check_first, stale_epoch
-from moldau.log.transaction_mending import mend
 from moldau.protocol.records.header import read_header
 
 if TYPE_CHECKING:
@@ -131,5 +130,7 @@ class TransactionalLog(GrowingLog):
         return any(aborted.last_offset == offset for aborted in self._segments.items[slot].transaction_index)
 
     def _mend(self, slot: int) -> None:
+        from moldau.log.transaction_mending import mend
+
         segment = self._segments.items[slot]
         mend(self._segments, segment, self._snapshots, self._producers.partition, self.written_offset, self._now_ms)

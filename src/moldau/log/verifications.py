@@ -1,9 +1,10 @@
 """Producers whose first batch of a transaction waits for the coordinator to say that the partition is part of it (KIP-890).
 
-From the question to the batch a `Verification` stands for it. It is gone once a transactional batch of the producer or the end of that
-transaction was appended, so that an answer which comes later lets nothing in: without that, the records would belong to no transaction
+From the request to the batch there is a `Verification`. It is removed once a transactional batch of the producer or the end of that
+transaction was appended, so that a later answer admits nothing: without that, the records would belong to no transaction
 and hold the last stable offset for ever. One that ended in an error is kept: it remembers the smallest sequence that
-was tried, and no batch behind that one may overtake it.
+was tried, and no batch after that one may overtake it. So is one of a batch of an unknown producer
+that was refused because the coordinator could not say its epoch yet, or because it could not be written.
 """
 
 from moldau.log.producer_bound import GONE, ProducerBound
@@ -64,7 +65,7 @@ class Verifications:
             self.end(producer_id)
 
     def last_use(self, producer_id: int, state: object) -> int:
-        """As :meth:`moldau.log.producer_bound.Remembered.last_use`: one whose answer comes after it was forgotten lets nothing in."""
+        """As :meth:`moldau.log.producer_bound.Remembered.last_use`: one whose answer arrives after it was evicted has no effect."""
         waiting = self._waiting.get(producer_id)
         return GONE if waiting is None or waiting is not state else waiting.since_ms
 

@@ -11,17 +11,17 @@ from moldau.log.partition_metadata import FILE_NAME as PARTITION_METADATA
 
 _BACKUP = "restore it from a backup"
 _ADVICE_BY_NAME = {
-    names.LEADER_EPOCHS: "remove it while the broker is stopped; the epochs of what is appended are noted anew",
-    PARTITION_METADATA: "if the records are of the topic that the folder names, remove it while the broker is stopped; it is made anew",
+    names.LEADER_EPOCHS: "remove it while the broker is stopped; later appends start a new file",
+    PARTITION_METADATA: "if the records are of the topic that the folder names, remove it while the broker is stopped; it is recreated",
     META_PROPERTIES: f"{_BACKUP}; the broker does not use the directory without it",
-    **dict.fromkeys(OFFSET_CHECKPOINTS, "nothing: the next start does not use what cannot be, and writes the file anew"),
+    **dict.fromkeys(OFFSET_CHECKPOINTS, "nothing: the next start skips what cannot be used, and writes the file again"),
 }
 _ADVICE_BY_SUFFIX = {
     names.LOG: f"{_BACKUP} before the broker starts: one that was killed cuts what it had not flushed off there; otherwise consumers get "
     "CORRUPT_MESSAGE there, and a log that the broker keeps offline for it starts again after `moldau log accept-loss`",
-    names.INDEX: "remove it while the broker is stopped; it is made anew",
-    names.TIME_INDEX: "remove it while the broker is stopped; it is made anew",
-    names.TRANSACTION_INDEX: f"{_BACKUP}; one that the broker itself finds damaged is made anew",
+    names.INDEX: "remove it while the broker is stopped; the broker rebuilds it",
+    names.TIME_INDEX: "remove it while the broker is stopped; the broker rebuilds it",
+    names.TRANSACTION_INDEX: f"{_BACKUP}; one that the broker itself finds damaged is rebuilt",
     names.CHECKSUMS: "remove it while the broker is stopped",
     names.SNAPSHOT: "remove it while the broker is stopped; producers are read from an older one and the log",
 }

@@ -49,7 +49,7 @@ class SegmentCheck:
         for suffix in (names.INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX):
             path = self._stem + suffix
             if known is not None and path not in named and not known.match(self._files, self._stem, suffix):
-                yield Finding(Severity.DAMAGE, path, 0, f"is not what its checksum in {names.CHECKSUMS} was made of")
+                yield Finding(Severity.DAMAGE, path, 0, f"does not match its checksum in {names.CHECKSUMS}")
 
     def _batches(self, due: int, gaps_until: int) -> Iterator[Finding]:
         path = self._stem + names.LOG

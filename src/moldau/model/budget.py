@@ -1,11 +1,11 @@
 """A bound on one kind of state that peers can make the broker keep, counted over all peers.
 
-Whoever keeps such state has an `Account`: it adds what an object takes when it is made and subtracts it when it is gone, in O(1).
+The owner of such state has an `Account`: it adds the size of an object when it is made and subtracts it when it is freed, in O(1).
 Before the state grows, `Budget.has_room` is asked. What shrinks or stays as large is always allowed, so that existing clients keep working
 at the bound. The setting may change at run time; a limit below what is held refuses growth until enough is released.
 
 While state is read back from disk, growth beside it gets a tenth of the limit in all. So what was acknowledged within the limit has room
-when it is read: at the end of reading `is_exceeded` is false for it, whatever clients do meanwhile.
+when it is read: at the end of reading `is_exceeded` is false for it, whatever requests arrive meanwhile.
 """
 
 import logging
@@ -18,7 +18,7 @@ _LOG = logging.getLogger(__name__)
 
 NOTES_INTERVAL_S = 60.0
 RESERVED = 10
-"""One part in so many of the limit is kept for what belongs to state that is there already."""
+"""One part in this many of the limit is kept for growth of existing state."""
 
 
 class Budget:
@@ -39,7 +39,7 @@ class Budget:
 
     @classmethod
     def unlimited(cls) -> "Budget":
-        """One that refuses nothing, for state that stands alone."""
+        """One that refuses nothing, for state outside a broker."""
         return cls("", lambda: sys.maxsize, lambda: 0.0)
 
     @property
@@ -65,7 +65,7 @@ class Budget:
         if self._notes.due(self.setting, self._monotonic()):
             _LOG.warning(
                 "bound reached, refusing more: setting=%s limit=%d held=%d wanted=%d refused_so_far=%d first=%s",
-                self.setting, limit, self.held, amount, self.refusals, what[:200],
+                self.setting, limit, self.held, amount, self.refusals, what,
             )  # fmt: skip
         return False
 
@@ -92,7 +92,7 @@ class Account:
         self.held = 0
 
     def add(self, amount: int) -> None:
-        """The owner holds so much more; less if it is negative. Without effect once closed."""
+        """The owner holds `amount` more; less if it is negative. Without effect once closed."""
         if self._budget is not None:
             self.held += amount
             self._budget.held += amount
@@ -102,7 +102,7 @@ class Account:
         return self._budget is None or self._budget.has_room(amount, what, new=new)
 
     def close(self) -> None:
-        """Give everything back: the owner is gone."""
+        """Release everything: the owner no longer exists."""
         if self._budget is not None:
             self._budget.held -= self.held
             self._budget, self.held = None, 0

@@ -8,6 +8,7 @@ Facts (names, numbers, which are retriable): Kafka's ``Errors`` table.
 """
 
 from enum import IntEnum
+from typing import Self
 
 
 class ErrorCode(IntEnum):
@@ -197,6 +198,10 @@ class PeerError(MoldauError):
         super().__init__(message)
         self.code = code
         self.message = message
+
+    def as_value(self) -> Self:
+        """Itself, to be kept as an outcome: without the frames it was raised in, which may refer to the outcomes."""
+        return self.with_traceback(None)
 
 
 class RejectedRecordsError(PeerError):

@@ -1,4 +1,4 @@
-"""The known name that somebody may have meant who wrote another one."""
+"""The known name nearest to one that is unknown, for "did you mean"."""
 
 from collections.abc import Iterable
 
@@ -6,14 +6,14 @@ _LIKENESS_MIN = 0.7
 
 
 def nearest(name: str, known: Iterable[str], *, likeness_min: float = _LIKENESS_MIN) -> str | None:
-    """The known name that is most like `name`, None if none is; capital letters make no difference."""
+    """The known name that is most like `name`, None if none is; capital letters matter only between names that differ in nothing else."""
     from difflib import get_close_matches
 
-    by_folded: dict[str, str] = {}
+    by_folded: dict[str, list[str]] = {}
     for each in known:
-        by_folded.setdefault(each.lower(), each)
+        by_folded.setdefault(each.lower(), []).append(each)
     found = get_close_matches(name.lower(), by_folded, n=1, cutoff=likeness_min)
-    return by_folded[found[0]] if found else None
+    return get_close_matches(name, by_folded[found[0]], n=1, cutoff=0.0)[0] if found else None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""Long work in steps: a generator that yields between pieces, so that whoever runs it can do something else in between."""
+"""Long work in steps: a generator that yields between pieces, so that its runner can do other work in between."""
 
 from collections.abc import Callable, Generator
 from typing import Literal, TypeVar
@@ -6,11 +6,11 @@ from typing import Literal, TypeVar
 R = TypeVar("R")
 
 UNFINISHED: Literal["unfinished"] = "unfinished"
-"""Yielded where the work must go on, whether anyone waits for its outcome or not: what it has done so far is not consistent."""
+"""Yielded where the work must continue, also if no request waits for its outcome: its state so far is not consistent."""
 
 
 class Elsewhere:
-    """Yielded where something has to happen elsewhere before the next step; as after UNFINISHED, the work must go on."""
+    """Yielded where something has to happen elsewhere before the next step; as after UNFINISHED, the work must continue."""
 
     __slots__ = ("begin",)
 
@@ -44,8 +44,13 @@ def drain(steps: Generator[Pause, None, R]) -> R:
             return outcome
 
 
+def no_steps() -> Steps:
+    """Nothing to do."""
+    yield from ()
+
+
 def unless_few(steps: Steps, count: int) -> Steps | None:
-    """Steps for so many elements, to be run by the caller's caller; None if they are few: then all is done."""
+    """Steps for `count` elements, to be run by the caller's caller; None if they are few: then all is done."""
     if count > FEW:
         return steps
     drain(steps)

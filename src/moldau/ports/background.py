@@ -15,8 +15,21 @@ class Background(Protocol):
         """Run `work` elsewhere, then ``done(result, None)`` or ``done(None, error)`` on the broker's thread."""
 
 
+class HereAndNow:
+    """A :class:`Background` without threads: work is done, and answered, before `run` returns."""
+
+    def run(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], object]) -> None:
+        """Run `work`, then `done`."""
+        try:
+            result = work()
+        except Exception as error:
+            done(None, error)
+        else:
+            done(result, None)
+
+
 def run_all(background: Background, works: Sequence[Callable[[], object]]) -> Generator[Pause, None, None]:
-    """Steps that run works elsewhere and go on when all have ended. Raises the error of the first that failed."""
+    """Steps that run works elsewhere and continue when all have ended. Raises the error of the first that failed."""
     errors: list[BaseException | None] = [None] * len(works)
     left = len(works)
 

@@ -5,9 +5,8 @@ Ephemeral nodes go with the session. In a `multi` all operations happen or none.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from moldau.model.errors import CoordinationError
 
@@ -44,8 +43,7 @@ class NotEmptyError(CoordinationError):
         self.path = path
 
 
-@dataclass(frozen=True, slots=True)
-class NodeStat:
+class NodeStat(NamedTuple):
     """What the tree knows about a node."""
 
     version: int
@@ -72,8 +70,7 @@ class SessionState(Enum):
     EXPIRED = "expired"
 
 
-@dataclass(frozen=True, slots=True)
-class WatchEvent:
+class WatchEvent(NamedTuple):
     """A one-shot watch fired."""
 
     type: EventType
@@ -81,10 +78,11 @@ class WatchEvent:
 
 
 Watch = Callable[[WatchEvent], object]
+Durable = Callable[[CoordinationError | None], object]
+"""Called with None when writes are on disk, or with the reason why they cannot be brought there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Create:
+class Create(NamedTuple):
     """Create a node (an operation of `multi`); `sequential` appends ten digits to the path."""
 
     path: str
@@ -93,8 +91,7 @@ class Create:
     sequential: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SetData:
+class SetData(NamedTuple):
     """Replace a node's data; `version` -1 takes any."""
 
     path: str
@@ -102,16 +99,14 @@ class SetData:
     version: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(NamedTuple):
     """Delete a node without children; `version` -1 takes any."""
 
     path: str
     version: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(NamedTuple):
     """Do nothing, but fail the `multi` if the node has another version."""
 
     path: str
@@ -143,7 +138,24 @@ class Coordination(Protocol):
         """The node's state, or None; a watch also sees its creation."""
 
     def multi(self, operations: Sequence[Operation]) -> None:
-        """All or nothing; the error is that of the first operation that cannot be done."""
+        """All or nothing; the error is that of the first operation that cannot be done.
+
+        It may not be on disk yet when the call returns: see `when_durable`. What the other methods write is. The order of writes is kept in
+        any case: after a crash there is no write without all that came before it.
+        """
+
+    def when_durable(self, done: Durable) -> None:
+        """Call ``done(None)`` once all that was written before this call is on disk, at once if it is there.
+
+        With an error, the writes are seen in this session, and the next may find them or not.
+        """
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether reads and `multi` do not wait for a disk now."""
+
+    def when_writable(self, resume: Callable[[], object]) -> None:
+        """Call `resume` once they do not; at once if they would not now."""
 
     def on_session(self, listener: Callable[[SessionState], object]) -> None:
         """Hear of every change of the session's state."""

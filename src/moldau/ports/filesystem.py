@@ -17,15 +17,17 @@ class LockHeldError(StorageError):
     """Another broker holds the lock file. Nothing is wrong with the disk."""
 
     def __init__(self, path: str) -> None:
-        super().__init__("in use by another broker, which holds this lock file", path=path)
+        super().__init__(
+            "in use by another broker, which holds this lock file; stop it, or choose another directory with --data (log.dirs)", path=path
+        )
 
 
 class MissingFileError(StorageError):
-    """A file or directory is not there. The disk may be sound."""
+    """A file or directory does not exist. The disk may be sound."""
 
 
 class NotRegularError(StorageError):
-    """A name stands for something else than what was asked for: a link, a FIFO, a device, a directory for a file or the reverse. Nothing
+    """A name is of another kind than expected: a link, a FIFO, a device, a directory for a file or the reverse. Nothing
     was read, written or followed.
     """
 
@@ -76,8 +78,8 @@ class FileLock(Protocol):
 class FileSystem(Protocol):
     """Files and directories by path. Paths are absolute or relative to the working directory, with ``/``.
 
-    Links are followed on the way to a name, and where a directory is listed, synced or made; never where a name stands for a file. Files
-    are regular files: anything else raises NotRegularError, at once, also a FIFO that nobody writes to. MissingFileError where a name is
+    Links are followed on the way to a name, and where a directory is listed, synced or made; never where a name should be a file. Files
+    are regular files: anything else raises NotRegularError, at once, also a FIFO without a writer. MissingFileError where a name is
     missing.
     """
 
@@ -85,7 +87,7 @@ class FileSystem(Protocol):
         """Open a file with one user; `create` makes it, empty, where it is missing (implies `writable`)."""
 
     def exists(self, path: str) -> bool:
-        """Whether a name is there, whatever it stands for."""
+        """Whether a name exists, of any kind."""
 
     def is_directory(self, path: str) -> bool:
         """Whether it is a directory, and no link to one."""
@@ -100,10 +102,10 @@ class FileSystem(Protocol):
         """Rename a file or directory, atomically; an existing target file is replaced."""
 
     def remove(self, path: str) -> None:
-        """Remove a file; fine if it is gone."""
+        """Remove a file; fine if it is missing."""
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory and all in it, links unfollowed; fine if it is gone. NotRegularError if it is none itself."""
+        """Remove a directory and all in it, links unfollowed; fine if it is missing. NotRegularError if it is no directory itself."""
 
     def read(self, path: str) -> bytes:
         """All bytes of a small file. :class:`FileNotFoundError` if it is missing."""

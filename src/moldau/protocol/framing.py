@@ -7,8 +7,9 @@ leaves over moves into a buffer of the connection's own:
   new bytes, in the shared buffer, so that the read can be as long as ever and bring further frames.
 * A bigger one gets a buffer for that frame alone, and the following reads go straight there: only what came first is copied. The buffer is
   up to eight times what has come, so a frame of 1 MB is allocated at once after the first quarter, while a claim of 100 MB costs what
-  was sent for it and no more than eight times as much. One such buffer is kept for the next frame of up to about 1 MB, whoever sends it:
-  filling a new one with zeros was a twentieth of the work for a stream of such frames.
+  was sent for it and no more than eight times as much; where memory is short, a quarter more than has come. One such buffer is kept for
+  the next frame of up to about 1 MB, whoever sends it: filling a new one with zeros was a twentieth of the work for a stream of such
+  frames.
 
 Two bounds hold for a frame: one for all, and a narrower one for requests other than Produce, whose bytes are all decoded, into objects
 of many times their size. Such a request is refused as soon as its API key has come, before the rest is received.
@@ -20,7 +21,7 @@ The order of calls is `get_buffer`, `updated`, then `frames` to its end, or else
 receives. A frame's view is good until the call that received it returns.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from mmap import mmap
 from struct import Struct
 
@@ -35,6 +36,8 @@ SPARE_BYTES = 1024 * 1024 + CARRY_BYTES_MAX
 """Size of the buffer that is kept: the longest batch that a topic takes by default, and what stands around it."""
 GROWTH = 8
 """How many times what has come a buffer may be."""
+SHORT_GROWTH = 1.25
+"""The same where memory is short. Buffers still grow by a factor, so that what is copied is a few times the frame."""
 
 _read_size = Struct(">i").unpack_from
 _read_api = Struct(">hh").unpack_from
@@ -44,13 +47,21 @@ _API_BYTES = 4
 _HTTP_WORDS = (b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"CONN", b"OPTI", b"TRAC", b"PATC", b"PRI ", b"HTTP")
 
 
+class OwnMapping(mmap):
+    """The buffer of one long frame, into which nothing else is received."""
+
+
 class ReceiveBuffer:
     """Where the connections of one thread receive, each in turn; and the buffers for what does not fit."""
 
-    __slots__ = ("_spare", "_spare_bytes", "view")
+    __slots__ = ("_spare", "_spare_bytes", "is_short", "view")
 
-    def __init__(self, size: int = RECEIVE_BUFFER_BYTES, spare_bytes: int = SPARE_BYTES) -> None:
-        self.view = memoryview(bytearray(size))
+    def __init__(
+        self, size: int = RECEIVE_BUFFER_BYTES, spare_bytes: int = SPARE_BYTES, is_short: Callable[[], bool] = lambda: False
+    ) -> None:
+        self.view = memoryview(mmap(-1, size))  # takes memory only as far as it has been filled
+        self.is_short = is_short
+        """Whether memory is short: buffers then grow by `SHORT_GROWTH`."""
         self._spare: bytearray | None = None
         self._spare_bytes = spare_bytes
 
@@ -60,7 +71,7 @@ class ReceiveBuffer:
         A larger one than is kept is a mapping of its own: its memory goes back to the system with it, where an allocator would keep it.
         """
         if size > self._spare_bytes:
-            return memoryview(mmap(-1, size))
+            return memoryview(OwnMapping(-1, size))
         buffer, self._spare = self._spare, None
         if buffer is None and size_max >= self._spare_bytes:
             buffer = bytearray(self._spare_bytes)
@@ -116,8 +127,14 @@ class FrameReader:
 
     @property
     def held_bytes(self) -> int:
-        """Memory that this connection holds for itself between calls."""
-        return 0 if self._view is None else len(self._view)
+        """Memory that this connection holds for itself between calls; of a buffer that is longer than needed, all."""
+        return 0 if self._view is None else memoryview(self._view.obj).nbytes
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the frame that has come in part fits into what this connection holds: the rest of it takes no further memory."""
+        view, start = self._view, self._start
+        return view is not None and self._end - start >= SIZE_BYTES and SIZE_BYTES + int(_read_size(view, start)[0]) <= len(view) - start
 
     def get_buffer(self) -> memoryview:
         """Room for the next bytes, never empty."""
@@ -169,8 +186,8 @@ class FrameReader:
             self._move(view)
 
     def stash(self) -> None:
-        """Move what is left in the shared buffer into one of the connection's own, after stopping before the last frame."""
-        if self._view is not None and self._view is self._shared:
+        """After stopping at a frame: move what is left in the shared buffer into one of the connection's own; own none if nothing is."""
+        if self._view is not None and (self._view is self._shared or self._start == self._end):
             self._move(self._view)
 
     def discard(self) -> None:
@@ -197,7 +214,8 @@ class FrameReader:
         """Take what is pending in `view` into a new buffer; none if nothing is."""
         pending = self._end - self._start
         if pending > self._carry_max:
-            target = self._buffers.take(self._capacity(view, pending), GROWTH * pending)
+            most = int((SHORT_GROWTH if self._buffers.is_short() else GROWTH) * pending)
+            target = self._buffers.take(self._capacity(view, pending, most), most)
             target[:pending] = view[self._start : self._end]
             self._view = target
         elif pending:
@@ -209,13 +227,18 @@ class FrameReader:
         self._start = 0
         self._end = pending
 
-    def _capacity(self, view: memoryview, pending: int) -> int:
-        """Bytes for a buffer that takes what is pending, more than a carry: all of a frame cut off, if enough of it has come."""
+    def _capacity(self, view: memoryview, pending: int, most: int) -> int:
+        """Bytes for a buffer that takes what is pending, more than a carry: all of a frame cut off, unless that is more than `most`."""
         size: int = _read_size(view, self._start)[0]
         wanted = SIZE_BYTES + size
         if wanted <= pending:  # whole frames that wait for a consumer who stopped
             return pending + self._carry_max
-        return min(wanted, GROWTH * pending)
+        return min(wanted, most)
+
+
+def kept(frame: memoryview) -> memoryview:
+    """The bytes of a frame for longer than the call that received it; a long one, which has a mapping to itself, is not copied."""
+    return frame if isinstance(frame.obj, OwnMapping) else memoryview(bytearray(frame))
 
 
 def _size_refused(head: bytes, size: int, size_max: int) -> str:

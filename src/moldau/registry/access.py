@@ -1,12 +1,12 @@
-"""Which requests a browser may have been made to send by a page that is not ours: those are refused.
+"""Refuses requests that a page of another origin makes a browser send.
 
-A page of anybody's may send requests to a registry on its reader's loopback. What keeps it from doing harm, as there are no logins:
+A page of any server may send requests to a registry on its reader's loopback. What keeps it from doing harm, as there are no logins:
 
 - `Host` has to be a name of ours: with DNS rebinding a page's own name leads here, and the browser takes us for its server;
-- `Origin`, which browsers send with whatever a page of another server asks for, has to be ours or allowed;
+- `Origin`, which browsers send with all requests of a page of another server, has to be ours or allowed;
 - a body has to be of a JSON type: browsers ask first (OPTIONS) before they send one to another server.
 
-A host that is an address is ours, and so is a name that nobody in the public DNS can have: without a dot (localhost, the machine's, a
+A host that is an address is ours, and so is a name that cannot be in the public DNS: without a dot (localhost, the machine's, a
 container's), or under localhost, internal, cluster.local. Other names are the one that the registry advertises and those that are allowed.
 """
 
@@ -51,11 +51,11 @@ class Access:
 
 
 def check_content_type(method: str, headers: Mapping[str, str]) -> None:
-    """RestError 415 for a POST or PUT, or whatever has a body, that does not say it is JSON."""
+    """RestError 415 for a POST or PUT, or any request with a body, whose content type is not JSON."""
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     has_body = method in _WITH_BODY or headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
     if (has_body or kind) and method not in ("GET", "HEAD", "OPTIONS") and kind not in JSON_TYPES:
-        raise RestError(415, 415, f"HTTP 415 Unsupported Media Type: '{kind}' is not taken, but {', '.join(JSON_TYPES)} are")
+        raise RestError(415, 415, f"HTTP 415 Unsupported Media Type: '{kind}' is not accepted, only {', '.join(JSON_TYPES)}")
 
 
 @lru_cache(maxsize=64)

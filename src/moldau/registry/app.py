@@ -1,10 +1,12 @@
 """The registry as an ASGI application: bytes of HTTP to requests of ours, and answers back. It decides nothing.
 
 Look-ups are answered at once, on the loop. What decides something about schemas runs in a few threads, what changes something in others,
-and what has to be found out about a schema in processes of its own (`understanding`), so that none of it keeps the look-ups waiting.
+lists of the whole registry one after the other in one more, and what has to be found out about a schema in processes of its own
+(`understanding`), so that none of it keeps the look-ups waiting.
 """
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -15,7 +17,7 @@ from urllib.parse import parse_qs
 
 from moldau.registry.access import JSON_TYPES, Access, check_content_type
 from moldau.registry.confirming import PATH as CONFIRMATIONS
-from moldau.registry.errors import RestError, answer_too_large, timed_out
+from moldau.registry.errors import NOT_FOUND, RestError, answer_too_large, not_among_the_kept, timed_out
 from moldau.registry.limits import ANSWER_BYTES_MAX, HttpLimits
 from moldau.registry.request import Request
 from moldau.registry.router import NotAllowedError, allowed_methods, find_route
@@ -44,7 +46,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class Answer(NamedTuple):
-    """Status and body, already bytes, of an answer; the methods of its path, if they are told; the origin whose pages may read it."""
+    """Status and body, already bytes, of an answer; the methods of its path, if they are named; the origin whose pages may read it."""
 
     status: int
     content: bytes
@@ -75,6 +77,7 @@ class App:
         self._bodies_bytes = 0
         self._answers_bytes = 0
         self._workers = ThreadPoolExecutor(WORKERS, "moldau-registry-work")
+        self._lists = ThreadPoolExecutor(1, "moldau-registry-list")
         self._writers = ThreadPoolExecutor(WRITERS, "moldau-registry-write")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -88,9 +91,16 @@ class App:
             check_content_type(scope["method"], headers)
             answer = await self._answer(scope, headers, receive)
         except RestError as error:
+            if error.code in NOT_FOUND and self._state.left_out:
+                error = not_among_the_kept(self._state.memory_bytes_max)
             answer = _error(error.status, error.code, error.message)
             if isinstance(error, NotAllowedError):
                 answer = answer._replace(allow=error.allow)
+        except MemoryError:
+            log.error("registry request refused: no memory left: method=%s path=%s", scope["method"], scope["path"])
+            answer = _error(503, 503, "The registry has no memory left; try again")
+        except asyncio.CancelledError:  # the stop waits for it no longer
+            answer = _error(503, 503, "The registry is stopping")
         except Exception:
             log.exception("registry request failed: method=%s path=%s", scope["method"], scope["path"])
             answer = _error(500, 500, "Internal Server Error")
@@ -98,25 +108,27 @@ class App:
             self._bodies_bytes -= self._bodies.pop(id(receive), 0)
         if self._answers_bytes + len(answer.content) > max(self._limits.all_unread_bytes_max, len(answer.content)):
             most = self._limits.all_unread_bytes_max
-            answer = _error(503, 503, f"Answers that clients have not taken have more than {most:,} bytes; try again")
-        await self._send(answer._replace(origin=origin), headers.get("accept", ""), send)
+            answer = _error(503, 503, f"Answers that clients have not read yet have more than {most:,} bytes; try again")
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._send(answer._replace(origin=origin) if origin else answer, headers.get("accept", ""), send)
 
     async def _send(self, answer: Answer, accept: str, send: Send) -> None:
-        self._answers_bytes += len(answer.content)
-        left = memoryview(answer.content)
+        content, start = answer.content, 0
+        self._answers_bytes += len(content)
         try:
             await send({"type": "http.response.start", "status": answer.status, "headers": _headers(answer, accept)})
-            while len(left) > _PIECE_BYTES:
-                await send({"type": "http.response.body", "body": bytes(left[:_PIECE_BYTES]), "more_body": True})
-                left = left[_PIECE_BYTES:]
-            await send({"type": "http.response.body", "body": bytes(left)})
+            while len(content) - start > _PIECE_BYTES:
+                end = start + _PIECE_BYTES
+                await send({"type": "http.response.body", "body": content[start:end], "more_body": True})
+                start = end
+            await send({"type": "http.response.body", "body": content[start:]})
         finally:
-            self._answers_bytes -= len(answer.content)
+            self._answers_bytes -= len(content)
 
     def close(self) -> None:
         """Take no more work; what runs is not waited for."""
-        self._workers.shutdown(wait=False, cancel_futures=True)
-        self._writers.shutdown(wait=False, cancel_futures=True)
+        for executor in (self._workers, self._lists, self._writers):
+            executor.shutdown(wait=False, cancel_futures=True)
 
     async def _answer(self, scope: Scope, headers: dict[str, str], receive: Receive) -> Answer:
         path, query = scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1")
@@ -149,12 +161,13 @@ class App:
         if route.kind is Kind.WRITE:
             return await self._change(route, request)
         act = partial(route.act, self._state, request)
-        if route.kind is Kind.WORK or request.text("format"):
-            return Answer(200, await self._understanding.settle(self._workers, lambda: encode_body(act(), self._limits.answer_bytes_max)))
+        if route.kind is not Kind.READ or request.text("format"):
+            executor = self._lists if route.kind is Kind.LIST else self._workers
+            return Answer(200, await self._understanding.settle(executor, lambda: encode_body(act(), self._limits.answer_bytes_max)))
         return _json(act())
 
     async def _change(self, route: Route, request: Request) -> Answer:
-        """Carry a change out. What turns out to be unknown of schemas is found out without the lock of all changes; then it begins anew."""
+        """Carry a change out. A schema that is not parsed yet is parsed without the lock of all changes; then it starts again."""
         loop = asyncio.get_running_loop()
         for _ in range(_CHANGE_ATTEMPTS):
             try:
@@ -163,7 +176,7 @@ class App:
                 await self._tried(partial(route.act, self._state, request))
             else:
                 return Answer(status, content)
-        raise timed_out("others changed the subject each time that its versions had been read")
+        raise timed_out("other requests changed the subject each time its versions were compared")
 
     async def _tried(self, decide: Callable[[], Any]) -> Any:
         """What comes of it here; None if nothing does: perhaps this registry has not read enough, and the writer has the last word."""

@@ -51,7 +51,7 @@ _CHECKED = _Compiled if _refuses(_Compiled) else _Plain
 
 def checked_numbers(schema: Any, *, in_python: bool = False) -> Any:
     """A schema as `fastavro.parse_schema` gives it, with lists that refuse numbers below 0, to fastavro as it is or in Python. A part that
-    stands there twice is made once."""
+    occurs twice is made once."""
     return _Copy(_Plain if in_python else _CHECKED).of(schema)
 
 

@@ -1,4 +1,4 @@
-"""Reading Avro values of anybody, by a schema of anybody, through fastavro: no bytes may do worse than be refused.
+"""Reading untrusted Avro values, by untrusted schemas, through fastavro: at worst bytes are refused.
 
 Two kinds of schemas let a few bytes do so. In an array of what takes no bytes ten of them may say that there are 2**62 items. And of a type
 that holds itself each byte may be one more level: fastavro in C has no bound for that, and ends the process; in Python it has.

@@ -1,15 +1,15 @@
 """Carries out changes: here if this registry writes, else at the one that does; one at a time, each decided on everything written before.
 
     until it is done or the time is over:
-        nobody writes       ->  wait for the election
-        another one writes  ->  have it confirm that it does (`confirming`), and hand it the request; if it is gone, or writes no longer:
+        no writer           ->  wait for the election
+        another one writes  ->  have it confirm that it does (`confirming`), and forward the request; if it is down, or writes no longer:
                                 again. Not a deletion that it may have carried out: asked again, it would say there is nothing to delete
         this one writes     ->  read to the end of the log, decide, write, wait until it is read back, answer
 
-This one writes if it is elected, if it hands on to nobody, or if for some seconds no elected one was confirmed: an election is a courtesy,
-what keeps two writers apart is the fence.
+This one writes if it is elected, if it forwards to no other, or if for some seconds no elected one was confirmed: the election only avoids
+conflicts, the fence prevents two writers.
 
-Whoever was answered sees its change in the next look-up, at this registry and at the writer.
+A client that got its answer sees its change in the next look-up, at this registry and at the writer.
 """
 
 import logging
@@ -22,10 +22,18 @@ from moldau.model.errors import ErrorCode, MoldauError, PeerError
 from moldau.registry.app import NO_CONTENT, OK, encode_json
 from moldau.registry.confirming import confirmation
 from moldau.registry.decision import Decision
-from moldau.registry.errors import RestError, forwarding_failed, registry_full, schema_too_large, store_failed, timed_out, unknown_leader
+from moldau.registry.errors import (
+    RestError,
+    forwarding_failed,
+    registry_full,
+    registry_incomplete,
+    schema_too_large,
+    store_failed,
+    timed_out,
+    unknown_leader,
+)
 from moldau.registry.follower import BehindError
 from moldau.registry.forwarding import Forwarded, ForwardError, forward
-from moldau.registry.limits import MEMORY_BYTES_MAX
 from moldau.registry.writer import FencedError
 
 if TYPE_CHECKING:
@@ -69,9 +77,8 @@ class Changes:
         *,
         alone: bool = False,
         timeout_s: float = TIMEOUT_S,
-        memory_bytes_max: int = MEMORY_BYTES_MAX,
     ) -> None:
-        """`alone`: hand on to nobody. `memory_bytes_max`: at so much that is kept, what would add to it is refused."""
+        """`alone`: forward to no other."""
         self.group = election.group
         self._state = state
         self._follower = follower
@@ -79,7 +86,6 @@ class Changes:
         self._election = election
         self._confirming = confirming
         self._alone = alone
-        self._memory_bytes_max = memory_bytes_max
         self._full_told_at = -FULL_TOLD_EVERY_S
         self._said_at = -_SAY_EVERY_S
         self._timeout_s = timeout_s
@@ -170,14 +176,18 @@ class Changes:
             self._lock.release()
 
     def _check_room(self, decision: "Decision") -> None:
-        """RestError 42209 for what does not fit into the memory that all of the registry may take."""
-        growth = self._state.growth(decision.writes)
-        if growth <= 0 or self._state.held_bytes + growth <= self._memory_bytes_max:
+        """RestError 42209 for what does not fit into the memory that all of the registry may take, and for a new id or version while not
+        all of them are known.
+        """
+        growth, most = self._state.growth(decision.writes), self._state.memory_bytes_max
+        if self._state.left_out and (growth > 0 or decision.registered is not None):
+            raise registry_incomplete(most)
+        if growth <= 0 or self._state.held_bytes + growth <= most:
             return
         if time.monotonic() - self._full_told_at >= FULL_TOLD_EVERY_S:
             self._full_told_at = time.monotonic()
-            log.warning("bound reached, refusing more: setting=registry.memory.max.bytes value=%d", self._memory_bytes_max)
-        raise registry_full(self._memory_bytes_max)
+            log.warning("bound reached, refusing more: setting=registry.memory.max.bytes value=%d", most)
+        raise registry_full(most)
 
     def _unconfirmed(self, writer: "Identity") -> RestError:
         if time.monotonic() - self._said_at >= _SAY_EVERY_S:

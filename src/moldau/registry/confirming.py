@@ -1,12 +1,12 @@
 """Whether the registry that a group elected is one: it shows that it can do what only the writer of the topic does.
 
-Any Kafka client may join the group of the registries, call itself one and be elected. So whoever would hand a request on first sends the
+Any Kafka client may join the group of the registries, call itself one and be elected. So a registry that forwards a request first sends the
 elected one a nonce, made for this, and reads the topic until there is a record like this:
 
     {"keytype":"NOOP","magic":0}    {"writer":"http://registry-1:8081","confirms":"9f1c..."}
 
-Only a registry that fenced the others off puts one there, it puts its own address in, and only when a nonce comes to it. So an answer from
-before is of no use to anybody, nor one that another registry gave. It holds until the topic shows another NOOP: somebody took over.
+Only a registry that fenced the others writes one, with its own address, and only when it receives a nonce. So an earlier answer cannot
+be replayed, nor one of another registry. It holds until the topic has another NOOP: another registry took over.
 """
 
 import json

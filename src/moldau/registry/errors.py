@@ -5,6 +5,9 @@ Clients look at the codes, and people search for the words; both are those of Co
 
 from moldau.model.errors import MoldauError
 
+NOT_FOUND = frozenset({40401, 40402, 40403})
+"""Codes for a subject, a version or a schema that is not there."""
+
 
 class RestError(MoldauError):
     """An answer with an error."""
@@ -113,7 +116,21 @@ def schema_too_large(message: str = "Register operation failed because schema is
 
 def registry_full(most: int) -> RestError:
     """42209, where it is not one schema that is too large but all of them."""
-    return schema_too_large(f"The registry keeps as much as it may ({most:,} bytes, registry.memory.max.bytes); delete what nobody uses")
+    return schema_too_large(f"The registry's memory is full ({most:,} bytes, registry.memory.max.bytes); delete unused schemas")
+
+
+def registry_incomplete(most: int) -> RestError:
+    """42209, for a registration while records of the topic are left out."""
+    return schema_too_large(f"The registry has left out records of its topic: {_beyond(most)}")
+
+
+def not_among_the_kept(most: int) -> RestError:
+    """50001, for what is not found while records of the topic are left out: it may be among them."""
+    return store_failed(f"Not found, but the registry has left out records of its topic: {_beyond(most)}")
+
+
+def _beyond(most: int) -> str:
+    return f"they do not fit into {most:,} bytes; start it with a larger registry.memory.max.bytes (--max-memory)"
 
 
 def answer_too_large(most: int) -> RestError:

@@ -80,9 +80,28 @@ class Follower:
             self._asking.close()
             self._asking_lock.release()
 
+    def read_all(self, stalled_s: float) -> int:
+        """As `catch_up`, for the start: a large topic takes as long as it takes, BehindError if nothing of it is read for `stalled_s`."""
+        end = self._find_end(stalled_s)
+        while True:
+            before = self._position
+            try:
+                self.wait_for(end, stalled_s)
+            except BehindError:
+                if self._position == before or self._ended or self._stopping.is_set():
+                    raise
+                log.info("registry topic is being read: topic=%s offset=%d end=%d", self.topic, self._position, end)
+            else:
+                return end
+
     def catch_up(self, timeout_s: float) -> int:
         """Wait until all that is in the log by now is applied; its end. BehindError, WorldError, PeerError."""
         deadline = time.monotonic() + timeout_s
+        end = self._find_end(timeout_s)
+        self.wait_for(end, deadline - time.monotonic())
+        return end
+
+    def _find_end(self, timeout_s: float) -> int:
         if not self._asking_lock.acquire(timeout=timeout_s):
             raise BehindError(self.topic, f"after {timeout_s:.0f} s others are still asking for its end")
         before = self._position  # what others write while we ask is read too, and lies behind the answer
@@ -92,7 +111,6 @@ class Follower:
             self._asking_lock.release()
         if end < before:
             raise BehindError(self.topic, f"it ends at offset {end}, and was read up to {before} before: it was deleted or cut")
-        self.wait_for(end, deadline - time.monotonic())
         return end
 
     def wait_for(self, end: int, timeout_s: float) -> None:
@@ -116,9 +134,11 @@ class Follower:
                         return
                     self._say(error)
                     if isinstance(error, PeerError) and error.code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.OFFSET_OUT_OF_RANGE):
-                        log.critical("registry topic deleted or cut, look-ups go on, nothing is written: topic=%s", self.topic)
+                        log.critical("registry topic deleted or cut, look-ups continue, nothing is written: topic=%s", self.topic)
                         return
                     self._stopping.wait(_PAUSE_S)
+        except MemoryError:
+            log.critical("registry topic not read any more, no memory left; look-ups continue, nothing is written: topic=%s", self.topic)
         finally:
             with self._moved:
                 self._ended = True
@@ -143,7 +163,7 @@ class Follower:
         return position
 
     def _apply_batch(self, base_offset: int, batch: memoryview, position: int) -> None:
-        """Apply its records from `position` on. What cannot be read of it never will be: it is named and passed over, for every start reads
+        """Apply its records from `position` on. What cannot be read of it never will be: it is logged and skipped, for every start reads
         the topic from its beginning.
         """
         offset = max(base_offset, position)
@@ -153,7 +173,7 @@ class Follower:
                     self._state.apply(record.offset, record.timestamp, record.key, record.value)
                 offset = max(offset, record.offset + 1)
         except PeerError as error:
-            log.error("registry records passed over: partition=%s offset=%d reason=%s", self._where, offset, error.message)
+            log.error("registry records skipped: partition=%s offset=%d reason=%s", self._where, offset, error.message)
 
     def _say(self, error: MoldauError) -> None:
         with self._moved:

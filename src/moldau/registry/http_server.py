@@ -56,11 +56,11 @@ class BoundedProtocol(H11Protocol):
             self.transport.close()
             self._cut_later()
             return
-        if self._arriving is None and not self._is_answering():
-            self._arriving = self.loop.call_later(self._limits.request_s, self._too_slow)
         super().data_received(data)
         if self._is_answering() or self._is_idle():
             self._forget()
+        elif self._arriving is None:
+            self._arriving = self.loop.call_later(self._limits.request_s, self._too_slow)
 
     def timeout_keep_alive_handler(self) -> None:
         """Close what is idle; what does not take its answer is cut a while later."""
@@ -68,7 +68,7 @@ class BoundedProtocol(H11Protocol):
         self._cut_later()
 
     def pause_writing(self) -> None:
-        """The client does not take its answer: it has so much time to begin."""
+        """The client does not read its answer: it has `unread_s` to start."""
         super().pause_writing()
         self._unread_timer = self.loop.call_later(self._limits.unread_s, self.transport.abort)
 

@@ -1,6 +1,8 @@
-"""How much of the registry one client, and all of them, may take. What a schema itself may be stands in `schemas/bounds.py`."""
+"""How much of the registry one client, and all of them, may take. The bounds of a schema itself are in `schemas/bounds.py`."""
 
 from dataclasses import dataclass
+
+from moldau.model.registry_defaults import CONNECTIONS_MAX
 
 BODY_BYTES_MAX = 2 << 20
 """A schema of the largest size, with escapes."""
@@ -11,7 +13,7 @@ ANSWER_BYTES_MAX = 16 << 20
 class HttpLimits:
     """Bounds of connections and requests."""
 
-    connections_max: int = 1_000
+    connections_max: int = CONNECTIONS_MAX
     """Of all clients together; a further one is answered 503 and closed."""
     request_s: float = 10.0
     """So long a request may take to arrive, from its first byte, or the connection's beginning, to its last."""
@@ -21,11 +23,11 @@ class HttpLimits:
     """A connection whose client does not take its answer is cut after so long."""
     head_bytes_max: int = 16 << 10
     body_bytes_max: int = BODY_BYTES_MAX
-    all_bodies_bytes_max: int = 64 << 20
+    all_bodies_bytes_max: int = 16 << 20
     """Of all requests under way together; a further one is answered 503."""
     answer_bytes_max: int = ANSWER_BYTES_MAX
     """A longer answer, a list of schemas, is refused: it can be had in pages."""
-    all_unread_bytes_max: int = 64 << 20
+    all_unread_bytes_max: int = 24 << 20
     """Of answers that clients have not taken; while there are more, each request is answered 503."""
 
 
@@ -41,11 +43,10 @@ class WorkLimits:
     waiting_max: int = 64
     """Questions that wait or are under way; a further one is answered 50002."""
     wait_s: float = 20.0
-    """So long a question waits for a process that is free."""
+    """How long a question waits for a process that is free."""
     niceness: int = 5
+    """Added to that of the registry."""
 
 
-MEMORY_BYTES_MAX = 48 << 20
-"""Of schemas, configurations and modes that are kept; `registry.memory.max.bytes`."""
 BODY_ELEMENTS_MAX = 20_000
 """Values of a body's JSON: decoding more would stop other threads for longer than it should. A schema is one text of it."""

@@ -1,6 +1,7 @@
 """Everything that is asked and changes nothing."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from moldau.registry import errors
@@ -11,7 +12,7 @@ from moldau.registry.records import SchemaVersion
 from moldau.registry.registering import judge
 from moldau.registry.resolving import is_same, parse_new, parse_stored, pin_references
 from moldau.registry.scopes import config_in_scope
-from moldau.registry.subjects import DEFAULT_CONTEXT, context_of, parse_subject, scope_of
+from moldau.registry.subjects import DEFAULT_CONTEXT, context_of, parse_subject
 from moldau.registry.views import schema_view, version_view
 
 if TYPE_CHECKING:
@@ -19,14 +20,22 @@ if TYPE_CHECKING:
     from moldau.registry.state import State
 
 LATEST = -1
+_AT_ONCE = 500
+"""Subjects of a list that are looked at under one lock."""
 
 
-def subjects(state: "State", prefix: str, *, deleted: bool, deleted_only: bool) -> list[str]:
+def subjects(state: "State", prefix: str, *, deleted: bool, deleted_only: bool) -> Iterable[str]:
     """Names of subjects that begin with the prefix; ``:*:`` before it stands for all contexts."""
-    found = [name for name in state.subjects() if _begins(name, prefix)]
+    found = filter(_beginning(prefix), state.subjects())
     if deleted and not deleted_only:
         return found
-    return [name for name in found if all(each.deleted for each in state.versions(name)) == deleted_only]
+    return _by_deletion(state, found, deleted=deleted_only)
+
+
+def _by_deletion(state: "State", subjects: Iterator[str], *, deleted: bool) -> Iterator[str]:
+    while some := list(islice(subjects, _AT_ONCE)):
+        gone = state.deleted_among(some)
+        yield from (name for name in some if (name in gone) == deleted)
 
 
 def version_numbers(state: "State", subject: str, *, deleted: bool, deleted_only: bool, deleted_negative: bool) -> list[int]:
@@ -128,7 +137,7 @@ def _of_this_name(state: "State", subject: str) -> Iterator[str]:
     yield subject
     where = parse_subject(subject)
     if where.context == DEFAULT_CONTEXT and where.name:
-        yield from (f"{scope_of(context)}{where.name}" for context in state.all_contexts() if context != DEFAULT_CONTEXT)
+        yield from state.namesakes(where.name)
 
 
 def holders_of(state: "State", schema_id: int, subject: str | None, *, deleted: bool) -> list[SchemaVersion]:
@@ -162,10 +171,9 @@ def ids_of_guid(state: "State", guid: str) -> list[tuple[str, int]]:
 
 def schemas(state: "State", prefix: str, *, deleted: bool, latest_only: bool) -> Iterable[dict[str, Any]]:
     """The versions of all subjects that begin with the prefix."""
-    for name in state.subjects():
-        if _begins(name, prefix):
-            found = [each for each in state.versions(name) if deleted or not each.deleted]
-            yield from map(version_view, found[-1:] if latest_only else found)
+    for name in filter(_beginning(prefix), state.subjects()):
+        found = [each for each in state.versions(name) if deleted or not each.deleted]
+        yield from map(version_view, found[-1:] if latest_only else found)
 
 
 def referenced_by(state: "State", subject: str, number: int, *, deleted: bool) -> list[int]:
@@ -205,9 +213,12 @@ def id_view(state: "State", schema: SchemaVersion, form: str, *, named: bool, hi
     return schema_view(schema, formatted(state, schema, form), named=named, id_max=id_max)
 
 
-def _begins(subject: str, prefix: str) -> bool:
+def _beginning(prefix: str) -> Callable[[str], bool]:
+    """Whether a subject begins with the prefix."""
     wanted = parse_subject(prefix)
-    if wanted.context == "*":
-        return parse_subject(subject).name.startswith(wanted.name)
-    found = parse_subject(subject)
-    return found.context == wanted.context and found.name.startswith(wanted.name)
+
+    def begins(subject: str) -> bool:
+        found = parse_subject(subject)
+        return wanted.context in ("*", found.context) and found.name.startswith(wanted.name)
+
+    return begins

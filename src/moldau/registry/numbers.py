@@ -1,7 +1,7 @@
 """Which id, or version, is given next: one more than the highest, and when there is none above that, one inside the widest gap.
 
-A single record may say 2,147,483,647, the last number there is. Between it and those before it nobody has given any, so giving goes on
-there: of 1, 2, 3 and 2,147,483,647 the next is 4. Smaller gaps are left alone: they were numbers once, and stand in messages perhaps.
+A single record may say 2,147,483,647, the last number there is. Between it and those before it none was given, so ids continue
+there: of 1, 2, 3 and 2,147,483,647 the next is 4. Smaller gaps are left alone: they were given once, and messages may carry them.
 """
 
 from collections.abc import Collection

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from moldau.registry.errors import RestError, invalid_version, unprocessable
 from moldau.registry.limits import BODY_ELEMENTS_MAX
 from moldau.registry.record_json import NUMBER_MAX
+from moldau.registry.record_size import count_elements
 from moldau.registry.subjects import DEFAULT_CONTEXT, GLOBAL_SCOPE, normalize, parse_subject, scope_of
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class Request:
         """The body. RestError 400 if it is not JSON in UTF-8; NaN and halves of surrogate pairs are none: no other registry reads them."""
         if not self.content.strip():
             raise unprocessable("a body is needed")
-        if _elements(self.content) > BODY_ELEMENTS_MAX:
+        if count_elements(self.content) > BODY_ELEMENTS_MAX:
             raise RestError(413, 413, f"The body has more than {BODY_ELEMENTS_MAX:,} JSON values")
         try:
             text = self.content.decode("utf-8-sig")
@@ -108,16 +109,6 @@ class Request:
         if not _is_number(text.removeprefix("-")):
             raise unprocessable(f"{name} is not a number")
         return max(int(text), LATEST if default < 0 else 0)
-
-
-def _elements(content: bytes) -> int:
-    """Not fewer than the values of a JSON text, without decoding it: quotes, and what opens or parts values outside of them."""
-    bare = content.replace(b"\\\\", b"").replace(b'\\"', b"")
-    quotes = bare.count(b'"')
-    if quotes > 4 * BODY_ELEMENTS_MAX:
-        return quotes
-    outside = b"".join(bare.split(b'"')[::2])
-    return sum(map(outside.count, (b"[", b"{", b",")))
 
 
 def _is_number(text: str) -> bool:

@@ -1,7 +1,7 @@
 """Which path does what: the table of the REST interface.
 
-Three kinds of work: READ is a look-up in memory, WORK understands schemas and may take a while, WRITE decides on a change that only the
-writer among the registries may make.
+Four kinds of work: READ is a look-up in memory of one thing, WORK may take a while, since it understands schemas, or lists what one subject
+or schema has, LIST goes over the whole registry, WRITE decides on a change that only the writer among the registries may make.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,6 +28,7 @@ class Kind(Enum):
 
     READ = auto()
     WORK = auto()
+    LIST = auto()
     WRITE = auto()
 
 
@@ -209,34 +210,38 @@ def _work(act: Callable[["State", "Request"], Any]) -> Route:
     return Route(Kind.WORK, act)
 
 
+def _list(act: Callable[["State", "Request"], Any]) -> Route:
+    return Route(Kind.LIST, act)
+
+
 def _write(act: Callable[["State", "Request"], Any]) -> Route:
     return Route(Kind.WRITE, act)
 
 
 ROUTES: dict[str, Mapping[str, Route]] = {
     "": {"GET": _read(lambda _state, _request: {}), "POST": _read(lambda _state, _request: {})},
-    "subjects": {"GET": _read(_subjects)},
+    "subjects": {"GET": _list(_subjects)},
     "subjects/{subject}": {"POST": _work(_find), "DELETE": _write(_delete_subject)},
-    "subjects/{subject}/metadata": {"GET": _read(_latest_with_metadata)},
-    "subjects/{subject}/versions": {"GET": _read(_versions), "POST": Route(Kind.WRITE, _register, _registered)},
+    "subjects/{subject}/metadata": {"GET": _work(_latest_with_metadata)},
+    "subjects/{subject}/versions": {"GET": _work(_versions), "POST": Route(Kind.WRITE, _register, _registered)},
     "subjects/{subject}/versions/{version}": {"GET": _read(_version), "DELETE": _write(_delete_version)},
     "subjects/{subject}/versions/{version}/schema": {"GET": _read(_version_text)},
-    "subjects/{subject}/versions/{version}/referencedby": {"GET": _read(_referenced_by)},
-    "schemas": {"GET": _work(_schemas)},
+    "subjects/{subject}/versions/{version}/referencedby": {"GET": _work(_referenced_by)},
+    "schemas": {"GET": _list(_schemas)},
     "schemas/types": {"GET": _read(lambda _state, _request: list(LANGUAGES))},
     "schemas/ids/{id}": {"GET": _read(_schema)},
     "schemas/ids/{id}/schema": {"GET": _read(_schema_text)},
-    "schemas/ids/{id}/subjects": {"GET": _read(_id_subjects)},
-    "schemas/ids/{id}/versions": {"GET": _read(_id_versions)},
-    "schemas/guids/{guid}": {"GET": _read(_guid)},
-    "schemas/guids/{guid}/ids": {"GET": _read(_guid_ids)},
+    "schemas/ids/{id}/subjects": {"GET": _work(_id_subjects)},
+    "schemas/ids/{id}/versions": {"GET": _work(_id_versions)},
+    "schemas/guids/{guid}": {"GET": _work(_guid)},
+    "schemas/guids/{guid}/ids": {"GET": _work(_guid_ids)},
     "compatibility/subjects/{subject}/versions": {"POST": _work(_compatibility)},
     "compatibility/subjects/{subject}/versions/{version}": {"POST": _work(_compatibility)},
     "config": {"GET": _read(_config), "PUT": _write(_set_config), "DELETE": _write(_delete_config)},
     "config/{subject}": {"GET": _read(_config), "PUT": _write(_set_config), "DELETE": _write(_delete_config)},
     "mode": {"GET": _read(_mode), "PUT": _write(_set_mode), "DELETE": _write(_delete_mode)},
     "mode/{subject}": {"GET": _read(_mode), "PUT": _write(_set_mode), "DELETE": _write(_delete_mode)},
-    "contexts": {"GET": _read(_contexts)},
+    "contexts": {"GET": _list(_contexts)},
     "contexts/{context}": {"DELETE": _write(_delete_context)},
     "v1/metadata/version": {"GET": _read(lambda _state, _request: {"version": f"moldau-{__version__}", "commitId": ""})},
 }  # fmt: skip

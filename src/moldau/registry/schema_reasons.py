@@ -23,7 +23,7 @@ LENGTH_MAX = 300
 
 
 def reasons(told: str, text: str) -> list[str]:
-    """The reasons in what a registry tells of the schema `text`, each one line; the beginning of what it tells where there are none."""
+    """The reasons in a registry's error for the schema `text`, each one line; the beginning of the error where there are none."""
     version, old = _VERSION.search(told), _OLD.search(told)
     found = []
     for match in _REASON.finditer(told):

@@ -19,15 +19,16 @@ from typing import Self
 
 from moldau.client.cluster import Cluster
 from moldau.model.host_port import parse_host_port
+from moldau.model.registry_defaults import MEMORY_BYTES_MAX
 from moldau.registry.access import Access
 from moldau.registry.app import App
 from moldau.registry.changes import Changes
 from moldau.registry.confirming import Confirming
 from moldau.registry.election import SESSION_TIMEOUT_S, Election
-from moldau.registry.follower import Follower
+from moldau.registry.follower import BehindError, Follower
 from moldau.registry.http_server import HttpServer
 from moldau.registry.identity import Identity
-from moldau.registry.limits import MEMORY_BYTES_MAX, HttpLimits, WorkLimits
+from moldau.registry.limits import HttpLimits, WorkLimits
 from moldau.registry.schemas.understood import Understood
 from moldau.registry.state import State
 from moldau.registry.topic import SCHEMAS_TOPIC, ensure_topic
@@ -37,7 +38,8 @@ from moldau.registry.writer import Writer
 log = logging.getLogger(__name__)
 
 GROUP = "schema-registry"
-_READ_TIMEOUT_S = 60.0
+_READ_STALLED_S = 60.0
+"""A start ends with an error when nothing more of the topic could be read for so long."""
 _WRITE_TIMEOUT_S = 10.0
 _GRACE_S = 2
 """So long a stop waits for answers that are under way."""
@@ -48,7 +50,7 @@ class RegistryServer:
     """A registry over the cluster of `bootstrap`, listening on `listen` ("HOST:PORT", port 0 for any free one).
 
     `advertise` is the address that other registries reach it under, if that is another one. All registries of a `group` share a `topic`.
-    One that is `alone` hands changes on to nobody; the others to an elected one that confirms itself, or whose URL is in `trusted_writers`.
+    One that is `alone` forwards no changes; others forward to an elected one that confirms itself, or whose URL is in `trusted_writers`.
     Clients may know it under `allowed_hosts` too, and pages of `allowed_origins` may ask it (`access`); `*` is any.
     """
 
@@ -72,7 +74,7 @@ class RegistryServer:
         self.bootstrap = bootstrap
         self.topic = topic
         self.group = group
-        self.state = State()
+        self.state = State(memory_bytes_max=memory_bytes_max)
         self._listen = parse_host_port(listen)
         self._advertise = None if advertise is None else parse_host_port(advertise)
         self._session_timeout_s = session_timeout_s
@@ -116,14 +118,17 @@ class RegistryServer:
         return self.url
 
     def stop(self) -> None:
-        """Stop in order; harmless when it has stopped, and in a process forked from the one that started it."""
+        """Stop in order; harmless when it has stopped, and in a process forked from the one that started it.
+
+        While another thread is in `start`, that ends with BehindError.
+        """
         parts, self._parts = self._parts, None
         if parts is not None and os.getpid() == self._pid:
             parts.stop()
 
     def _assemble(self, bound: socket.socket) -> "_Parts":
         understood = Understood()
-        self.state = State(understood.parsed)  # that of a former run may hold what was deleted since
+        self.state = State(understood.parsed, self._memory_bytes_max)  # that of a former run may hold what was deleted since
         host, port = bound.getsockname()[:2]
         with Cluster(self.bootstrap, client_id="moldau-registry") as cluster:
             ensure_topic(cluster, self.topic)
@@ -133,7 +138,7 @@ class RegistryServer:
         writer = Writer(self.bootstrap, self.topic, f"{self.group}:{self.topic}", timeout_s=_WRITE_TIMEOUT_S)
         election = Election(self.bootstrap, self.group, Identity(reached[0], reached[1]), session_timeout_s=self._session_timeout_s)
         confirming = Confirming(self.state, follower, self._trusted)
-        changes = Changes(self.state, follower, writer, election, confirming, alone=self._alone, memory_bytes_max=self._memory_bytes_max)
+        changes = Changes(self.state, follower, writer, election, confirming, alone=self._alone)
         understanding = Understanding(understood, self._work_limits)
         access = Access((*self._hosts, reached[0], self._listen[0], socket.gethostname()), self._origins)
         limits = self._http_limits
@@ -175,17 +180,25 @@ class _Parts:
         self.understanding = understanding
         self._http = http
         self._thread = threading.Thread(target=self._serve, name="moldau-registry-http", daemon=True)
+        self._stopping = False
+        self._lock = threading.Lock()
+        """Held while threads are started, and while it is noted that none is to be started any more."""
 
     def start(self) -> None:
         self._follower.start()
-        end = self._follower.catch_up(_READ_TIMEOUT_S)
-        self._thread.start()
-        self._http.listening.wait()
-        self.election.start()
-        self.understanding.warm_up()
+        end = self._follower.read_all(_READ_STALLED_S)
+        with self._lock:
+            if self._stopping:
+                raise BehindError(self._follower.topic, "the registry is asked to stop")
+            self._thread.start()
+            self._http.listening.wait()
+            self.election.start()
+            self.understanding.warm_up()
         log.info("schema registry listens: url=%s topic=%s offset=%d", self.url, self._follower.topic, end)
 
     def stop(self) -> None:
+        with self._lock:
+            self._stopping = True
         self._changes.stop()
         self._http.should_exit = True
         if self._thread.ident is not None:

@@ -7,18 +7,22 @@ Indexes: versions by subject; for each context the subjects' versions by id and 
 
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from moldau.model.registry_defaults import MEMORY_BYTES_MAX
+from moldau.model.seldom import Seldom
 from moldau.registry import record_keys, records
 from moldau.registry.numbers import next_number
 from moldau.registry.record_json import NUMBER_MAX, RecordError
 from moldau.registry.record_keys import Key, SchemaKey
+from moldau.registry.record_size import record_size
 from moldau.registry.records import SchemaVersion
 from moldau.registry.schemas import languages
-from moldau.registry.subjects import context_of, in_context_of
+from moldau.registry.subjects import DEFAULT_CONTEXT, context_of, in_context_of, parse_subject
 
 if TYPE_CHECKING:
     from moldau.registry.decision import Write
@@ -27,15 +31,21 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _CONFIRMATIONS_KEPT = 64
-RECORD_COST = 1_000
-"""Bytes of memory that a record takes beside its value, at most, but for a long name."""
+_RETIRED_KEPT = 20_000
+_LINES_INTERVAL_S, _LINES_MAX = 60.0, 100
 
 
 class State:
-    """The registry's content up to the last record applied."""
+    """The registry's content up to the last record applied.
 
-    def __init__(self, parsed: "ParseSchema" = languages.parsed) -> None:
+    Invariant: `held_bytes` is not above `memory_bytes_max`. A record that does not fit is left out, with what its key had before.
+    """
+
+    def __init__(self, parsed: "ParseSchema" = languages.parsed, memory_bytes_max: int = MEMORY_BYTES_MAX) -> None:
         """`parsed` is how decisions that are made over this state have its texts read; it holds none of it."""
+        self.memory_bytes_max = memory_bytes_max
+        self.left_out = 0
+        """Records that did not fit. While there are any, ids and versions may be taken that are not known here."""
         self.parsed = parsed
         self.lock = threading.RLock()
         self.configs: dict[str | None, dict[str, Any]] = {}
@@ -49,12 +59,16 @@ class State:
         """Memory of all that is kept, about."""
         self._sizes: dict[Key, int] = {}
         self._subjects: dict[str, dict[int, SchemaVersion]] = {}
+        self._namesakes: dict[str, set[str]] = {}
+        """Subjects outside of the default context by their name."""
         self._by_id: dict[str, dict[int, dict[str, int]]] = {}
         self._ids: dict[str, dict[bytes, int]] = {}
         self._referrers: dict[SchemaKey, set[SchemaKey]] = {}
         self._id_max: dict[str, int] = {}
-        self._retired: dict[str, set[int]] = {}
+        self._retired: dict[tuple[str, int], None] = {}
+        """Contexts and ids of the last schemas that were deleted for good."""
         self._gap_told: set[str] = set()
+        self._lines = Seldom(_LINES_INTERVAL_S, _LINES_MAX)
 
     # Asking
 
@@ -72,7 +86,18 @@ class State:
     def subjects(self) -> list[str]:
         """Every subject that has a version, deleted or not, by name."""
         with self.lock:
-            return sorted(self._subjects)
+            found = list(self._subjects)
+        return sorted(found)  # others need the lock meanwhile
+
+    def deleted_among(self, subjects: Iterable[str]) -> set[str]:
+        """Those of which no version is there but for deleted ones."""
+        with self.lock:
+            return {each for each in subjects if all(version.deleted for version in self._subjects.get(each, {}).values())}
+
+    def namesakes(self, subject: str) -> list[str]:
+        """The subjects with the name of one of the default context in all the others, by context."""
+        with self.lock:
+            return sorted(self._namesakes.get(subject, ()), key=context_of)
 
     def holders(self, context: str, schema_id: int) -> dict[str, int]:
         """Which subjects of a context have the schema of this id, and in which version; deleted ones too. In the order of the log."""
@@ -102,7 +127,8 @@ class State:
             highest = self.id_max(context)
             if highest < NUMBER_MAX:
                 return highest + 1
-            found = next_number({highest, *self._by_id.get(context, ()), *self._retired.get(context, ())})
+            retired = (schema_id for where, schema_id in self._retired if where == context)
+            found = next_number({highest, *self._by_id.get(context, ()), *retired})
         if context not in self._gap_told:
             self._gap_told.add(context)
             log.warning(
@@ -127,7 +153,7 @@ class State:
         """By how many bytes `held_bytes` would grow; negative where more goes than comes."""
         with self.lock:
             return sum(
-                (0 if value is None else _size(key, value)) - self._sizes.get(record_keys.decode_key(key), 0)
+                (0 if value is None else record_size(key, value)) - self._sizes.get(record_keys.decode_key(key), 0)
                 for key, value in writes
                 if isinstance(record_keys.decode_key(key), _KEPT)
             )
@@ -137,13 +163,38 @@ class State:
     def apply(self, offset: int, timestamp_ms: int, key: bytes | None, value: bytes | None) -> None:
         """One record of the log. One that cannot be understood is left out, with a line in the log."""
         try:
+            if record_size(key or b"", b"") > self.memory_bytes_max:
+                self._leave_out(offset)
+                return
             known = record_keys.decode_key(key)
+            size = record_size(key or b"", value or b"")
             with self.lock:
+                if value is not None and not self._has_room(known, size):
+                    self._leave_out(offset)
+                    value = None
                 self._apply(offset, timestamp_ms, known, value)
                 if isinstance(known, _KEPT) and (not isinstance(known, SchemaKey) or self.version(*known) is not None):
-                    self._account(known, 0 if key is None or value is None else _size(key, value))
+                    self._account(known, 0 if value is None else size)
         except RecordError as error:
-            log.error("registry record skipped: offset=%d reason=%s", offset, error)
+            self._skip(offset, str(error))
+
+    def _has_room(self, key: Key, size: int) -> bool:
+        """Whether a record may be decoded, and kept if it is one of those."""
+        growth = size - self._sizes.get(key, 0)
+        return growth <= 0 or (self.held_bytes if isinstance(key, _KEPT) else 0) + growth <= self.memory_bytes_max
+
+    def _leave_out(self, offset: int) -> None:
+        self.left_out += 1
+        if self._lines.due("left out", time.monotonic()):
+            log.error(
+                "bound reached, registry records left out, registrations are refused: setting=registry.memory.max.bytes value=%d offset=%d "
+                "left_out_so_far=%d; start the registry with a larger value",
+                self.memory_bytes_max, offset, self.left_out,
+            )  # fmt: skip
+
+    def _skip(self, offset: int, reason: str) -> None:
+        if self._lines.due(offset, time.monotonic()):
+            log.error("registry record skipped: offset=%d reason=%s", offset, reason)
 
     def _apply(self, offset: int, timestamp_ms: int, key: Key, value: bytes | None) -> None:
         match key:
@@ -165,26 +216,27 @@ class State:
             case record_keys.ContextKey(context):
                 if value is None:
                     self.contexts.discard(context)
+                    self._forget_if_unused(context)
                 else:
                     self.contexts.add(context)
             case record_keys.NoopKey():
                 self.noop_writer, nonce = ("", "") if value is None else records.decode_confirmation(value)
                 self.confirmations.append((nonce, self.noop_writer))
             case record_keys.UnknownKey(kind):
-                log.error("registry record skipped: offset=%d reason=its kind %s is not known here", offset, kind)
+                self._skip(offset, f"its kind {kind} is not known here")
 
     def _put(self, offset: int, schema: SchemaVersion) -> None:
         context = context_of(schema.subject)
         same_id = self.schema(context, schema.id)
         if same_id is not None and same_id.text != schema.text:
-            log.error(
-                "registry record skipped: offset=%d reason=it gives id %d to subject %s version %d, that of subject %s version %d",
-                offset, schema.id, schema.subject, schema.version, same_id.subject, same_id.version,
-            )  # fmt: skip
+            theirs = f"that of subject {same_id.subject} version {same_id.version}"
+            self._skip(offset, f"it gives id {schema.id} to subject {schema.subject} version {schema.version}, {theirs}")
             return
         key = SchemaKey(schema.subject, schema.version)
         self._remove(key)
         self._subjects.setdefault(schema.subject, {})[schema.version] = schema
+        if context != DEFAULT_CONTEXT:
+            self._namesakes.setdefault(parse_subject(schema.subject).name, set()).add(schema.subject)
         holders = self._by_id.setdefault(context, {}).setdefault(schema.id, {})
         other = self._subjects[schema.subject].get(holders.get(schema.subject, 0))
         if other is None or not schema.deleted or (other.deleted and other.version < schema.version):
@@ -202,6 +254,8 @@ class State:
         self._account(key, 0)
         if not versions:
             del self._subjects[key.subject]
+            if context_of(key.subject) != DEFAULT_CONTEXT:
+                _discard(self._namesakes, parse_subject(key.subject).name, key.subject)
         holders = self._by_id[context_of(key.subject)]
         if holders[schema.id].get(key.subject) == key.version:
             others = [each for each in versions.values() if each.id == schema.id]
@@ -211,16 +265,23 @@ class State:
                 del holders[schema.id][key.subject]
         if not holders[schema.id]:
             del holders[schema.id]
-            self._retired.setdefault(context_of(key.subject), set()).add(schema.id)
+            self._retired[context_of(key.subject), schema.id] = None
+            if len(self._retired) > _RETIRED_KEPT:
+                del self._retired[next(iter(self._retired))]
             self._ids[context_of(key.subject)].pop(schema.fingerprint, None)
+            self._forget_if_unused(context_of(key.subject))
         for target in _targets(schema):
-            referrers = self._referrers[target]
-            referrers.discard(key)
-            if not referrers:
-                del self._referrers[target]
+            _discard(self._referrers, target, key)
+
+    def _forget_if_unused(self, context: str) -> None:
+        """Keep nothing of a context that has no schemas and that no record names."""
+        if context != DEFAULT_CONTEXT and context not in self.contexts and not self._by_id.get(context):
+            for table in (self._by_id, self._ids, self._id_max):
+                table.pop(context, None)
+            self._gap_told.discard(context)
 
     def _account(self, key: Key, size: int) -> None:
-        """A record takes so much from now on."""
+        """A record takes `size` bytes from now on."""
         self.held_bytes += size - self._sizes.pop(key, 0)
         if size:
             self._sizes[key] = size
@@ -246,12 +307,15 @@ class State:
 _KEPT = (SchemaKey, record_keys.ConfigKey, record_keys.ModeKey, record_keys.ContextKey)
 
 
-def _size(key: bytes, value: bytes) -> int:
-    return RECORD_COST + 2 * len(key) + len(value)
-
-
 def _targets(schema: SchemaVersion) -> Iterable[SchemaKey]:
     return (SchemaKey(in_context_of(schema.subject, each.subject), each.version) for each in schema.references)
+
+
+def _discard(table: dict[Any, set[Any]], key: object, value: object) -> None:
+    """Take a value out of the set of a key, and leave no empty set."""
+    table[key].discard(value)
+    if not table[key]:
+        del table[key]
 
 
 def _set(table: dict[str | None, Any], key: str | None, value: Any) -> None:

@@ -1,6 +1,6 @@
 """Has questions about schemas answered by worker processes, so that decisions find the answers (`schemas/understood.py`).
 
-One loop's tasks use it. A question is under way once, whoever asks; how many may be is bounded, and so are time and memory of each.
+One loop's tasks use it. A question is under way once, for all callers; how many may be is bounded, and so are time and memory of each.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _QUESTIONS_MAX = 2_000
 
 
 class NotReadableError(RestError):
-    """A schema cannot be understood within the limits (42201), or nobody was there to do it (50002)."""
+    """A schema cannot be understood within the limits (42201), or no process was free in time (50002)."""
 
 
 class Understanding:
@@ -59,13 +59,13 @@ class Understanding:
             except NotUnderstoodError as missing:
                 question = missing.question
             await self._answer(question)
-        raise NotReadableError(422, 42201, f"more than {_QUESTIONS_MAX:,} questions about schemas would have to be answered for this")
+        raise NotReadableError(422, 42201, f"this request needs more than {_QUESTIONS_MAX:,} schemas to be parsed or compared")
 
     async def _answer(self, question: Question) -> None:
         future = self._under_way.get(question)
         if future is None:
             if len(self._under_way) >= self._limits.waiting_max:
-                raise _busy(f"{self._limits.waiting_max} schemas wait to be read already")
+                raise _busy(f"{self._limits.waiting_max} schemas are already waiting to be read")
             future = asyncio.get_running_loop().run_in_executor(self._threads, self._ask, question)
             self._under_way[question] = future
             future.add_done_callback(lambda _: self._under_way.pop(question, None))

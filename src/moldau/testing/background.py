@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from moldau.ports.background import HereAndNow
+
 
 class FakeBackground:
     """A :class:`moldau.ports.background.Background` whose jobs wait for `run_next` or `run_all`; `immediate` runs each at once."""
@@ -19,13 +21,7 @@ class FakeBackground:
 
     def run_next(self, place: int = 0) -> None:
         """Do the oldest job, or the one at `place`, and answer it."""
-        work, done = self.jobs.pop(place)
-        try:
-            result = work()
-        except Exception as error:
-            done(None, error)
-        else:
-            done(result, None)
+        HereAndNow().run(*self.jobs.pop(place))
 
     def run_all(self) -> None:
         """Do every job, those that follow from answers too."""

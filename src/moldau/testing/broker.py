@@ -13,36 +13,41 @@ own it: there `stop` and the end of the ``with`` do nothing.
 import itertools
 import os
 import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from moldau.adapters.event_loop import new_event_loop
+from moldau.adapters.temporary_directory import make_temporary
 from moldau.assembly.thread import BrokerThread
-from moldau.client.admin import Admin
-from moldau.client.cluster import Cluster
+from moldau.broker.dispatch import handler_of
 from moldau.model.config.static import read_static
 from moldau.model.config.store import BrokerConfig
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.extras import require
+from moldau.protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:
+    from moldau.client.cluster import Cluster
     from moldau.registry.server import RegistryServer
 
 TOPIC_NAME_MAX = 249
 """Kafka's limit for the name of a topic."""
+PREFIX = "moldau-test-"
+"""Of the directories that are removed with the broker."""
 
 new_event_loop().close()  # imports the loop's library now, so that starting a broker does not pay for it
+handler_of(ApiKey.API_VERSIONS)  # and what every client asks first
 
 
 class Broker:
     """A broker to test against; starts at ``with``, or by `start`.
 
     `settings` are Kafka's: ``Broker(settings={"num.partitions": 3})``. `directory` keeps the data in a directory of the caller's, which is
-    not removed. With `registry` a schema registry starts and stops with it. InvalidConfigError for a setting that is not allowed,
-    MissingExtraError for a registry without the packages that it needs.
+    not removed; without it the data is in a temporary one, which the next broker removes if this process is killed. With `registry` a
+    schema registry starts and stops with it. InvalidConfigError for a setting that is not allowed, MissingExtraError for a registry without
+    the packages that it needs.
     """
 
     def __init__(
@@ -53,14 +58,14 @@ class Broker:
         port: int = 0,
         registry: bool = False,
     ) -> None:
-        self.directory = Path(tempfile.mkdtemp(prefix="moldau-test-") if directory is None else directory)
+        if registry:
+            require("registry", "a schema registry")
+        self.directory = Path(make_temporary(PREFIX) if directory is None else directory)
         self._owns_directory = directory is None
         self._settings = [f"{name}={_text(value)}" for name, value in (settings or {}).items()]
         self._port = port
         self._thread: BrokerThread | None = None
         self._wants_registry = registry
-        if registry:
-            require("registry", "a schema registry")
         self._registry: RegistryServer | None = None
         self._registry_port = 0
         self._pid = os.getpid()
@@ -77,7 +82,7 @@ class Broker:
     def registry_url(self) -> str:
         """``http://127.0.0.1:PORT`` of the schema registry. The same after `restart`."""
         if not self._registry_port:
-            raise RuntimeError("no schema registry has been started: Broker(registry=True)")
+            raise RuntimeError("no schema registry has been started: Broker(registry=True), or start_registry()")
         return f"http://127.0.0.1:{self._registry_port}"
 
     @property
@@ -95,7 +100,26 @@ class Broker:
         self._port = thread.address[1]
         self._thread = thread
         if self._wants_registry:
-            self._start_registry()
+            self.start_registry()
+
+    def start_registry(self) -> str:
+        """Start a schema registry beside it, if that was not done yet: `registry_url`, which answers from then on.
+
+        It stops and restarts with the broker, and forwards no changes. MissingExtraError.
+        """
+        if self._registry is None:
+            require("registry", "a schema registry")
+            from moldau.registry.server import RegistryServer
+
+            self._wants_registry = True
+            registry = RegistryServer(self.bootstrap_servers, f"127.0.0.1:{self._registry_port}", alone=True)
+            try:
+                self._registry_port = int(registry.start().rpartition(":")[2])
+            except BaseException:
+                self.stop()
+                raise
+            self._registry = registry
+        return self.registry_url
 
     def stop(self) -> None:
         """Stop it cleanly; the data stays until `close`."""
@@ -119,13 +143,17 @@ class Broker:
 
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, object] | None = None) -> str:
         """Create a topic; its name. RequestFailedError says why it cannot be."""
-        with Cluster(self.bootstrap_servers) as cluster:
+        from moldau.client.admin import Admin
+
+        with self._cluster() as cluster:
             configs = {key: _text(value) for key, value in (config or {}).items()}
             return Admin(cluster).create_topic(name, partitions, configs=configs).name
 
     def delete_topic(self, name: str, *, missing_ok: bool = False) -> None:
         """Delete a topic and its records."""
-        with Cluster(self.bootstrap_servers) as cluster:
+        from moldau.client.admin import Admin
+
+        with self._cluster() as cluster:
             try:
                 Admin(cluster).delete_topic(name)
             except PeerError as error:
@@ -134,25 +162,19 @@ class Broker:
 
     def topics(self) -> list[str]:
         """Names of all topics."""
-        with Cluster(self.bootstrap_servers) as cluster:
+        with self._cluster() as cluster:
             return [topic.name for topic in cluster.topics()]
+
+    def _cluster(self) -> "Cluster":
+        from moldau.client.cluster import Cluster
+
+        return Cluster(self.bootstrap_servers)
 
     def unique_topic(self, hint: str = "topic") -> str:
         """A topic name that this broker has not given before, made from `hint`; the topic is not created."""
         number = f"-{next(self._names)}"
         legal = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "._-") else "-" for letter in hint)
         return legal[: TOPIC_NAME_MAX - len(number)] + number
-
-    def _start_registry(self) -> None:
-        from moldau.registry.server import RegistryServer
-
-        registry = RegistryServer(self.bootstrap_servers, f"127.0.0.1:{self._registry_port}", alone=True)
-        try:
-            self._registry_port = int(registry.start().rpartition(":")[2])
-        except BaseException:
-            self.stop()
-            raise
-        self._registry = registry
 
     def __enter__(self) -> Self:
         self.start()

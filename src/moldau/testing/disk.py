@@ -8,7 +8,7 @@ What it promises is no more than POSIX does, which is less than most disks keep:
 * a sync that fails has lost its bytes: a later one that succeeds does not bring them back (as Linux does since it marks the pages clean).
 
 Faults are asked for with `capacity` (a disk that fills up in the middle of a write) and `fail` (any operation on any path).
-Links and other names that stand for no regular file are put there by `make_special`.
+`make_special` adds links and other names that are no regular files.
 Not modelled: permissions, renames from one directory to another.
 """
 
@@ -84,12 +84,12 @@ class ForgetfulDisk:
     # Names
 
     def make_special(self, path: str, kind: str, target: str | None = None) -> None:
-        """Have a name stand for a link to `target`, or for a FIFO, a device, whatever `kind` says."""
+        """Make a name a link to `target`, or a FIFO, a device, as `kind` says."""
         directory, name = self._parent(path)
         directory.change({name: Special(kind, target)})
 
     def _find(self, path: str) -> Node | None:
-        """What a name stands for; links before it are followed."""
+        """The node of a name; links before it are followed."""
         node: Node | None = self._root
         for name in _names(path):
             node = self._follow(node)

@@ -137,7 +137,7 @@ class Directory:
 
 
 class Special:
-    """A name that stands for no regular file: a symbolic link, with the path that it leads to, or something else (None). It is never synced
+    """A name that is no regular file: a symbolic link, with the path that it leads to, or something else (None). It is never synced
     for its own sake; a crash leaves or loses the name.
     """
 

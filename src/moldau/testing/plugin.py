@@ -47,12 +47,6 @@ def moldau_topic(moldau: "Broker", request: pytest.FixtureRequest) -> Iterator[s
 
 
 @pytest.fixture(scope="session")
-def moldau_registry_url(moldau: "Broker") -> Iterator[str]:
+def moldau_registry_url(moldau: "Broker") -> str:
     """The URL of a schema registry over the broker `moldau`; it starts with the first test that asks for it, and stops with the run."""
-    from moldau.model.extras import require
-
-    require("registry", "moldau_registry_url")
-    from moldau.registry.server import RegistryServer
-
-    with RegistryServer(moldau.bootstrap_servers, "127.0.0.1:0") as registry:
-        yield registry.url
+    return moldau.start_registry()

@@ -54,9 +54,9 @@ class AuditRecord:
     `guid` is the record's own, 32 hex digits; `time_ms` is when it was made. In ``open`` and ``close`` the topic is empty and the window
     is 0 to 0: they speak of the whole instance, and the count of a ``close`` is all that the instance has counted, of all topics. In the
     ``open`` of an auditor the instance is the tier and the service the pattern of its topics; or with a topic, the instance is its id.
-    A ``gap`` says what an auditor could not count, or has counted in vain.
+    A ``gap`` says what an auditor could not count, or has counted before the log lost it.
 
-    What came later stands in ``counts`` of no events and no source, which who does not know it passes over: a tier's *claim* of a topic
+    Later additions are ``counts`` of no events and no source, which older readers skip: a tier's *claim* of a topic
     (`owner`), its *mark* (`counted_ms`), and the taking back of its counts (`forgets`).
     """
 
@@ -68,16 +68,16 @@ class AuditRecord:
     count: Count = NOTHING
     gap: Gap | None = None
     dead_letters: int = 0
-    """So many of the count were put aside as dead letters; they did arrive."""
+    """How many of the count were put aside as dead letters; they did arrive."""
     owner: str = ""
     """Whose counts of the topic this tier's are, one job's of one table: the first owner that is published is it."""
     counted_ms: int | None = None
     """Everything that the topic had by then is counted by the tier, in ms since 1970."""
     forgets: bool = False
-    """All counts that the tier published of the topic before this record count no more, and nobody owns it."""
+    """All counts that the tier published of the topic before this record are void, and it has no owner."""
     epoch: str | None = None
-    """The guid of the record that took the tier's counts back last, as far as who counts knows, empty if none did: what is published under
-    another one was still on its way when counts were taken back, and goes with them. None from those that begin anew by other means."""
+    """The guid of the record that took the tier's counts back last, as far as the counter knows, empty if none did: what is published under
+    another one was in flight when counts were taken back, and is void too. None from those that restart by other means."""
 
     @property
     def window_end_ms(self) -> int:
@@ -112,7 +112,7 @@ class AuditRecord:
 
     @property
     def is_of_tier(self) -> bool:
-        """Whether it counts nothing, and speaks of the tier and the topic."""
+        """Whether it counts nothing, and is about the tier and the topic."""
         return self.kind == "counts" and not self.count and (bool(self.owner) or self.counted_ms is not None or self.forgets)
 
     def to_bytes(self) -> bytes:

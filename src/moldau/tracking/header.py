@@ -6,16 +6,14 @@ at the same place whatever the event is:
     00 | schema id, 4 bytes | time, zigzag varint | service | host | datacenter, each length and UTF-8 | guid, 16 bytes | the event's own
 
 The *guid* is 8 random bytes of the producer instance, then a big-endian 64-bit count, so that `guid[:8]` names the instance. The
-*checksum* of a set of events is the sum modulo 2^64 of `guid_hash`: it depends on no order, and Spark SQL's ``xxhash64(guid)`` gives the
-same hash (as a signed number), so that a table can be checked with one expression. All of this is on disk: do not change.
+*checksum* of a set of events is the sum modulo 2^64 of `checksum.guid_hash`: it depends on no order, and Spark SQL's ``xxhash64(guid)``
+gives the same hash (as a signed number), so that a table can be checked with one expression. All of this is on disk: do not change.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
-
-from xxhash import xxh64_intdigest
 
 HEADER_FIELD: Final = "header"
 HEADER_NAME: Final = "moldau.tracking.EventHeader"
@@ -72,11 +70,6 @@ class EventHeader:
 def instance_of(guid: bytes) -> str:
     """The producer instance that made this guid, as 16 hex digits."""
     return guid[:INSTANCE_BYTES].hex()
-
-
-def guid_hash(guid: bytes) -> int:
-    """XXH64 with seed 42, unsigned: what an event adds to a checksum."""
-    return xxh64_intdigest(guid, HASH_SEED)
 
 
 def read_header(value: bytes | memoryview | None) -> EventHeader | None:

@@ -24,9 +24,10 @@ from moldau.client.producer import Producer
 from moldau.client.settings import Codec, bootstrap_text
 from moldau.tracking.audit_record import ensure_audit_topic
 from moldau.tracking.categories import CategoryName, category
+from moldau.tracking.checksum import guid_hash
 from moldau.tracking.clock import now_ms
 from moldau.tracking.event_time import event_time_ms, text_bytes, time_bytes
-from moldau.tracking.header import HEADER_FIELD, guid_hash
+from moldau.tracking.header import HEADER_FIELD
 from moldau.tracking.instance import CountedDelivery, Instance
 from moldau.tracking.publishing import CountPublisher, Origin, log, watch_for_the_end
 from moldau.tracking.registry_port import Registry, open_registry
@@ -120,7 +121,8 @@ class TrackerProducer:
 
         `time` is when it happened: with a time zone, or in ms since 1970; None: now. EventError names the field at fault; then nothing is
         sent, and nothing counted; so for ValueError and TypeError, of a topic, a key, a time or a schema that cannot be meant. The first
-        event of all waits for the brokers and the registry. What fails later is raised by the delivery, or by `flush`, and is not counted.
+        event of a topic asks the brokers and the registry: WorldError where none answers; then the event is not kept, and `track` may be
+        called again. What fails later is raised by the delivery, or by `flush`, and is not counted.
         """
         wanted = self.prepare(event, time, topic, key, schema)
         try:

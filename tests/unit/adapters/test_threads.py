@@ -48,6 +48,28 @@ def test_results_and_errors_come_back_on_the_loops_thread() -> None:
     assert (str(name)[:18], error, here) == ("moldau-background-", "None", True)
 
 
+def test_what_has_to_come_before_the_first_thread_does_once() -> None:
+    loop = new_event_loop("asyncio")
+    seen: list[tuple[str, int]] = []
+    before = threading.active_count()
+    background = LoopBackground(loop, before_first=lambda: seen.append(("first", threading.active_count() - before)))
+    answers: list[object] = []
+
+    async def play() -> None:
+        for _ in range(3):
+            background.run(lambda: None, lambda *answer: answers.append(answer))
+        while len(answers) < 3:
+            await asyncio.sleep(0.001)
+
+    try:
+        assert seen == []
+        loop.run_until_complete(asyncio.wait_for(play(), 10))
+        assert seen == [("first", 0)]
+    finally:
+        background.close()
+        loop.close()
+
+
 def test_no_more_threads_than_allowed() -> None:
     answers: list[object] = []
     names: set[str] = set()

@@ -55,14 +55,23 @@ def test_permissions_of_the_system(tmp_path: Path) -> None:
         check_directory(str(tmp_path), STORE)
 
 
+@pytest.mark.parametrize("reserving", ["refused", "not supported", "not there"])
 @pytest.mark.parametrize("with_store", [True, False])
-def test_a_directory_with_a_store_may_be_full(with_store: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever restarts on a full disk wants to read what is there."""
+def test_a_directory_with_a_store_may_be_full(with_store: bool, reserving: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever restarts on a full disk wants to read what is there. It is found full by reserving or, where that is not done, by writing."""
 
     def write(_descriptor: int, _data: memoryview) -> int:
+        assert reserving != "refused"
         raise OSError(errno.ENOSPC, "No space left on device")
 
+    def reserve(_descriptor: int, _offset: int, _size: int) -> None:
+        raise OSError(errno.ENOSPC if reserving == "refused" else errno.EOPNOTSUPP, "refused")
+
     monkeypatch.setattr(os, "write", write)
+    if reserving == "not there":
+        monkeypatch.delattr(os, "posix_fallocate", raising=False)
+    else:
+        monkeypatch.setattr(os, "posix_fallocate", reserve, raising=False)
     if with_store:
         (tmp_path / STORE).write_text("")
         check_directory(str(tmp_path), STORE)

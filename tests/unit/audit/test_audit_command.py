@@ -1,9 +1,11 @@
 """``moldau audit report`` and ``watch``: what they print, how they end, and what they refuse."""
 
 import json
+import re
 import subprocess
 import sys
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -11,10 +13,11 @@ from click.testing import CliRunner, Result
 from moldau.audit import auditor, follow, forgetting
 from moldau.audit.tiers import TierCounts
 from moldau.audit.told import Unreadable
-from moldau.cli import audit_report, audit_run, audit_watch
+from moldau.cli import audit_forget, audit_report, audit_run, audit_watch
 from moldau.cli.application import application
 from moldau.client.address import Address
 from moldau.client.errors import ConnectionLostError
+from moldau.lake.table_guids import NoTableError, check_directory
 from moldau.tracking.audit_record import AuditRecord, Gap
 from moldau.tracking.counts import Count, CountKey
 from support.audit_events import MINUTE, NOON, Host
@@ -33,7 +36,7 @@ def ledger(monkeypatch: pytest.MonkeyPatch) -> Ledger:
 
     for module in (follow, forgetting):
         monkeypatch.setattr(module, "read_audit", read)
-    for command in (audit_report, audit_watch):
+    for command in (audit_forget, audit_report, audit_watch):
         monkeypatch.setattr(command, "open_cluster", lambda *_: nullcontext())
     return ledger
 
@@ -83,11 +86,11 @@ def test_json_has_everything(ledger: Ledger) -> None:
     """One document: verdict, topics, windows with their sources, numbers as numbers, checksums as 16 digits."""
     two_windows(ledger, lost=3)
     done = run("report", "--json")
-    told = json.loads(done.output)
-    assert (done.exit_code, told["verdict"], told["complete"], told["tiers"]) == (4, "loss", False, ["producer", "local"])
-    (topic,) = told["topics"]
+    printed = json.loads(done.output)
+    assert (done.exit_code, printed["verdict"], printed["complete"], printed["tiers"]) == (4, "loss", False, ["producer", "local"])
+    (topic,) = printed["topics"]
     assert (topic["windows"], topic["upper"]["count"], topic["completion_watermark_ms"]) == ({"loss": 1, "complete": 1}, 1020, None)
-    first, second = told["windows"]
+    first, second = printed["windows"]
     assert (first["window_start_ms"], first["verdict"], second["sources"]) == (NOON, "loss", [])
     (source,) = first["sources"]
     assert (source["host"], source["instance"], source["note"]) == ("ewr-1", b"inst-ewr".hex(), "3 of 1,000 missing")
@@ -106,6 +109,28 @@ def test_what_is_not_decided_has_its_own_exit_code(ledger: Ledger) -> None:
     assert (run(*patient).exit_code, run(*patient, "--complete").exit_code) == (0, 3)
 
 
+def test_what_is_not_due_says_when_it_is(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Claim: equal counts are due at the window's end, others a grace after that or after the last change; JSON has it in milliseconds."""
+    monkeypatch.setattr("moldau.tracking.clock.now_ms", lambda: START + 5 * MINUTE)
+    other = Host("ewr-2", "ewr", instance=b"inst-two")
+    ledger.counts("producer", events(EWR, 5)).counts("local", events(EWR, 5))
+    assert run("report").output.splitlines()[1].split("  ")[-2:] == ["not due until 2013-01-01T12:10:00Z", "-"]
+    ledger.counts("producer", events(other, 7))
+    done = run("report")
+    assert done.exit_code == 3
+    assert [line.partition("not due until ")[2].split()[0] for line in done.output.splitlines() if "not due" in line] == [
+        "2013-01-01T12:12:00Z",
+        "2013-01-01T12:10:00Z",
+        "2013-01-01T12:12:00Z",
+    ]
+    printed = json.loads(run("report", "--json").output)
+    due_ms = NOON + 12 * MINUTE
+    assert (printed["verdict"], printed["topics"][0]["due_ms"], printed["windows"][0]["due_ms"]) == ("not yet due", due_ms, due_ms)
+    assert {each["host"]: each["due_ms"] for each in printed["windows"][0]["sources"]} == {"ewr-1": NOON + 10 * MINUTE, "ewr-2": due_ms}
+    monkeypatch.setattr("moldau.tracking.clock.now_ms", lambda: due_ms)
+    assert "not due" not in run("report").output
+
+
 def test_nothing_to_compare_is_an_error(ledger: Ledger) -> None:
     """Whoever asks before anybody has counted is told so, and does not take silence for completeness."""
     assert (run("report").exit_code, run("report").output[:47]) == (1, "Error: no tier has published counts, so there i")
@@ -116,32 +141,110 @@ def test_nothing_to_compare_is_an_error(ledger: Ledger) -> None:
 
 
 def test_what_was_asked_for_and_is_not_there_is_not_complete(ledger: Ledger) -> None:
-    """A misspelt topic, or none that two tiers count: the report says so, in JSON too, and with --complete it is exit code 3."""
+    """A topic without counts, or none that two tiers count: the report says so, in JSON too, and with --complete it is exit code 3."""
     two_windows(ledger)
     done = run("report", "--topic", "typo", "--complete")
-    assert (done.exit_code, done.output.splitlines()[-1]) == (3, "nothing about topic typo: no tier has counts of it")
+    assert (done.exit_code, done.output.splitlines()) == (3, ["nothing about topic typo: no tier has counts of it"])
     assert run("report", "--topic", "typo", "--topic", "departures", "--complete").exit_code == 3
-    told = json.loads(run("report", "--topic", "typo", "--json").output)
-    assert (told["complete"], told["verdict"], told["unknown_topics"]) == (False, "nothing to compare", ["typo"])
+    printed = json.loads(run("report", "--topic", "typo", "--json").output)
+    assert (printed["complete"], printed["verdict"], printed["unknown_topics"]) == (False, "nothing to compare", ["typo"])
     done = run("report", "--only", "local=other", "--complete")
     assert (done.exit_code, done.output.splitlines()[-1][:18]) == (3, "nothing to compare")
 
 
+def test_a_misspelt_topic_is_refused(ledger: Ledger) -> None:
+    """Claim: wrong use, with the nearest topic that has counts; one that has untracked records is there, and spelt right."""
+    two_windows(ledger)
+    for more in ((), ("--json",), ("--topic", "departures")):
+        done = run("report", "--topic", "departure", *more)
+        said = "Error: Invalid value for --topic: no tier has counts of topic departure, did you mean 'departures'?"
+        assert (done.exit_code, done.output.splitlines()[-1]) == (2, said)
+    ledger.say("counts", "local", CountKey("departure", NOON, "", "", "", ""), Count(1, 1, 0, NOON, NOON))
+    assert run("report", "--topic", "departure").exit_code == 3
+
+
+def test_a_topic_that_other_tiers_count_is_no_misspelt_one(ledger: Ledger) -> None:
+    two_windows(ledger)
+    ledger.topic = "arrivals"
+    for tier in ("edge", "lake"):
+        ledger.counts(tier, events(EWR, 5))
+    assert run("report", "--topic", "departures", "--tiers", "edge,lake").exit_code == 3
+
+
 @pytest.mark.parametrize(
-    ("arguments", "named"),
+    ("arguments", "said"),
     [
-        (("--tiers", "producer,typo"), "--tiers: tier typo has never published anything, only local, producer have"),
-        (("--grace", "nope=5"), "--grace: tier nope has never published anything"),
-        (("--only", "nope=.*"), "--only: tier nope has never published anything"),
+        (("--tiers", "producer,locla"), "Invalid value for --tiers: no tier locla has published counts, did you mean 'local'?"),
+        (("--grace", "lcoal=5"), "Invalid value for --grace: no tier lcoal has published counts, did you mean 'local'?"),
+        (("--only", "produce=.*"), "Invalid value for --only: no tier produce has published counts, did you mean 'producer'?"),
+        (
+            ("--tiers", "producer,local,lake"),
+            (
+                "Invalid value for --tiers: tier lake has no counts yet, local, producer have; "
+                "run its auditor (moldau audit run --tier lake) or load (moldau load --tier lake) first; "
+                "to expect it already, give --tiers with it and --only lake=PATTERN for its topics"
+            ),
+        ),
     ],
 )
-def test_a_tier_that_was_never_heard_of_is_refused(ledger: Ledger, arguments: tuple[str, ...], named: str) -> None:
-    """A misspelt name would be a tier that lost everything; one that is still to come is said to be."""
+def test_a_tier_that_was_never_heard_of_is_refused(ledger: Ledger, arguments: tuple[str, ...], said: str) -> None:
+    """A misspelt name would be a tier that lost everything: wrong use, with the nearest name; one that is still to come is said to be."""
     two_windows(ledger)
     done = run("report", *arguments)
-    assert (done.exit_code, named in done.output) == (1, True)
+    assert (done.exit_code, done.output.splitlines()[-1]) == (2, f"Error: {said}")
     done = run("report", "--tiers", "producer,local,lake", "--only", "lake=.*", "--grace", "lake=0")
     assert (done.exit_code, "1,000 of 1,000 not counted; tier lake has published nothing yet" in done.output) == (3, True)
+
+
+def test_a_misspelt_tier_is_refused_alike_by_what_reads_counts_and_what_takes_them_back(ledger: Ledger) -> None:
+    """Claim: wrong use with the nearest name; a name that is like none is told with all that there are to take back."""
+    two_windows(ledger)
+    said = "no tier locla has published counts, did you mean 'local'?"
+    for command, option in (("report", "--tiers=producer,locla"), ("forget", "--tier=locla")):
+        done = run(command, option)
+        assert (done.exit_code, done.output.splitlines()[-1]) == (2, f"Error: Invalid value for {option.partition('=')[0]}: {said}")
+    done = run("forget", "--tier", "lake")
+    assert (done.exit_code, done.output.splitlines()[-1]) == (2, "Error: Invalid value for --tier: tier lake has no counts yet, local have")
+
+
+def test_where_nobody_has_counted_there_is_nothing_to_take_back(ledger: Ledger) -> None:
+    done = run("forget", "--tier", "lake")
+    assert (done.exit_code, done.output) == (1, "Error: tier lake has no counts\n")
+
+
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        ("lake=lakes", "tier lake: no table of topic departures at lakes/departures"),
+        ("lake=.", "tier lake: no table of topic departures at ./departures"),
+        (
+            "lake=lake/departures",
+            (
+                "tier lake: no table of topic departures at lake/departures/departures; "
+                "lake/departures is a table itself, give the directory that it is in"
+            ),
+        ),
+        ("lak=lake", "tier lak is not compared, only producer, local, lake are, did you mean 'lake'?"),
+    ],
+)
+def test_a_directory_without_the_table_of_a_load_is_refused(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tables: str, said: str
+) -> None:
+    """Claim: a wrong directory, or a wrong tier, is wrong use that names the path, and no list of missing guids."""
+    monkeypatch.chdir(tmp_path)
+    Path("lake/departures/_manifests").mkdir(parents=True)
+    two_windows(ledger)
+    ledger.counts("lake", events(EWR, 5)).wait(1000).has_counted_all("lake").wait(60 * MINUTE)
+    done = run("report", "--missing", "--table", tables)
+    assert (done.exit_code, done.output.splitlines()[-1]) == (2, f"Error: Invalid value for --table: {said}")
+
+
+def test_a_load_that_has_counted_nothing_of_a_topic_may_have_no_table_of_it(tmp_path: Path) -> None:
+    check_directory(str(tmp_path), "departures", counted=False)
+    with pytest.raises(NoTableError, match=r"no table of topic departures at .*/elsewhere/departures"):
+        check_directory(str(tmp_path / "elsewhere"), "departures", counted=False)
+    (tmp_path / "dead-letters" / "departures" / "_manifests").mkdir(parents=True)
+    check_directory(str(tmp_path), "departures", counted=True)
 
 
 def test_a_topic_that_a_load_never_loaded_is_a_remark(ledger: Ledger) -> None:
@@ -158,6 +261,25 @@ def test_a_topic_that_a_load_never_loaded_is_a_remark(ledger: Ledger) -> None:
     ledger.has_counted_all("lake").wait(60 * MINUTE)
     done = run("report", "--only", "lake=.*")
     assert (done.exit_code, "1 of 1 missing" in done.output) == (4, True)
+
+
+def test_a_topic_and_a_tier_that_are_both_named_are_compared_or_not_counted_yet(ledger: Ledger) -> None:
+    """Claim: `--tiers` with a load and `--topic` with what it has not loaded is no complete report; a loss above it is still a loss."""
+    two_windows(ledger)
+    ledger.topic, other = "paid", Host("lga-1", "lga", instance=b"inst-lga")
+    ledger.counts("lake", events(EWR, 5)).wait(60 * MINUTE)
+    ledger.topic = "departures"
+    named = ("report", "--tiers", "producer,local,lake", "--topic", "departures")
+    done = run(*named)
+    assert (done.exit_code, done.output.splitlines()[-1]) == (3, "not counted yet by tier lake: departures")
+    assert run(*named, "--complete").exit_code == 3
+    printed = json.loads(run(*named, "--json").output)
+    assert (printed["verdict"], printed["complete"], printed["not_counted"]) == ("not counted yet", False, {"lake": ["departures"]})
+    assert run("report", "--tiers", "producer,local", "--topic", "departures").exit_code == 0
+    assert run("report", "--topic", "departures").exit_code == 0
+    ledger.opens(other).counts("producer", events(other, 3)).closes(other).counts("local", events(other, 2)).wait(1000)
+    ledger.marks("local").wait(60 * MINUTE)
+    assert run(*named).exit_code == 4
 
 
 def test_untracked_records_do_not_bury_the_verdicts(ledger: Ledger) -> None:
@@ -183,6 +305,11 @@ def test_untracked_records_do_not_bury_the_verdicts(ledger: Ledger) -> None:
         ("report", "--grace", "local=nan"),
         ("report", "--only", "local"),
         ("report", "--only", "local=("),
+        ("report", "--tier-bootstrap", "local"),
+        ("report", "--tier-bootstrap", "local=nowhere:x"),
+        ("report", "--tier-bootstrap", "producer=localhost:9092"),
+        ("report", "--tier-bootstrap", "local=a:1", "--tier-bootstrap", "local=b:1"),
+        ("report", "--tier-bootstrap", "lake=a:1", "--table", "lake=/lake"),
         ("report", "--since", "latest"),
         ("report", "--since", "monday"),
         ("run",),
@@ -215,8 +342,8 @@ def test_watch_prints_a_line_for_each_change(ledger: Ledger, monkeypatch: pytest
     monkeypatch.setattr(forgetting, "read_audit", read)
     done = run("watch", "--until-complete", "--every", "0.1", "--grace", "900000000")
     assert done.exit_code == 0
-    assert [line.split(";")[0] for line in done.output.splitlines()] == [
-        "departures: producer > local: not yet due (1 of 2 windows)",
+    assert [re.sub(r"\d{4}-.*?Z", "TIME", line.split(";")[0]) for line in done.output.splitlines()] == [
+        "departures: producer > local: not due until TIME (1 of 2 windows)",
         "departures: producer > local: complete",
     ]
 
@@ -233,17 +360,17 @@ def test_watch_prints_json_objects(ledger: Ledger, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(forgetting, "read_audit", read)
     done = run("watch", "--json", "--until-complete", "--every", "0.1", "--grace", "900000000")
-    told = [json.loads(line) for line in done.output.splitlines()]
-    assert (done.exit_code, [each["kind"] for each in told]) == (0, ["topic", "unreadable", "topic"])
-    assert [each["verdict"] for each in told[::2]] == ["not yet due", "complete"]
-    assert all(each["seen_ms"] > START for each in told)
-    assert (told[1]["partition"], told[1]["offset"], told[2]["lower"]["count"]) == (4, 17, 1_020)
+    printed = [json.loads(line) for line in done.output.splitlines()]
+    assert (done.exit_code, [each["kind"] for each in printed]) == (0, ["topic", "unreadable", "topic"])
+    assert [each["verdict"] for each in printed[::2]] == ["not yet due", "complete"]
+    assert all(each["seen_ms"] > START for each in printed)
+    assert (printed[1]["partition"], printed[1]["offset"], printed[2]["lower"]["count"]) == (4, 17, 1_020)
     ledger.counts("lake", events(EWR, 5))
     monkeypatch.setattr(forgetting, "read_audit", lambda *_: ledger.found)
     done = run("watch", "--json", "--until-complete", "--grace", "0.1")
-    told = [json.loads(line) for line in done.output.splitlines()]
-    assert (done.exit_code, {each["kind"] for each in told}) == (4, {"topic", "window", "unreadable"})
-    assert next(each for each in told if each["kind"] == "window")["sources"][0]["host"] == "ewr-1"
+    printed = [json.loads(line) for line in done.output.splitlines()]
+    assert (done.exit_code, {each["kind"] for each in printed}) == (4, {"topic", "window", "unreadable"})
+    assert next(each for each in printed if each["kind"] == "window")["sources"][0]["host"] == "ewr-1"
 
 
 def test_watch_waits_for_brokers_that_are_away(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,7 +116,7 @@ def test_what_the_log_has_lost_is_told_and_nothing_is_counted_again(position: in
 
 
 def test_an_offset_of_another_topic_of_that_name_is_no_place_to_go_on() -> None:
-    """It was deleted and made anew while no auditor was there, or just before the offset of the former one was committed."""
+    """It was deleted and recreated while no auditor was there, or just before the offset of the former one was committed."""
     assert reading(Cluster(b"1" * 16), {T0: Place(40, b"1" * 16)}).positions == {T0: 40}
     assert reading(Cluster(b"2" * 16), {T0: Place(40, b"1" * 16)}).positions == {T0: FIRST}
     assert reading(Cluster(b"2" * 16), {T0: Place(40)}).positions == {T0: 40}, "set by hand"

@@ -2,11 +2,16 @@
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from moldau.broker.answers import RANGE_COST
 from moldau.broker.delayed import ATTEMPTS_PER_TURN, SWEEP_MIN, DelayedRequest, DelayedRequests
+from moldau.log.partition_log import PartitionLog
+from moldau.protocol.fast.fetch import encode_fetch_response
 from moldau.testing.clock import FakeClock
+from support.broker_world import BrokerWorld, fetch_request
 
 
 class Place:
@@ -197,3 +202,44 @@ def test_many_whose_time_is_over_together_are_answered_in_turns() -> None:
     for _ in range(3):
         clock.settle()
     assert (len(turns), delayed.waiting) == (3 * ATTEMPTS_PER_TURN, 0)
+
+
+def test_nothing_is_read_or_encoded_for_a_peer_that_has_not_taken_its_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it asks for more stays with it until there is room in its queue."""
+    queued_max = 4096
+    world = BrokerWorld(connection_queued_max_bytes=queued_max)
+    world.create_topic("t")
+    world.connect().produce("t", bytes(2000))
+    reads, encodings = 0, 0
+    read, encode = PartitionLog.read, encode_fetch_response
+
+    def counted_read(*arguments: Any, **options: Any) -> Any:
+        nonlocal reads
+        reads += 1
+        return read(*arguments, **options)
+
+    def counted_encode(*arguments: Any) -> Any:
+        nonlocal encodings
+        encodings += 1
+        return encode(*arguments)
+
+    monkeypatch.setattr(PartitionLog, "read", counted_read)
+    monkeypatch.setattr("moldau.broker.handlers.fetch.encode_fetch_response", counted_encode)
+    client = world.connect(window=1000)
+    for _ in range(100):
+        client.send(fetch_request("t", 0), 12)
+    world.clock.settle()
+    done = reads
+    assert 1 < done == encodings <= queued_max // RANGE_COST + 2
+    for _ in range(100):
+        client.send(fetch_request("t", 0), 12)
+        world.clock.settle()
+    assert (reads, encodings) == (done, done)
+    answered = 0
+    while answered < 200:
+        answers = client.answers()
+        assert answers
+        answered += len(answers)
+        world.clock.settle()
+        client.peer.push()
+    assert reads == 200

@@ -225,3 +225,34 @@ def test_no_more_syncs_hold_files_open_than_the_background_is_kept_busy_with(wor
     assert [offsets(client) for client in clients] == [[0]] * (len(topics) - 1) + [[0, 1]]
     assert not world.background.jobs
     assert not world.broker.flusher.busy
+
+
+def test_a_stop_waits_only_for_the_syncs_that_run_and_then_brings_all_logs_to_disk(world: BrokerWorld) -> None:
+    """Thousands of logs may wait in line, for which a stop has no time."""
+    topics = [f"safe-{number}" for number in range(3 * SYNCS_MAX)]
+    for topic in topics:
+        world.create_topic(topic, flush_messages=1)
+    world.background.run_all()
+    for topic in topics:
+        send(world.connect(), b"a", topic=topic)
+    world.broker.flusher.stop()
+    for _ in range(SYNCS_MAX):
+        world.background.run_next()
+    assert not world.background.jobs
+    world.stop()
+    assert world.disk.exists("/data/.kafka_cleanshutdown")
+    assert {world.partition(topic).log.flushed_offset for topic in topics} == {1}
+
+
+def test_no_sync_begins_after_a_stop_was_asked_for(world: BrokerWorld) -> None:
+    """What runs in turns may ask then: the look at flushes over all partitions, or a Produce request of many. The stop waits for syncs."""
+    client = world.connect()
+    send(client, b"a")
+    world.broker.flusher.stop()
+    send(client, b"b")
+    world.broker.flusher.request(world.partition("safe"))
+    world.background.run_next()
+    assert not world.background.jobs
+    world.stop()
+    assert world.disk.exists("/data/.kafka_cleanshutdown")
+    assert world.partition("safe").log.flushed_offset == 2

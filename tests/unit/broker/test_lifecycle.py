@@ -51,9 +51,9 @@ def test_an_adopted_log_goes_on_above_the_epochs_that_it_has(world: BrokerWorld,
     for _ in range(3):
         world.restart()
     world.connect().produce("t", b"of another system, in epoch 3")
-    world.broker.stop()
+    world.stop()
     world.disk.write_atomically("/data/meta.properties", b"version=0\nbroker.id=7\ncluster.id=another\n")
-    world.broker.stop = lambda: None  # type: ignore[method-assign]
+    world.stop = lambda: None  # type: ignore[method-assign]
     world.store_path = str(tmp_path / "new store")
     world.restart(adopt=True)
     assert world.partition("t").leader_epoch == 4
@@ -67,9 +67,9 @@ def test_an_adopted_log_goes_on_above_the_epochs_that_it_has(world: BrokerWorld,
 def test_no_producer_gets_an_id_that_another_has_in_an_adopted_log(world: BrokerWorld, tmp_path: Path) -> None:
     records = batch(world, b"x", producer_id=4711, producer_epoch=0, base_sequence=0)
     world.connect().ask(produce_request("t", records), 9)
-    world.broker.stop()
+    world.stop()
     world.disk.write_atomically("/data/meta.properties", b"version=0\nbroker.id=7\ncluster.id=another\n")
-    world.broker.stop = lambda: None  # type: ignore[method-assign]
+    world.stop = lambda: None  # type: ignore[method-assign]
     world.store_path = str(tmp_path / "new store")
     world.restart(adopt=True)
     assert world.broker.producer_ids.next() == 4712
@@ -96,7 +96,7 @@ def test_with_visibility_flushed_a_start_shows_what_it_found_and_has_synced(worl
     world.create_topic("shown-late", visibility="flushed")
     world.connect().produce("shown-late", b"a")
     world.disk._locks.clear()
-    world.broker.stop = lambda: None  # type: ignore[method-assign]
+    world.stop = lambda: None  # type: ignore[method-assign]
     world.background.immediate = False
     world.restart()
     assert world.connect().values("shown-late") == [b"a"]
@@ -107,7 +107,7 @@ def test_with_visibility_flushed_a_start_shows_what_it_found_and_has_synced(worl
 
 def test_a_deletion_that_was_interrupted_ends_at_the_next_start(world: BrokerWorld) -> None:
     world.connect().produce("t", b"a")
-    world.broker.registry.mark_deleted(["t"])
+    drain(world.broker.registry.mark_deleted(["t"]))
     world.restart()
     assert world.connect().fetch("t", 0).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert not world.broker.registry.deleting
@@ -120,7 +120,7 @@ def test_a_deletion_that_was_interrupted_ends_at_the_next_start(world: BrokerWor
 def test_a_stop_answers_who_waits(world: BrokerWorld) -> None:
     client = world.connect()
     client.send(fetch_request("t", 0, max_wait_ms=60_000), 12)
-    world.broker.stop()
+    world.stop()
     assert len(client.answers()) == 1
 
 
@@ -129,7 +129,7 @@ def test_a_partition_whose_log_is_damaged_stays_offline_alone(world: BrokerWorld
     client = world.connect()
     client.produce("t", b"a")
     client.produce("other", b"b")
-    world.broker.stop()
+    world.stop()
     world.store.close()
     message = b"\1" + bytes(9) + b"\xff\xff\xff\xff" + bytes(4)  # of format 1: magic, attributes, time, null key, empty value
     old_format = struct.pack(">qiI", 0, len(message) + 4, zlib.crc32(message)) + message
@@ -192,14 +192,14 @@ def test_a_restored_metadata_store_does_not_use_epochs_again(tmp_path: Path, cap
     world = BrokerWorld(store=str(store))
     world.create_topic("t")
     world.connect().produce("t", b"a")
-    world.broker.stop()
+    world.stop()
     world.store.close()
     backup = store.read_bytes()
     world.broker = world._start()
     for value in (b"b", b"c", b"d"):
         world.connect().produce("t", value)
         world.restart()
-    world.broker.stop()
+    world.stop()
     world.store.close()
     store.write_bytes(backup)
     world.broker = world._start()

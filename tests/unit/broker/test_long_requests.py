@@ -1,10 +1,14 @@
 """Requests that name many topics or partitions run in turns, whatever their API; others come in between, and nothing is half done."""
 
 from collections.abc import Callable
+from types import ModuleType
 
 import pytest
 
-from moldau.broker.slices import TURN_S
+from moldau.broker import state_log
+from moldau.broker.groups import offsets as offsets_module
+from moldau.broker.groups import removal
+from moldau.broker.handlers import offset_commit, offset_fetch, txn_offset_commit
 from moldau.broker.topics import TopicSpec
 from moldau.cluster.registry import PARTITIONS_PER_STEP
 from moldau.model.errors import ErrorCode
@@ -21,48 +25,32 @@ from moldau.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTo
 from moldau.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from moldau.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from moldau.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
-from moldau.protocol.messages.heartbeat import HeartbeatRequest
+from moldau.protocol.messages.end_txn import EndTxnRequest
 from moldau.protocol.messages.metadata import MetadataRequest
 from moldau.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from moldau.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
+from moldau.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from moldau.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from moldau.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic
 from moldau.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
-from support.broker_world import BrokerWorld, Client
+from support.broker_world import BrokerWorld
+from support.group_requests import commit, commit_in_transaction, fetch, group_world
+from support.transactional_producer import OLDER, RawProducer
+from support.turns import served_before_answer, slow_down
 
-COST_S = TURN_S / 10
 TOPIC = 2
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> BrokerWorld:
-    """A broker for which each look at the clock takes a tenth of a turn: ten steps are a turn."""
+def world() -> BrokerWorld:
     made = BrokerWorld()
-    now = made.clock.monotonic
-
-    def monotonic() -> float:
-        made.clock.advance_within(COST_S)
-        return now()
-
-    monkeypatch.setattr(made.clock, "monotonic", monotonic)
+    slow_down(made.clock)
     return made
-
-
-def served_meanwhile(world: BrokerWorld, client: Client, request: object, version: int) -> tuple[object, int]:
-    """The answer to a long request, and how many requests of another client were answered before it."""
-    other = world.connect()
-    client.send(request, version)
-    for served in range(10_000):
-        answers = client.answers()
-        if answers:
-            return answers[0].body, served
-        other.ask(HeartbeatRequest("g", 1, "m"), 4)
-        world.clock.settle()
-    raise AssertionError("no answer")
 
 
 def create(count: int, partitions: int = 1) -> CreateTopicsRequest:
@@ -105,6 +93,12 @@ LONG: dict[str, Callable[[], tuple[object, int]]] = {
         OffsetDeleteRequest("g", [OffsetDeleteRequestTopic("wide", [OffsetDeleteRequestPartition(n) for n in range(100)])]),
         0,
     ),
+    "one transaction to add to": lambda: (
+        AddPartitionsToTxnRequest(
+            transactions=[AddPartitionsToTxnTransaction("x", 1, 0, False, [AddPartitionsToTxnTopic("wide", list(range(500)))])]
+        ),
+        4,
+    ),
     "partitions to add": lambda: (
         AddPartitionsToTxnRequest(
             v3_and_below_transactional_id="x",
@@ -122,8 +116,9 @@ def test_others_are_served_while_a_long_request_runs(world: BrokerWorld, name: s
     for number in range(100):
         world.create_topic(f"there{number}")
     world.create_topic("wide", 500)
-    request, version = LONG[name]()
-    answer, served = served_meanwhile(world, world.connect(), request, version)
+    client = world.connect()
+    client.send(*LONG[name]())
+    served, answer = served_before_answer(world, client)
     assert served >= 4, answer
 
 
@@ -135,10 +130,111 @@ def test_others_are_served_while_what_many_groups_have_is_deleted(world: BrokerW
     names = [f"g{number}" for number in range(100)]
     for name in names:
         client.ask(OffsetCommitRequest(name, topics=[OffsetCommitRequestTopic("read", partitions=[OffsetCommitRequestPartition(0, 1)])]), 8)
-    request, version = (DeleteGroupsRequest(names), 2) if what == "groups" else (DeleteTopicsRequest([DeleteTopicState("read")]), 6)
-    _, served = served_meanwhile(world, client, request, version)
+    client.send(*((DeleteGroupsRequest(names), 2) if what == "groups" else (DeleteTopicsRequest([DeleteTopicState("read")]), 6)))
+    served, _ = served_before_answer(world, client)
     assert served >= 5
     assert world.broker.groups.statistics()["offsets_committed"] == 0
+
+
+@pytest.mark.parametrize("in_transaction", [False, True])
+def test_no_step_of_a_commit_encodes_and_answers_more_than_one_offset(monkeypatch: pytest.MonkeyPatch, in_transaction: bool) -> None:
+    world = group_world(transaction_state_log_num_partitions=1)
+    world.create_topic("wide", 500)
+    client = world.connect()
+    producer = RawProducer(client.ask, "app", OLDER, now_ms=world.clock.time_ms)
+    assert (producer.find(), producer.init(), producer.commit_offset("g", "t", 5)) == (0, 0, 0)
+    handler = txn_offset_commit if in_transaction else offset_commit
+    answers = f"{'Txn' if in_transaction else ''}OffsetCommitResponsePartition"
+    sizes = steps_by_size(monkeypatch, world, (state_log, "encode_record"), (handler, answers))
+    if in_transaction:
+        topic = TxnOffsetCommitRequestTopic("wide", [TxnOffsetCommitRequestPartition(index, 5) for index in range(500)])
+        client.send(TxnOffsetCommitRequest("app", "g", producer.producer_id, producer.epoch, topics=[topic]), 3)
+    else:
+        wide = OffsetCommitRequestTopic("wide", partitions=[OffsetCommitRequestPartition(index, 5) for index in range(500)])
+        client.send(OffsetCommitRequest("g", topics=[wide]), 8)
+    while not client.answers():
+        world.clock.settle()
+    assert sum(sizes) == 1000
+    assert max(sizes) <= 2
+
+
+def test_no_step_of_an_answer_about_all_of_a_group_has_more_than_one_offset(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = group_world()
+    world.create_topic("wide", 500)
+    client = world.connect()
+    commit(client, "g", {("wide", index): 5 for index in range(500)})
+    partitions = ((offset_fetch, "OffsetFetchResponsePartitions"), (offset_fetch, "OffsetFetchResponsePartition"))
+    sizes = steps_by_size(monkeypatch, world, *partitions)
+    client.send(OffsetFetchRequest("g", None), 7)
+    while not client.answers():
+        world.clock.settle()
+    assert sum(sizes) == 1000
+    assert max(sizes) <= 2
+
+
+def steps_by_size(monkeypatch: pytest.MonkeyPatch, world: BrokerWorld, *functions: tuple[ModuleType, str]) -> list[int]:
+    """How often the functions are called from one look at the clock to the next, which are slow from now on."""
+    sizes = [0]
+    slow_down(world.clock)
+    monotonic = world.clock.monotonic
+
+    def look() -> float:
+        sizes.append(0)
+        return monotonic()
+
+    def counted(function: Callable[..., object]) -> Callable[..., object]:
+        def call(*given: object) -> object:
+            sizes[-1] += 1
+            return function(*given)
+
+        return call
+
+    monkeypatch.setattr(world.clock, "monotonic", look)
+    for module, function in functions:
+        monkeypatch.setattr(module, function, counted(getattr(module, function)))
+    return sizes
+
+
+@pytest.mark.parametrize("what", ["group", "topic"])
+def test_others_are_served_while_a_group_of_many_offsets_loses_them(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    monkeypatch.setattr(removal, "OFFSETS_AT_ONCE", 5)
+    world = group_world()
+    world.create_topic("wide", 500)
+    client = world.connect()
+    commit(client, "g", {("wide", index): 5 for index in range(500)})
+    slow_down(world.clock)
+    client.send(*((DeleteGroupsRequest(["g"]), 2) if what == "group" else (DeleteTopicsRequest([DeleteTopicState("wide")]), 6)))
+    served, _ = served_before_answer(world, client)
+    assert served >= 5
+    assert world.broker.groups.statistics()["offsets_committed"] == 0
+
+
+def test_others_are_served_while_a_transaction_of_many_offsets_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And until all of its offsets count none of them is stable."""
+    monkeypatch.setattr(offsets_module, "OFFSETS_PER_STEP", 5)
+    world = group_world(transaction_state_log_num_partitions=1)
+    world.create_topic("wide", 500)
+    client, reader = world.connect(), world.connect()
+    producer = RawProducer(client.ask, "app", OLDER, now_ms=world.clock.time_ms)
+    assert (producer.find(), producer.init()) == (0, 0)
+    places = [("wide", index) for index in range(500)]
+    assert producer.commit_offset("g", "wide", 5) == 0
+    commit_in_transaction(client, "g", dict.fromkeys(places, 5), producer.producer_id, producer.epoch, transactional_id="app")
+    slow_down(world.clock)
+
+    ends = OffsetFetchRequestGroup("g", topics=[OffsetFetchRequestTopics("wide", partition_indexes=[0, 499])])
+    found: list[int] = []
+    client.send(EndTxnRequest("app", producer.producer_id, producer.epoch, True), 3)
+    while not (ended := client.answers()):
+        found += [each.error_code for answer in reader.answers() for each in answer.body.groups[0].topics[0].partitions]
+        reader.send(OffsetFetchRequest(groups=[ends], require_stable=True), 8)
+        world.clock.settle()
+    assert ended[0].body.error_code == 0
+    assert found == [ErrorCode.UNSTABLE_OFFSET_COMMIT] * len(found)
+    assert len(found) >= 2 * 4
+    del world.clock.monotonic  # the slow one
+    world.clock.settle()
+    assert set(fetch(world.connect(), "g", places, stable=True).values()) == {5}
 
 
 def test_topics_that_were_made_before_the_connection_went_stay_and_are_whole(world: BrokerWorld) -> None:
@@ -204,13 +300,7 @@ def test_a_topic_that_was_deleted_and_made_anew_while_its_turn_came_is_another_o
 def test_a_restart_in_the_middle_of_a_creation_leaves_whole_topics(tmp_path: object) -> None:
     world = BrokerWorld(store=f"{tmp_path}/store.sqlite")
     world.clock.advance(1)
-    original = world.clock.monotonic
-
-    def monotonic() -> float:
-        world.clock.advance_within(COST_S)
-        return original()
-
-    world.clock.monotonic = monotonic  # type: ignore[method-assign]
+    slow_down(world.clock)
     world.connect().send(create(3, 150), 7)
     for _ in range(20):
         world.clock.settle()

@@ -306,3 +306,24 @@ def test_deleting_records_past_an_open_transaction_moves_the_last_stable_offset_
     abort(world, A)
     (answer,) = other.answers()
     assert committed_values(answer.body.responses[0].partitions[0]) == [b"y"]
+
+
+def test_a_response_lists_a_bounded_number_of_aborted_transactions(
+    world: BrokerWorld, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of 100 times a partition with 10,000 of them took 0.9 s; further partitions wait for the next fetch."""
+    monkeypatch.setattr("moldau.broker.handlers.fetch.ABORTED_MAX", 10)
+    for sequence in range(200):
+        write(world, A, sequence, bytes(1000))
+        abort(world, A)
+    write(world, B, 0, b"last")
+    commit(world, B)
+    offset, values = 0, []
+    for _ in range(60):
+        response = fetch(client, offset)
+        assert len(response.aborted_transactions) <= 20, "to the next entry of the offset index there are 4 KB more"
+        values += committed_values(response)
+        offset = [header for header, _ in batches(response.records)][-1].last_offset + 1
+        if offset == world.partition("t").log.end_offset:
+            break
+    assert values == [b"last"]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from moldau.broker.state_log import KeyValue, LoadedBatch
+from moldau.broker.state_log import EncodedRecords, KeyValue, LoadedBatch
 from moldau.broker.state_topic import StateTopic, java_hash
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -38,6 +38,22 @@ def append(topic: StateTopic, *records: KeyValue) -> ErrorCode:
     topic.append(0, records, outcomes.append)
     (error,) = outcomes
     return ErrorCode.NONE if error is None else error.code
+
+
+def test_records_that_were_encoded_before_make_the_same_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    records: list[KeyValue] = [(b"key-%d" % number, None if number % 3 == 0 else b"v" * number) for number in range(200)]
+    encoded = EncodedRecords()
+    for key, value in records:
+        encoded.add(key, value)
+    files = []
+    for some in (records, encoded):
+        world = BrokerWorld(offsets_topic_num_partitions=1)
+        topic = make_topic(world)
+        if some is encoded:
+            monkeypatch.setattr(RecordBatchBuilder, "append", None)
+        topic.append(0, some, lambda _: None)
+        files.append(world.disk.read(LOG))
+    assert files[0] == files[1]
 
 
 def start_loading(topic: StateTopic) -> tuple[list[bytes], list[PeerError | None]]:

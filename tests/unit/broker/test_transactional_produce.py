@@ -269,6 +269,29 @@ def test_a_client_that_goes_away_takes_its_batch_along(world: BrokerWorld, clien
     assert world.partition("t").log.end_offset == 0
 
 
+@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.parametrize("topic", ["t", "walked"])
+def test_while_the_coordinator_is_asked_the_memory_of_the_batches_counts(
+    world: BrokerWorld, client: Client, coordinator: Coordinator, lost: bool, topic: str
+) -> None:
+    world.create_topic("walked", cleanup_policy="compact")
+    coordinator.waits = True
+    sent = batch(world, bytes(100_000), key=b"k", producer_id=PRODUCER, producer_epoch=0, base_sequence=0, transactional=True)
+    client.send(produce_request(topic, sent, transactional_id=ID), 12)
+    world.clock.settle()
+    client.peer.push()
+    world.clock.settle()
+    memory = world.broker.request_memory
+    assert (len(coordinator.waiting), memory.held) == (1, len(sent))
+    if lost:
+        client.peer.disconnect()
+        world.clock.settle()
+        assert memory.held == len(sent)
+    answer(client, coordinator)
+    assert memory.held == 0
+    assert len(client.answers()) == (not lost)
+
+
 def test_a_broker_that_stops_answers_what_waits_first(world: BrokerWorld, client: Client, coordinator: Coordinator) -> None:
     coordinator.waits = True
     client.send(produce_request("t", records(world, 0), transactional_id=ID), 12)

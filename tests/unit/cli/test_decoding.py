@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, cast
 
 import click
 import pytest
-from fastavro import schemaless_writer
+from fastavro import parse_schema, schemaless_writer
 from hypothesis import given
 from hypothesis import strategies as st
 
 from moldau.cli.decoding import ColumnDecoder, Decoder, UndecodableError
+from moldau.cli.output_records import json_bytes
 from moldau.model.identity import TopicPartition
 from moldau.protocol.records.record import Columns
 from moldau.protocol.varint import varlong
@@ -20,6 +21,7 @@ from moldau.registry.client import RegisteredSchema, SubjectVersion
 from moldau.registry.client_errors import UnknownSchemaError
 from moldau.registry.reference import Reference
 from moldau.registry.wire import frame
+from moldau.tracking.header import HEADER_SCHEMA
 
 if TYPE_CHECKING:
     from moldau.registry.client import RegistryClient
@@ -39,6 +41,7 @@ ORDER = {
     ],
 }
 NODE = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}
+TRACKED = {"type": "record", "name": "Click", "fields": [{"name": "header", "type": HEADER_SCHEMA}, {"name": "raw", "type": "bytes"}]}
 PROTO = """
 syntax = "proto3";
 import "money.proto";
@@ -50,7 +53,7 @@ MONEY = 'syntax = "proto3"; message Money { int32 cents = 1; }'
 
 class FakeRegistry:
     """Schemas by id; 1 Avro with a reference, 2 JSON Schema, 3 Protobuf with an import, 4 a text that is no schema,
-    5 a type that holds itself, 6 a list of nothing."""
+    5 a type that holds itself, 6 a list of nothing, 7 a tracked event."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -61,6 +64,7 @@ class FakeRegistry:
             4: RegisteredSchema(4, "AVRO", '{"type": "nothing"}'),
             5: RegisteredSchema(5, "AVRO", json.dumps(NODE)),
             6: RegisteredSchema(6, "AVRO", '{"type": "array", "items": "null"}'),
+            7: RegisteredSchema(7, "AVRO", json.dumps(TRACKED)),
         }
         self._texts = {"buyer": json.dumps(BUYER), "money": MONEY}
 
@@ -119,6 +123,17 @@ def test_avro_with_a_reference_and_logical_types() -> None:
         "buyer": None,
         "raw": "text",
         "rate": "-Infinity",
+    }
+
+
+@pytest.mark.parametrize("guid", [b"\xff" * 8 + bytes(7) + b"\x07", b"sixteen letters."])
+def test_the_guid_of_a_tracked_event_is_in_hex_digits_as_the_audit_names_it(guid: bytes) -> None:
+    header = {"time": 0, "service": "s", "host": "h", "datacenter": "d", "guid": guid}
+    body = io.BytesIO()
+    schemaless_writer(body, parse_schema(TRACKED), {"header": header, "raw": guid})
+    assert decoded(frame(7, body.getvalue())) == {
+        "header": {**header, "time": "1970-01-01T00:00:00+00:00", "guid": guid.hex()},
+        "raw": json_bytes(guid),
     }
 
 
@@ -213,6 +228,7 @@ def test_the_first_that_cannot_be_decoded_ends_it_with_those_before_printed() ->
     error = ColumnDecoder(decoder(), ["values"], skip=False).apply(WHERE, found)
     assert isinstance(error, click.ClickException)
     assert error.message.startswith("partition orders-2 at offset 12: the value cannot be decoded: a value of 3 bytes")
+    assert error.message.endswith("; --on-error skip leaves it out and continues")
     assert (found.offsets, found.values) == ([10, 11], [b"1", None])
 
 

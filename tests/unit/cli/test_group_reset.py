@@ -124,10 +124,9 @@ def test_a_file_that_is_none(lines: list[str], wrong: str) -> None:
     ("arguments", "wrong"),
     [
         ({}, "give one of --to, --shift-by and --from-file"),
-        ({"to": "end", "shift_by": 1}, "give one of --to"),
-        ({"to": "soon"}, "'soon' is none of beginning"),
-        ({"to": "end", "partitions": (1,)}, "--partition needs exactly one --topic"),
-        ({"to": "end", "partitions": (1,), "topics": ("t", "u")}, "--partition needs exactly one --topic"),
+        ({"to": End(), "shift_by": 1}, "give one of --to"),
+        ({"to": End(), "partitions": (1,)}, "--partition needs exactly one --topic"),
+        ({"to": End(), "partitions": (1,), "topics": ("t", "u")}, "--partition needs exactly one --topic"),
         ({"from_file": "f", "topics": ("t",)}, "--from-file says itself"),
     ],
 )

@@ -14,6 +14,7 @@ from moldau.lake.reading.offsets import OffsetRange
 from moldau.lake.tables.compaction import Compacted
 
 JOB = LoadJob("j", "b:1", "clicks", "/lake/clicks", "/lake/dead-letters/clicks", registry="http://r")
+GONE = "; skipped, no longer in the log: "
 
 
 def result(rows: int, dead: int = 0, **more: Any) -> LoadResult:
@@ -35,6 +36,20 @@ def test_the_first_dead_letter_stands_in_the_line(capsys: pytest.CaptureFixture[
     show_outcome(Outcome(JOB, loads, seconds=0.8), as_json=False)
     told = "clicks: 9 rows, 3 dead letters, 3 files, version 7, in 0.8 s; first dead letter: clicks-0 offset 7: the value is null\n"
     assert capsys.readouterr().out == told
+
+
+def test_offsets_that_are_no_longer_in_the_log_are_counted_by_partition(capsys: pytest.CaptureFixture[str]) -> None:
+    empty = OffsetRange("clicks", 2, 5, 9)
+    first = result(3, skipped=(OffsetRange("clicks", 0, 6, 201), OffsetRange("clicks", 1, 0, 1), empty))
+    loads = first, result(2, skipped=(OffsetRange("clicks", 0, 201, 206), empty))
+    show_outcome(Outcome(JOB, loads, seconds=0.5), as_json=False)
+    show_outcome(Outcome(JOB, (LoadResult(0, 0, 0, 0, 7, (), 0.01, skipped=(empty,)),)), as_json=False)
+    assert capsys.readouterr().out.splitlines() == [
+        f"clicks: 5 rows, 2 files, version 7, in 0.5 s{GONE}200 offsets of partition 0, 1 offset of partition 1, 4 offsets of partition 2",
+        f"clicks: nothing new{GONE}4 offsets of partition 2",
+    ]
+    show_outcome(Outcome(JOB, loads), as_json=True)
+    assert json.loads(capsys.readouterr().out)["skipped"] == {"0": 200, "1": 1, "2": 4}
 
 
 def test_what_went_wrong(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import subprocess
 import sys
 import time
 
@@ -48,6 +49,28 @@ def test_json_is_one_line_in_a_pipe_and_indented_at_a_terminal(capsys: pytest.Ca
     print_json({"name": "ü", "list": [1]})
     assert len(terminal.getvalue().splitlines()) > 1
     assert json.loads(terminal.getvalue()) == {"name": "ü", "list": [1]}
+
+
+READ_ONCE = """
+import time
+from moldau.cli.output import sleep_while_read
+
+begun = time.monotonic()
+sleep_while_read(0.2)
+print(time.monotonic() - begun, flush=True)
+sleep_while_read(600)
+"""
+
+
+def test_a_sleep_ends_when_the_reader_of_the_output_has_gone() -> None:
+    """Claim: it lasts as long as it was to as long as somebody reads, and without a write it notices that nobody does."""
+    with subprocess.Popen([sys.executable, "-c", READ_ONCE], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert float(process.stdout.readline()) >= 0.2
+        process.stdout.close()
+        assert process.wait(60) == 1
+        assert process.stderr.read().splitlines()[-1] == "BrokenPipeError: [Errno 32] Broken pipe"
 
 
 HOSTILE = "a\x1b[2J\nb\x9b\udc80"

@@ -11,7 +11,8 @@ from click.testing import CliRunner
 from moldau.cli import load
 from moldau.cli.application import application
 from moldau.cli.registry_source import naming_source
-from moldau.registry.client_errors import RegistryError, RegistryUnavailableError
+from moldau.registry.client_errors import IncompatibleSchemaError, RegistryError, RegistryUnavailableError
+from moldau.registry.rest_connection import RestConnection
 
 JOB = 'name = "w"\ntopics = ["t"]\n'
 WRONG, UNHEARD = "ftp://variable", "http://127.0.0.1:1"
@@ -53,6 +54,27 @@ def test_a_load_that_gets_no_answer_says_where_the_address_came_from(
     result = CliRunner(env={"MOLDAU_REGISTRY": UNHEARD}).invoke(application, ["load", "job.toml", "--to", "lake", *options])
     assert result.output.endswith(f"at {UNHEARD}: connection refused (its address is from {named})\n")
     assert result.exit_code == 1
+
+
+def test_the_default_address_is_named_as_such_where_no_registry_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unheard(*_: object, **__: object) -> None:
+        raise RegistryUnavailableError("no answer")
+
+    monkeypatch.setattr(RestConnection, "request", unheard)
+    monkeypatch.delenv("MOLDAU_REGISTRY", raising=False)
+    assert "no answer (its address is from the default of --registry)\n" in CliRunner().invoke(application, ["schema", "list"]).output
+
+
+@pytest.mark.parametrize(("status", "code"), [(422, 42201), (404, 40403), (403, 403)])
+def test_what_a_registry_refuses_does_not_name_the_address(status: int, code: int) -> None:
+    with pytest.raises(RegistryError) as refused, naming_source("--registry"):
+        raise RegistryError(status, code, "Invalid schema of type AVRO")
+    assert str(refused.value) == f"Invalid schema of type AVRO (status {status}, code {code})"
+
+
+def test_the_reason_for_an_incompatible_schema_stays_one_line() -> None:
+    with pytest.raises(IncompatibleSchemaError, match=r"subject s: .*: field a$"), naming_source("--registry"):
+        raise IncompatibleSchemaError("s", "long", ["field a"])
 
 
 def test_an_answer_that_is_none_of_a_registry_is_told_with_it_too() -> None:

@@ -21,9 +21,52 @@ def test_text_is_one_line() -> None:
     assert line == "2026-01-02T03:04:05.678Z warning moldau.broker.connection connection cut: peer=127.0.0.1:4711 reason=not a frame"
 
 
-def test_a_name_that_a_peer_has_made_up_cannot_begin_another_line() -> None:
-    line = TextFormatter().format(record("group rebalances: group=%s generation=%d", "g\n2026-01-02 error \x1b[31m, größer", 1))
-    assert line.endswith("group rebalances: group=g\\n2026-01-02 error \\x1b[31m, größer generation=1")
+FORGED = {
+    "a line": ("g\n2026-01-02 error \x1b[31m, größer", '"g\\n2026-01-02 error \\u001b[31m, größer"'),
+    "a field": ("g generation=7", '"g generation=7"'),
+    "the end of a quoted value": ('g" generation=7', '"g\\" generation=7"'),
+    "an escape": ("g\\n", '"g\\\\n"'),
+    "another direction": ("\u202egnp", '"\\u202egnp"'),
+    "a terminal's command in one character": ("\x9b31m", '"\\u009b31m"'),
+    "the end of a line elsewhere": ("a\u2028b\x85c", '"a\\u2028b\\u0085c"'),
+}
+
+
+@pytest.mark.parametrize("what", FORGED)
+def test_a_value_that_a_peer_has_made_up_can_pass_for_nothing_else(what: str) -> None:
+    value, shown = FORGED[what]
+    made = record("group rebalances: group=%s generation=%d", value, 1)
+    assert TextFormatter().format(made).endswith(f"group rebalances: group={shown} generation=1")
+    text = JsonFormatter().format(made)
+    assert text.isprintable()
+    assert json.loads(text)["group"] == value
+
+
+def test_a_long_value_is_cut_in_the_middle() -> None:
+    made = record("connection cut: peer=%s reason=%s", "p", "x" * 32_000 + " as it ends")
+    for shown in (TextFormatter().format(made), json.loads(JsonFormatter().format(made))["reason"]):
+        assert len(shown) < 1_200
+        assert shown.endswith(" as it ends")
+        assert "... (32011 characters) ..." in shown
+
+
+def test_a_long_line_of_a_traceback_is_cut_too() -> None:
+    made = record("cut by a bug: peer=%s", "p", error=ValueError("x" * 32_000 + " as it ends"))
+    for shown in (TextFormatter().format(made), json.loads(JsonFormatter().format(made))["traceback"]):
+        assert len(shown) < 1_300
+        assert shown.endswith(" as it ends")
+
+
+def test_a_message_of_another_library_is_one_line_too() -> None:
+    assert TextFormatter().format(record("odd\nline")).endswith(" odd\\nline")
+    assert json.loads(JsonFormatter().format(record("odd\nline")))["event"] == "odd\nline"
+
+
+def test_a_line_of_a_traceback_cannot_pass_for_one_of_the_log() -> None:
+    made = record("cut by a bug: peer=%s", "p", error=ValueError("x\n2026-01-02T03:04:05.678Z info forged\x1b[31m"))
+    _, *rest = TextFormatter().format(made).split("\n")
+    assert rest
+    assert all(line.startswith("  ") and line.isprintable() for line in rest)
 
 
 @pytest.mark.parametrize(

@@ -38,10 +38,10 @@ def test_one_line_for_an_outage_of_a_broker(scene: Scene, caplog: pytest.LogCapt
         scene.say(REFUSED.format(A))
         scene.say(COORDINATOR.format(A))
         scene.say("1/1 brokers are down", facility="ERROR")
-    assert said(caplog) == [f"consumer of group g: broker {A} is away: Connection refused; it is tried again"]
+    assert said(caplog) == [f"consumer of group g: broker {A} is away: Connection refused; the connection is retried"]
     scene.say(REFUSED.format(B))
     scene.say(f"[thrd:{B}/2]: {B}/2: 3 request(s) timed out: disconnect (after 61000ms in state UP)", logging.WARNING)
-    assert said(caplog) == [f"consumer of group g: broker {B} is away: Connection refused; it is tried again"]
+    assert said(caplog) == [f"consumer of group g: broker {B} is away: Connection refused; the connection is retried"]
 
 
 def test_the_next_outage_is_told_again(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
@@ -77,6 +77,6 @@ def test_names_that_cannot_be_resolved_and_connections_that_hang(scene: Scene, c
     scene.say(f"[thrd:{B}/bootstrap]: {B}/bootstrap: Failed to resolve '{B}': Name or service not known (after 3ms in state CONNECT)")
     scene.say(f"[thrd:{A}/1]: {A}/1: Connection setup timed out in state CONNECT (after 30028ms in state CONNECT)")
     assert said(caplog) == [
-        f"consumer of group g: broker {B} is away: Failed to resolve '{B}': Name or service not known; it is tried again",
-        f"consumer of group g: broker {A} is away: Connection setup timed out in state CONNECT; it is tried again",
+        f"consumer of group g: broker {B} is away: Failed to resolve '{B}': Name or service not known; the connection is retried",
+        f"consumer of group g: broker {A} is away: Connection setup timed out in state CONNECT; the connection is retried",
     ]

@@ -44,6 +44,7 @@ class FakeConsumer:
         self.asked_to_commit: list[tuple[int, int]] = []
         self.committed_now: list[tuple[int, int]] = []
         self.closing: list[Callable[[], None]] = []
+        self.closed = False
         self.answers = threading.Event()
         self.answers.set()
         self.messages: list[Any] = []
@@ -53,13 +54,46 @@ class FakeConsumer:
         self.group: dict[int, int] = {}
         self.results: list[Any] = []
         self.owned = [T0, T1]
+        self.subscribed = False
+        self.member: str | None = None
+        self.leaves = True
+        self.polling = False
         self.callbacks: dict[str, Callable[[object, list[Any]], None]] = {}
 
     def subscribe(self, topics: list[str], **callbacks: Any) -> None:
         self.callbacks = callbacks
+        self.subscribed, self.member = True, "m"
+
+    def unsubscribe(self) -> None:
+        """At the next `poll` what is assigned then is revoked; then the group is left, if it `leaves`."""
+        self._fail()
+        if self.subscribed and self.member is not None:
+            self.subscribed = False
+            self.messages.append(self._revoke_all)
+
+    def _revoke_all(self) -> None:
+        try:
+            self.rebalance("on_revoke", *self.owned)
+        finally:
+            if self.leaves:
+                self.member = None
+
+    def memberid(self) -> str | None:
+        return self.member
+
+    def assign(self, partitions: list[Any]) -> None:
+        self.owned = [TopicPartition(each.topic, each.partition) for each in partitions]
+
+    def unassign(self) -> None:
+        self.owned = []
 
     def poll(self, _: float) -> Any:
-        return self._next()
+        assert not self.polling, "confluent-kafka aborts the process"
+        self.polling = True
+        try:
+            return self._next()
+        finally:
+            self.polling = False
 
     def consume(self, count: int, _: float) -> list[Any]:
         found: list[Any] = []
@@ -100,6 +134,7 @@ class FakeConsumer:
         self.settings["on_commit"](error, [confluent_kafka.TopicPartition(*where, offset)])
 
     def close(self) -> None:
+        self.closed = True
         for one in self.closing:
             one()
 
@@ -146,8 +181,8 @@ def test_news_are_logged_once_and_no_error(session: Session, inner: FakeConsumer
     with caplog.at_level(logging.WARNING):
         assert offsets(session.fetch(9, 0.0)) == [(0, 7)]
     assert [record.message for record in caplog.records] == [
-        "consumer: topic missing is not there; it is waited for",
-        "consumer: group g has gone on without this member, which asked for nothing in time; it joins again",
+        "consumer: topic missing does not exist yet; retrying",
+        "consumer: group g continued without this member, which did not poll within max.poll.interval.ms; it rejoins",
     ]
 
 
@@ -363,7 +398,24 @@ def test_what_has_gone_to_others_is_not_committed_at_the_end(session: Session, r
     session.store({T0: 5, T1: 7})
     inner.rebalance("on_revoke", T0)
     session.close()
-    assert inner.committed_now == [(1, 7)]
+    assert (inner.committed_now, inner.owned) == ([(1, 7)], [])
+
+
+def test_a_fenced_member_is_closed_though_it_cannot_leave(session: Session, reader: Reader, inner: FakeConsumer) -> None:
+    inner.errors.append(KafkaError(KafkaError._FATAL))
+    session.close()
+    assert inner.closed
+
+
+def test_a_consumer_is_closed_though_its_listener_raises(session: Session, inner: FakeConsumer) -> None:
+    def revoked(_: list[TopicPartition]) -> None:
+        raise ZeroDivisionError
+
+    careless: Any = SimpleNamespace(revoked=revoked)
+    session.subscribe(["t"], careless)
+    with pytest.raises(ZeroDivisionError):
+        session.close()
+    assert inner.closed
 
 
 def test_an_earlier_failure_is_raised_by_the_next_commit_unless_that_makes_up_for_it(session: Session, inner: FakeConsumer) -> None:
@@ -397,6 +449,153 @@ def test_a_close_that_gets_no_answer_says_what_may_not_be_committed(
     session.close(0.01)
     assert "closed without an answer of the brokers within 0.01 s" in caplog.text, "nothing is lost"
     left.set()
+
+
+# To leave the group
+
+
+@pytest.fixture
+def told(reader: Reader) -> list[str]:
+    """What the listeners of the reader are called with."""
+    heard: list[str] = []
+    reader.on_assign = lambda partitions: heard.append(f"got {len(partitions)}")
+    reader.on_revoke = lambda partitions: heard.append(f"gave {len(partitions)}")
+    return heard
+
+
+def test_who_leaves_hears_of_the_revocation_at_once(session: Session, inner: FakeConsumer, told: list[str]) -> None:
+    """Heard later it would take away what is assigned then."""
+    inner.messages = [message(7)]
+    session.leave()
+    assert (told, inner.owned, inner.messages) == (["gave 2"], [], [])
+    session.assign({T0: 0})
+    inner.messages = [message(0)]
+    assert offsets(session.fetch(9, 0.0)) == [(0, 0)]
+    assert inner.owned == [T0]
+    session.leave()
+    assert (told, inner.owned) == (["gave 2"], [])
+
+
+def test_an_assignment_that_came_before_it_is_heard_of_too(session: Session, inner: FakeConsumer, told: list[str]) -> None:
+    inner.owned = []
+    inner.messages = [lambda: inner.rebalance("on_assign", T0, T1)]
+    session.leave()
+    assert told == ["got 2", "gave 2"]
+
+
+def test_a_lost_assignment_is_heard_of_though_the_member_is_none_any_more(
+    session: Session, inner: FakeConsumer, told: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    inner.member = None
+    inner.messages = [message(-1, -1, KafkaError(KafkaError._MAX_POLL_EXCEEDED)), lambda: inner.rebalance("on_lost", T0, T1)]
+    session.leave()
+    assert (told, inner.messages) == (["gave 2"], [])
+    assert "did not poll within max.poll.interval.ms" in caplog.text
+
+
+def test_it_is_heard_of_too_behind_messages_that_were_fetched_before(session: Session, inner: FakeConsumer, told: list[str]) -> None:
+    """Or it would come later, and take away what was assigned meanwhile."""
+    inner.messages += [message(7), message(8), lambda: inner.rebalance("on_lost", T0, T1)]
+    inner.member = None
+    session.leave()
+    assert (told, inner.messages) == (["gave 2"], [])
+    session.assign({T0: 3})
+    assert (session.fetch(9, 0.0), inner.owned) == ([], [T0])
+
+
+def test_an_error_that_comes_while_leaving_is_raised_by_the_next_fetch(session: Session, inner: FakeConsumer, told: list[str]) -> None:
+    inner.messages = [message(-1, -1, KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), "secret")]
+    session.leave()
+    assert told == ["gave 2"]
+    with pytest.raises(ConsumeError, match=r"^topic secret: TOPIC_AUTHORIZATION_FAILED"):
+        session.fetch(9, 0.0)
+
+
+def test_what_is_refused_to_a_fenced_member_is_raised(session: Session, inner: FakeConsumer, told: list[str]) -> None:
+    inner.errors = [KafkaError(KafkaError._FATAL)]
+    with pytest.raises(ConsumeError, match=r"^consumer: FATAL"):
+        session.leave()
+    assert (told, inner.owned) == ([], [T0, T1])
+
+
+def test_what_the_listener_raises_is_raised_and_leaving_goes_on(session: Session, inner: FakeConsumer, reader: Reader) -> None:
+    def fails(_: list[TopicPartition]) -> None:
+        raise ZeroDivisionError
+
+    reader.on_revoke = fails
+    with pytest.raises(ZeroDivisionError):
+        session.leave()
+    inner.messages = [message(7)]
+    session.assign({T0: 0})
+    assert (inner.owned, inner.messages) == ([T0], []), "the message was of before"
+
+
+def test_a_group_that_does_not_let_go_is_waited_for_as_long_as_by_close(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(confluent_kafka, "Consumer", FakeConsumer)
+    session, inner = Session({"enable.auto.commit": True}, "g", 0.01), FakeConsumer.made
+    session.subscribe(["t"], Reader(session))
+    inner.leaves = False
+    session.leave()
+    late = "group g has not let this member leave within 0.01 s"
+    assert f"consumer: {late}; it continues to leave with each poll" in caplog.text
+    with pytest.raises(ConsumeError, match=rf"^consumer: TIMED_OUT: {late}; partitions cannot be assigned before"):
+        session.assign({T0: 0})
+    inner.messages = [message(7), lambda: inner.rebalance("on_assign", T0)]
+    assert session.fetch(9, 0.0) == session.fetch(9, 0.0) == []
+    assert inner.messages == []
+    inner.member = None
+    assert session.fetch(9, 0.0) == []
+    assert inner.owned == []
+    session.assign({T0: 0})
+    inner.messages = [message(0)]
+    assert offsets(session.fetch(9, 0.0)) == [(0, 0)]
+
+
+def test_who_never_subscribed_has_nobody_to_wait_for(session: Session, inner: FakeConsumer) -> None:
+    session.assign({T0: 0})
+    inner.messages = [message(0)]
+    session.leave()
+    assert (inner.owned, len(inner.messages)) == ([], 1)
+
+
+@pytest.mark.parametrize("name", ["on_assign", "on_revoke", "on_lost"])
+def test_a_listener_may_leave(session: Session, inner: FakeConsumer, reader: Reader, name: str) -> None:
+    """The fetch that called it hands out nothing, and what is assigned after it is not taken away."""
+    told: list[str] = []
+
+    def leave(_: list[TopicPartition]) -> None:
+        told.append(name)
+        session.leave()
+
+    setattr(reader, "on_assign" if name == "on_assign" else "on_revoke", leave)
+    inner.messages = [message(7), lambda: inner.rebalance(name, T0)]
+    assert session.fetch(9, 0.0) == []
+    session.assign({T1: 0})
+    assert (inner.owned, inner.messages) == ([T1], [])
+    assert told == ([name] if name == "on_assign" else [name, name]), "of T0, and of the rest"
+
+
+def test_what_a_listener_assigns_after_it_has_left_is_assigned_when_that_is_over(
+    session: Session, inner: FakeConsumer, reader: Reader
+) -> None:
+    def move(_: list[TopicPartition]) -> None:
+        session.leave()
+        session.assign({T1: 0})
+
+    reader.on_assign = move
+    inner.messages = [lambda: inner.rebalance("on_assign", T0)]
+    found = [session.fetch(9, 0.0) for _ in range(3)]
+    assert (found, inner.owned) == ([[], [], []], [T1])
+
+
+def test_a_listener_that_subscribes_again_ends_leaving(session: Session, inner: FakeConsumer, reader: Reader) -> None:
+    reader.on_revoke = lambda _: session.subscribe(["u"], reader)
+    inner.leaves = False
+    session.leave()
+    inner.messages = [lambda: inner.rebalance("on_assign", T0), message(7)]
+    assert offsets(session.fetch(9, 0.0)) == [(0, 7)]
 
 
 def assert_that(what: bool) -> None:

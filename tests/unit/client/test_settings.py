@@ -20,6 +20,7 @@ def test_the_defaults_of_a_consumer() -> None:
         "enable.auto.offset.store": False,
         "isolation.level": "read_committed",
         "partition.assignment.strategy": "range,roundrobin",
+        "fetch.queue.backoff.ms": 10,
         "check.crcs": True,
     }
     assert made | expected == made

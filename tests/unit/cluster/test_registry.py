@@ -116,7 +116,7 @@ def test_an_id_that_a_live_broker_has_is_refused(start: Callable[..., Registry],
 def test_a_created_topic_is_on_the_tree_whole_and_in_the_snapshot(start: Callable[..., Registry], tree: KeptTree) -> None:
     registry = start()
     before = registry.snapshot
-    registry.create_topics([topic("t", 7, 2, **{"retention.ms": "5"})])
+    drain(registry.create_topics([topic("t", 7, 2, **{"retention.ms": "5"})]))
     info = registry.snapshot.topics["t"]
     assert registry.snapshot.topics_by_id[info.topic_id] is info
     assert [(each.partition, each.leader, each.leader_epoch, each.isr, each.replicas) for each in info.partitions] == [
@@ -132,9 +132,9 @@ def test_a_created_topic_is_on_the_tree_whole_and_in_the_snapshot(start: Callabl
 
 def test_topics_are_created_together_or_not_at_all(start: Callable[..., Registry], tree: KeptTree) -> None:
     registry = start()
-    registry.create_topics([topic("there", 1)])
+    drain(registry.create_topics([topic("there", 1)]))
     with pytest.raises(NodeExistsError):
-        registry.create_topics([topic("new", 2), topic("there", 3)])
+        drain(registry.create_topics([topic("new", 2), topic("there", 3)]))
     assert list(registry.snapshot.topics) == ["there"]
     assert tree.children(paths.TOPICS) == ["there"]
     assert tree.children(paths.CONFIG_TOPICS) == ["there"]
@@ -142,10 +142,10 @@ def test_topics_are_created_together_or_not_at_all(start: Callable[..., Registry
 
 def test_a_restart_finds_everything_and_raises_every_leader_epoch_in_one_step(start: Callable[..., Registry], tree: KeptTree) -> None:
     registry = start()
-    registry.create_topics([topic("a", 1, 3), topic("b", 2, 1, **{"cleanup.policy": "compact"})])
+    drain(registry.create_topics([topic("a", 1, 3), topic("b", 2, 1, **{"cleanup.policy": "compact"})]))
     drain(registry.create_partitions("b", [(0,)]))
-    registry.set_broker_config(0, {"log.segment.bytes": "2000000"})
-    registry.set_broker_config(None, {"log.retention.ms": "9"})
+    drain(registry.set_broker_config(0, {"log.segment.bytes": "2000000"}))
+    drain(registry.set_broker_config(None, {"log.retention.ms": "9"}))
     for epoch in (1, 2):
         found = start().snapshot
         assert {name: len(each.partitions) for name, each in found.topics.items()} == {"a": 3, "b": 2}
@@ -158,7 +158,7 @@ def test_a_restart_finds_everything_and_raises_every_leader_epoch_in_one_step(st
 
 
 def test_a_start_that_fails_has_raised_nothing(start: Callable[..., Registry], tree: KeptTree) -> None:
-    start().create_topics([topic("a", 1, 2)])
+    drain(start().create_topics([topic("a", 1, 2)]))
     tree.fail_next = True
     with pytest.raises(CoordinationError):
         start()
@@ -166,14 +166,14 @@ def test_a_start_that_fails_has_raised_nothing(start: Callable[..., Registry], t
 
 
 def test_the_state_versions_in_the_snapshot_are_those_on_the_tree(start: Callable[..., Registry], tree: KeptTree) -> None:
-    start().create_topics([topic("a", 1)])
+    drain(start().create_topics([topic("a", 1)]))
     for _ in range(2):
         (info,) = start().snapshot.topics["a"].partitions
         assert tree.get(paths.partition_state("a", 0))[1].version == info.state_version
 
 
 def test_a_topic_written_before_topic_ids_gets_one_and_keeps_it(start: Callable[..., Registry], tree: KeptTree) -> None:
-    start().create_topics([topic("a", 1)])
+    drain(start().create_topics([topic("a", 1)]))
     tree.set(paths.topic("a"), b'{"version":1,"partitions":{"0":[0]}}')
     given = start().snapshot.topics["a"].topic_id
     assert given not in (bytes(16), (1).to_bytes(16, "little"))
@@ -188,7 +188,7 @@ def test_an_id_is_never_a_reserved_one(tree: KeptTree, clock: FakeClock) -> None
 
 def test_partitions_are_added_after_those_that_are_there(start: Callable[..., Registry]) -> None:
     registry = start()
-    registry.create_topics([topic("t", 1, 2)])
+    drain(registry.create_topics([topic("t", 1, 2)]))
     topic_id = registry.snapshot.topics["t"].topic_id
     drain(registry.create_partitions("t", [(0,), (0,)]))
     info = registry.snapshot.topics["t"]
@@ -199,8 +199,8 @@ def test_partitions_are_added_after_those_that_are_there(start: Callable[..., Re
 
 def test_a_deletion_goes_on_after_a_crash_wherever_it_was(start: Callable[..., Registry], tree: KeptTree) -> None:
     registry = start()
-    registry.create_topics([topic("t", 1, 2, **{"retention.ms": "5"}), topic("kept", 2)])
-    registry.mark_deleted(["t"])
+    drain(registry.create_topics([topic("t", 1, 2, **{"retention.ms": "5"}), topic("kept", 2)]))
+    drain(registry.mark_deleted(["t"]))
     assert list(registry.snapshot.topics) == ["kept"]
     again = start()
     assert list(again.snapshot.topics) == ["kept"]
@@ -224,24 +224,24 @@ def test_a_mark_on_a_topic_that_is_not_there_is_cleared(start: Callable[..., Reg
 
 def test_a_topic_made_again_has_another_id_and_no_old_configuration(start: Callable[..., Registry]) -> None:
     registry = start()
-    registry.create_topics([topic("t", 1, 1, **{"retention.ms": "5"})])
-    registry.mark_deleted(["t"])
+    drain(registry.create_topics([topic("t", 1, 1, **{"retention.ms": "5"})]))
+    drain(registry.mark_deleted(["t"]))
     drain(registry.finish_deletion(["t"]))
-    registry.create_topics([topic("t", 2)])
+    drain(registry.create_topics([topic("t", 2)]))
     assert registry.snapshot.topic_config("t") == {}
     assert (1).to_bytes(16, "little") not in registry.snapshot.topics_by_id
 
 
 def test_a_changed_configuration_and_the_word_of_it_are_one_change(start: Callable[..., Registry], tree: KeptTree) -> None:
     registry = start()
-    registry.create_topics([topic("t", 1)])
-    registry.set_topic_config("t", {"retention.ms": "7"})
-    registry.set_broker_config(None, {"log.retention.ms": "8"})
+    drain(registry.create_topics([topic("t", 1)]))
+    drain(registry.set_topic_config("t", {"retention.ms": "7"}))
+    drain(registry.set_broker_config(None, {"log.retention.ms": "8"}))
     changes = [tree.get(f"{paths.CONFIG_CHANGES}/{name}")[0] for name in tree.children(paths.CONFIG_CHANGES)]
     assert changes == [b'{"version":2,"entity_path":"topics/t"}', b'{"version":2,"entity_path":"brokers/<default>"}']
     tree.fail_next = True
     with pytest.raises(CoordinationError):
-        registry.set_topic_config("t", {"retention.ms": "9"})
+        drain(registry.set_topic_config("t", {"retention.ms": "9"}))
     assert registry.snapshot.topic_config("t") == {"retention.ms": "7"}
     assert len(tree.children(paths.CONFIG_CHANGES)) == 2
     assert start().snapshot.topic_config("t") == {"retention.ms": "7"}
@@ -249,13 +249,13 @@ def test_a_changed_configuration_and_the_word_of_it_are_one_change(start: Callab
 
 def test_old_notifications_are_purged(start: Callable[..., Registry], tree: KeptTree, clock: FakeClock) -> None:
     registry = start()
-    registry.set_broker_config(None, {"log.retention.ms": "1"})
-    registry.set_broker_config(None, {"log.retention.ms": "2"})
+    drain(registry.set_broker_config(None, {"log.retention.ms": "1"}))
+    drain(registry.set_broker_config(None, {"log.retention.ms": "2"}))
     clock.advance(CHANGES_KEPT_MS / 1000)
-    registry.set_broker_config(None, {"log.retention.ms": "3"})
+    drain(registry.set_broker_config(None, {"log.retention.ms": "3"}))
     assert len(tree.children(paths.CONFIG_CHANGES)) == 3, "exactly that old is still kept"
     clock.advance(1)
-    registry.set_broker_config(None, {"log.retention.ms": "4"})
+    drain(registry.set_broker_config(None, {"log.retention.ms": "4"}))
     assert tree.children(paths.CONFIG_CHANGES) == ["config_change_0000000002", "config_change_0000000003"]
 
 
@@ -292,11 +292,11 @@ def test_producer_ids_end_some_time(start: Callable[..., Registry], tree: KeptTr
 
 def test_two_thousand_topics(start: Callable[..., Registry]) -> None:
     registry = start()
-    registry.create_topics([topic(f"t{number}", number + 1, 2) for number in range(2000)])
+    drain(registry.create_topics([topic(f"t{number}", number + 1, 2) for number in range(2000)]))
     found = start()
     assert found.snapshot.partition_count == 4000
     assert {each.leader_epoch for info in found.snapshot.topics.values() for each in info.partitions} == {1}
-    found.create_topics([topic("one-more", 5000)])
+    drain(found.create_topics([topic("one-more", 5000)]))
     assert len(found.snapshot.topics) == 2001
 
 
@@ -328,7 +328,7 @@ def test_partitions_that_an_interrupted_change_left_do_not_count_and_are_no_hind
     start: Callable[..., Registry], tree: KeptTree
 ) -> None:
     registry = start()
-    registry.create_topics([topic("t", 1, 2)])
+    drain(registry.create_topics([topic("t", 1, 2)]))
     steps = registry.create_partitions("t", [(0,)] * LARGE)
     next(steps)
     assert len(tree.children(paths.partitions("t"))) == 2 + PARTITIONS_PER_STEP
@@ -340,10 +340,10 @@ def test_partitions_that_an_interrupted_change_left_do_not_count_and_are_no_hind
 
 def test_a_topic_that_is_deleted_while_it_grows_stays_deleted(start: Callable[..., Registry], tree: KeptTree) -> None:
     registry = start()
-    registry.create_topics([topic("t", 1, 2)])
+    drain(registry.create_topics([topic("t", 1, 2)]))
     steps = registry.create_partitions("t", [(0,)] * LARGE)
     next(steps)
-    registry.mark_deleted(["t"])
+    drain(registry.mark_deleted(["t"]))
     with pytest.raises(NoNodeError):
         drain(steps)
     drain(registry.finish_deletion(["t"]))
@@ -354,7 +354,7 @@ def test_a_topic_that_is_deleted_while_it_grows_stays_deleted(start: Callable[..
 def test_a_large_deletion_goes_on_after_a_crash_wherever_it_was(start: Callable[..., Registry], tree: KeptTree, steps_done: int) -> None:
     registry = start()
     drain(registry.create_large_topic(topic("t", 1, LARGE)))
-    registry.mark_deleted(["t"])
+    drain(registry.mark_deleted(["t"]))
     steps = registry.finish_deletion(["t"])
     for _ in range(steps_done):
         next(steps, None)
@@ -367,5 +367,5 @@ def test_a_large_deletion_goes_on_after_a_crash_wherever_it_was(start: Callable[
 def test_notifications_are_few_however_fast_configurations_change(start: Callable[..., Registry], tree: KeptTree) -> None:
     registry = start()
     for number in range(CHANGES_MAX + 500):
-        registry.set_broker_config(None, {"log.retention.ms": str(number)})
+        drain(registry.set_broker_config(None, {"log.retention.ms": str(number)}))
     assert len(tree.children(paths.CONFIG_CHANGES)) <= CHANGES_MAX + CHANGES_PURGED_MAX

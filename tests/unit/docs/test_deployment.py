@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from moldau.cli.application import application
 from moldau.model.config.static import read_static
@@ -39,7 +40,7 @@ def test_the_settings_are_ours_and_keep_to_loopback() -> None:
 def test_the_unit_starts_what_exists_and_waits_longer_than_a_stop_takes() -> None:
     unit = UNIT.read_text()
     (line,) = re.findall(r"^ExecStart=/opt/moldau/bin/moldau serve (.*)$", unit, re.MULTILINE)
-    assert serve(line.split())["file"] == EXAMPLES / "broker.toml"
+    assert serve(line.split())["file"] == str(EXAMPLES / "broker.toml")
     (limit_s,) = re.findall(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)
     assert int(limit_s) * 1000 > settings().int("shutdown.timeout.ms") + settings().int("shutdown.forced.after.ms")
 
@@ -59,5 +60,9 @@ def test_the_container_starts_what_exists() -> None:
     assert json.loads(entry)[:2] == ["moldau", "serve"]
     params = serve([*json.loads(entry)[2:], *json.loads(arguments)])
     assert (params["listen"], params["registry"]) == ("0.0.0.0:9092", "0.0.0.0:8081")
+    (health,) = re.findall(r"^HEALTHCHECK .* CMD (\[.*\])$", text, re.MULTILINE)
+    name, *words = json.loads(health)
+    done = CliRunner().invoke(application, [*words, "--bootstrap", "127.0.0.1:1", "--timeout", "0.1"])
+    assert (name, done.exit_code) == ("moldau", 1), done.output
     copied = re.findall(r"^COPY (\S+) ", text, re.MULTILINE)
     assert all(path.startswith("dist/") or (ROOT / path).exists() for path in copied)

@@ -49,6 +49,11 @@ def test_the_readme_leads_to_every_page() -> None:
     assert [name(page) for page in PAGES if page.resolve() not in linked] == []
 
 
+def test_how_to_install_an_extra_stands_in_the_readme_and_the_others_link_to_it() -> None:
+    assert "`pip install 'moldau[" in README.read_text()
+    assert [name(page) for page in PAGES if re.search(r"pip install '?moldau\[[a-z]", page.read_text())] == []
+
+
 MODULE = re.compile(r"`([a-z_]+(?:/[a-z_]+)+)(?:\.py)?(?:\.\w+)*`")
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from moldau.adapters.temporary_directory import remove_left_behind
 from moldau.lake.spark_on_demand import SparkOnDemand
-from moldau.lake.spark_processes import TOKEN, SparkProcesses, processes_with, remove_left_behind
+from moldau.lake.spark_processes import TOKEN, SparkProcesses, processes_with
 
 OWNER = """
 import os, subprocess, sys, time
@@ -92,20 +93,6 @@ def test_the_next_start_removes_what_the_dead_have_left(tmp_path: Path, monkeypa
     SparkProcesses(prefix="x-").end()
     assert sorted(each.name for each in tmp_path.iterdir()) == sorted(["x-new", Path(alive.directory).name])
     alive.end()
-
-
-def test_what_lies_in_a_folder_that_others_share_is_neither_waited_for_nor_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pipe in the place of the owner's name would be waited for, for ever; in another container the id is another process's."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    for name in ("x-pipe", "x-container", "x-foreign"):
-        (tmp_path / name).mkdir()
-    os.mkfifo(tmp_path / "x-pipe" / "owner")
-    (tmp_path / "x-container" / "owner").write_text("999999999 1 pid:[1]")
-    remove_left_behind("x-")
-    (tmp_path / "x-foreign" / "owner").write_text(f"999999999 1 {os.readlink('/proc/self/ns/pid')}")
-    monkeypatch.setattr(os, "getuid", lambda: -1)
-    remove_left_behind("x-")
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["x-container", "x-foreign", "x-pipe"]
 
 
 def test_a_spark_within_a_task_of_another_one_has_a_watchdog_that_outlives_it(monkeypatch: pytest.MonkeyPatch) -> None:

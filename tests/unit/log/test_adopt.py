@@ -100,7 +100,7 @@ def test_nothing_is_deleted_or_changed_by_the_start_that_adopts() -> None:
     manager.start(NOW_MS, adopt=True)
     manager.adopt_topics()
     assert drain(manager.apply_retention(NOW_MS + 10**12)) == 0
-    assert manager.remove_due(NOW_MS + 10**12) == 0
+    assert drain(manager.remove_due(NOW_MS + 10**12)) == 0
     manager.shutdown()
     after = everything()
     assert set(before) <= set(after)
@@ -121,7 +121,7 @@ def test_afterwards_it_is_ours() -> None:
     manager.shutdown()
     manager = manager_over(disk)
     manager.start(NOW_MS)
-    assert manager.remove_due(NOW_MS) == 1, "the folder that Kafka had marked for deletion"
+    assert drain(manager.remove_due(NOW_MS)) == 1, "the folder that Kafka had marked for deletion"
 
 
 def test_a_partition_of_an_earlier_topic_goes_offline() -> None:

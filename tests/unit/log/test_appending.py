@@ -1,7 +1,6 @@
 """What a log does with a batch: it is stamped in place, segments are rolled, indexes grow, and failed writes leave no trace."""
 
 import struct
-from dataclasses import replace
 
 import pytest
 
@@ -12,7 +11,7 @@ from moldau.log.partition_log import PartitionLog
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.protocol.records.header import check_batch, read_header, verify_crc
 from moldau.testing.disk import ForgetfulDisk
-from support.one_log import DIRECTORY, NOW_MS, append, headers, make_batch, names, offsets, open_log, stage
+from support.one_log import DIRECTORY, NOW_MS, append, close_clean, headers, make_batch, names, offsets, open_log, stage
 
 BATCH = len(make_batch(b"x" * 30))
 
@@ -68,7 +67,7 @@ def test_timestamps_out_of_bounds_are_refused(before: int | None, after: int | N
     stage(log, make_batch(b"a", timestamps=[NOW_MS - 1000]))
     stage(log, make_batch(b"a", timestamps=[NOW_MS + 500]))
     stage(log, make_batch(b"a", timestamps=[-1]))
-    log.reconfigure(replace(config, message_timestamp_type="LogAppendTime"))
+    log.reconfigure(config._replace(message_timestamp_type="LogAppendTime"))
     stage(log, make_batch(b"a", timestamps=[0]))
 
 
@@ -154,7 +153,7 @@ def test_index_entries_are_an_interval_of_bytes_apart_and_name_the_last_offset_o
     two = len(make_batch(b"x" * 30, b""))
     for number in range(8):
         append(log, make_batch(b"x" * 30, b"", timestamps=[100 + number, 50]))
-    log.close(clean=True)
+    close_clean(log)
     index = disk.read(f"{DIRECTORY}/{0:020d}.index")
     assert list(struct.iter_unpack(">ii", index)) == [(5, 2 * two), (9, 4 * two), (13, 6 * two)]
     times = disk.read(f"{DIRECTORY}/{0:020d}.timeindex")
@@ -227,7 +226,7 @@ def test_a_disk_that_fills_up_at_any_byte_leaves_no_trace(room: int) -> None:
     disk.capacity = None
     append(log, *batches_of(3))
     assert offsets(log) == [0, 1, 2, 3]
-    log.close(clean=True)
+    close_clean(log)
     assert open_log(disk, clean=True).end_offset == 4
 
 
@@ -298,7 +297,7 @@ def test_a_new_segment_that_cannot_be_made_is_made_by_a_later_append() -> None:
 def test_a_file_that_was_changed_behind_the_logs_back_is_not_written_to() -> None:
     disk = ForgetfulDisk()
     append(log := open_log(disk), make_batch(b"a"))
-    log.close(clean=True)
+    close_clean(log)
     log = open_log(disk, clean=True)
     file = disk.open(f"{DIRECTORY}/{0:020d}.log", writable=True)
     file.append([b"somebody else"])
@@ -318,7 +317,7 @@ def test_a_segment_that_could_not_be_made_leaves_no_empty_file_behind() -> None:
         stage(log, make_batch(b"x" * 30))
     disk.fail = None
     assert names(disk, ".log") == [0]
-    log.close(clean=True)
+    close_clean(log)
     assert open_log(disk, clean=True).end_offset == 2
 
 
@@ -337,3 +336,19 @@ def test_a_file_that_cannot_be_closed_at_a_roll_leaves_a_log_that_goes_on(monkey
             append(log, make_batch(b"y" * 100))
     append(log, make_batch(b"z" * 100))
     assert offsets(log) == [0, 1]
+
+
+def test_no_batch_of_a_new_producer_overtakes_one_for_which_there_was_no_room_for_a_segment() -> None:
+    """The next one may be short enough for the segment that there is."""
+    disk = ForgetfulDisk()
+    log = open_log(disk, LogConfig(segment_bytes=1000))
+    append(log, make_batch(bytes(700)))
+    disk.capacity = disk.used()
+    with pytest.raises(StorageError):
+        stage(log, make_batch(bytes(500), producer=(7, 0, 0)))
+    disk.capacity = None
+    with pytest.raises(PeerError) as caught:
+        stage(log, make_batch(b"short", producer=(7, 0, 1)))
+    assert caught.value.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    append(log, make_batch(bytes(500), producer=(7, 0, 0)), make_batch(b"short", producer=(7, 0, 1)))
+    assert offsets(log) == [0, 1, 2]

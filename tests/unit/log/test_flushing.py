@@ -130,7 +130,7 @@ def test_a_sync_that_failed_is_never_followed_by_one_that_counts() -> None:
     with pytest.raises(StorageError, match="earlier sync failed"):
         log.flush_job()
     assert log.flushed_offset == 0
-    log.close(clean=False)
+    log.close()
 
 
 def test_epochs_that_find_no_room_are_written_by_the_next_job() -> None:
@@ -170,7 +170,7 @@ def test_a_job_that_outlives_its_log_writes_nothing_under_its_old_name() -> None
     append(log, make_batch(b"x"))
     job = log.flush_job()
     assert job is not None
-    log.close(clean=False)
+    log.close()
     disk.rename("data/t-0", "data/t-0.0-delete")
     open_log(disk)
     job.run()

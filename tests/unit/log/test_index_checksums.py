@@ -5,7 +5,7 @@ import pytest
 from moldau.log.config import LogConfig
 from moldau.log.partition_log import PartitionLog
 from moldau.testing.disk import ForgetfulDisk
-from support.one_log import DIRECTORY, NOW_MS, append, flush, make_batch, new_disk, open_log
+from support.one_log import DIRECTORY, NOW_MS, append, close_clean, flush, make_batch, new_disk, open_log
 from support.searches import offset_for_timestamp
 
 OLD_MS = NOW_MS - 900_000
@@ -18,12 +18,12 @@ def grown(disk: ForgetfulDisk) -> int:
     end offset."""
     log = open_log(disk, CONFIG)
     append(log, *(make_batch(b"old", timestamps=[OLD_MS + number]) for number in range(2)))
-    log.close(clean=True)
+    close_clean(log)
     before = disk.read(CHECKSUMS)
     log = open_log(disk, CONFIG, recovery_point=2, clean=True)
     append(log, *(make_batch(b"young", timestamps=[NOW_MS + number]) for number in range(4)))
     flush(log)
-    log.close(clean=False)
+    log.close()
     assert disk.read(CHECKSUMS) != before
     file = disk.open(CHECKSUMS, writable=True)
     file.truncate(0)
@@ -53,4 +53,4 @@ def test_a_clean_start_makes_nothing_anew(caplog: pytest.LogCaptureFixture) -> N
     disk = new_disk()
     log = open_log(disk, CONFIG, recovery_point=grown(disk), clean=True)
     assert log.end_offset == 6
-    assert "made anew" not in caplog.text
+    assert "rebuilt" not in caplog.text

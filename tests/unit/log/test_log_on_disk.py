@@ -7,7 +7,7 @@ from moldau.log.config import LogConfig
 from moldau.log.partition_log import PartitionLog
 from moldau.model.identity import TopicPartition
 from moldau.ports.filesystem import FileSystem
-from support.one_log import append, flush, make_batch, offsets
+from support.one_log import append, close_clean, flush, make_batch, offsets
 
 PARTITION = TopicPartition("t", 0)
 SIZE = len(make_batch(b"x" * 30))
@@ -36,18 +36,18 @@ def test_a_log_lives_on_a_real_file_system(tmp_path: Path) -> None:
     assert len(records.file.pread(records.length, records.position)) == 3 * SIZE
     records.release()
     assert log.truncate_to(9) == 9
-    log.close(clean=True)
+    close_clean(log)
     expected = {f"{base:020d}{suffix}" for base in (6, 9) for suffix in (".log", ".index", ".timeindex", ".snapshot")}
     expected |= {"00000000000000000006.checksums", "leader-epoch-checkpoint"}
     assert {path.name for path in tmp_path.glob("t-0/*")} == expected
     log = open_at(files, directory, clean=True, recovery_point=9)
     assert log.recovery is None
     append(log, make_batch(b"x" * 30, timestamps=[1], producer=(7, 0, 9)), now_ms=1)
-    log.close(clean=False)
+    log.close()
     with (tmp_path / "t-0" / f"{9:020d}.log").open("ab") as file:
         file.write(b"torn")
     log = open_at(files, directory, clean=False, recovery_point=9)
     assert log.recovery is not None
     assert log.recovery.bytes_cut == 4
     assert offsets(log) == [6, 7, 8, 9]
-    log.close(clean=True)
+    close_clean(log)

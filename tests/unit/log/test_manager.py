@@ -22,7 +22,7 @@ from moldau.model.steps import drain
 from moldau.ports.background import T
 from moldau.ports.filesystem import LockHeldError, MissingFileError
 from moldau.testing.disk import ForgetfulDisk
-from support.logs import CLUSTER, NOW_MS, TOPIC_ID, append_values, create, flush, manager_over, values_of
+from support.logs import CLUSTER, NOW_MS, TOPIC_ID, append_values, create, flush, make_batch, manager_over, values_of
 
 OTHER_ID = bytes(range(50, 66))
 T0 = TopicPartition("t", 0)
@@ -114,7 +114,7 @@ def test_a_log_that_cannot_be_flushed_leaves_no_clean_mark() -> None:
     assert recovered == {0, 2}
 
 
-def test_what_recovery_cut_is_logged_with_file_and_position(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_recovery_cut_is_logged_once_with_file_and_position(caplog: pytest.LogCaptureFixture) -> None:
     disk = ForgetfulDisk()
     log = create(restart(disk), "t")
     append_values(log, b"a")
@@ -123,10 +123,39 @@ def test_what_recovery_cut_is_logged_with_file_and_position(caplog: pytest.LogCa
     file.append([b"torn"])
     file.sync()
     disk.crash()
+    with caplog.at_level(logging.INFO):
+        restart(disk)
+    assert "log recovered: partition=t-0 from=0 end=1 segments=1 batches=1 bytes_cut=4" in caplog.text
+    (cut,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert cut.startswith("log cut: path=/data/t-0/00000000000000000000.log position=")
+
+
+def test_each_cut_of_recovery_is_logged_with_file_place_and_number_of_bytes_and_each_removed_segment_with_its_files(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    disk = ForgetfulDisk()
+    manager = restart(disk)
+    size = len(make_batch([b"a"]))
+    first, second = "/data/t-0/00000000000000000000.log", "/data/t-1/00000000000000000002.log"
+    for partition in (0, 1):
+        log = create(manager, "t", partition, LogConfig(segment_bytes=2 * size))
+        for value in (b"a", b"b", b"c"):
+            append_values(log, value)
+        flush(log)
+    for path, left in ((first, 2 * size - 5), (second, size - 7)):
+        file = disk.open(path, writable=True)
+        file.truncate(left)
+        file.sync()
+    disk.crash()
     with caplog.at_level(logging.WARNING):
         restart(disk)
-    assert "log cut by recovery: partition=t-0 recovery_point=0 end_offset=1 batches_checked=1 bytes_cut=4" in caplog.text
-    assert "file cut: path=/data/t-0/00000000000000000000.log position=" in caplog.text
+    assert f"log cut: path={first} position={size} bytes={size - 5} offset=1 reason=" in caplog.text
+    assert f"log cut: path={second} position=0 bytes={size - 7} offset=2 reason=" in caplog.text
+    (removed,) = [line for line in caplog.text.splitlines() if "segment removed: " in line]
+    assert len(caplog.records) == 3, "each once"
+    assert "segment removed: paths=" in removed
+    assert "/data/t-0/00000000000000000002.log" in removed
+    assert f"bytes={size} reason=follows the cut at offset 1" in removed
 
 
 def test_a_recovery_point_beyond_the_log_is_lowered_on_disk_before_anything_is_appended() -> None:
@@ -170,12 +199,34 @@ def test_on_a_full_disk_a_log_waits_for_its_lower_recovery_point_and_the_others_
     other = manager.get(TopicPartition("t", 1))
     assert other is not None
     assert values_of(other) == [b"a", b"b", b"c"]
-    manager.retry_full(NOW_MS)
+    drain(manager.retry_full(NOW_MS))
     assert manager.get(T0) is None
     full[0] = False
-    manager.retry_full(NOW_MS)
+    drain(manager.retry_full(NOW_MS))
     assert manager.get(T0) is not None
     assert parse_offsets(disk.read(f"/data/{RECOVERY_POINTS}"), "")[T0] == 0
+
+
+def test_a_partition_that_is_deleted_while_full_logs_are_tried_again_is_not_made_again() -> None:
+    disk = ForgetfulDisk()
+    append_values(create(manager := restart(disk), "t"), b"a")
+    manager.shutdown()
+    disk.remove("/data/.kafka_cleanshutdown")
+
+    def fail(operation: str, path: str) -> bool:
+        if "/t-0/" in path and operation != "read":
+            raise StorageError("no space left on device", path=path, no_space=True)
+        return False
+
+    disk.fail = fail
+    manager = restart(disk)
+    assert manager.get(T0) is None
+    disk.fail = None
+    steps = manager.retry_full(NOW_MS)
+    next(steps)
+    manager.delete([T0], NOW_MS)
+    drain(steps)
+    assert not disk.exists("/data/t-0")
 
 
 def test_damaged_checkpoints_cost_time_but_no_records() -> None:
@@ -335,7 +386,7 @@ def test_what_is_no_partition_is_left_alone() -> None:
     before = [name for name in disk.list("/data") if not name.startswith(".")]
     manager = restart(disk)
     drain(manager.apply_retention(NOW_MS))
-    manager.remove_due(NOW_MS + 10**12)
+    drain(manager.remove_due(NOW_MS + 10**12))
     manager.shutdown()
     assert manager.partitions() == []
     assert [name for name in disk.list("/data") if not name.startswith(".")] == before
@@ -413,9 +464,9 @@ def test_a_deleted_partition_is_gone_at_once_and_its_bytes_after_the_delay() -> 
     assert manager.partitions() == [TopicPartition("kept", 0)]
     [marked] = [name for name in disk.list("/data") if name.endswith("-delete")]
     assert manager.next_removal_ms() == NOW_MS + 1000
-    assert manager.remove_due(NOW_MS + 999) == 0
+    assert drain(manager.remove_due(NOW_MS + 999)) == 0
     assert disk.exists(f"/data/{marked}")
-    assert manager.remove_due(NOW_MS + 1000) == 1
+    assert drain(manager.remove_due(NOW_MS + 1000)) == 1
     assert not disk.exists(f"/data/{marked}")
 
 
@@ -429,7 +480,7 @@ def test_a_deletion_survives_a_crash_and_is_finished_by_the_next_start() -> None
     assert parse_offsets(disk.read(f"/data/{RECOVERY_POINTS}"), "") == {}, "a new t-0 must not inherit the recovery point"
     manager = restart(disk)
     assert manager.partitions() == []
-    assert manager.remove_due(NOW_MS) == 1
+    assert drain(manager.remove_due(NOW_MS)) == 1
     assert disk.list("/data") == [".lock", LOG_STARTS, "meta.properties", RECOVERY_POINTS, HIGH_WATERMARKS]
 
 
@@ -496,9 +547,9 @@ def test_retention_takes_segments_out_of_use_and_removes_them_after_the_delay() 
         append_values(log, b"x" * 20)
     assert drain(manager.apply_retention(NOW_MS)) > 0
     assert any(name.endswith(".deleted") for name in disk.list("/data/t-0"))
-    manager.remove_due(NOW_MS + 999)
+    drain(manager.remove_due(NOW_MS + 999))
     assert any(name.endswith(".deleted") for name in disk.list("/data/t-0"))
-    manager.remove_due(NOW_MS + 1000)
+    drain(manager.remove_due(NOW_MS + 1000))
     assert not any(name.endswith(".deleted") for name in disk.list("/data/t-0"))
     assert log.start_offset > 0
 
@@ -805,7 +856,7 @@ def test_a_lost_partition_can_be_deleted_with_its_topic() -> None:
     disk.remove_tree("/data/t-0")
     manager = registered(disk)
     assert manager.delete([T0], NOW_MS) == []
-    manager.remove_due(NOW_MS + 10**9)
+    drain(manager.remove_due(NOW_MS + 10**9))
     manager.shutdown()
     assert registered(disk).partitions() == []
 
@@ -823,7 +874,7 @@ def test_a_folder_that_is_a_link_is_neither_followed_nor_replaced(kind: str) -> 
         create(manager, "t")
     create(manager, "t", 1)
     manager.delete([T0], NOW_MS)
-    manager.remove_due(NOW_MS + 10**9)
+    drain(manager.remove_due(NOW_MS + 10**9))
     manager.shutdown()
     assert disk.list("/etc") == []
     assert disk.exists("/data/.kafka_cleanshutdown"), "the directory itself is sound"
@@ -870,7 +921,7 @@ def test_a_folder_removed_under_a_running_broker_takes_its_partition_offline_and
     disk.remove_tree("/data/t-0")
     drain(manager.checkpoint())
     assert told == [("/data", [T0])]
-    assert "00000000000000000000.log: is gone" in str(manager.problem(T0))
+    assert "00000000000000000000.log: is missing" in str(manager.problem(T0))
     append_values(other, b"b")
     assert values_of(other) == [b"b"]
     manager.shutdown()

@@ -16,7 +16,7 @@ from moldau.model.errors import StorageError
 from moldau.model.identity import TopicPartition
 from moldau.ports.filesystem import FileSystem
 from moldau.testing.disk_files import ForgetfulFile
-from support.one_log import NOW_MS, append, flush, make_batch, new_disk, offsets, stage
+from support.one_log import NOW_MS, append, close_clean, flush, make_batch, new_disk, offsets, stage
 
 OPEN_FILES_MAX = 4
 
@@ -60,7 +60,7 @@ def test_many_logs_are_appended_to_in_turn_and_read_back(place: tuple[FileSystem
     for log in logs.logs:
         assert offsets(log) == list(range(7))
         assert logs.open_files <= OPEN_FILES_MAX
-        log.close(clean=True)
+        close_clean(log)
     assert logs.open_files == 0
     again = Logs(*place, 20, clean=True)
     assert [log.end_offset for log in again.logs] == [7] * 20
@@ -68,7 +68,7 @@ def test_many_logs_are_appended_to_in_turn_and_read_back(place: tuple[FileSystem
         append(log, make_batch(b"y"))
     assert [offsets(log) for log in again.logs] == [list(range(8))] * 20
     for log in again.logs:
-        log.close(clean=True)
+        close_clean(log)
 
 
 def test_one_request_may_stage_in_more_logs_than_may_have_a_file_open(place: tuple[FileSystem, str]) -> None:
@@ -81,7 +81,7 @@ def test_one_request_may_stage_in_more_logs_than_may_have_a_file_open(place: tup
         assert logs.open_files <= OPEN_FILES_MAX
     assert [offsets(log) for log in logs.logs] == [[0]] * 20
     for log in logs.logs:
-        log.close(clean=True)
+        close_clean(log)
 
 
 def test_a_write_after_the_file_was_closed_costs_one_open() -> None:
@@ -128,7 +128,7 @@ def test_a_range_that_is_being_sent_outlives_the_closing(place: tuple[FileSystem
     assert b"the value" in part.file.pread(part.length, part.position)
     part.release()
     for log in logs.logs:
-        log.close(clean=True)
+        close_clean(log)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -167,7 +167,7 @@ def test_a_failed_write_is_cut_off_before_the_next_whatever_was_open_meanwhile()
     append(first, make_batch(b"y"))
     assert disk.operations["open"] == before, "the file was not closed"
     assert offsets(first) == [0, 1]
-    first.close(clean=True)
+    close_clean(first)
     assert Logs(disk, "data", 1, clean=True).logs[0].end_offset == 2
 
 
@@ -241,7 +241,7 @@ def test_a_flush_that_finds_no_free_descriptor_closes_what_it_has_opened() -> No
     assert len(opened) == 3
     flush(log)
     assert log.flushed_offset == 3
-    log.close(clean=True)
+    close_clean(log)
     used = disk.used()
     disk.remove_tree("data/t-0")
     assert disk.used() < used

@@ -3,7 +3,6 @@
 import logging
 import struct
 import zlib
-from dataclasses import replace
 
 import pytest
 
@@ -13,7 +12,21 @@ from moldau.log.damage import LostRecordsError
 from moldau.log.partition_log import PartitionLog
 from moldau.protocol.records.header import stamp
 from moldau.testing.disk import ForgetfulDisk
-from support.one_log import DIRECTORY, NOW_MS, append, flush, headers, make_batch, names, new_disk, offsets, open_log, overwrite, stage
+from support.one_log import (
+    DIRECTORY,
+    NOW_MS,
+    append,
+    close_clean,
+    flush,
+    headers,
+    make_batch,
+    names,
+    new_disk,
+    offsets,
+    open_log,
+    overwrite,
+    stage,
+)
 from support.searches import max_timestamp_offset
 
 SIZE = len(make_batch(b"x" * 30))
@@ -45,7 +58,7 @@ def test_a_new_log_is_empty_at_its_start_offset_and_its_folder_is_made() -> None
 def test_after_a_clean_stop_only_the_end_of_the_active_segment_is_read() -> None:
     disk = new_disk()
     log = filled(disk, 4000, LogConfig(segment_bytes=1000 * SIZE), producer=7)
-    log.close(clean=True)
+    close_clean(log)
     overwrite(disk, LOG, 0, b"\xff" * 500)  # who does not look does not see
     disk.operations.clear()
     log = open_log(disk, clean=True)
@@ -57,17 +70,17 @@ def test_after_a_clean_stop_only_the_end_of_the_active_segment_is_read() -> None
 
 
 def test_a_log_goes_on_after_a_clean_stop_as_if_there_had_been_none() -> None:
-    config = replace(THREE, index_interval_bytes=2 * SIZE, segment_bytes=9 * SIZE)
+    config = THREE._replace(index_interval_bytes=2 * SIZE, segment_bytes=9 * SIZE)
     stopped, running = new_disk(), ForgetfulDisk()
     log = filled(running, 20, config)
-    log.close(clean=True)
+    close_clean(log)
     log = open_log(stopped, config)
     for _ in range(20):
         append(log, make_batch(b"x" * 30))
-        log.close(clean=True)
+        close_clean(log)
         log = open_log(stopped, config, clean=True)
         assert log.recovery is None
-    log.close(clean=True)
+    close_clean(log)
     for kind in (".log", ".index"):
         assert names(stopped, kind) == names(running, kind)
         for base in names(running, kind):
@@ -77,7 +90,7 @@ def test_a_log_goes_on_after_a_clean_stop_as_if_there_had_been_none() -> None:
 
 def test_everything_a_clean_stop_leaves_survives_a_crash() -> None:
     disk = new_disk()
-    filled(disk, 10, producer=7).close(clean=True)
+    close_clean(filled(disk, 10, producer=7))
 
     def contents() -> dict[str, bytes]:
         """Of all files but those of the indexes' checksums, which nobody needs."""
@@ -91,7 +104,7 @@ def test_everything_a_clean_stop_leaves_survives_a_crash() -> None:
 
 def test_a_stop_that_was_called_clean_and_was_not_is_found_out() -> None:
     disk = new_disk()
-    filled(disk, 10).close(clean=True)
+    close_clean(filled(disk, 10))
     disk.open(f"{DIRECTORY}/{8:020d}.log", writable=True).append([b"half a batch"])
     log = open_log(disk, THREE, clean=True)
     assert log.recovery is not None
@@ -101,28 +114,28 @@ def test_a_stop_that_was_called_clean_and_was_not_is_found_out() -> None:
 
 def test_closing_without_a_change_writes_nothing() -> None:
     disk = new_disk()
-    filled(disk, 10).close(clean=True)
+    close_clean(filled(disk, 10))
     log = open_log(disk, THREE, clean=True)
     disk.operations.clear()
-    log.close(clean=True)
+    close_clean(log)
     assert not set(disk.operations) & {"append", "truncate", "sync", "write_atomically", "sync_directory", "rename"}
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 def test_a_missing_index_of_the_active_segment_is_made_anew(suffix: str) -> None:
     disk = new_disk()
-    filled(disk, 3).close(clean=True)
+    close_clean(filled(disk, 3))
     before = disk.read(f"{DIRECTORY}/{0:020d}{suffix}")
     disk.remove(f"{DIRECTORY}/{0:020d}{suffix}")
     log = open_log(disk, THREE, clean=True)
     assert log.end_offset == 3
-    log.close(clean=True)
+    close_clean(log)
     assert disk.read(f"{DIRECTORY}/{0:020d}{suffix}") == before
 
 
 def test_a_damaged_snapshot_is_passed_over_for_an_older_one_and_the_batches_since() -> None:
     disk = new_disk()
-    filled(disk, 10, producer=7).close(clean=True)
+    close_clean(filled(disk, 10, producer=7))
     assert names(disk, ".snapshot") == [4, 8, 10]
     overwrite(disk, f"{10:020d}.snapshot", 20, b"?")
     log = open_log(disk, THREE, clean=True)
@@ -134,7 +147,7 @@ def test_files_that_waited_to_be_unlinked_are_handed_out_again() -> None:
     disk = new_disk()
     log = filled(disk, 10)
     log.delete_records(9)
-    log.close(clean=True)
+    close_clean(log)
     log = open_log(disk, THREE, clean=True, start_offset=9)
     for segment in log.take_removed():
         segment.unlink()
@@ -144,7 +157,7 @@ def test_files_that_waited_to_be_unlinked_are_handed_out_again() -> None:
 
 def test_a_damaged_epoch_checkpoint_is_said_and_not_used(caplog: pytest.LogCaptureFixture) -> None:
     disk = new_disk()
-    filled(disk, 3).close(clean=True)
+    close_clean(filled(disk, 3))
     overwrite(disk, "leader-epoch-checkpoint", 0, b"?")
     log = open_log(disk, THREE, clean=True, leader_epoch=1)
     assert "leader-epoch-checkpoint" in caplog.text
@@ -154,7 +167,7 @@ def test_a_damaged_epoch_checkpoint_is_said_and_not_used(caplog: pytest.LogCaptu
 
 def test_an_interrupted_compaction_is_finished() -> None:
     disk = new_disk()
-    filled(disk, 3).close(clean=True)
+    close_clean(filled(disk, 3))
     segment = f"{DIRECTORY}/{0:020d}.log"
     disk.write_atomically(f"{segment}.swap", disk.read(segment))
     disk.write_atomically(f"{DIRECTORY}/{7:020d}.log.cleaned", b"half")
@@ -167,7 +180,7 @@ def test_an_interrupted_compaction_is_finished() -> None:
 def test_a_start_offset_outside_the_log_costs_nothing_and_is_named(clean: bool, caplog: pytest.LogCaptureFixture) -> None:
     """One flipped digit of the checkpoint once marked every segment for deletion, without a line."""
     disk = new_disk()
-    filled(disk, 12).close(clean=True)
+    close_clean(filled(disk, 12))
     log = open_log(disk, THREE, clean=clean, recovery_point=12, start_offset=50)
     assert (log.start_offset, log.end_offset) == (0, 12)
     assert offsets(log) == list(range(12))
@@ -181,7 +194,7 @@ def test_a_log_that_ends_before_what_was_on_disk_is_not_opened_and_not_touched(c
     """Instead of an empty or a shorter log: an error that says what is gone, and which command accepts it."""
     for damage in (0, SIZE, 2 * SIZE + 7):
         disk = new_disk()
-        filled(disk, 3).close(clean=True)
+        close_clean(filled(disk, 3))
         disk.open(f"{DIRECTORY}/{LOG}", writable=True).truncate(damage)
         with pytest.raises(LostRecordsError, match=r"on disk up to offset 3.*moldau log accept-loss data t-0"):
             open_log(disk, THREE, clean=clean, recovery_point=3)
@@ -191,7 +204,7 @@ def test_a_log_that_ends_before_what_was_on_disk_is_not_opened_and_not_touched(c
 
 def test_a_folder_that_has_lost_all_its_segments_is_not_an_empty_log() -> None:
     disk = new_disk()
-    filled(disk, 3).close(clean=True)
+    close_clean(filled(disk, 3))
     disk.remove(f"{DIRECTORY}/{LOG}")
     for clean in (True, False):
         with pytest.raises(LostRecordsError):
@@ -199,13 +212,13 @@ def test_a_folder_that_has_lost_all_its_segments_is_not_an_empty_log() -> None:
     disk.remove(f"{DIRECTORY}/{LOG}".replace(".log", ".checksums"))
     disk.remove(f"{DIRECTORY}/{LOG}".replace(".log", ".index"))
     disk.remove(f"{DIRECTORY}/{LOG}".replace(".log", ".timeindex"))
-    with pytest.raises(LostRecordsError, match="the log ends at offset 0, but was on disk up to offset 3: 3 offsets are gone"):
+    with pytest.raises(LostRecordsError, match="the log ends at offset 0, but was on disk up to offset 3: 3 offsets are lost"):
         open_log(disk, THREE, recovery_point=3)
 
 
 def test_a_segment_that_is_gone_from_the_middle_is_missed_by_its_indexes() -> None:
     disk = new_disk()
-    filled(disk, 12).close(clean=True)
+    close_clean(filled(disk, 12))
     disk.remove(f"{DIRECTORY}/{4:020d}.log")
     with pytest.raises(LostRecordsError, match=f"{4:020d}.log is missing, with the records from offset 4 on"):
         open_log(disk, THREE, clean=True, recovery_point=12)
@@ -216,7 +229,7 @@ def test_a_segment_that_is_gone_from_the_middle_is_missed_by_its_indexes() -> No
 
 def test_a_file_with_an_offset_that_no_log_has_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
     disk = new_disk()
-    filled(disk, 3).close(clean=True)
+    close_clean(filled(disk, 3))
     for name in ("99999999999999999999.log", "09223372036854775807.log", "99999999999999999999.snapshot"):
         disk.write_atomically(f"{DIRECTORY}/{name}", b"")
         log = open_log(disk, THREE, clean=True, recovery_point=3)
@@ -305,7 +318,7 @@ def test_compaction_leaves_holes_before_the_recovery_point_only() -> None:
     disk = new_disk()
     filled(disk, 12)
     disk.open(f"{DIRECTORY}/{4:020d}.log", writable=True).truncate(2 * SIZE)
-    compacts = replace(THREE, cleanup_policy=frozenset({"compact"}))
+    compacts = THREE._replace(cleanup_policy=frozenset({"compact"}))
     assert offsets(crashed(disk, 8, compacts)) == [0, 1, 2, 3, 4, 5, 8, 9, 10, 11]
     with pytest.raises(LostRecordsError, match="offset 6: the segment begins where offset 6 is due; the log was on disk up to offset 7"):
         crashed(disk, 7, compacts)
@@ -326,7 +339,7 @@ def test_whole_batches_of_an_earlier_leadership_behind_a_cut_are_not_taken() -> 
     batch = make_batch(b"x" * 30)
     stamp(batch, 2, 4)
     disk.open(f"{DIRECTORY}/{LOG}", writable=True).append([batch])
-    log.close(clean=False)
+    log.close()
     assert crashed(disk, 0).end_offset == 2
 
 
@@ -334,11 +347,11 @@ def test_index_entries_behind_the_recovery_point_are_not_believed() -> None:
     disk = new_disk()
     config = LogConfig(index_interval_bytes=0)
     log = filled(disk, 6, config)
-    log.close(clean=True)
+    close_clean(log)
     true = disk.read(f"{DIRECTORY}/{0:020d}.index")
     overwrite(disk, f"{0:020d}.index", 3 * 8, struct.pack(">iiii", 4, 3 * SIZE + 11, 5, 4 * SIZE + 3))
     log = crashed(disk, 3, config)
-    log.close(clean=True)
+    close_clean(log)
     assert disk.read(f"{DIRECTORY}/{0:020d}.index") == true
 
 
@@ -346,22 +359,22 @@ def test_index_entries_behind_the_recovery_point_are_not_believed() -> None:
 def test_an_index_that_does_not_rise_or_does_not_lead_to_a_batch_is_made_anew(damage: bytes) -> None:
     disk = new_disk()
     config = LogConfig(index_interval_bytes=0)
-    filled(disk, 9, config).close(clean=True)
+    close_clean(filled(disk, 9, config))
     true = disk.read(f"{DIRECTORY}/{0:020d}.index"), disk.read(f"{DIRECTORY}/{0:020d}.timeindex")
     overwrite(disk, f"{0:020d}.index", 2 * 8, damage)
-    crashed(disk, 7, config).close(clean=True)
+    close_clean(crashed(disk, 7, config))
     assert (disk.read(f"{DIRECTORY}/{0:020d}.index"), disk.read(f"{DIRECTORY}/{0:020d}.timeindex")) == true
 
 
 def test_indexes_that_kafka_left_allocated_in_full_are_cut_to_their_entries() -> None:
     disk = new_disk()
-    filled(disk, 9, LogConfig(index_interval_bytes=0)).close(clean=True)
+    close_clean(filled(disk, 9, LogConfig(index_interval_bytes=0)))
     before = {suffix: disk.read(f"{DIRECTORY}/{0:020d}{suffix}") for suffix in (".index", ".timeindex")}
     for suffix in before:
         disk.open(f"{DIRECTORY}/{0:020d}{suffix}", writable=True).append([bytes(1024)])
     log = open_log(disk, LogConfig(index_interval_bytes=0), recovery_point=3, adopted=True)
     assert offsets(log) == list(range(9))
-    log.close(clean=True)
+    close_clean(log)
     assert {suffix: disk.read(f"{DIRECTORY}/{0:020d}{suffix}") for suffix in before} == before
 
 
@@ -373,7 +386,7 @@ def test_indexes_that_were_stored_and_not_synced_are_completed_also_at_the_end_o
         log = open_log(disk, THREE)
         for timestamp in (10, 30, 20, 40, 50):
             append(log, make_batch(b"x" * 30, timestamps=[timestamp]))
-        log.close(clean=True)
+        close_clean(log)
         true = disk.read(f"{DIRECTORY}/{0:020d}{suffix}")
         disk.open(f"{DIRECTORY}/{0:020d}{suffix}", writable=True).truncate(min(kept, len(true)))
         log = crashed(disk, 4)
@@ -385,7 +398,7 @@ def test_indexes_that_were_stored_and_not_synced_are_completed_also_at_the_end_o
 
 def test_a_time_entry_that_no_batch_reaches_is_not_believed() -> None:
     disk = new_disk()
-    filled(disk, 3).close(clean=True)
+    close_clean(filled(disk, 3))
     disk.open(f"{DIRECTORY}/{0:020d}.timeindex", writable=True).append([struct.pack(">qi", NOW_MS + 999, 2)])
     log = crashed(disk, 3)
     newest = max_timestamp_offset(log)
@@ -397,7 +410,7 @@ def test_a_hole_that_ends_at_the_recovery_point_costs_nothing() -> None:
     """An adopted log was compacted up to its empty active segment; the broker crashes before it has appended anything."""
     disk = new_disk()
     log = filled(disk, 8)
-    log.close(clean=True)
+    close_clean(log)
     for suffix in (".log", ".index", ".timeindex", ".checksums"):
         disk.rename(f"{DIRECTORY}/{4:020d}{suffix}", f"{DIRECTORY}/{4:020d}{suffix}.gone")
     disk.open(f"{DIRECTORY}/{8:020d}.log", create=True)
@@ -413,7 +426,7 @@ def test_epochs_behind_the_recovery_point_come_from_the_batches() -> None:
     assert disk.read(f"{DIRECTORY}/leader-epoch-checkpoint").split() == [b"0", b"1", b"2", b"0"]
     log.assign_leader_epoch(3)
     append(log, make_batch(b"x"))
-    log.close(clean=False)
+    log.close()
     log = crashed(disk, 2, LogConfig())
     assert (log.end_offset_for_epoch(2), log.end_offset_for_epoch(3)) == ((2, 2), (3, 3))
     flush(log)
@@ -438,7 +451,7 @@ def test_producers_go_on_after_a_crash_where_the_log_ends() -> None:
     disk = new_disk()
     log = filled(disk, 10, producer=7)
     flush(log)
-    log.close(clean=False)
+    log.close()
     disk.open(f"{DIRECTORY}/{8:020d}.log", writable=True).truncate(SIZE)
     log = crashed(disk, 6)
     assert [view.last_sequence for view in log.active_producers()] == [8]
@@ -451,12 +464,12 @@ def test_producers_are_complete_after_a_crash_that_damaged_the_index(entry: tupl
     config = LogConfig(index_interval_bytes=0)
     disk = new_disk()
     log = filled(disk, 4, config, producer=7)
-    log.close(clean=True)
+    close_clean(log)
     log = open_log(disk, config, clean=True)
     for number in range(4, 8):
         append(log, make_batch(b"x" * 30, producer=(7, 0, number)))
     flush(log)
-    log.close(clean=False)
+    log.close()
     disk.write_atomically(f"{DIRECTORY}/{0:020d}.index", struct.pack(">ii", *entry))
     log = open_log(disk, config, recovery_point=8)
     assert [(view.producer_id, view.last_sequence) for view in log.active_producers()] == [(7, 7)]
@@ -470,7 +483,7 @@ def test_each_of_five_batches_in_flight_is_known_after_a_restart_too() -> None:
         disk = new_disk()
         log = filled(disk, 10, producer=7)
         if clean:
-            log.close(clean=True)
+            close_clean(log)
         else:
             flush(log)
         log = open_log(disk, THREE, recovery_point=10, clean=clean)
@@ -481,7 +494,7 @@ def test_each_of_five_batches_in_flight_is_known_after_a_restart_too() -> None:
 def test_snapshots_behind_the_recovery_point_are_not_believed() -> None:
     disk = new_disk()
     log = filled(disk, 10, producer=7)
-    log.close(clean=True)
+    close_clean(log)
     other = open_log(new_disk(), THREE)
     append(other, make_batch(b"x", producer=(8, 0, 0)))
     log = crashed(disk, 5)
@@ -527,7 +540,7 @@ def test_recovery_of_a_log_that_has_nothing_to_read_is_no_news(caplog: pytest.Lo
 def test_a_snapshot_that_is_safe_on_disk_is_not_written_again() -> None:
     """A roll right after a restart asks for a snapshot at the offset at which the clean stop has left one."""
     disk = new_disk()
-    filled(disk, 4, producer=7).close(clean=True)
+    close_clean(filled(disk, 4, producer=7))
     log = open_log(disk, THREE, clean=True)
     disk.fail = lambda operation, path: operation in ("open", "append", "truncate") and path.endswith(".snapshot")
     append(log, make_batch(b"x" * 30, producer=(7, 0, 4)))
@@ -539,9 +552,9 @@ def test_a_snapshot_that_is_safe_on_disk_is_not_written_again() -> None:
 
 def test_a_clean_stop_of_a_recovered_log_keeps_its_producers() -> None:
     disk = new_disk()
-    filled(disk, 5, producer=7).close(clean=True)
+    close_clean(filled(disk, 5, producer=7))
     for offset in names(disk, ".snapshot"):
         disk.remove(f"{DIRECTORY}/{offset:020d}.snapshot")
     disk.open(f"{DIRECTORY}/{4:020d}.log", writable=True).truncate(0)
-    crashed(disk, 4).close(clean=True)
+    close_clean(crashed(disk, 4))
     assert [view.last_sequence for view in open_log(disk, THREE, clean=True).active_producers()] == [3]

@@ -11,12 +11,12 @@ from moldau.log.damage import LostRecordsError
 from moldau.log.partition_log import PartitionLog
 from moldau.log.producer_bound import ProducerBound
 from moldau.log.producer_entry import ProducerEntry
-from moldau.log.producer_snapshot import SnapshotEntry, producers_of
+from moldau.log.producer_snapshot import SnapshotEntries, decode_snapshot, encode_snapshot, producers_of
 from moldau.log.producer_state import Producers
 from moldau.log.verifications import Verifications
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.protocol.records.header import read_header
-from support.one_log import DIRECTORY, NOW_MS, PARTITION, append, make_batch, new_disk, open_log
+from support.one_log import DIRECTORY, NOW_MS, PARTITION, append, close_clean, make_batch, new_disk, open_log
 
 
 class Logs:
@@ -143,8 +143,12 @@ def test_questions_to_the_coordinator_count_too() -> None:
     assert bound.held == 0
 
 
-def snapshot(count: int, *, open_one: int) -> list[SnapshotEntry]:
-    return [SnapshotEntry(number, 0, 5, 100, 0, number, -1, 50 if number == open_one else -1) for number in range(count)]
+def snapshot(count: int, *, open_one: int) -> SnapshotEntries:
+    entries = {number: ProducerEntry(0, 0) for number in range(count)}
+    for number, entry in entries.items():
+        entry.timestamp = number
+    entries[open_one].transaction_start = 50
+    return decode_snapshot(encode_snapshot(entries))
 
 
 def test_of_a_snapshot_the_newest_are_taken_and_all_with_a_transaction() -> None:
@@ -207,7 +211,7 @@ def test_a_log_that_cannot_be_opened_remembers_nobody() -> None:
     disk, bound = new_disk(), ProducerBound(lambda: 100)
     log = open_log(disk)
     append(log, *(make_batch(b"v", producer=(producer_id, 0, 0)) for producer_id in range(10)))
-    log.close(clean=True)
+    close_clean(log)
     for _ in range(3):
         with pytest.raises(LostRecordsError):
             PartitionLog.open(

@@ -2,6 +2,7 @@
 
 import pytest
 
+from moldau.log.producer_bound import ProducerBound
 from moldau.log.producer_entry import ProducerEntry, StoredBatch
 from moldau.log.producer_state import Producers
 from moldau.model.errors import ErrorCode, PeerError
@@ -146,3 +147,64 @@ def test_what_was_found_in_the_log_is_looked_up_again_after_a_write_that_failed(
     assert stored.first_offset == 100
     producers.commit()
     assert producers.look_back is None
+
+
+def test_where_there_is_nothing_to_compare_with_the_epoch_must_be_the_one_that_the_coordinator_gave_last() -> None:
+    """An evicted producer that was fenced would write again; a made-up epoch would fence who has the id."""
+    given = {7: 4}
+    producers = Producers("t-0", ProducerBound(epoch_given=given.get))
+    assert refusal(producers, 3, 17) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert refusal(producers, 5, 0) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert producers.entries == {}
+    assert stage(producers, 4, 17) is None
+    assert refusal(producers, 5, 0) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert stage(producers, 4, 18) is None
+    given[7] = 5
+    assert stage(producers, 4, 19) is None, "until the new one writes"
+    assert stage(producers, 5, 0) is None
+    assert producers.stage(8, 3, 17, 0, 0, 1000, 0) is None, "one without a transactional id"
+
+
+def test_no_batch_overtakes_one_that_was_refused_while_the_coordinator_could_not_say_its_epoch() -> None:
+    """The one after it was taken, being of an unknown producer: librdkafka believes then that the refused one was stored, too."""
+    loading = [PeerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "__transaction_state is still being read")]
+
+    def epoch_given(_producer_id: int) -> None:
+        for error in loading:
+            raise error
+
+    bound = ProducerBound(epoch_given=epoch_given)
+    producers = Producers("t-0", bound)
+    assert refusal(producers, 0, 0) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert refusal(producers, 0, 1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    loading.clear()
+    assert refusal(producers, 0, 2) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert refusal(producers, 0, 1) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert [stage(producers, 0, sequence) for sequence in (0, 1, 2)] == [None, None, None]
+    assert bound.held == 1
+
+
+def test_a_producer_that_gave_up_a_refused_batch_goes_on_with_the_next_epoch() -> None:
+    loading = [PeerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "__transaction_state is still being read")]
+
+    def epoch_given(_producer_id: int) -> None:
+        for error in loading:
+            raise error
+
+    producers = Producers("t-0", ProducerBound(epoch_given=epoch_given))
+    assert refusal(producers, 0, 0) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    loading.clear()
+    assert stage(producers, 1, 0) is None
+
+
+def test_no_batch_of_a_new_producer_overtakes_one_that_could_not_be_written() -> None:
+    """On a full disk: the first is refused, and there is room again for the second, which is on its way."""
+    bound = ProducerBound()
+    producers = Producers("t-0", bound)
+    stage(producers, 0, 0)
+    stage(producers, 0, 1)
+    producers.undo()
+    assert refusal(producers, 0, 2) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert [stage(producers, 0, sequence) for sequence in (0, 1, 2)] == [None, None, None]
+    producers.commit()
+    assert bound.held == 1

@@ -9,7 +9,7 @@ from moldau.log.config import LogConfig
 from moldau.log.partition_log import PartitionLog
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.testing.disk import ForgetfulDisk
-from support.one_log import NOW_MS, append, make_batch, names, open_log, overwrite, stage
+from support.one_log import NOW_MS, append, close_clean, make_batch, names, open_log, overwrite, stage
 from support.searches import max_timestamp_offset, offset_for_timestamp
 
 SIZE = len(make_batch(b"x" * 100, b""))
@@ -149,7 +149,7 @@ def test_a_batch_found_bad_while_looking_for_an_offset_is_remembered() -> None:
 def test_without_its_index_a_segment_is_walked_once_to_make_a_new_one() -> None:
     disk = ForgetfulDisk()
     log = filled(disk, segment_bytes=8 * SIZE, index_interval_bytes=0)
-    log.close(clean=True)
+    close_clean(log)
     for suffix in (".index", ".timeindex"):
         disk.remove(f"data/t-0/{0:020d}{suffix}")
     log = open_log(disk, LogConfig(index_interval_bytes=0), clean=True)
@@ -160,7 +160,7 @@ def test_without_its_index_a_segment_is_walked_once_to_make_a_new_one() -> None:
 def test_an_index_that_leads_astray_is_not_followed() -> None:
     disk = ForgetfulDisk()
     log = filled(disk, segment_bytes=8 * SIZE, index_interval_bytes=0)
-    log.close(clean=True)
+    close_clean(log)
     overwrite(disk, f"{0:020d}.index", 3 * 8 + 4, (SIZE * 4 + 7).to_bytes(4, "big"))
     log = open_log(disk, clean=True)
     assert length(log, 10) == 3 * SIZE

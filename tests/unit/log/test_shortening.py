@@ -1,14 +1,12 @@
 """Retention, DeleteRecords and truncation: what goes, what stays, and what happens to the files."""
 
-from dataclasses import replace
-
 import pytest
 
 from moldau.log.config import LogConfig
 from moldau.log.partition_log import PartitionLog
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.testing.disk import ForgetfulDisk
-from support.one_log import DIRECTORY, NOW_MS, append, flush, make_batch, names, new_disk, offsets, open_log, stage
+from support.one_log import DIRECTORY, NOW_MS, append, close_clean, flush, make_batch, names, new_disk, offsets, open_log, stage
 
 SIZE = len(make_batch(b"x" * 30))
 TWO = LogConfig(segment_bytes=2 * SIZE, retention_ms=-1)
@@ -25,7 +23,7 @@ def filled(disk: ForgetfulDisk, config: LogConfig = TWO, timestamps: tuple[int, 
 def test_segments_whose_newest_record_is_too_old_go() -> None:
     disk = new_disk()
     times = (100, 500, 300, 200, 900, 800, 950)
-    log = filled(disk, replace(TWO, retention_ms=NOW_MS), times)
+    log = filled(disk, TWO._replace(retention_ms=NOW_MS), times)
     for passed, start in ((0, 0), (500, 0), (501, 4), (900, 4), (901, 6)):
         log.apply_retention(NOW_MS + passed)
         assert (log.start_offset, names(disk, ".log")[0]) == (start, start)
@@ -33,14 +31,14 @@ def test_segments_whose_newest_record_is_too_old_go() -> None:
 
 def test_an_old_segment_behind_a_young_one_stays() -> None:
     disk = new_disk()
-    log = filled(disk, replace(TWO, retention_ms=NOW_MS), (900, 900, 100, 100, 900))
+    log = filled(disk, TWO._replace(retention_ms=NOW_MS), (900, 900, 100, 100, 900))
     assert log.apply_retention(NOW_MS + 500) == []
     assert names(disk, ".log") == [0, 2, 4]
 
 
 def test_an_expired_active_segment_is_rolled_and_goes_unless_it_is_empty() -> None:
     disk = new_disk()
-    log = filled(disk, replace(TWO, retention_ms=1000))
+    log = filled(disk, TWO._replace(retention_ms=1000))
     assert [segment.base_offset for segment in log.apply_retention(NOW_MS + 1001)] == [0, 2, 4, 6]
     assert (log.start_offset, log.end_offset, names(disk, ".log")) == (7, 7, [7])
     assert log.apply_retention(NOW_MS + 9999) == []
@@ -51,14 +49,14 @@ def test_an_expired_active_segment_is_rolled_and_goes_unless_it_is_empty() -> No
 def test_records_without_timestamps_age_with_their_file() -> None:
     now_ms = NOW_MS
     disk = ForgetfulDisk(now_ms=lambda: now_ms)
-    log = filled(disk, replace(TWO, retention_ms=1000), (-1,) * 5)
+    log = filled(disk, TWO._replace(retention_ms=1000), (-1,) * 5)
     assert log.apply_retention(NOW_MS + 1000) == []
     assert len(log.apply_retention(NOW_MS + 1001)) == 3
 
 
 def test_the_rest_is_never_shorter_than_retention_bytes() -> None:
     for keep in range(0, 8 * SIZE, 10):
-        log = filled(new_disk(), replace(TWO, retention_bytes=keep))
+        log = filled(new_disk(), TWO._replace(retention_bytes=keep))
         removed = log.apply_retention(NOW_MS)
         assert sum(segment.size_bytes for segment in removed) == 7 * SIZE - log.size_bytes
         assert log.size_bytes >= min(keep, 7 * SIZE)
@@ -68,7 +66,7 @@ def test_the_rest_is_never_shorter_than_retention_bytes() -> None:
 
 def test_nothing_beyond_the_high_watermark_goes() -> None:
     disk = new_disk()
-    log = filled(disk, replace(TWO, retention_ms=1000, retention_bytes=0))
+    log = filled(disk, TWO._replace(retention_ms=1000, retention_bytes=0))
     log.high_watermark = 3
     log.apply_retention(NOW_MS + 9999)
     assert names(disk, ".log") == [2, 4, 6]
@@ -76,7 +74,7 @@ def test_nothing_beyond_the_high_watermark_goes() -> None:
 
 def test_without_delete_in_the_cleanup_policy_only_deleted_records_go() -> None:
     disk = new_disk()
-    log = filled(disk, replace(TWO, cleanup_policy=frozenset({"compact"}), retention_ms=1000, retention_bytes=0))
+    log = filled(disk, TWO._replace(cleanup_policy=frozenset({"compact"}), retention_ms=1000, retention_bytes=0))
     assert log.apply_retention(NOW_MS + 9999) == []
     log.delete_records(5)
     assert [segment.base_offset for segment in log.apply_retention(NOW_MS)] == [0, 2]
@@ -85,7 +83,7 @@ def test_without_delete_in_the_cleanup_policy_only_deleted_records_go() -> None:
 
 def test_files_are_renamed_first_and_unlinked_when_the_caller_says() -> None:
     disk = new_disk()
-    log = filled(disk, replace(TWO, retention_bytes=0, file_delete_delay_ms=77))
+    log = filled(disk, TWO._replace(retention_bytes=0, file_delete_delay_ms=77))
     removed = log.apply_retention(NOW_MS)[0]
     assert removed.delay_ms == 77
     assert "retention.bytes" in removed.reason
@@ -131,7 +129,7 @@ def test_truncating_leaves_what_came_before(offset: int) -> None:
     again = make_batch(b"x" * 30, producer=(7, 0, offset))
     append(log, again)
     assert offsets(log) == list(range(offset + 1))
-    log.close(clean=True)
+    close_clean(log)
     assert offsets(open_log(disk, TWO, clean=True)) == list(range(offset + 1))
 
 
@@ -159,6 +157,6 @@ def test_truncating_fully_begins_anew_at_any_offset() -> None:
     assert (log.start_offset, log.end_offset, offsets(log)) == (100, 100, [])
     assert (names(disk, ".log"), names(disk, ".snapshot"), log.active_producers()) == ([100], [], [])
     append(log, make_batch(b"y"))
-    log.close(clean=True)
+    close_clean(log)
     assert offsets(open_log(disk, clean=True)) == [100]
     assert not disk.exists(f"{DIRECTORY}/{0:020d}.log")

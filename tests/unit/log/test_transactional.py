@@ -1,7 +1,5 @@
 """A log with transactions: what is decided, what readers of committed records see, which markers are taken."""
 
-from dataclasses import replace
-
 import pytest
 
 from moldau.log.config import LogConfig
@@ -12,7 +10,7 @@ from moldau.protocol.records.control import ControlType, EndTxnMarker
 from moldau.protocol.records.header import check_batch, read_header
 from moldau.testing.disk import ForgetfulDisk
 from support.logs import ongoing
-from support.one_log import DIRECTORY, NOW_MS, append, flush, headers, make_batch, names, new_disk, open_log, overwrite, stage
+from support.one_log import DIRECTORY, NOW_MS, append, close_clean, flush, headers, make_batch, names, new_disk, open_log, overwrite, stage
 
 A, B, C = 7, 8, 9
 SEGMENT = f"{DIRECTORY}/00000000000000000000"
@@ -163,11 +161,21 @@ def test_a_transaction_that_spans_segments_is_listed_for_each_of_them(disk: Forg
         assert log.aborted_transactions(offset, offset + 1) == [(A, 0)]
 
 
+def test_a_segment_is_rolled_when_its_index_of_aborted_transactions_is_full(disk: ForgetfulDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moldau.log.append.ENTRIES_MAX", 3)
+    log = open_log(disk, LogConfig())
+    for sequence in range(4):
+        produce(log, A, sequence)
+        abort(log, A)
+    assert names(disk, ".log") == [0, 6]
+    assert log.aborted_transactions(0, 8) == [(A, 0), (A, 2), (A, 4), (A, 6)]
+
+
 def test_no_file_is_made_for_segments_in_which_nothing_was_aborted(disk: ForgetfulDisk, log: PartitionLog) -> None:
     produce(log, A, 0)
     commit(log, A)
     abort(log, B)  # marks a transaction that never wrote here
-    log.close(clean=True)
+    close_clean(log)
     assert names(disk, ".txnindex") == []
 
 
@@ -394,10 +402,10 @@ def test_retention_spares_what_is_not_decided_and_all_behind_it(disk: ForgetfulD
     append(log, *(make_batch(b"x" * 100) for _ in range(3)))
     produce(log, A, 0)
     append(log, *(make_batch(b"x" * 100) for _ in range(3)))
-    log.reconfigure(replace(config, retention_bytes=0))
+    log.reconfigure(config._replace(retention_bytes=0))
     log.apply_retention(NOW_MS)
     assert log.start_offset == 3
-    log.reconfigure(replace(config, retention_ms=0))
+    log.reconfigure(config._replace(retention_ms=0))
     log.apply_retention(NOW_MS + 10_000)
     assert log.start_offset == 3
     commit(log, A)
@@ -425,7 +433,7 @@ def test_a_restart_finds_transactions_as_they_were(disk: ForgetfulDisk, clean: b
     abort(log, C, epoch=1, coordinator=2)
     flush(log)
     expected = (sorted(log.active_producers()), log.last_stable_offset, log.aborted_transactions(0, 99))
-    log.close(clean=clean)
+    close_clean(log) if clean else log.close()
     if not clean:
         disk.crash()
     log = open_log(disk, config, clean=clean, recovery_point=0)
@@ -476,7 +484,7 @@ def test_an_index_that_is_damaged_is_made_anew_from_the_log(disk: ForgetfulDisk,
         commit(log, B)
     aborted = log.aborted_transactions(0, 99)
     assert len(aborted) == 8
-    log.close(clean=True)
+    close_clean(log)
     for base in names(disk, ".txnindex"):
         size = disk.size(f"{DIRECTORY}/{base:020}.txnindex")
         if position < size:
@@ -488,7 +496,7 @@ def test_an_index_that_is_damaged_is_made_anew_from_the_log(disk: ForgetfulDisk,
 def test_a_damaged_index_is_noticed_also_when_an_abort_comes_before_the_first_reader(disk: ForgetfulDisk, log: PartitionLog) -> None:
     produce(log, A, 0)
     abort(log, A)
-    log.close(clean=True)
+    close_clean(log)
     overwrite(disk, f"{0:020}.txnindex", 0, b"\xff\xff")
     log = open_log(disk, clean=True)
     produce(log, B, 0)

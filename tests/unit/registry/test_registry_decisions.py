@@ -212,8 +212,8 @@ def test_a_subject_goes_softly_first_then_for_good_with_its_settings() -> None:
     refused(40405, lambda: deleting.delete_subject(state, "a", permanent=True))
     assert ledger.carry_out(deleting.delete_subject(state, "a", permanent=False)) == [1, 2]
     refused(40404, lambda: deleting.delete_subject(state, "a", permanent=False))
-    assert looking_up.subjects(state, ":*:", deleted=False, deleted_only=False) == []
-    assert looking_up.subjects(state, ":*:", deleted=False, deleted_only=True) == ["a"]
+    assert list(looking_up.subjects(state, ":*:", deleted=False, deleted_only=False)) == []
+    assert list(looking_up.subjects(state, ":*:", deleted=False, deleted_only=True)) == ["a"]
     assert ledger.carry_out(deleting.delete_subject(state, "a", permanent=True)) == [1, 2]
     assert (state.subjects(), state.configs, state.modes) == ([], {}, {})
     refused(40401, lambda: deleting.delete_subject(state, "a", permanent=True))

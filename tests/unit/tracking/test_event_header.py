@@ -9,11 +9,11 @@ import fastavro
 import pytest
 from xxhash import xxh64
 
+from moldau.tracking.checksum import guid_hash
 from moldau.tracking.header import (
     GUID_BYTES,
     HEADER_SCHEMA,
     EventHeader,
-    guid_hash,
     instance_of,
     is_header_type,
     is_tracked_schema,

@@ -7,8 +7,8 @@ import pytest
 from confluent_kafka import KafkaError
 
 from moldau.client.failures import SendError
+from moldau.tracking.checksum import guid_hash
 from moldau.tracking.counts import Count, RunningCount
-from moldau.tracking.header import guid_hash
 from moldau.tracking.instance import CountedDelivery, Instance
 
 

@@ -15,12 +15,13 @@ from moldau.broker.groups.group import Group, GroupMemory, group_size
 from moldau.broker.groups.group_records import group_value
 from moldau.broker.groups.membership_roster import ROSTER_COST
 from moldau.broker.groups.offsets import NOT_SET, Commit, CommittedOffset
-from moldau.broker.groups.records import group_key, offset_key, offset_value
+from moldau.broker.groups.records import group_key, offset_key_start, offset_value, pack_partition
 from moldau.broker.groups.removal import Removal
 from moldau.broker.groups.shard import DoesNotFitError, Shard
+from moldau.broker.state_log import EncodedRecords
 from moldau.model.budget import Budget
 from moldau.model.errors import ErrorCode, PeerError
-from moldau.model.steps import Pause, Steps, drain
+from moldau.model.steps import Pause, Steps, drain, no_steps
 
 if TYPE_CHECKING:
     from moldau.broker.groups.runner import GroupRunner
@@ -33,13 +34,15 @@ _LOG = logging.getLogger(__name__)
 
 
 NO_ORDER = -1
+INT64_MAX = 2**63 - 1
 
 
 class EncodedCommits(NamedTuple):
     """Offsets to be committed as they are stored, and as they are kept in memory but for their order."""
 
-    records: "list[KeyValue]"
-    committed: list[CommittedOffset]
+    records: EncodedRecords
+    unordered: list[tuple[str, int, tuple[int | str | bytes, ...]]]
+    """Topic, partition and all but the last field."""
 
 
 class GroupCoordinator:
@@ -61,8 +64,9 @@ class GroupCoordinator:
     def group_for(self, group_id: str, *, create: bool = False, empty_id: bool = False) -> Group | None:
         """The group; one that is not there is made if `create`, and None otherwise.
 
-        PeerError: INVALID_GROUP_ID for the empty id unless the API takes it (`empty_id`), NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
-        COORDINATOR_NOT_AVAILABLE for a partition that does not fit into memory, POLICY_VIOLATION at the bounds on groups.
+        PeerError: INVALID_GROUP_ID for the empty id unless the API takes it (`empty_id`), NOT_COORDINATOR; COORDINATOR_LOAD_IN_PROGRESS,
+        for a group that is being deleted too; COORDINATOR_NOT_AVAILABLE for a partition that does not fit into memory, POLICY_VIOLATION at
+        the bounds on groups.
         """
         if not group_id and not empty_id:
             raise PeerError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
@@ -77,9 +81,12 @@ class GroupCoordinator:
         if shard.loading:
             raise PeerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"group '{group_id}': its state is being loaded")
         group = shard.groups.get(group_id)
-        if group is None and create:
-            self._check_bound(group_id)
-            group = shard.make_group(group_id)
+        if group is None:
+            if create:
+                self._check_bound(group_id)
+                group = shard.make_group(group_id)
+        elif group_id in shard.going:
+            raise PeerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"group '{group_id}' is being deleted")
         return group
 
     def runner_of(self, group: Group, what: str) -> "GroupRunner":
@@ -102,41 +109,45 @@ class GroupCoordinator:
 
         `encoded`: what `encode` made of them, if it did.
         """
-        growth = group.offsets.growth(commits, None if producer is None else producer.producer_id)
+        shard = self._shards[group.partition]
+        growth = group.offsets.growth(commits, None if producer is None else shard.transaction_of(producer.producer_id))
         if growth > 0 and not self.memory.offsets.has_room(growth, group.group_id, new=group.offsets.is_empty):
             message = f"group '{group.group_id}': {growth} bytes for {len(commits)} offsets do not fit into offsets.memory.max.bytes"
             done(PeerError(ErrorCode.POLICY_VIOLATION, message))
             return
-        shard = self._shards[group.partition]
         if encoded is None:
             encoded = drain(self.encode(group.group_id, commits))
         order = shard.next_order()
         if not self.append(group, encoded.records, done, producer):
             return
-        for commit, unordered in zip(commits, encoded.committed, strict=True):
-            each = CommittedOffset(*unordered[:-1], order)
-            if producer is None:
-                group.offsets.put(commit.topic, commit.partition, each)
-            else:
-                shard.put_pending(group, producer.producer_id, commit.topic, commit.partition, each)
+        last, make = (order,), CommittedOffset._make
+        offsets = [(topic, partition, make(each + last)) for topic, partition, each in encoded.unordered]
+        if producer is None:
+            group.offsets.put_all(offsets)
+        else:
+            shard.put_pending(group, producer.producer_id, offsets)
 
     def encode(
         self, group_id: str, commits: "Sequence[Commit]", retention_ms: int | None = None
     ) -> "Generator[Pause, None, EncodedCommits]":
         """Prepare a commit of many offsets, in steps. `retention_ms`: how long the client wants them kept, if it says so."""
         now_ms = self.clock.time_ms()
-        expires_ms = NOT_SET if retention_ms is None else now_ms + retention_ms
-        encoded = EncodedCommits([], [])
+        expires_ms = NOT_SET if retention_ms is None else min(now_ms + retention_ms, INT64_MAX)
+        encoded = EncodedCommits(EncodedRecords(), [])
+        last_topic: str | None = None
+        key_start = b""
         for topic, partition, offset, leader_epoch, metadata, topic_id in commits:
+            if topic != last_topic:
+                last_topic, key_start = topic, offset_key_start(group_id, topic)
             each = CommittedOffset(offset, leader_epoch, metadata, now_ms, expires_ms, topic_id, NO_ORDER)
-            encoded.records.append((offset_key(group_id, topic, partition), offset_value(each)))
-            encoded.committed.append(each)
+            encoded.records.add(key_start + pack_partition(partition), offset_value(each))
+            encoded.unordered.append((topic, partition, each[:-1]))
             yield None
         return encoded
 
-    def delete(self, group: Group, done: "Done") -> None:
-        """Delete an empty group with all of its offsets. `done` as for `StateLog.append`."""
-        self.removal.group(self._shards[group.partition], group, done)
+    def delete(self, group: Group, done: "Done") -> Steps:
+        """Delete an empty group with all of its offsets, in steps. `done` as for `StateLog.append`."""
+        return self.removal.group(self._shards[group.partition], group, done)
 
     def shards(self) -> list[Shard]:
         """The partitions that are led here, those that are still read too."""
@@ -181,19 +192,18 @@ class GroupCoordinator:
             self._note_reading()
 
     def load_refused(self) -> None:
-        """Try again to serve what did not fit into memory: the settings have changed, or other groups have gone."""
+        """Try again to serve what did not fit into memory: the settings have changed, or other groups were deleted."""
         for partition in list(self._too_large):
             self.become_coordinator(partition)
 
-    def transaction_ended(self, partition: int, producer_id: int, *, committed: bool) -> None:
-        """A marker was written to a partition of the offsets topic: the offsets that waited for it count now, or are gone."""
+    def transaction_ended(self, partition: int, producer_id: int, *, committed: bool) -> Steps:
+        """A marker was written to a partition of the offsets topic: in the steps the offsets that waited for it count, or go."""
         shard = self._shards.get(partition)
-        if shard is not None:
-            shard.transaction_ended(producer_id, committed=committed)
+        return no_steps() if shard is None else shard.transaction_ended(producer_id, committed=committed)
 
     def forget_topics(self, names: Iterable[str]) -> Steps:
         """Topics are deleted: what is committed there goes, as in Kafka."""
-        gone = set(names)
+        gone = dict.fromkeys(names)  # not a set: the tombstones' order does not depend on hashes
         for shard in self.shards():
             removal = self.removal.topics(shard, gone)
             if shard.loading:

@@ -13,6 +13,7 @@ An offset whose client asked for a time of expiry (OffsetCommit 2 to 4) goes at 
 transaction is about to change is kept.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from moldau.broker.groups.membership_states import State
@@ -26,21 +27,19 @@ if TYPE_CHECKING:
 BY_COMMIT = -1
 
 
-def expired_offsets(group: "Group", now_ms: int, retention_ms: int) -> list[tuple[str, int]]:
-    """Topic and partition of the offsets that go."""
+def expiry_rule(group: "Group", now_ms: int, retention_ms: int) -> Callable[[str, CommittedOffset], bool]:
+    """Says of an offset, with its topic, whether it goes; as the group is now."""
     membership = group.membership_if_any
     since_ms = BY_COMMIT if membership is None else _kept_since(membership)
-    if since_ms is None:
-        return []
 
     def is_expired(topic: str, offset: CommittedOffset) -> bool:
-        if membership is not None and membership.subscribed_to(topic):
+        if since_ms is None or (membership is not None and membership.subscribed_to(topic)):
             return False
         if offset.expire_timestamp_ms != NOT_SET:
             return now_ms >= offset.expire_timestamp_ms
         return now_ms - (offset.commit_timestamp_ms if since_ms == BY_COMMIT else since_ms) >= retention_ms
 
-    return list(group.offsets.expired(is_expired))
+    return is_expired
 
 
 def _kept_since(membership: "Membership") -> int | None:

@@ -64,7 +64,7 @@ class Group:
         self._runner: GroupRunner | None = None
 
     def close(self) -> None:
-        """The group is gone from memory: give back what it takes there."""
+        """The group was removed from memory: release what it takes there."""
         self.account.close()
         self.offsets.account.close()
 

@@ -166,7 +166,7 @@ class Roster:
         self.held_bytes = 0
         self.assigned_bytes = 0
         """Of the largest of: the assignment that holds, the one that is being stored. Kept through a rebalance, so that a group which
-        goes on as before needs no room for its next assignment."""
+        continues unchanged needs no room for its next assignment."""
         self.members: dict[str, Member] = {}
         """By member id, the longest there first."""
         self.static: dict[str, str] = {}
@@ -191,7 +191,7 @@ class Roster:
         self.take_back_id(member.member_id)
 
     def give_id(self, member_id: str, deadline_ms: float) -> None:
-        """Somebody was told this id and has until then to come back with it."""
+        """A client was given this id and has until the deadline to join with it."""
         self._grow(pending_size(member_id))
         self.pending[member_id] = deadline_ms
 
@@ -220,7 +220,7 @@ class Roster:
         self._grow(member.sent_bytes - before)
 
     def expect_assignment(self, growth: int) -> None:
-        """An assignment of `assigned_bytes` and so many more is being stored."""
+        """An assignment of `assigned_bytes` plus `growth` is being stored."""
         self.assigned_bytes += growth
         self._grow(growth)
 

@@ -4,11 +4,12 @@ Rules, as in Kafka: of a plain commit and one by a transaction the later in the 
 takes the offsets that wait; a commit for a topic that has been made anew since (another topic id) does not count.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from sys import getsizeof
 from typing import NamedTuple
 
 from moldau.model.budget import Account, Budget
+from moldau.model.steps import UNFINISHED, Steps
 
 NO_TOPIC_ID = bytes(16)
 NOT_SET = -1
@@ -19,8 +20,10 @@ TOPIC_COST = 200
 """Bytes that the first offset of a topic takes beside itself."""
 PENDING_COST = 330
 """Bytes that an offset which waits for a transaction takes beside its metadata."""
-PRODUCER_COST = 600
+TRANSACTION_COST = 600
 """Bytes that a transaction takes beside its offsets."""
+OFFSETS_PER_STEP = 100
+"""Offsets of a transaction that is ended which count before other work runs: each takes about 0.5 us."""
 
 
 class Commit(NamedTuple):
@@ -53,7 +56,8 @@ class CommittedOffset(NamedTuple):
 class GroupOffsets:
     """The offsets of one group.
 
-    Invariants: no topic without an offset, no producer without a pending one; `account` has what all of them take.
+    Invariants: no topic without an offset, no transaction without a pending one; `account` has what all of them take. While a transaction
+    is being ended, its offsets are pending until the last of them counts, so that no reader of stable offsets sees a part of them.
     """
 
     __slots__ = ("account", "committed", "pending")
@@ -61,8 +65,8 @@ class GroupOffsets:
     def __init__(self, account: Account | None = None) -> None:
         self.account = Account(Budget.unlimited()) if account is None else account
         self.committed: dict[str, dict[int, CommittedOffset]] = {}
-        self.pending: dict[int, dict[tuple[str, int], CommittedOffset]] = {}
-        """By producer id."""
+        self.pending: dict[int, dict[tuple[str, int], CommittedOffset | None]] = {}
+        """By transaction, a number; None for an offset that counts already, or is gone, while the transaction is being ended."""
 
     def __len__(self) -> int:
         return sum(map(len, self.committed.values()))
@@ -72,28 +76,28 @@ class GroupOffsets:
         """Whether there is neither an offset nor one that waits."""
         return not self.committed and not self.pending
 
-    def growth(self, commits: Iterable[Commit], producer_id: int | None = None) -> int:
-        """Bytes that these would add, with a `producer_id` when its transaction commits them.
+    def growth(self, commits: Iterable[Commit], transaction: int | None = None) -> int:
+        """Bytes that these would add, with a `transaction` when it commits them.
 
         The offsets of a group's only transaction replace those that are committed, so they count as much more as they are longer: a group
-        that goes on as before needs no room.
+        that continues unchanged needs no room.
         """
         growth = 0
-        waiting = {} if producer_id is None else self.pending.get(producer_id, {})
-        is_only = producer_id is None or not self.pending.keys() - {producer_id}
-        for each in commits:
-            present = waiting.get((each.topic, each.partition))
+        waiting = {} if transaction is None else self.pending.get(transaction, {})
+        is_only = transaction is None or not self.pending.keys() - {transaction}
+        nothing: dict[int, CommittedOffset] = {}
+        for topic, partition, _, _, metadata, _ in commits:
+            present = waiting.get((topic, partition)) if waiting else None
             if present is None and is_only:
-                present = self.committed.get(each.topic, {}).get(each.partition)
-            if present is not None:
-                if present.metadata != each.metadata:
-                    growth += text_size(each.metadata) - text_size(present.metadata)
-                continue
-            growth += text_size(each.metadata)
-            if producer_id is None:
-                growth += OFFSET_COST + (0 if each.topic in self.committed else TOPIC_COST)
-            else:
-                growth += PENDING_COST + PRODUCER_COST
+                present = self.committed.get(topic, nothing).get(partition)
+            if present is None:
+                growth += text_size(metadata)
+                if transaction is None:
+                    growth += OFFSET_COST + (0 if topic in self.committed else TOPIC_COST)
+                else:
+                    growth += PENDING_COST + TRANSACTION_COST
+            elif present.metadata != metadata:
+                growth += text_size(metadata) - text_size(present.metadata)
         return growth
 
     def put(self, topic: str, partition: int, committed: CommittedOffset) -> None:
@@ -109,16 +113,31 @@ class GroupOffsets:
         elif present.metadata != committed.metadata:
             self.account.add(text_size(committed.metadata) - text_size(present.metadata))
 
-    def put_pending(self, producer_id: int, topic: str, partition: int, committed: CommittedOffset) -> None:
-        """Commit when the producer's transaction does."""
-        growth = text_size(committed.metadata)
-        waiting = self.pending.get(producer_id)
-        if waiting is None:
-            waiting = self.pending[producer_id] = {}
-            growth += PRODUCER_COST
-        present = waiting.get((topic, partition))
-        growth += PENDING_COST if present is None else -text_size(present.metadata)
-        waiting[topic, partition] = committed
+    def put_all(self, offsets: Iterable[tuple[str, int, CommittedOffset]]) -> None:
+        """The same for many, each with topic and partition."""
+        growth, last_topic = 0, None
+        partitions: dict[int, CommittedOffset] = {}
+        for topic, partition, committed in offsets:
+            if topic != last_topic:
+                last_topic, partitions = topic, self.committed.setdefault(topic, {})
+                growth += 0 if partitions else TOPIC_COST
+            present = partitions.get(partition)
+            partitions[partition] = committed
+            if present is None:
+                growth += OFFSET_COST + text_size(committed.metadata)
+            elif present.metadata != committed.metadata:
+                growth += text_size(committed.metadata) - text_size(present.metadata)
+        self.account.add(growth)
+
+    def put_pending(self, transaction: int, offsets: Iterable[tuple[str, int, CommittedOffset]]) -> None:
+        """Commit when the transaction does, which is not being ended."""
+        waiting = self.pending.setdefault(transaction, {})
+        growth = 0 if waiting else TRANSACTION_COST
+        for topic, partition, committed in offsets:
+            place = topic, partition
+            present = waiting.get(place)
+            waiting[place] = committed
+            growth += text_size(committed.metadata) + (PENDING_COST if present is None else -text_size(present.metadata))
         self.account.add(growth)
 
     def remove(self, topic: str, partition: int) -> None:
@@ -131,26 +150,35 @@ class GroupOffsets:
             if not partitions:
                 del self.committed[topic]
                 self.account.add(-TOPIC_COST)
-        for producer_id, waiting in list(self.pending.items()):
+        for transaction, waiting in list(self.pending.items()):
             gone = waiting.pop((topic, partition), None)
             if gone is not None:
                 self.account.add(-PENDING_COST - text_size(gone.metadata))
             if not waiting:
-                del self.pending[producer_id]
-                self.account.add(-PRODUCER_COST)
+                self._forget(transaction)
 
-    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """The producer's transaction has ended: its offsets count now, unless a later commit is there, or are gone."""
-        waiting = self.pending.pop(producer_id, None)
-        if waiting is None:
-            return
-        self.account.add(-PRODUCER_COST - sum(PENDING_COST + text_size(each.metadata) for each in waiting.values()))
-        if not committed:
-            return
-        for (topic, partition), offset in waiting.items():
-            present = self.committed.get(topic, {}).get(partition)
-            if present is None or offset.order > present.order:
-                self.put(topic, partition, offset)
+    def end_transaction(self, transaction: int, *, committed: bool) -> Steps:
+        """The transaction has ended: in steps its offsets count, unless a later commit is there, or go."""
+        waiting = self.pending.get(transaction, {})
+        for number, place in enumerate(list(waiting), 1):
+            offset = waiting.get(place)
+            if offset is not None:
+                waiting[place] = None
+                self.account.add(-PENDING_COST - text_size(offset.metadata))
+                if committed:
+                    self._put_unless_later(*place, offset)
+            if number % OFFSETS_PER_STEP == 0:
+                yield UNFINISHED
+        self._forget(transaction)
+
+    def _put_unless_later(self, topic: str, partition: int, offset: CommittedOffset) -> None:
+        present = self.committed.get(topic, {}).get(partition)
+        if present is None or offset.order > present.order:
+            self.put(topic, partition, offset)
+
+    def _forget(self, transaction: int) -> None:
+        if self.pending.pop(transaction, None) is not None:
+            self.account.add(-TRANSACTION_COST)
 
     def get(self, topic: str, partition: int, topic_id: bytes = NO_TOPIC_ID) -> CommittedOffset | None:
         """What is committed; None for nothing, and for an offset in another topic of that name than the one with `topic_id`."""
@@ -167,19 +195,29 @@ class GroupOffsets:
         place = topic, partition
         return partition in self.committed.get(topic, ()) or any(place in waiting for waiting in self.pending.values())
 
-    def places(self) -> set[tuple[str, int]]:
-        """Topic and partition of all offsets, of those that wait too."""
-        found = {(topic, partition) for topic, partitions in self.committed.items() for partition in partitions}
-        for waiting in self.pending.values():
-            found.update(waiting)
-        return found
+    def each_place(self) -> Iterator[tuple[str, int]]:
+        """Topic and partition of all offsets, then of those that wait. One may come more than once; offsets may come and go meanwhile."""
+        yield from self.each_committed_place()
+        yield from self.each_pending_place()
 
-    def expired(self, is_expired: Callable[[str, CommittedOffset], bool]) -> Iterator[tuple[str, int]]:
-        """Topic and partition of the offsets that are too old; one that a transaction is about to change is not."""
-        for topic, partitions in self.committed.items():
-            for partition, offset in partitions.items():
-                if is_expired(topic, offset) and not self.is_pending(topic, partition):
-                    yield topic, partition
+    def each_committed_place(self, topics: Collection[str] | None = None) -> Iterator[tuple[str, int]]:
+        """Topic and partition of the offsets that count when the first is asked for, and of some that count later; of these `topics` if
+        they are given. Time is O(1) for each offset and for each of these topics or of the group's, whichever are fewer.
+        """
+        few, many = sorted((self.committed if topics is None else topics, self.committed), key=len)
+        for topic in [each for each in few if each in many]:
+            for partition in list(self.committed.get(topic, ())):
+                yield topic, partition
+
+    def each_pending_place(self) -> Iterator[tuple[str, int]]:
+        """Topic and partition of the offsets that wait when the first is asked for, also if their transactions end meanwhile."""
+        for waiting in list(self.pending.values()):
+            yield from list(waiting)
+
+    def is_expired(self, topic: str, partition: int, rule: Callable[[str, CommittedOffset], bool]) -> bool:
+        """Whether there is an offset that is too old; one that a transaction is about to change is not."""
+        offset = self.committed.get(topic, {}).get(partition)
+        return offset is not None and rule(topic, offset) and not self.is_pending(topic, partition)
 
 
 def text_size(metadata: str) -> int:

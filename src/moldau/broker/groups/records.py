@@ -54,7 +54,16 @@ class UnknownKey(NamedTuple):
 
 def offset_key(group_id: str, topic: str, partition: int) -> bytes:
     """The key of an offset."""
-    return _VERSION.pack(_OFFSET_KEY) + _text(group_id) + _text(topic) + _PARTITION.pack(partition)
+    return offset_key_start(group_id, topic) + _PARTITION.pack(partition)
+
+
+def offset_key_start(group_id: str, topic: str) -> bytes:
+    """The keys of all offsets of a group in a topic, without the partition's number."""
+    return _VERSION.pack(_OFFSET_KEY) + _text(group_id) + _text(topic)
+
+
+pack_partition = _PARTITION.pack
+"""A partition's number, the end of such a key."""
 
 
 def group_key(group_id: str) -> bytes:

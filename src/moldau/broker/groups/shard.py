@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING
 from moldau.broker.groups.group import Group, MakeRunner
 from moldau.broker.groups.group_records import decode_group
 from moldau.broker.groups.membership_roster import stored_size
-from moldau.broker.groups.offsets import CommittedOffset
 from moldau.broker.groups.records import GroupKey, OffsetKey, UnknownKey, decode_key, decode_offset
 from moldau.model.budget import Account
 from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.steps import UNFINISHED, Steps, drain, no_steps
 from moldau.protocol.records.control import ControlType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from moldau.broker.groups.group import GroupMemory
+    from moldau.broker.groups.offsets import CommittedOffset
     from moldau.broker.groups.state import GroupState
     from moldau.broker.state_log import LoadedBatch
     from moldau.protocol.records.record import Record
@@ -29,8 +30,10 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 
+NEW_TRANSACTION = -1
+"""Number of a transaction without offsets."""
 PEAK_FACTOR = 2
-"""While partitions are read, all groups may take so many times the memory that they may take in the end."""
+"""While partitions are read, all groups may take up to this many times their limit on memory."""
 
 
 class DoesNotFitError(PeerError):
@@ -40,18 +43,22 @@ class DoesNotFitError(PeerError):
 class Shard:
     """See the module.
 
-    Invariant: `_waiting` names, by producer id, the groups that have pending offsets of that producer.
+    Invariants: `_open` has, by producer id, the number of the transaction that pending offsets of the producer are part of: the order of
+    the first of them. `_waiting` names, by that number, the groups that have such offsets.
     """
 
     def __init__(self, partition: int, make_runner: MakeRunner, memory: "GroupMemory") -> None:
         self.partition = partition
         self.loading = True
         self.groups: dict[str, Group] = {}
+        self.going: set[str] = set()
+        """Ids of groups that are being deleted with all of their offsets; nothing may be added to them."""
         self._make_runner = make_runner
         self._memory = memory
         self._reading = Account(memory.groups)
         """Memory of `_states`."""
         self._next_order = 0
+        self._open: dict[int, int] = {}
         self._waiting: dict[int, set[Group]] = {}
         self._states: dict[str, GroupState] = {}
         self._deferred: list[Callable[[], object]] = []
@@ -66,7 +73,7 @@ class Shard:
         """The next batch of the partition. DoesNotFitError when it takes far too much memory: see `check_memory`."""
         self.check_memory(PEAK_FACTOR)
         if batch.marker is not None:
-            self._end(batch.producer_id, committed=batch.marker.type is ControlType.COMMIT)
+            drain(self._end(batch.producer_id, committed=batch.marker.type is ControlType.COMMIT))
         for record in batch.records:
             self._next_order = record.offset + 1
             try:
@@ -111,7 +118,7 @@ class Shard:
                 if producer_id < 0:
                     group.offsets.put(topic, partition, committed)
                 else:
-                    self.put_pending(group, producer_id, topic, partition, committed)
+                    self.put_pending(group, producer_id, [(topic, partition, committed)])
             case GroupKey(group_id):
                 state = None if record.value is None else decode_group(record.value)
                 before = self._states.pop(group_id, None)
@@ -132,15 +139,16 @@ class Shard:
             group = self.groups[group_id] = Group(group_id, self.partition, self._make_runner, self._memory)
         return group
 
-    def remove(self, group: Group, producer_ids: "Iterable[int]") -> None:
-        """Forget a group; `producer_ids` are those of which it had pending offsets."""
+    def remove(self, group: Group, transactions: "Iterable[int]") -> None:
+        """Forget a group; `transactions` are those of which it had pending offsets."""
+        self.going.discard(group.group_id)
         if self.groups.pop(group.group_id, None) is not None:
             group.close()
-        for producer_id in producer_ids:
-            waiting = self._waiting.get(producer_id, set())
+        for transaction in transactions:
+            waiting = self._waiting.get(transaction, set())
             waiting.discard(group)
             if not waiting:
-                self._waiting.pop(producer_id, None)
+                self._waiting.pop(transaction, None)
 
     def check_memory(self, factor: int = 1) -> None:
         """DoesNotFitError (COORDINATOR_NOT_AVAILABLE) if all groups together take more than `factor` times what a setting allows.
@@ -160,14 +168,24 @@ class Shard:
         self._next_order += 1
         return self._next_order - 1
 
-    def put_pending(self, group: Group, producer_id: int, topic: str, partition: int, committed: CommittedOffset) -> None:
-        """An offset that was appended as part of a transaction."""
-        group.offsets.put_pending(producer_id, topic, partition, committed)
-        self._waiting.setdefault(producer_id, set()).add(group)
+    def put_pending(self, group: Group, producer_id: int, offsets: "Sequence[tuple[str, int, CommittedOffset]]") -> None:
+        """Offsets, at least one, that were appended as part of a transaction; each with topic and partition."""
+        transaction = self._open.setdefault(producer_id, offsets[0][2].order)
+        group.offsets.put_pending(transaction, offsets)
+        self._waiting.setdefault(transaction, set()).add(group)
 
-    def transaction_ended(self, producer_id: int, *, committed: bool) -> None:
-        """A marker was appended. One that comes while the partition is read lies behind what is read."""
-        self.when_loaded(lambda: self._end(producer_id, committed=committed))
+    def transaction_of(self, producer_id: int) -> int:
+        """The transaction of which the next offsets of a producer are part; `NEW_TRANSACTION` if none are pending."""
+        return self._open.get(producer_id, NEW_TRANSACTION)
+
+    def transaction_ended(self, producer_id: int, *, committed: bool) -> Steps:
+        """A marker was appended: whatever the producer commits from now on is part of another transaction. The steps have the offsets
+        that are pending count, or go. A marker that comes while the partition is read lies behind what is read.
+        """
+        if self.loading:
+            self._deferred.append(lambda: drain(self._end(producer_id, committed=committed)))
+            return no_steps()
+        return self._end(producer_id, committed=committed)
 
     def when_loaded(self, action: Callable[[], object]) -> None:
         """Do it now, or when the partition is read."""
@@ -184,6 +202,12 @@ class Shard:
             group.close()
         self._reading.close()
 
-    def _end(self, producer_id: int, *, committed: bool) -> None:
-        for group in self._waiting.pop(producer_id, ()):
-            group.offsets.end_transaction(producer_id, committed=committed)
+    def _end(self, producer_id: int, *, committed: bool) -> Steps:
+        transaction = self._open.pop(producer_id, NEW_TRANSACTION)
+        return _settle(transaction, self._waiting.pop(transaction, set()), committed=committed)
+
+
+def _settle(transaction: int, groups: set[Group], *, committed: bool) -> Steps:
+    for group in groups:
+        yield from group.offsets.end_transaction(transaction, committed=committed)
+        yield UNFINISHED

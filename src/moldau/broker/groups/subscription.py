@@ -15,7 +15,7 @@ _LENGTH = Struct(">H")
 
 
 def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """All topics that somebody subscribes to; None if one of the subscriptions cannot be read, or if there are more than `NAMES_MAX`."""
+    """All topics in the subscriptions; None if one of the subscriptions cannot be read, or if there are more than `NAMES_MAX`."""
     found: set[str] = set()
     try:
         left = NAMES_MAX

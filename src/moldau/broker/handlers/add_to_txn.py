@@ -5,17 +5,17 @@ From version 4 on AddPartitionsToTxn is for brokers: any number of transactions 
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from moldau.broker.context import RequestContext
 from moldau.broker.dispatch import Reply
 from moldau.broker.internal_topics import INTERNAL
 from moldau.broker.transactions.events import Add
+from moldau.broker.transactions.partitions import gathered, partitions_of
 from moldau.broker.transactions.transaction import EPOCH_PER_TRANSACTION, OLD_PROTOCOL
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import TopicPartition
-from moldau.model.steps import Pause, Steps, unless_few
+from moldau.model.steps import Pause, Steps, drain, unless_few
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from moldau.protocol.messages.add_partitions_to_txn import (
@@ -36,14 +36,14 @@ FIRST_WITH_FENCED = 2
 FIRST_FOR_BROKERS = 4
 
 Codes = Mapping[TopicPartition, ErrorCode]
-Refused = Generator[Pause, None, dict[TopicPartition, ErrorCode]]
+Answer = Callable[[Codes], Steps]
 
 
 def handle_partitions(broker: "Broker", request: AddPartitionsToTxnRequest, context: RequestContext, reply: Reply) -> Steps | None:
     """A code for each partition: TOPIC_AUTHORIZATION_FAILED for internal topics, UNKNOWN_TOPIC_OR_PARTITION, and the coordinator's."""
     version = context.api_version
     if version >= FIRST_FOR_BROKERS:
-        return unless_few(_Batch(broker, request.transactions, version, reply).steps(), len(request.transactions))
+        return unless_few(_Batch(broker, request.transactions, version, reply).steps(), sum(map(_size, request.transactions)))
     only = AddPartitionsToTxnTransaction(
         request.v3_and_below_transactional_id,
         request.v3_and_below_producer_id,
@@ -52,10 +52,16 @@ def handle_partitions(broker: "Broker", request: AddPartitionsToTxnRequest, cont
         topics=request.v3_and_below_topics,
     )
 
-    def answer(codes: Codes) -> None:
-        reply(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_by_topic(codes)))
+    def answer(codes: Codes) -> Steps:
+        results = yield from _by_topic(codes)
+        reply(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results))
 
-    return unless_few(_add(broker, only, version, answer), sum(len(topic.partitions) for topic in only.topics))
+    return unless_few(_add(broker, only, version, answer), _size(only))
+
+
+def _size(transaction: AddPartitionsToTxnTransaction) -> int:
+    """How much work it is."""
+    return 1 + sum(len(topic.partitions) for topic in transaction.topics)
 
 
 class _Batch:
@@ -77,9 +83,10 @@ class _Batch:
             yield from _add(self._broker, transaction, self._version, self._answer_to(place, transaction.transactional_id))
             yield None
 
-    def _answer_to(self, place: int, transactional_id: str) -> Callable[[Codes], None]:
-        def answer(codes: Codes) -> None:
-            self._results[place] = AddPartitionsToTxnResult(transactional_id, _by_topic(codes))
+    def _answer_to(self, place: int, transactional_id: str) -> Answer:
+        def answer(codes: Codes) -> Steps:
+            results = yield from _by_topic(codes)
+            self._results[place] = AddPartitionsToTxnResult(transactional_id, results)
             self._left -= 1
             if not self._left:
                 self._reply(AddPartitionsToTxnResponse(results_by_transaction=[self._results[each] for each in sorted(self._results)]))
@@ -87,49 +94,61 @@ class _Batch:
         return answer
 
 
-def _add(broker: "Broker", transaction: AddPartitionsToTxnTransaction, version: int, answer: Callable[[Codes], None]) -> Steps:
-    partitions = _partitions(transaction.topics)
-    refused = yield from _refused(broker, partitions, from_broker=version >= FIRST_FOR_BROKERS)
-    if refused:
-        answer({each: refused.get(each, ErrorCode.OPERATION_NOT_ATTEMPTED) for each in partitions})
+def _add(broker: "Broker", transaction: AddPartitionsToTxnTransaction, version: int, answer: Answer) -> Steps:
+    judged = yield from _judged(broker, transaction.topics, from_broker=version >= FIRST_FOR_BROKERS)
+    if any(judged.values()):
+        yield from answer({each: code or ErrorCode.OPERATION_NOT_ATTEMPTED for each, code in judged.items()})
         return
     transactions, transactional_id = broker.transactions, transaction.transactional_id
     producer_id, epoch = transaction.producer_id, transaction.producer_epoch
     if transaction.verify_only:
-        outcome = transactions.verified(transactional_id, producer_id, epoch, partitions)
-        answer(outcome if isinstance(outcome, dict) else dict.fromkeys(partitions, outcome))
+        outcome = transactions.verified(transactional_id, producer_id, epoch, judged)
+        yield from answer(outcome if isinstance(outcome, dict) else dict.fromkeys(judged, outcome))
         return
+    outcomes: list[ErrorCode] = []
+    is_asking = True
 
-    def answer_all(code: ErrorCode, _producer_id: int, _epoch: int) -> None:
-        answer(dict.fromkeys(partitions, _known_to(version, code)))
+    def answered(code: ErrorCode, _producer_id: int, _epoch: int) -> None:
+        if is_asking:
+            outcomes.append(code)
+        else:
+            drain(answer(dict.fromkeys(judged, _known_to(version, code))))
 
     protocol = EPOCH_PER_TRANSACTION if version >= FIRST_FOR_BROKERS else OLD_PROTOCOL
-    transactions.add_partitions(transactional_id, Add(answer_all, producer_id, epoch, frozenset(partitions), protocol))
+    partitions = yield from gathered(judged)
+    transactions.add_partitions(transactional_id, Add(answered, producer_id, epoch, partitions, protocol))
+    is_asking = False
+    for code in outcomes:
+        yield from answer(dict.fromkeys(judged, _known_to(version, code)))
 
 
-def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
-    return [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
-
-
-def _refused(broker: "Broker", partitions: Iterable[TopicPartition], *, from_broker: bool) -> Refused:
-    """The partitions that no transaction can have; internal topics get their records through other requests."""
+def _judged(broker: "Broker", wanted: Iterable[AddPartitionsToTxnTopic], *, from_broker: bool) -> Generator[Pause, None, Codes]:
+    """Which partitions a transaction can have, with NONE; internal topics get their records through other requests."""
     topics = broker.metadata.topics
-    refused: dict[TopicPartition, ErrorCode] = {}
-    for partition in partitions:
+    judged: dict[TopicPartition, ErrorCode] = {}
+    for each in wanted:
+        topic = topics.get(each.name)
+        name = each.name if topic is None else topic.name
+        for index in each.partitions:
+            yield None
+            code = ErrorCode.NONE
+            if name in INTERNAL and not from_broker:
+                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif topic is None or not 0 <= index < len(topic.partitions):
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            judged[TopicPartition(name, index)] = code
+    return judged
+
+
+def _by_topic(codes: Codes) -> Generator[Pause, None, list[AddPartitionsToTxnTopicResult]]:
+    topics: dict[str, AddPartitionsToTxnTopicResult] = {}
+    for (topic, partition), code in codes.items():
+        result = topics.get(topic)
+        if result is None:
+            result = topics[topic] = AddPartitionsToTxnTopicResult(topic, [])
+        result.results_by_partition.append(AddPartitionsToTxnPartitionResult(partition, code))
         yield None
-        topic = topics.get(partition.topic)
-        if partition.topic in INTERNAL and not from_broker:
-            refused[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        elif topic is None or not 0 <= partition.partition < len(topic.partitions):
-            refused[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return refused
-
-
-def _by_topic(codes: Codes) -> list[AddPartitionsToTxnTopicResult]:
-    return [
-        AddPartitionsToTxnTopicResult(topic, [AddPartitionsToTxnPartitionResult(each.partition, codes[each]) for each in group])
-        for topic, group in groupby(sorted(codes), key=lambda each: each.topic)
-    ]
+    return list(topics.values())
 
 
 def _known_to(version: int, code: ErrorCode) -> ErrorCode:
@@ -144,7 +163,7 @@ def handle_offsets(broker: "Broker", request: AddOffsetsToTxnRequest, context: R
 
     topic = broker.coordinating.offsets_topic
     partition = TopicPartition(topic.name, topic.partition_for(request.group_id))
-    wanted = Add(answer, request.producer_id, request.producer_epoch, frozenset({partition}), OLD_PROTOCOL)
+    wanted = Add(answer, request.producer_id, request.producer_epoch, partitions_of([partition]), OLD_PROTOCOL)
     broker.transactions.add_partitions(request.transactional_id, wanted)
 
 

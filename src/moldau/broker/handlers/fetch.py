@@ -8,7 +8,10 @@ something. An error, an offset out of range, a log that diverges from the client
 least one whole batch, however long, so that a client with small limits gets on; after that the limits hold.
 
 Isolation level 1 reads up to the last stable offset, and is told which transactions in what it reads were aborted: their records are there,
-and clients leave them out. It waits for what is decided: a marker wakes it, not each append of a transaction that goes on.
+and clients leave them out. It waits for what is decided: a marker wakes it, not each append of an ongoing transaction. A response
+lists few thousand of them: a longer stretch is cut, and further partitions wait for the next fetch.
+
+A request of many partitions is handled in steps: see `long_fetch`.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,13 +33,38 @@ READ_COMMITTED = 1
 FULL_SESSION_EPOCHS = (-1, 0)
 """Session epochs of a request that lists all it wants."""
 
+ABORTED_MAX = 5_000
+"""Aborted transactions of one response, after which no more records are read: about 2 us each. One batch may be in more of them."""
+
+READING_S = 0.010
+"""Time after which a response that has records reads no more of them."""
+LOOKS_APART = 16
+"""Partitions read between two looks at the time."""
+
 Answer = Callable[[list[Part]], object]
 
 
-class _Fetch:
+Results = tuple[bytes, list[FetchPartitionResult]]
+
+
+class Fetch:
     """One Fetch request while it is worked on."""
 
-    __slots__ = ("answer", "broker", "committed", "correlation_id", "enough", "frame", "led", "version")
+    __slots__ = (
+        "aborted_left",
+        "answer",
+        "broker",
+        "committed",
+        "correlation_id",
+        "enough",
+        "found",
+        "frame",
+        "led",
+        "left",
+        "read_until",
+        "urgent",
+        "version",
+    )
 
     def __init__(self, broker: "Broker", frame: FetchFrame, version: int, correlation_id: int) -> None:
         self.broker = broker
@@ -47,68 +75,93 @@ class _Fetch:
         self.version = version
         self.correlation_id = correlation_id
         self.led: list[Partition] = []
+        """Partitions that were read."""
+        self.left: int
+        """Bytes that may still be read."""
+        self.aborted_left: int
+        self.read_until: float
+        self.found: int
+        """Bytes of records that were read."""
+        self.urgent: bool
+        """Whether a result cannot wait."""
         self.answer: Answer | None = None
 
-    def encode(self, topics: list[tuple[bytes, list[FetchPartitionResult]]]) -> list[Part]:
+    def encode(self, topics: list[Results]) -> list[Part]:
+        """The answer."""
         return encode_fetch_response(self.version, self.correlation_id, 0, 0, 0, topics)
 
-    def read(self) -> tuple[list[tuple[bytes, list[FetchPartitionResult]]], int, bool]:
-        """Results, the bytes of records in them, and whether they hold something that cannot wait."""
-        broker, frame = self.broker, self.frame
-        by_id = self.version >= FIRST_WITH_TOPIC_IDS
-        left = min(frame.max_bytes, broker.fetch_bytes_max)
-        found = 0
-        urgent = False
-        topics: list[tuple[bytes, list[FetchPartitionResult]]] = []
-        self.led.clear()
-        for topic, wanted in frame.topics:
-            partitions = broker.partitions_of(topic, by_id=by_id)
-            results: list[FetchPartitionResult] = []
-            for want in wanted:
-                partition = partitions.get(want.partition)
-                if partition is None:
-                    result = _refused(want.partition, broker.missing_partition(topic, want.partition, by_id=by_id).code)
-                    urgent = True
-                else:
-                    self.led.append(partition)
-                    result = self._read_partition(partition, want, left, at_least_one=found == 0)
-                    records = result.records
-                    if type(records) is FileRange:
-                        found += records.length
-                        left -= records.length
-                    urgent = urgent or result.error_code != 0 or result.diverging_epoch is not None
-                results.append(result)
-            topics.append((topic, results))
-        return topics, found, urgent
+    def read(self) -> list[Results]:
+        """Results, with what there is of records."""
+        self.begin()
+        return [(topic, self.read_some(topic, wanted)) for topic, wanted in self.frame.topics]
 
-    def missing_bytes(self, found: int) -> int:
-        """How many more bytes there have to be, `found` having been read; 0 or less if there are enough.
+    def begin(self) -> None:
+        """Nothing is read."""
+        self.left = min(self.frame.max_bytes, self.broker.fetch_bytes_max)
+        self.aborted_left = ABORTED_MAX
+        self.found = 0
+        self.read_until = self.broker.clock.monotonic() + READING_S
+        self.urgent = False
+        self.led.clear()
+
+    def read_some(self, topic: bytes, wanted: Sequence[FetchPartition]) -> list[FetchPartitionResult]:
+        """The results of partitions of one topic, after those that were read since the beginning."""
+        broker = self.broker
+        by_id = self.version >= FIRST_WITH_TOPIC_IDS
+        partitions = broker.partitions_of(topic, by_id=by_id)
+        left, aborted_left, found, urgent = self.left, self.aborted_left, self.found, self.urgent
+        results: list[FetchPartitionResult] = []
+        for want in wanted:
+            partition = partitions.get(want.partition)
+            if partition is None:
+                result = _refused(want.partition, broker.missing_partition(topic, want.partition, by_id=by_id).code)
+                urgent = True
+            else:
+                self.led.append(partition)
+                if found and len(self.led) % LOOKS_APART == 0 and broker.clock.monotonic() > self.read_until:
+                    left = 0
+                result = self._read_partition(partition, want, left, aborted_left, at_least_one=found == 0)
+                records = result.records
+                if type(records) is FileRange:
+                    found += records.length
+                    left -= records.length
+                    if result.aborted_transactions:
+                        aborted_left -= len(result.aborted_transactions)
+                        left = left if aborted_left > 0 else 0
+                urgent = urgent or result.error_code != 0 or result.diverging_epoch is not None
+            results.append(result)
+        self.left, self.aborted_left, self.found, self.urgent = left, aborted_left, found, urgent
+        return results
+
+    def missing_bytes(self) -> int:
+        """How many more bytes there have to be than were found; 0 or less if there are enough.
 
         A read ends with its segment and before the batch that is too long for it, so there may be more than it has found.
         """
-        if found >= self.enough:
+        if self.found >= self.enough:
             return 0
         try:
-            return self.enough - max(found, self._available())
-        except StorageError:  # the next read tells
+            return self.enough - max(self.found, sum(self.available_in(topic, wanted) for topic, wanted in self.frame.topics))
+        except StorageError:  # the next read reports it
             return 0
 
-    def _available(self) -> int:
+    def available_in(self, topic: bytes, wanted: Sequence[FetchPartition]) -> int:
+        """Bytes that can be read of partitions of a topic. StorageError."""
         available = 0
-        by_id = self.version >= FIRST_WITH_TOPIC_IDS
-        for topic, wanted in self.frame.topics:
-            partitions = self.broker.partitions_of(topic, by_id=by_id)
-            for want in wanted:
-                partition = partitions.get(want.partition)
-                if partition is not None and want.fetch_offset < (limit := self._limit(partition)):
-                    available += partition.log.readable_bytes(want.fetch_offset, limit, want.max_bytes)
+        partitions = self.broker.partitions_of(topic, by_id=self.version >= FIRST_WITH_TOPIC_IDS)
+        for want in wanted:
+            partition = partitions.get(want.partition)
+            if partition is not None and want.fetch_offset < (limit := self._limit(partition)):
+                available += partition.log.readable_bytes(want.fetch_offset, limit, want.max_bytes)
         return available
 
     def _limit(self, partition: Partition) -> int:
         """The offset before which the records are that may be read."""
         return partition.log.last_stable_offset if self.committed else partition.log.high_watermark
 
-    def _read_partition(self, partition: Partition, want: FetchPartition, left: int, *, at_least_one: bool) -> FetchPartitionResult:
+    def _read_partition(
+        self, partition: Partition, want: FetchPartition, left: int, aborted_left: int, *, at_least_one: bool
+    ) -> FetchPartitionResult:
         log = partition.log
         try:
             if want.current_leader_epoch >= 0:
@@ -134,10 +187,16 @@ class _Fetch:
             aborted: Sequence[tuple[int, int]] | None = () if self.committed else None
             limit = stable_offset if self.committed else high_watermark
             if offset < limit and (left > 0 or at_least_one):
-                read = log.read(offset, max(min(want.max_bytes, left), 0), limit, at_least_one=at_least_one)
-                records = read.records or b""
+                size = max(min(want.max_bytes, left), 0)
+                read = log.read(offset, size, limit, at_least_one=at_least_one)
                 if self.committed:
                     aborted = _aborted(log, read, offset, limit)
+                    if read.records is not None and len(aborted) > aborted_left:
+                        size = read.records.length * aborted_left // len(aborted)
+                        read.records.release()
+                        read = log.read(offset, size, limit, at_least_one=at_least_one)
+                        aborted = _aborted(log, read, offset, limit)
+                records = read.records or b""
             return FetchPartitionResult(partition.index, 0, high_watermark, stable_offset, log.start_offset, records, aborted)
         except CorruptBatchError as error:
             return _refused(partition.index, error.code, partition)
@@ -149,11 +208,11 @@ class _Fetch:
 
     def attempt(self, expired: bool, request: DelayedRequest | None = None) -> bool:
         """Answer if there is enough to send, or if the time is over."""
-        topics, found, urgent = self.read()
-        if not (expired or urgent) and (missing := self.missing_bytes(found)) > 0:
+        topics = self.read()
+        if not (expired or self.urgent) and (missing := self.missing_bytes()) > 0:
             if request is not None:
                 request.missing_bytes = missing
-            _release(topics)
+            release_ranges(topics)
             return False
         assert self.answer is not None
         self.answer(self.encode(topics))
@@ -162,17 +221,15 @@ class _Fetch:
 
 def handle_fetch(broker: "Broker", frame: memoryview, position: int, version: int, correlation_id: int) -> "list[Part] | WaitingFetch":
     """The answer to the request whose body starts at `position`, or the request that has to wait for it. ProtocolError."""
-    request = decode_fetch(frame, position, version, broker.decoded_elements_max)
-    if len(request.topics) > 1 and not all(wanted for _, wanted in request.topics):  # as Kafka, nothing is said of the others
-        request = request._replace(topics=[each for each in request.topics if each[1]])
-    refusal = _request_refusal(request)
+    request = wanted_only(decode_fetch(frame, position, version, broker.decoded_elements_max))
+    refusal = request_refusal(request)
     if refusal != ErrorCode.NONE:
         return encode_fetch_response(version, correlation_id, 0, refusal, 0, [])
-    fetch = _Fetch(broker, request, version, correlation_id)
-    topics, found, urgent = fetch.read()
-    if urgent or request.max_wait_ms <= 0 or not fetch.led or broker.delayed.is_full or (missing := fetch.missing_bytes(found)) <= 0:
+    fetch = Fetch(broker, request, version, correlation_id)
+    topics = fetch.read()
+    if fetch.urgent or request.max_wait_ms <= 0 or not fetch.led or broker.delayed.is_full or (missing := fetch.missing_bytes()) <= 0:
         return fetch.encode(topics)
-    _release(topics)
+    release_ranges(topics)
     return WaitingFetch(fetch, missing)
 
 
@@ -181,7 +238,7 @@ class WaitingFetch:
 
     __slots__ = ("_fetch", "_missing_bytes", "_request")
 
-    def __init__(self, fetch: _Fetch, missing_bytes: int) -> None:
+    def __init__(self, fetch: Fetch, missing_bytes: int) -> None:
         self._fetch = fetch
         self._missing_bytes = missing_bytes
         self._request: DelayedRequest | None = None
@@ -199,7 +256,8 @@ class WaitingFetch:
             self._fetch.broker.delayed.finish(self._request)
 
     def cancel(self) -> None:
-        """Nobody waits for the answer any more."""
+        """No connection waits for the answer any more."""
+        self._fetch.answer = None  # it refers to the place of the answer, and that to this
         if self._request is not None:
             self._fetch.broker.delayed.cancel(self._request)
 
@@ -207,7 +265,15 @@ class WaitingFetch:
         return self._fetch.attempt(expired, self._request)
 
 
-def _request_refusal(request: FetchFrame) -> ErrorCode:
+def wanted_only(request: FetchFrame) -> FetchFrame:
+    """The request without topics of which it wants nothing, unless there is only one: as Kafka, nothing is said of them."""
+    if len(request.topics) > 1 and not all(wanted for _, wanted in request.topics):
+        return request._replace(topics=[each for each in request.topics if each[1]])
+    return request
+
+
+def request_refusal(request: FetchFrame) -> ErrorCode:
+    """Why the request is refused as a whole."""
     if request.replica_id >= 0:  # a follower: replication is not in service
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if request.session_epoch not in FULL_SESSION_EPOCHS:
@@ -231,7 +297,7 @@ def _aborted(log: "PartitionLog", read: "ReadResult", offset: int, limit: int) -
         raise
 
 
-def _release(topics: list[tuple[bytes, list[FetchPartitionResult]]]) -> None:
+def release_ranges(topics: list[Results]) -> None:
     """Give back the ranges of results that are not sent."""
     for _, results in topics:
         for result in results:

@@ -82,7 +82,7 @@ def delete_groups(broker: "Broker", request: DeleteGroupsRequest, context: Reque
     for group_id in results:
         yield None
         try:
-            broker.groups.delete(_deletable(broker, group_id), partial(done, group_id))
+            yield from broker.groups.delete(_deletable(broker, group_id), partial(done, group_id))
         except PeerError as error:
             done(group_id, error)
 

@@ -163,7 +163,7 @@ def _by_name(broker: "Broker", names: list[str], creator: RequestContext | None)
     if missing and creator is not None:
 
         def note(topic: "NewTopic") -> None:
-            broker.admin_log.note(creator, "topic created because it was asked for", topic=topic.name, partitions=len(topic.replicas))
+            broker.admin_log.note(creator, "topic auto-created", topic=topic.name, partitions=len(topic.replicas))
 
         errors = yield from broker.topics.create_for_client(missing, note)
     told = []

@@ -26,6 +26,7 @@ FIRST_BY_ID = 10
 FIRST_WITH_NOT_FOUND = 9
 """GROUP_ID_NOT_FOUND for a member of a group that is not there; before, ILLEGAL_GENERATION."""
 NOT_SAID = -1
+_Verdict = Verdict[OffsetCommitResponsePartition]
 OFFSETS_SHOWN = 5
 """Offsets that a line in the log names."""
 
@@ -41,19 +42,21 @@ def handle(broker: "Broker", request: OffsetCommitRequest, context: RequestConte
 
 
 def _handle(broker: "Broker", request: OffsetCommitRequest, context: RequestContext, reply: "Reply") -> Steps:
-    verdict = yield from _verdict(broker, request, by_id=context.api_version >= FIRST_BY_ID)
+    verdict = Verdict(OffsetCommitResponsePartition)
+    topics = yield from _judged(broker, request, verdict, by_id=context.api_version >= FIRST_BY_ID)
     retention_ms = None if request.retention_time_ms == NOT_SAID else request.retention_time_ms
     encoded = yield from broker.groups.encode(request.group_id, verdict.commits, retention_ms)
 
     def answer(error: PeerError | None) -> None:
         if error is not None:
             verdict.refuse(commit_code(error.code))
-        reply(_response(request, verdict))
+        reply(OffsetCommitResponse(topics=topics))
 
     if not verdict.is_for_the_group:
         answer(None)
         return
     try:
+        verdict.check_topics(broker.metadata)
         group = _group_for(broker, request, context.api_version, create=bool(verdict.commits))
     except PeerError as error:
         answer(error)
@@ -66,7 +69,7 @@ def _handle(broker: "Broker", request: OffsetCommitRequest, context: RequestCont
     broker.groups.commit(group, verdict.commits, done, encoded=encoded)
 
 
-def _noted(broker: "Broker", request: OffsetCommitRequest, context: RequestContext, verdict: Verdict, answer: "Done") -> "Done":
+def _noted(broker: "Broker", request: OffsetCommitRequest, context: RequestContext, verdict: _Verdict, answer: "Done") -> "Done":
     """`answer`, with a line in the log: who is no member sets offsets of a group that has had members, as tools do that reset it."""
     first = " ".join(f"{each.topic}-{each.partition}={each.offset}" for each in verdict.commits[:OFFSETS_SHOWN])
     count = len(verdict.commits)
@@ -79,16 +82,18 @@ def _noted(broker: "Broker", request: OffsetCommitRequest, context: RequestConte
     return done
 
 
-def _verdict(broker: "Broker", request: OffsetCommitRequest, *, by_id: bool) -> Generator[Pause, None, Verdict]:
+def _judged(
+    broker: "Broker", request: OffsetCommitRequest, verdict: _Verdict, *, by_id: bool
+) -> Generator[Pause, None, list[OffsetCommitResponseTopic]]:
     snapshot = broker.metadata
     metadata_max = broker.config.int("offset.metadata.max.bytes")
-    verdict = Verdict()
-    for topic in request.topics:
-        if by_id:
-            yield from verdict.judge(snapshot.topics_by_id.get(topic.topic_id), ErrorCode.UNKNOWN_TOPIC_ID, topic.partitions, metadata_max)
-        else:
-            yield from verdict.judge(snapshot.topics.get(topic.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic.partitions, metadata_max)
-    return verdict
+    topics: list[OffsetCommitResponseTopic] = []
+    for each in request.topics:
+        topic = snapshot.topics_by_id.get(each.topic_id) if by_id else snapshot.topics.get(each.name)
+        unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        partitions = yield from verdict.judge(topic, unknown, each.partitions, metadata_max)
+        topics.append(OffsetCommitResponseTopic(each.name, each.topic_id, partitions))
+    return topics
 
 
 def _group_for(broker: "Broker", request: OffsetCommitRequest, version: int, *, create: bool) -> "Group | None":
@@ -107,19 +112,6 @@ def _group_for(broker: "Broker", request: OffsetCommitRequest, version: int, *, 
     if runner is not None and request.member_id and runner.membership.state in (State.STABLE, State.PREPARING_REBALANCE):
         runner.heard_from(request.member_id)
     return group
-
-
-def _response(request: OffsetCommitRequest, verdict: Verdict) -> OffsetCommitResponse:
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponseTopic(
-                topic.name,
-                topic.topic_id,
-                [OffsetCommitResponsePartition(each.partition_index, code) for each, code in zip(topic.partitions, codes, strict=True)],
-            )
-            for topic, codes in zip(request.topics, verdict.codes, strict=True)
-        ]
-    )
 
 
 HANDLERS = {ApiKey.OFFSET_COMMIT: handle}

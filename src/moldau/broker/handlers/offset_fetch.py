@@ -54,7 +54,7 @@ def handle(broker: "Broker", request: OffsetFetchRequest, context: RequestContex
     )
     asked = OffsetFetchRequestGroup(request.group_id, topics=topics)
     found = yield from _Fetching(broker, stable=request.require_stable, by_id=False).group(asked)
-    reply(_as_one(found, asked, version))
+    reply((yield from _as_one(found, asked, version)))
 
 
 def _once(groups: list[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGroup]:
@@ -127,30 +127,25 @@ def _failed(index: int, code: ErrorCode) -> OffsetFetchResponsePartitions:
     return OffsetFetchResponsePartitions(index, NOTHING, NOTHING, "", code)
 
 
-def _as_one(group: OffsetFetchResponseGroup, asked: OffsetFetchRequestGroup, version: int) -> OffsetFetchResponse:
+def _as_one(group: OffsetFetchResponseGroup, asked: OffsetFetchRequestGroup, version: int) -> Generator[Pause, None, OffsetFetchResponse]:
     """The answer in the versions before 8."""
-    topics = group.topics
     if group.error_code and version < FIRST_WITH_ERROR:
         code = ErrorCode(group.error_code)
-        topics = [
+        group.topics = [
             OffsetFetchResponseTopics(each.name, partitions=[_failed(index, code) for index in each.partition_indexes])
             for each in asked.topics or ()
         ]
-    return OffsetFetchResponse(
-        topics=[
-            OffsetFetchResponseTopic(
-                topic.name,
-                [
-                    OffsetFetchResponsePartition(
-                        each.partition_index, each.committed_offset, each.committed_leader_epoch, each.metadata, each.error_code
-                    )
-                    for each in topic.partitions
-                ],
+    topics: list[OffsetFetchResponseTopic] = []
+    for topic in group.topics:
+        partitions: list[OffsetFetchResponsePartition] = []
+        for each in topic.partitions:
+            found = OffsetFetchResponsePartition(
+                each.partition_index, each.committed_offset, each.committed_leader_epoch, each.metadata, each.error_code
             )
-            for topic in topics
-        ],
-        error_code=group.error_code,
-    )
+            partitions.append(found)
+            yield None
+        topics.append(OffsetFetchResponseTopic(topic.name, partitions))
+    return OffsetFetchResponse(topics=topics, error_code=group.error_code)
 
 
 HANDLERS = {ApiKey.OFFSET_FETCH: handle}

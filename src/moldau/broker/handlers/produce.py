@@ -8,15 +8,16 @@ write that is still to come; `ProduceOutcome.refuse` takes that back. What an ac
 
 Refused here beyond what `append` refuses: versions 0 to 2, which stand for older batch formats (listed all the same, see
 `protocol.versions`), with UNSUPPORTED_VERSION. A request with a transactional id may have to wait for the transaction coordinator; see
-`transactional_produce`.
+`transactional_produce`. One of many partitions is handled in steps, and written by itself: see `long_produce`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from moldau.broker.appending import check_segment, prepare
 from moldau.broker.partition import Partition
 from moldau.model.errors import ErrorCode, PeerError, RejectedRecordsError, StorageError
+from moldau.model.steps import drain
 from moldau.protocol.fast.produce import ProducePartitionResult, decode_produce, encode_produce_response
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ TopicResults = list[tuple[bytes, list[ProducePartitionResult]]]
 
 
 class HeldBatch:
-    """A batch that waits until it, or one before it in its request, was looked into. `topic` and `place`: where its result stands."""
+    """A copy of a batch that waits until it, or one before it in its request, was checked. `topic` and `place`: where its result is."""
 
     __slots__ = ("batch", "header", "partition", "place", "refusal", "topic", "walk")
 
@@ -52,8 +53,8 @@ class ProduceOutcome:
     """What became of one Produce request.
 
     `appended` has, for each result, its place (topic, partition) in `topics` and the partition that holds its batch. `unflushed` has
-    partition and last offset of each batch whose acknowledgement waits for the disk. `held` has the batches that have to be looked into
-    elsewhere (`walked_batches`), and those after them; their results stand only after `finish`.
+    partition and last offset of each batch whose acknowledgement waits for the disk. `held` has the batches that have to be checked
+    on another thread (`walked_batches`), and those after them; their results exist only after `finish`.
     """
 
     __slots__ = ("acks", "appended", "correlation_id", "first_error", "held", "topics", "transactional_id", "unflushed", "version")
@@ -70,7 +71,7 @@ class ProduceOutcome:
         self.held: list[HeldBatch] = []
 
     def finish(self, broker: "Broker", now_ms: int) -> None:
-        """Stage what was held, now that it was looked into."""
+        """Stage the batches that were held, now that they were checked."""
         held, self.held = self.held, []
         for each in held:
             topic, results = self.topics[each.topic]
@@ -134,47 +135,54 @@ def handle_produce(
     broker: "Broker", frame: memoryview, position: int, version: int, correlation_id: int, now_ms: int
 ) -> "ProduceOutcome | TransactionalProduce":
     """Stage every batch of the request whose body starts at `position` that can be taken; or say that the transaction coordinator has to be
-    asked first. With some `held`, these have to be looked into before. ProtocolError.
+    asked first. With some `held`, these have to be checked before. ProtocolError; LongProduceError, before anything is done, for a
+    request of many partitions: see `long_produce`.
     """
     request = decode_produce(frame, position, version, broker.decoded_bytes_max, broker.decoded_elements_max)
     if request.transactional_id is not None:
         from moldau.broker.handlers.transactional_produce import TransactionalProduce
 
-        transactional = TransactionalProduce(broker, request, version, correlation_id, now_ms)
+        transactional = TransactionalProduce(broker, request, version, correlation_id)
+        drain(transactional.prepare(now_ms))
         if not transactional.held:
-            transactional.begin(now_ms)
+            drain(transactional.begin(now_ms))
         return transactional if transactional.held or transactional.has_to_ask else transactional.outcome(now_ms)
-    acks = request.acks
-    outcome = ProduceOutcome(version, correlation_id, acks)
-    refusal = refusal_of(acks)
+    outcome = ProduceOutcome(version, correlation_id, request.acks)
     for topic, partitions in request.topics:
-        led = broker.partitions_of(topic, by_id=version >= FIRST_WITH_TOPIC_IDS)
-        results: list[ProducePartitionResult] = []
-        for index, records in partitions:
-            partition = None
-            try:
-                if refusal is not None:
-                    raise refusal
-                partition = led.get(index)
-                if partition is None:
-                    raise broker.missing_partition(topic, index, by_id=version >= FIRST_WITH_TOPIC_IDS)
-                check_replicas(partition, acks)
-                batch, header, walk = prepare(broker.batch_walks, partition, records, version, now_ms)
-                if walk is None and not outcome.held:
-                    result = append(broker, partition, batch, header, now_ms, outcome)
-                    outcome.appended.append((len(outcome.topics), len(results), partition))
-                else:
-                    outcome.held.append(HeldBatch(len(outcome.topics), len(results), partition, batch, header, walk))
-                    result = ProducePartitionResult(index)
-            except PeerError as error:
-                result = outcome.refused(topic, index, error, partition)
-            except StorageError as error:
-                assert partition is not None, "only a log raises it"
-                broker.storage_failed(partition, error)
-                result = outcome.not_stored(index, error)
-            results.append(result)
-        outcome.topics.append((topic, results))
+        outcome.topics.append((topic, []))
+        stage(broker, outcome, partitions, now_ms)
     return outcome
+
+
+def stage(broker: "Broker", outcome: ProduceOutcome, partitions: "Sequence[tuple[int, memoryview | None]]", now_ms: int) -> None:
+    """Stage batches of the last of the outcome's topics."""
+    topic, results = outcome.topics[-1]
+    place, version, acks = len(outcome.topics) - 1, outcome.version, outcome.acks
+    led = broker.partitions_of(topic, by_id=version >= FIRST_WITH_TOPIC_IDS)
+    refusal = refusal_of(acks)
+    for index, records in partitions:
+        partition = None
+        try:
+            if refusal is not None:
+                raise refusal
+            partition = led.get(index)
+            if partition is None:
+                raise broker.missing_partition(topic, index, by_id=version >= FIRST_WITH_TOPIC_IDS)
+            check_replicas(partition, acks)
+            batch, header, walk = prepare(broker.batch_walks, partition, records, version, now_ms)
+            if walk is None and not outcome.held:
+                result = append(broker, partition, batch, header, now_ms, outcome)
+                outcome.appended.append((place, len(results), partition))
+            else:
+                outcome.held.append(HeldBatch(place, len(results), partition, batch, header, walk))
+                result = ProducePartitionResult(index)
+        except PeerError as error:
+            result = outcome.refused(topic, index, error, partition)
+        except StorageError as error:
+            assert partition is not None, "only a log raises it"
+            broker.storage_failed(partition, error)
+            result = outcome.not_stored(index, error)
+        results.append(result)
 
 
 def append(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from moldau.broker.appending import check_segment, prepare
 from moldau.broker.handlers.produce import FIRST_WITH_TOPIC_IDS, ProduceOutcome, append, check_replicas, refusal_of
 from moldau.model.errors import ErrorCode, PeerError, RejectedRecordsError, StorageError
+from moldau.model.steps import UNFINISHED, Steps, drain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,6 +42,7 @@ _AWAY = frozenset(
     }
 )
 """The batch may be taken at a later attempt."""
+_NOTHING = memoryview(b"")
 
 
 class _Part:
@@ -52,45 +54,67 @@ class _Part:
         self.index = index
         self.refusal: PeerError | None = None
         self.partition: Partition
-        self.batch: memoryview
+        self.batch = _NOTHING
         self.header: BatchHeader
         self.verification: Verification | None = None
         self.walk: Walk | None = None
 
 
 class TransactionalProduce:
-    """One request. What it `held` is to be looked into first, then it is to `begin`. If it `has_to_ask` then, it is to be asked; after that
-    there is an outcome.
+    """One request. The caller prepares it, has the `held` batches checked, then calls `begin`. If it `has_to_ask` then, the caller asks
+    the coordinator; after that there is an outcome.
     """
 
-    def __init__(self, broker: "Broker", request: "ProduceFrame", version: int, correlation_id: int, now_ms: int) -> None:
+    def __init__(self, broker: "Broker", request: "ProduceFrame", version: int, correlation_id: int, *, is_kept: bool = False) -> None:
+        """`is_kept`: whether the memory of the batches is the request's own."""
         assert request.transactional_id is not None
         self.correlation_id = correlation_id
         self._broker = broker
+        self._request = request
+        self._is_kept = is_kept
         self._transactional_id = request.transactional_id
         self.acks = request.acks
         self._version = version
         self._codes: dict[TopicPartition, ErrorCode] | None = None
-        self._topics = [(topic, [self._prepare(topic, *each, now_ms) for each in partitions]) for topic, partitions in request.topics]
+        self._topics: list[tuple[bytes, list[_Part]]] = []
         self._waiting: list[_Part] = []
+        self.held: list[_Part] = []
+        """Parts of which some have to be checked on another thread."""
+
+    def prepare(self, now_ms: int) -> Steps:
+        """Check every batch, in steps."""
+        for topic, partitions in self._request.topics:
+            parts: list[_Part] = []
+            self._topics.append((topic, parts))
+            for each in partitions:
+                parts.append(self._prepare(topic, *each, now_ms))
+                yield UNFINISHED
         parts = [part for _, parts in self._topics for part in parts]
         self.held = parts if any(part.walk is not None for part in parts) else []
-        """Parts of which some have to be looked into elsewhere."""
         if self.held:
             for part in parts:
                 if part.walk is None:
                     self._own(part)
 
-    def begin(self, now_ms: int) -> None:
-        """Find out whether the coordinator has to be asked. Nothing is held any more."""
+    def begin(self, now_ms: int) -> Steps:
+        """Find out whether the coordinator has to be asked, in steps. Nothing is held any more."""
         self.held = []
         self._refuse_two_producers()
-        self._waiting = [part for _, parts in self._topics for part in parts if part.refusal is None and self._begin(part, now_ms)]
+        for _, parts in self._topics:
+            for part in parts:
+                if part.refusal is None and self._begin(part, now_ms):
+                    self._waiting.append(part)
+                yield UNFINISHED
 
     @property
     def has_to_ask(self) -> bool:
         """Whether a batch may begin a transaction in its partition."""
         return bool(self._waiting)
+
+    @property
+    def batch_bytes(self) -> int:
+        """Memory that the batches take."""
+        return sum(len(part.batch) for _, parts in self._topics for part in parts)
 
     def ask(self, answered_later: "Callable[[], object]") -> bool:
         """Ask the coordinator; whether it has answered at once. If not, the batches are copied, and `answered_later` is called then."""
@@ -116,15 +140,21 @@ class TransactionalProduce:
     def outcome(self, now_ms: int) -> ProduceOutcome:
         """Stage every batch that can be taken."""
         outcome = ProduceOutcome(self._version, self.correlation_id, self.acks, self._transactional_id)
+        drain(self.stage(outcome, now_ms))
+        return outcome
+
+    def stage(self, outcome: ProduceOutcome, now_ms: int) -> Steps:
+        """As `outcome`, in steps after each of which all that is staged may be written."""
         for topic, parts in self._topics:
             results: list[ProducePartitionResult] = []
+            outcome.topics.append((topic, results))
             for part in parts:
                 try:
                     if part.refusal is not None:
                         raise part.refusal
                     self._check(topic, part)
                     result = append(self._broker, part.partition, part.batch, part.header, now_ms, outcome)
-                    outcome.appended.append((len(outcome.topics), len(results), part.partition))
+                    outcome.appended.append((len(outcome.topics) - 1, len(results), part.partition))
                 except PeerError as error:
                     named = isinstance(error, RejectedRecordsError)  # so it has a partition
                     result = outcome.refused(topic, part.index, error, part.partition if named else None)
@@ -132,8 +162,7 @@ class TransactionalProduce:
                     self._broker.storage_failed(part.partition, error)
                     result = outcome.not_stored(part.index, error)
                 results.append(result)
-            outcome.topics.append((topic, results))
-        return outcome
+                yield UNFINISHED
 
     # Before the question
 
@@ -149,7 +178,7 @@ class TransactionalProduce:
             check_replicas(partition, self.acks)
             part.partition = partition
             part.batch, part.header, part.walk = prepare(
-                self._broker.batch_walks, partition, records, self._version, now_ms, transactional=True
+                self._broker.batch_walks, partition, records, self._version, now_ms, transactional=True, is_kept=self._is_kept
             )
         except PeerError as error:
             part.refusal = error
@@ -157,7 +186,7 @@ class TransactionalProduce:
 
     def _own(self, part: _Part) -> None:
         """Take its batch out of the buffer that the next read needs."""
-        if part.refusal is None:
+        if part.refusal is None and not self._is_kept:
             part.batch = memoryview(bytearray(part.batch))
 
     def _refuse_two_producers(self) -> None:

@@ -1,6 +1,5 @@
 """DescribeTransactions and ListTransactions: what people and tools ask about transactional ids (KIP-664, KIP-994, KIP-1152)."""
 
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from moldau.broker.context import RequestContext
@@ -37,10 +36,7 @@ def _described(broker: "Broker", transactional_id: str) -> describing.Transactio
         transaction_start_time_ms=transaction.start_ms,
         producer_id=transaction.producer_id,
         producer_epoch=transaction.epoch,
-        topics=[
-            describing.TopicData(topic, [each.partition for each in group])
-            for topic, group in groupby(sorted(transaction.partitions), key=lambda each: each.topic)
-        ],
+        topics=[describing.TopicData(topic, list(numbers)) for topic, numbers in sorted(transaction.partitions.by_topic())],
     )
 
 

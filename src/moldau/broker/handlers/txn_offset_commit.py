@@ -47,22 +47,25 @@ def handle(broker: "Broker", request: TxnOffsetCommitRequest, context: RequestCo
 def _handle(broker: "Broker", request: TxnOffsetCommitRequest, context: RequestContext, reply: "Reply") -> Steps:
     snapshot = broker.metadata
     metadata_max = broker.config.int("offset.metadata.max.bytes")
-    verdict = Verdict()
-    for topic in request.topics:
-        yield from verdict.judge(snapshot.topics.get(topic.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic.partitions, metadata_max)
-
+    verdict = Verdict(TxnOffsetCommitResponsePartition)
+    topics: list[TxnOffsetCommitResponseTopic] = []
+    for each in request.topics:
+        topic = snapshot.topics.get(each.name)
+        partitions = yield from verdict.judge(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, each.partitions, metadata_max)
+        topics.append(TxnOffsetCommitResponseTopic(each.name, partitions))
     encoded = yield from broker.groups.encode(request.group_id, verdict.commits)
 
     def answer(error: PeerError | None) -> None:
         if error is not None:
             verdict.refuse(_told(commit_code(error.code), context.api_version))
-        reply(_response(request, verdict))
+        reply(TxnOffsetCommitResponse(topics=topics))
 
     def commit(code: ErrorCode) -> None:
         """The transaction's coordinator has spoken."""
         try:
             if code is not ErrorCode.NONE:
                 raise PeerError(code, f"transactional id '{request.transactional_id}': {code.name}")
+            verdict.check_topics(broker.metadata)
             group = _group_for(broker, request)
         except PeerError as error:
             answer(error)
@@ -116,18 +119,6 @@ def _told(code: ErrorCode, version: int) -> ErrorCode:
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < FIRST_WITH_ABORTABLE:
         return ErrorCode.INVALID_TXN_STATE
     return code
-
-
-def _response(request: TxnOffsetCommitRequest, verdict: Verdict) -> TxnOffsetCommitResponse:
-    return TxnOffsetCommitResponse(
-        topics=[
-            TxnOffsetCommitResponseTopic(
-                topic.name,
-                [TxnOffsetCommitResponsePartition(each.partition_index, code) for each, code in zip(topic.partitions, codes, strict=True)],
-            )
-            for topic, codes in zip(request.topics, verdict.codes, strict=True)
-        ]
-    )
 
 
 HANDLERS = {ApiKey.TXN_OFFSET_COMMIT: handle}

@@ -1,12 +1,20 @@
-"""WriteTxnMarkers: the coordinator of a transaction, on another broker or in the hands of an operator, has its outcome written here."""
+"""WriteTxnMarkers: the coordinator of a transaction, on another broker or in the hands of an operator, has its outcome written here.
+
+There is no authentication yet, so any client may end a transaction that hangs, as `kafka-transactions.sh abort` does. But a marker also
+says which coordinator and which producer are the newest: after one with a made-up epoch a partition would refuse those of the real ones for
+ever. So a client may send no later epoch than is known here.
+"""
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from moldau.broker.context import RequestContext
 from moldau.broker.dispatch import Reply
+from moldau.broker.internal_topics import TRANSACTIONS
 from moldau.broker.markers import Marker, MarkerResults, write_markers
+from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from moldau.model.steps import Steps, unless_few
 from moldau.protocol.api_keys import ApiKey
@@ -20,12 +28,15 @@ from moldau.protocol.messages.write_txn_markers import (
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
+    from moldau.broker.partition import Partition
 
 _LOG = logging.getLogger(__name__)
 
+FIRST_EPOCH = 0
+
 
 def handle(broker: "Broker", request: WriteTxnMarkersRequest, context: RequestContext, reply: Reply) -> None:
-    """A code for each partition of each marker: see :func:`moldau.broker.markers.write_markers`."""
+    """A code for each partition of each marker: see :func:`moldau.broker.markers.write_markers` and `_check`."""
     markers = [
         Marker(
             each.producer_id,
@@ -44,7 +55,32 @@ def handle(broker: "Broker", request: WriteTxnMarkersRequest, context: RequestCo
         if left is not None:
             broker.slices.run(left, _report)
 
-    write_markers(broker, markers, done)
+    topic = broker.metadata.topics.get(TRANSACTIONS.name)
+    oldest_coordinator = 0 if topic is None else min(each.leader_epoch for each in topic.partitions)
+    write_markers(broker, markers, done, partial(_check, broker, oldest_coordinator))
+
+
+def _check(broker: "Broker", oldest_coordinator: int, partition: "Partition", marker: Marker) -> None:
+    """A marker that a client sends fences no other producer or coordinator.
+
+    PeerError: CLUSTER_AUTHORIZATION_FAILED for a coordinator's epoch later than the partition has seen, and than `oldest_coordinator`;
+    INVALID_PRODUCER_EPOCH for a producer's later than the partition has seen, and than the coordinator gave; NOT_LEADER_OR_FOLLOWER while
+    it is not known which that is.
+    """
+    seen = partition.log.producer(marker.producer_id)
+    coordinator_epoch = oldest_coordinator if seen is None else max(oldest_coordinator, seen.coordinator_epoch)
+    if marker.coordinator_epoch > coordinator_epoch:
+        raise PeerError(
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            f"{partition.topic_partition}: no coordinator of producer {marker.producer_id} has epoch {marker.coordinator_epoch} yet",
+        )
+    if seen is None or marker.producer_epoch > seen.epoch:
+        given = broker.coordinating.epoch_of(marker.producer_id)
+        if marker.producer_epoch > (FIRST_EPOCH if given is None else given):
+            raise PeerError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"{partition.topic_partition}: producer {marker.producer_id} was not given epoch {marker.producer_epoch}",
+            )
 
 
 def _answer(markers: Sequence[Marker], results: Sequence[MarkerResults], reply: Reply) -> Steps:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from moldau.broker.transactions.events import Add
+from moldau.broker.transactions.partitions import Partitions
 from moldau.broker.transactions.states import State
 from moldau.broker.transactions.transaction import Transaction
 from moldau.model.errors import ErrorCode
@@ -12,8 +13,11 @@ VALUE_BYTES_MAX = 900_000
 """Most bytes that the names and numbers of a transaction's partitions may take where it is stored: what ends the transaction holds them
 once more and has to fit into a batch of the internal topic (`max.message.bytes`, 1,048,588 unless set otherwise).
 """
-_FEW = 1000
-"""So many partitions always fit: a name has at most 249 letters."""
+
+
+def partitions_with(current: Transaction, wanted: Add) -> Partitions:
+    """Those that the transaction then has; the same object as now if it has them all."""
+    return current.partitions | wanted.partitions if current.state is State.ONGOING else wanted.partitions
 
 
 def added(current: Transaction, wanted: Add, partitions_max: int, now_ms: int) -> Transaction | ErrorCode:
@@ -26,10 +30,10 @@ def added(current: Transaction, wanted: Add, partitions_max: int, now_ms: int) -
     if wanted.epoch != current.epoch:
         return ErrorCode.PRODUCER_FENCED
     is_open = current.state is State.ONGOING
-    if is_open and wanted.partitions <= current.partitions:
+    partitions = partitions_with(current, wanted)
+    if is_open and partitions is current.partitions:
         return ErrorCode.NONE
-    partitions = current.partitions | wanted.partitions if is_open else wanted.partitions
-    if len(partitions) > partitions_max or (len(partitions) > _FEW and _bytes_of(partitions) > VALUE_BYTES_MAX):
+    if len(partitions) > partitions_max or partitions.encoded_bytes > VALUE_BYTES_MAX:
         return ErrorCode.POLICY_VIOLATION
     return current._replace(
         previous_producer_id=current.producer_id,
@@ -51,12 +55,6 @@ def verified(
         return ErrorCode.PRODUCER_FENCED
     if current.state.is_decided:
         return ErrorCode.CONCURRENT_TRANSACTIONS
-    return {each: ErrorCode.NONE if each in current.partitions else ErrorCode.TRANSACTION_ABORTABLE for each in partitions}
-
-
-def _bytes_of(partitions: Iterable[TopicPartition]) -> int:
-    """No fewer than they take: each topic once with its length and count, each partition with its number."""
-    topics: dict[str, int] = {}
-    for topic, _ in partitions:
-        topics[topic] = topics.get(topic, 0) + 1
-    return sum(len(topic) + 8 + 4 * count for topic, count in topics.items())
+    codes = dict.fromkeys(partitions, ErrorCode.NONE)
+    codes.update(dict.fromkeys(current.partitions.missing(codes), ErrorCode.TRANSACTION_ABORTABLE))
+    return codes

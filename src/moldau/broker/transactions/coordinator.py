@@ -8,12 +8,13 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from moldau.broker.transactions.adding import verified
+from moldau.broker.transactions.adding import partitions_with, verified
 from moldau.broker.transactions.events import Add, End, Init, Loaded
 from moldau.broker.transactions.listing import Filters, Listed, listed
 from moldau.broker.transactions.machine import Machine, Surroundings
 from moldau.broker.transactions.owned import id_size
 from moldau.broker.transactions.ownership import Ownership
+from moldau.broker.transactions.partitions import partitions_of
 from moldau.broker.transactions.runner import NOTES_INTERVAL_S, NOTES_MAX, Reply, Runner
 from moldau.broker.transactions.states import State
 from moldau.broker.transactions.transaction import EPOCH_PER_TRANSACTION, NO_EPOCH, NO_PRODUCER_ID, Transaction, new_transaction
@@ -145,6 +146,18 @@ class TransactionCoordinator:
 
     # What leaders ask before they append
 
+    def epoch_of(self, producer_id: int) -> int | None:
+        """The epoch that a producer with a transactional id was given last; None for one without.
+
+        PeerError NOT_LEADER_OR_FOLLOWER, with which producers try again, while it may be one of those that are still being read.
+        """
+        found = self._ownership.producers.of(producer_id)
+        if found is None and self._ownership.is_loading:
+            raise PeerError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"producer {producer_id} is not known yet: __transaction_state is still being read"
+            )
+        return found
+
     def verify(
         self,
         transactional_id: str,
@@ -187,7 +200,7 @@ class TransactionCoordinator:
 
         While the last transaction is being completed, this waits for a moment: `add.partitions.to.txn.retry.backoff.max.ms`.
         """
-        wanted = frozenset(partitions)
+        wanted = partitions_of(partitions)
         config, clock = self._config, self._clock
         pause_s = config.int("add.partitions.to.txn.retry.backoff.ms") / 1000
         due = clock.monotonic() + config.int("add.partitions.to.txn.retry.backoff.max.ms") / 1000
@@ -257,8 +270,7 @@ class TransactionCoordinator:
 
     def _check_room(self, transactional_id: str, machine: Machine, wanted: Add) -> None:
         """PeerError POLICY_VIOLATION if the transaction would grow beyond what all may take."""
-        current = machine.current
-        partitions = len(current.partitions | wanted.partitions) if current.state is State.ONGOING else len(wanted.partitions)
+        partitions = len(partitions_with(machine.current, wanted))
         growth = id_size(transactional_id, partitions) - machine.counted_bytes
         if not self.memory.has_room(growth, f"partitions of transactional id {transactional_id}"):
             raise PeerError(

@@ -2,9 +2,9 @@
 
 from typing import Any, NamedTuple
 
+from moldau.broker.transactions.partitions import Partitions
 from moldau.broker.transactions.transaction import NO_EPOCH, NO_PRODUCER_ID, Transaction
 from moldau.model.errors import ErrorCode
-from moldau.model.identity import TopicPartition
 
 
 class Init(NamedTuple):
@@ -22,7 +22,7 @@ class Add(NamedTuple):
     token: Any
     producer_id: int
     epoch: int
-    partitions: frozenset[TopicPartition]
+    partitions: Partitions
     client_version: int
 
 

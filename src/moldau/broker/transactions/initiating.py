@@ -10,13 +10,13 @@ A transaction that is open is aborted first, with an epoch in between that no pr
 from collections.abc import Callable
 
 from moldau.broker.transactions.events import Init
+from moldau.broker.transactions.partitions import NO_PARTITIONS
 from moldau.broker.transactions.states import State
 from moldau.broker.transactions.transaction import (
     EPOCH_MAX,
     EPOCH_PER_TRANSACTION,
     LAST_EPOCH,
     NO_EPOCH,
-    NO_PARTITIONS,
     NO_PRODUCER_ID,
     Transaction,
 )

@@ -61,7 +61,7 @@ class Machine:
     for, until it is answered; `_ended_over` is the newest connection over which a producer of the older protocol has ended a transaction.
     """
 
-    __slots__ = ("_asked", "_ended_over", "_pending", "_surroundings", "_target", "counted_bytes", "current")
+    __slots__ = ("_asked", "_ended_over", "_pending", "_surroundings", "_target", "counted_bytes", "counted_partitions", "current")
 
     def __init__(self, current: Transaction, surroundings: Surroundings) -> None:
         self.current = current
@@ -72,6 +72,8 @@ class Machine:
         self._ended_over = 0
         self.counted_bytes = 0
         """What the budget of all ids has for this one."""
+        self.counted_partitions = -1
+        """How many partitions that is with; -1 before it has been counted."""
 
     @property
     def partitions_held(self) -> int:

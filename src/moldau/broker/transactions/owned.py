@@ -4,6 +4,7 @@ import logging
 from sys import getsizeof
 from typing import TYPE_CHECKING
 
+from moldau.broker.internal_topics import TRANSACTIONS
 from moldau.broker.transactions.machine import Machine, Surroundings
 from moldau.broker.transactions.records import decode_key, decode_value
 from moldau.broker.transactions.states import State
@@ -12,20 +13,21 @@ from moldau.model.errors import PeerError
 
 if TYPE_CHECKING:
     from moldau.broker.state_log import LoadedBatch
+    from moldau.broker.transactions.producer_epochs import ProducerEpochs
     from moldau.broker.transactions.transaction import Transaction
 
 _LOG = logging.getLogger(__name__)
 
 
 ID_COST = 1300
-"""Bytes that an id takes with `PARTITIONS_INCLUDED`, so that a small transaction of an id that is there needs no room."""
+"""Bytes that an id takes with `PARTITIONS_INCLUDED`, so that a small transaction of an existing id needs no room."""
 PARTITIONS_INCLUDED = 4
 PARTITION_COST = 220
 """Bytes that each further partition of a transaction takes."""
 
 
 def id_size(transactional_id: str, partitions: int) -> int:
-    """Bytes that an id with a transaction of so many partitions takes."""
+    """Bytes that an id with a transaction of `partitions` partitions takes."""
     return ID_COST + getsizeof(transactional_id) + PARTITION_COST * max(partitions - PARTITIONS_INCLUDED, 0)
 
 
@@ -35,9 +37,9 @@ class Owned:
     Invariant: `open` holds those of `machines` whose transaction is open, except while one of them is taking a step.
     """
 
-    __slots__ = ("_loaded", "account", "epoch", "is_loading", "is_over", "machines", "open", "partition")
+    __slots__ = ("_loaded", "_producers", "account", "epoch", "is_loading", "is_over", "machines", "open", "partition")
 
-    def __init__(self, partition: int, epoch: int, memory: Budget) -> None:
+    def __init__(self, partition: int, epoch: int, memory: Budget, producers: "ProducerEpochs") -> None:
         self.partition = partition
         self.epoch = epoch
         """The coordinator's epoch, which markers carry: the leader epoch of the partition."""
@@ -47,6 +49,7 @@ class Owned:
         self.open: dict[str, Machine] = {}
         self.account = Account(memory)
         """Memory of the ids."""
+        self._producers = producers
         self._loaded: dict[str, Transaction] = {}
 
     def take(self, batch: "LoadedBatch") -> None:
@@ -55,7 +58,7 @@ class Owned:
             try:
                 transactional_id = decode_key(record.key)
                 if transactional_id is None:
-                    _LOG.warning("record of an unknown kind passed over: %s", self._at(record.offset))
+                    _LOG.warning("record of an unknown kind skipped: partition=%s offset=%d", self._name, record.offset)
                 else:
                     value = None if record.value is None else decode_value(record.value)
                     before = self._loaded.pop(transactional_id, None)
@@ -65,7 +68,7 @@ class Owned:
                         self.account.add(id_size(transactional_id, len(value.partitions)))
                         self._loaded[transactional_id] = value
             except PeerError as error:
-                _LOG.error("damaged record left out: %s reason=%s", self._at(record.offset), error.message)
+                _LOG.error("damaged record left out: partition=%s offset=%d reason=%s", self._name, record.offset, error.message)
 
     def begin(self, surroundings: Surroundings) -> None:
         """All is loaded: serve."""
@@ -73,7 +76,9 @@ class Owned:
         loaded, self._loaded = self._loaded, {}
         for transactional_id, transaction in loaded.items():
             machine = self.machines[transactional_id] = Machine(transaction, surroundings)
-            machine.counted_bytes = id_size(transactional_id, len(transaction.partitions))
+            machine.counted_partitions = len(transaction.partitions)
+            machine.counted_bytes = id_size(transactional_id, machine.counted_partitions)
+            self._producers.note(machine)
             if transaction.state is State.ONGOING:
                 self.open[transactional_id] = machine
 
@@ -83,17 +88,29 @@ class Owned:
         self.count(transactional_id, machine)
 
     def forget(self, transactional_id: str) -> None:
-        """An id is gone."""
+        """An id was removed."""
         machine = self.machines.pop(transactional_id, None)
         if machine is not None:
+            self._producers.forget(machine)
             self.account.add(-machine.counted_bytes)
 
     def count(self, transactional_id: str, machine: Machine) -> None:
         """The machine has taken a step: count what it holds now."""
-        size = id_size(transactional_id, machine.partitions_held)
-        if size != machine.counted_bytes and self.machines.get(transactional_id) is machine:
+        if self.machines.get(transactional_id) is not machine:
+            return
+        self._producers.note(machine)
+        partitions = machine.partitions_held
+        if partitions != machine.counted_partitions:
+            size = id_size(transactional_id, partitions)
             self.account.add(size - machine.counted_bytes)
-            machine.counted_bytes = size
+            machine.counted_bytes, machine.counted_partitions = size, partitions
 
-    def _at(self, offset: int) -> str:
-        return f"partition=__transaction_state-{self.partition} offset={offset}"
+    def close(self) -> None:
+        """Look after none of them any more."""
+        for machine in self.machines.values():
+            self._producers.forget(machine)
+        self.account.close()
+
+    @property
+    def _name(self) -> str:
+        return f"{TRANSACTIONS.name}-{self.partition}"

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from moldau.broker.transactions.owned import Owned
+from moldau.broker.transactions.producer_epochs import ProducerEpochs
 from moldau.model.budget import Budget
 from moldau.model.errors import ErrorCode, PeerError
 
@@ -16,7 +17,7 @@ _LOG = logging.getLogger(__name__)
 
 
 PEAK_FACTOR = 2
-"""While partitions are read, all ids may take so many times the memory that they may take in the end: some are deleted further on."""
+"""While partitions are read, all ids may take up to this many times their limit on memory: later records delete some."""
 
 
 class DoesNotFitError(PeerError):
@@ -34,6 +35,8 @@ class Ownership:
     ) -> None:
         self.memory = memory
         """Bounds what all ids take."""
+        self.producers = ProducerEpochs()
+        """The epochs of all producers that have an id here."""
         self._too_large: dict[int, tuple[int, str]] = {}
         """By partition: the coordinator's epoch, and what was said."""
         self._state_log = state_log
@@ -44,7 +47,7 @@ class Ownership:
     def begin(self, partition: int, epoch: int) -> None:
         """Read the partition, anew if need be."""
         self.end(partition)
-        owned = self._owned[partition] = Owned(partition, epoch, self.memory)
+        owned = self._owned[partition] = Owned(partition, epoch, self.memory, self.producers)
         self.memory.reading(True)
 
         def take(batch: "LoadedBatch") -> None:
@@ -77,7 +80,7 @@ class Ownership:
         owned = self._owned.pop(partition, None)
         if owned is not None:
             self._given_up(owned)
-            owned.account.close()
+            owned.close()
             self.memory.reading(self.is_loading)
 
     def load_refused(self) -> None:

@@ -5,16 +5,15 @@ an InitProducerId by which a producer went on (KIP-360) the epoch that it had be
 repeated request is known again after a restart, which Kafka's is not.
 """
 
-from itertools import groupby
 from struct import Struct
 from struct import error as struct_error
 
+from moldau.broker.transactions.partitions import NO_PARTITIONS, Partitions, partitions_of
 from moldau.broker.transactions.states import State
 from moldau.broker.transactions.transaction import (
     EPOCH_PER_TRANSACTION,
     LAST_EPOCH,
     NO_EPOCH,
-    NO_PARTITIONS,
     NO_PRODUCER_ID,
     OLD_PROTOCOL,
     Transaction,
@@ -33,7 +32,6 @@ CLIENT_VERSION_TAG = 2
 LAST_EPOCH_TAG = 10_000
 """Ours; far from those that Kafka counts up."""
 
-_NO_TAGS = b"\0"
 _NULL = b"\0"
 _KEY = Struct(">hh")
 _HEAD = Struct(">hqhib")  # version, producer id, epoch, timeout, state
@@ -69,7 +67,7 @@ def decode_key(key: bytes | None) -> str | None:
 def encode_value(value: Transaction) -> bytes:
     """The value of an id."""
     head = _HEAD.pack(VALUE_VERSION, value.producer_id, value.epoch, value.timeout_ms, value.state)
-    partitions = _NULL if value.state is State.EMPTY else _encode_partitions(value.partitions)
+    partitions = _NULL if value.state is State.EMPTY else value.partitions.encoded()
     return b"".join((head, partitions, _TIMES.pack(value.updated_ms, value.start_ms), _encode_tags(value)))
 
 
@@ -118,21 +116,7 @@ def _with_last_epoch(value: Transaction) -> Transaction:
     return value._replace(last_epoch=LAST_EPOCH if value.previous_producer_id != value.producer_id else NO_EPOCH)
 
 
-def _encode_partitions(partitions: frozenset[TopicPartition]) -> bytes:
-    parts: list[bytes] = [b""]
-    for topic, group in groupby(sorted(partitions), key=_topic):
-        name = topic.encode()
-        numbers = [number for _, number in group]
-        parts += (uvarint(len(name) + 1), name, uvarint(len(numbers) + 1), Struct(f">{len(numbers)}i").pack(*numbers), _NO_TAGS)
-    parts[0] = uvarint(len(parts) // 5 + 1)
-    return b"".join(parts)
-
-
-def _topic(partition: TopicPartition) -> str:
-    return partition.topic
-
-
-def _decode_partitions(value: bytes, position: int) -> tuple[frozenset[TopicPartition], int]:
+def _decode_partitions(value: bytes, position: int) -> tuple[Partitions, int]:
     count, position = read_uvarint(value, position)
     if count <= 1:
         return NO_PARTITIONS, position
@@ -143,10 +127,10 @@ def _decode_partitions(value: bytes, position: int) -> tuple[frozenset[TopicPart
         size, position = read_uvarint(value, position)
         position = _read_numbers(value, position, size - 1, topic, partitions)
         position = _skip_tags(value, position)
-    return frozenset(partitions), position
+    return partitions_of(partitions), position
 
 
-def _decode_old_partitions(value: bytes, position: int) -> tuple[frozenset[TopicPartition], int]:
+def _decode_old_partitions(value: bytes, position: int) -> tuple[Partitions, int]:
     (count,) = _INT32.unpack_from(value, position)
     position += _INT32.size
     partitions: list[TopicPartition] = []
@@ -155,7 +139,7 @@ def _decode_old_partitions(value: bytes, position: int) -> tuple[frozenset[Topic
         topic, position = _text(value, position + _INT16.size, size)
         (size,) = _INT32.unpack_from(value, position)
         position = _read_numbers(value, position + _INT32.size, size, topic, partitions)
-    return frozenset(partitions), position
+    return partitions_of(partitions), position
 
 
 def _text(value: bytes, position: int, size: int) -> tuple[str, int]:

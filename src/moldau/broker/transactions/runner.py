@@ -159,15 +159,18 @@ class Runner:
         To ask again where nothing will change, as where a later epoch of the producer or the coordinator was seen, would hold up the
         producer for ever; so the transaction is complete without that partition, and the log says so.
         """
+        problems: dict[ErrorCode, list[TopicPartition]] = {}
         for partition, code in results.items():
-            if code in _WRITTEN:
-                continue
+            if code not in _WRITTEN:
+                problems.setdefault(code, []).append(partition)
+        for code, partitions in problems.items():
+            about = transactional_id, code.name, len(partitions), min(partitions)
             if not code.retriable:
-                _LOG.error("marker refused for good: partition=%s transactional_id=%s error=%s", partition, transactional_id, code.name)
+                _LOG.error("markers refused for good: transactional_id=%s error=%s partitions=%d first=%s", *about)
                 continue
             if is_first:
-                _LOG.warning("marker not written yet: partition=%s transactional_id=%s error=%s", partition, transactional_id, code.name)
-            yield partition
+                _LOG.warning("markers not written yet, retrying: transactional_id=%s error=%s partitions=%d first=%s", *about)
+            yield from partitions
 
     def _later(self, owned: "Owned", again: Callable[[], object]) -> None:
         self._again.append(lambda: owned.is_over or again())

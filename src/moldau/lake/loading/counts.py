@@ -87,6 +87,11 @@ def aside_from_json(topic: str, value: Mapping[str, Any]) -> PutAside:
     )
 
 
+def dead_letters_of(value: Mapping[str, Any]) -> int:
+    """How many dead letters `counts_to_json` wrote of: those too that a killed load had committed."""
+    return int(sum(value.get("dead", ())) + value.get("untrackedDead", 0))
+
+
 def untracked_from_json(topic: str, value: Mapping[str, Any], time_ms: int) -> Counts:
     """The untracked records, as an auditor counts them; in the window of `time_ms`, when the version was made."""
     records = value["untracked"]

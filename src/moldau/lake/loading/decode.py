@@ -1,8 +1,9 @@
 """Values to columns in a task: JSON objects or framed Avro, behind one face."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +12,9 @@ import pyarrow.compute as pc
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.schema import Decoding
 from moldau.lake.loading.times import column_times, schema_ids
+
+if TYPE_CHECKING:
+    from moldau.lake.avro.columns import AvroColumns
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +32,18 @@ Decode = Callable[[Any], DecodedRows]
 """Takes a pyarrow array of binary values."""
 
 
-def decoder(job: LoadJob, decoding: Decoding) -> Decode:
-    """The decoder of a job's events. It keeps what it learns (schemas, code made for them), so one is made for each task."""
-    return _json(job) if decoding.reader is None else _avro(job, decoding)
+@contextmanager
+def decoder(job: LoadJob, decoding: Decoding) -> Iterator[Decode]:
+    """The decoder of a job's events. It keeps what it learns (schemas, code made for them), so one is made for each task; a connection to
+    the registry ends with it."""
+    if decoding.reader is None:
+        yield _json(job)
+        return
+    from moldau.lake.avro.columns import AvroColumns
+
+    assert job.registry is not None
+    with closing(AvroColumns(job.registry, reader_schema=decoding.reader)) as columns:
+        yield _avro(columns, decoding)
 
 
 def _json(job: LoadJob) -> Decode:
@@ -46,13 +59,13 @@ def _json(job: LoadJob) -> Decode:
 
 def _with_times(rows: DecodedRows, name: str) -> DecodedRows:
     """The rows with the times in the column `name`; those without one are rejected."""
-    column = rows.table.column(name)
+    column = rows.table.column(name)  # dates and timestamps of other years are no rows
     times, known = column_times(column)
     if known.all():
         return DecodedRows(rows.table, rows.rows, rows.rejected, times)
     timeless = {}
     for row in np.flatnonzero(~known).tolist():
-        value = column[row].cast(pa.int64() if column.type == pa.int64() else pa.string()).as_py()
+        value = column[row].as_py()
         timeless[rows.rows[row]] = (
             f"field {name!r}, the event's time, is missing or null"
             if value is None
@@ -63,12 +76,7 @@ def _with_times(rows: DecodedRows, name: str) -> DecodedRows:
     return DecodedRows(rows.table.take(kept), numbers, {**rows.rejected, **timeless}, times[known])
 
 
-def _avro(job: LoadJob, decoding: Decoding) -> Decode:
-    from moldau.lake.avro.columns import AvroColumns
-
-    assert job.registry is not None
-    columns = AvroColumns(job.registry, reader_schema=decoding.reader)
-
+def _avro(columns: "AvroColumns", decoding: Decoding) -> Decode:
     def decode(values: Any) -> DecodedRows:
         refused = _refused(values, decoding.refused)
         if refused:

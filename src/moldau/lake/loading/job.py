@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from moldau.lake.loading.json_reasons import is_readable
 from moldau.lake.loading.times import is_time
 from moldau.lake.reading.options import ISOLATION_LEVELS
 from moldau.lake.tables.data_files import DAY, HOUR, PARTITIONINGS, TIME_FIELDS
@@ -103,11 +104,16 @@ class LoadJob:
             not _one_in_the_other(self.table, self.dead_letters),
             f"the table and the dead letters are two tables, and neither lies in the other: {self.table}, {self.dead_letters}",
         )
-        must((self.columns is None) != (self.registry is None), "give columns for JSON events or a registry for Avro events")
+        must(
+            (self.columns is None) != (self.registry is None),
+            "give a registry for Avro events (--registry), or columns for JSON events (in a job file)",
+        )
         must(self.records_max is None or self.records_max > 0, f"a load takes at least one record, not {self.records_max}")
         must(self.time is None or self.columns is not None, "only JSON events have a column for their time: Avro events have a header")
         if self.columns is not None:
             self.check_columns(self.columns)
+            for each in self.columns:
+                must(is_readable(each.type), f"column {each.name!r}: events of JSON have no values of type {each.type}")
         if self.time is not None:
             must(self.time in self.columns.names, f"the time {self.time!r} is none of the columns {', '.join(self.columns.names)}")
             kind = self.columns.field(self.time).type

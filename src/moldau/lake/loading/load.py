@@ -7,8 +7,8 @@ commit of the table: its files, the new offsets, the counts, new columns (`commi
 table's offsets to the job's group, for people to see the lag.
 
 A load that dies before 4 has changed nothing that a reader of the table can see; the next one starts from the same offsets. If it died
-between 3 and 4, the next one leaves out the records that the dead letters hold. If 5 was not reached, or failed, the next one does it,
-whether or not there is anything to load: nothing is ever read from the audit or from the group.
+between 3 and 4, the next one leaves out the records that the dead letters hold, and counts them as its own. If 5 was not reached, or
+failed, the next one does it, whether or not there is anything to load: nothing is ever read from the audit or from the group.
 """
 
 import logging
@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 from moldau.lake import points
 from moldau.lake.loading.audit import keep_counts, publish_counts
 from moldau.lake.loading.commit import Written, check_topic, commit_both
-from moldau.lake.loading.counts import PutAside, added, counts_to_json
+from moldau.lake.loading.counts import PutAside, added, counts_to_json, dead_letters_of
 from moldau.lake.loading.errors import task_failure
 from moldau.lake.loading.job import LoadJob
-from moldau.lake.loading.plan import Plan, plan_load
+from moldau.lake.loading.plan import ACCEPT_LOSS, Plan, plan_load
 from moldau.lake.loading.shares import share_out, task_count
 from moldau.lake.loading.tier_claim import Claim, claimed, own_tier
 from moldau.lake.reading.offsets import OffsetRange
@@ -46,6 +46,7 @@ class LoadResult:
 
     rows: int
     dead_letters: int
+    """With those that a killed load had committed already."""
     files: int
     bytes: int
     version: int | None
@@ -59,17 +60,19 @@ class LoadResult:
     """Whether it stopped at the job's `records_max`, with more to come."""
     first_dead_letter: str | None = None
     """Of the dead letters the first one: partition, offset and reason."""
+    skipped: tuple[OffsetRange, ...] = ()
+    """Offsets that were to be loaded and are no longer in the log, with `fail_on_data_loss` off."""
 
 
 def load(spark: Any, job: LoadJob, *, fail_on_data_loss: bool = True, writer: Writer | None = None, mark: bool = True) -> LoadResult:
     """Bring the table up to the end of the topic, or as far as `job.records_max` lets it.
 
-    `writer` is who loads; a process that loads again and again keeps one, and is refused (FencedError) once another has taken over. The
-    audit is told that everything is counted up to now, with `mark` also where there was nothing to load. OtherTierError if the job's tier
+    `writer` identifies who loads; a process that loads repeatedly keeps one, and is refused (FencedError) once another has taken over. A
+    load publishes a mark to the audit (all is counted up to now), with `mark` also if nothing was to load. OtherTierError if the job's tier
     counts another load of the topic. LoadConflictError if another load of the job was faster, OtherJobError if a job of another name has
-    loaded the topic into the table. DataLossError if records between the table and the topic's first offset are gone, unless
+    loaded the topic into the table. DataLossError if records between the table and the topic's first offset are missing, unless
     `fail_on_data_loss` is off: then what is left is loaded, and the audit shows the gap. SchemaChangeError, TaskError, LoadError,
-    TableError, FileError, RegistryError, WorldError, PeerError. Nothing is committed by half, whatever is raised.
+    TableError, FileError, RegistryError, WorldError, PeerError. A commit is atomic, also when one of these is raised.
     """
     begun = time.monotonic()
     who = writer or Writer(job.name)
@@ -89,7 +92,7 @@ def load(spark: Any, job: LoadJob, *, fail_on_data_loss: bool = True, writer: Wr
     points.reached("driver: group told")
     return LoadResult(
         rows=sum(file.rows for file in written.events),
-        dead_letters=sum(file.rows for file in written.dead_letters),
+        dead_letters=dead_letters_of(written.counts),
         files=len(written.events),
         bytes=sum(file.size for file in written.events),
         version=version,
@@ -99,11 +102,12 @@ def load(spark: Any, job: LoadJob, *, fail_on_data_loss: bool = True, writer: Wr
         audit_error=audit_error,
         more=planned.more,
         first_dead_letter=_described(job.topic, written.counts.get("firstDead")),
+        skipped=planned.skipped + written.skipped,
     )
 
 
 def _claim_of_tier(planned: Plan, *, mark: bool) -> Claim | None:
-    """The claim of the job's tier, as the audit topic has it where the audit is to be told something; None for a load that counts no
+    """The claim of the job's tier, as the audit topic has it where something is to be published; None for a load that counts no
     tracked events."""
     job = planned.job
     if job.tier is None or planned.base is None:
@@ -130,7 +134,7 @@ def write_files(spark: Any, planned: Plan, *, fail_on_data_loss: bool = True) ->
         for directory in (job.table, job.dead_letters):
             discard(planned.tables, directory, files_of(directory, job.name, load_id))
         raise task_failure(job.topic, error) from error
-    aside = PutAside()
+    aside = PutAside(first=planned.first_held)
     for report in reports:
         aside.add(report.put_aside)
     return Written(
@@ -142,6 +146,7 @@ def write_files(spark: Any, planned: Plan, *, fail_on_data_loss: bool = True) ->
             sum(report.untracked_bytes for report in reports),
             aside,
         ),
+        tuple(skipped for report in reports for skipped in report.skipped),
     )
 
 
@@ -157,6 +162,7 @@ def _run_tasks(spark: Any, planned: Plan, load_id: str, *, fail_on_data_loss: bo
         client_id=f"moldau-load-{job.name}",
         isolation_level=ISOLATION_LEVELS[job.isolation_level],
         fail_on_data_loss=fail_on_data_loss,
+        accept_loss=ACCEPT_LOSS,
     )
     order = TaskOrder(
         job=job,
@@ -171,7 +177,7 @@ def _run_tasks(spark: Any, planned: Plan, load_id: str, *, fail_on_data_loss: bo
     shares = share_out(planned.ranges, task_count(planned.ranges, context.defaultParallelism, job.writers))
     reports: list[TaskReport] = context.parallelize(shares, len(shares)).mapPartitions(partial(run_tasks, order=order)).collect()
     if len(reports) != len(shares):  # to pyspark the end of a connection is the end of what there is, also when Java was killed
-        raise EOFError(f"it told of {len(reports)} of {len(shares)} tasks, and ended")
+        raise EOFError(f"only {len(reports)} of {len(shares)} tasks reported")
     return reports
 
 

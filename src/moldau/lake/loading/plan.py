@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from moldau.lake.loading.errors import LoadError, NoSchemaError, SchemaChangeError
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.schema import Decoding, decoding_of
+from moldau.lake.loading.tier_claim import check_unclaimed
 from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.lake.reading.offsets import EARLIEST, LATEST, DataLossError, OffsetRange, plan_ranges
 from moldau.lake.reading.options import ISOLATION_LEVELS
@@ -27,6 +28,8 @@ from moldau.tracking.clock import now_ms
 
 log = logging.getLogger(__name__)
 
+ACCEPT_LOSS = "--no-fail-on-data-loss"
+"""The option of ``moldau load`` that loads what is left where records are gone, for messages."""
 _WIDEN_TRIES = 5
 
 
@@ -50,10 +53,14 @@ class Plan:
     after: Mapping[str, int] | None = None
     held: Mapping[int, frozenset[int]] | None = None
     """Offsets beyond the table's that the dead letters hold already, by partition."""
+    first_held: tuple[int, int, str] | None = None
+    """Of the dead letters in the ranges that are held already the first one: partition, offset and reason."""
     asked_ms: int = 0
     """When the brokers were asked for the ends of the ranges, in ms since 1970."""
     more: bool = False
     """Whether the job's `records_max` leaves records for another load."""
+    skipped: tuple[OffsetRange, ...] = ()
+    """Offsets after the table's that are no longer in the log."""
 
     @property
     def owner(self) -> Owner:
@@ -78,24 +85,28 @@ def plan_load(job: LoadJob, *, fail_on_data_loss: bool = True) -> Plan:
     starts = {partition: firsts[partition] if offset is None else offset for partition, offset in known.items()}
     if there is not None and all(offset is None for offset in known.values()):
         Owner(job.name, job.topic, topic_id).is_known(tables, job.table)
-    there_is = plan_ranges(starts, lasts, firsts, lasts, fail_on_data_loss=fail_on_data_loss)
+    there_is = plan_ranges(starts, lasts, firsts, lasts, fail_on_data_loss=fail_on_data_loss, accept_loss=ACCEPT_LOSS)
+    gone = tuple(OffsetRange(*partition, start, firsts[partition]) for partition, start in starts.items() if start < firsts[partition])
     ranges = _at_most(there_is, job.records_max)
     group_offsets = {partition: offset for partition, offset in known.items() if offset is not None}
     group_offsets |= {TopicPartition(job.topic, r.partition): r.end for r in ranges}
     if not ranges:
         schema = None if there is None else there.schema
-        return Plan(job, tables, topic_id, (), group_offsets, there, None, schema, asked_ms=asked_ms)
+        return Plan(job, tables, topic_id, (), group_offsets, there, None, schema, asked_ms=asked_ms, skipped=gone)
     if there is not None and all(offset is None for offset in known.values()):
         _say_if_made_anew(job, tables, topic_id)
     decoding = decoding_of(job, None if there is None else there.schema)
     if decoding is None:
         raise NoSchemaError(f"topic {job.topic}: there are records, and subject {job.subject_name} has no schema in {job.registry}")
+    if there is None and job.tier is not None and decoding.tracked:
+        check_unclaimed(job)
     base, schema = _table_for(job, tables, decoding)
     wanted = [ids[TopicPartition(job.topic, r.partition)] for r in ranges]
     dead_letters = tables.open(job.dead_letters)
     before, dead_before = progress(base, wanted), progress(dead_letters, wanted)
     if any(now.offset != known[TopicPartition(job.topic, r.partition)] for r, now in zip(ranges, before, strict=True)):
         raise LoadConflictError(f"{job.table}: another load of job {job.name} was at work while this one was planned")
+    held, first_held = _held(job, topic_id, dead_letters, ranges, dead_before)
     return Plan(
         job=job,
         tables=tables,
@@ -108,9 +119,11 @@ def plan_load(job: LoadJob, *, fail_on_data_loss: bool = True) -> Plan:
         before=tuple(before),
         dead_before=tuple(dead_before),
         after={name: r.end for name, r in zip(wanted, ranges, strict=True)},
-        held=_held(job, topic_id, dead_letters, ranges, dead_before),
+        held=held,
+        first_held=first_held,
         asked_ms=asked_ms,
         more=ranges != there_is,
+        skipped=gone,
     )
 
 
@@ -119,18 +132,18 @@ def _without_topic(job: LoadJob, tables: TableFormat, there: Snapshot | None, *,
     if there is None:
         raise LoadError(f"there is no topic {job.topic!r}")
     loaded = _held_up_to(job, tables) or "nothing of it"
-    problem = f"topic {job.topic} is gone; {job.table} holds {loaded}, and what came behind that is lost"
+    problem = f"topic {job.topic} is gone; {job.table} holds {loaded}, and the records after that are lost"
     if fail_on_data_loss:
-        raise DataLossError(f"{problem}; with failOnDataLoss=false the table would be left as it is")
+        raise DataLossError(f"{problem}; with {ACCEPT_LOSS} the table would be left as it is")
     log.warning("%s", problem)
     return Plan(job, tables, "", (), {}, there, None, there.schema)
 
 
 def _say_if_made_anew(job: LoadJob, tables: TableFormat, topic_id: str) -> None:
-    """The table knows the topic by another id: it was deleted and made anew, and is loaded from its beginning."""
+    """The table knows the topic by another id: it was deleted and recreated, and is loaded from its beginning."""
     held = _held_up_to(job, tables, but=topic_id)
     if held:
-        message = "topic %s was deleted and made anew: %s held %s of the old one, and takes the new one from its beginning"
+        message = "topic %s was deleted and recreated: %s held %s of the old one, and takes the new one from its beginning"
         log.warning(message, job.topic, job.table, held)
 
 
@@ -175,20 +188,21 @@ def _table_for(job: LoadJob, tables: TableFormat, decoding: Decoding) -> tuple[S
 
 def _held(
     job: LoadJob, topic_id: str, dead_letters: Snapshot | None, ranges: list[OffsetRange], dead_before: list[Progress]
-) -> dict[int, frozenset[int]]:
-    """What a load that died between its two commits has left in the table of dead letters."""
-    ahead = {r.partition: (r.start, known.offset) for r, known in zip(ranges, dead_before, strict=True) if (known.offset or 0) > r.start}
+) -> tuple[dict[int, frozenset[int]], tuple[int, int, str] | None]:
+    """What a load that died between its two commits has left in the table of dead letters, and the first one of it in the ranges."""
+    ahead = {r.partition: r for r, known in zip(ranges, dead_before, strict=True) if (known.offset or 0) > r.start}
     if dead_letters is None or not ahead:
-        return {}
+        return {}, None
 
-    columns = ["job", "topic_id", "_partition", "_offset"]
+    columns = ["job", "topic_id", "_partition", "_offset", "error"]
     mine = (pc.field("job") == job.name) & (pc.field("topic_id") == topic_id)
-    mine &= pc.field("_partition").isin(pa.array(sorted(ahead), pa.int32())) & (
-        pc.field("_offset") >= min(start for start, _ in ahead.values())
-    )
+    mine &= pc.field("_partition").isin(pa.array(sorted(ahead), pa.int32())) & (pc.field("_offset") >= min(r.start for r in ahead.values()))
     found: dict[int, set[int]] = {partition: set() for partition in ahead}
+    first: tuple[int, int, str] | None = None
     for file in dead_letters.files():
         table = pq.read_table(os.path.join(job.dead_letters, file.path), columns=columns, filters=mine, partitioning=None)
-        for partition, offset in zip(table.column("_partition").to_pylist(), table.column("_offset").to_pylist(), strict=True):
+        for partition, offset, reason in zip(*(table.column(name).to_pylist() for name in columns[2:]), strict=True):
             found[partition].add(offset)
-    return {partition: frozenset(offsets) for partition, offsets in found.items()}
+            if ahead[partition].start <= offset < ahead[partition].end and (first is None or (partition, offset) < first[:2]):
+                first = partition, offset, reason
+    return {partition: frozenset(offsets) for partition, offsets in found.items()}, first

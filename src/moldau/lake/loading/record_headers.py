@@ -6,6 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from moldau.lake.tables.value_ranges import beyond
+
 
 def marked_records(headers: Any, name: str) -> dict[int, str]:
     """The records that have the header `name`, and its text."""
@@ -18,9 +20,12 @@ def header_column(headers: Any, name: str, kind: Any, rejected: dict[int, str]) 
     """The last header `name` of each record, as `kind`; null where there is none. What cannot be read is added to `rejected`."""
     texts = _last_header(headers, name)
     try:
-        return texts.cast(pa.string()).cast(kind)
+        column = texts.cast(pa.string()).cast(kind)
     except pa.ArrowInvalid:
-        return _one_by_one(texts, name, kind, rejected)
+        column = _one_by_one(texts, name, kind, rejected)
+    for number in beyond(pa.table([column], names=[name])).tolist():
+        rejected.setdefault(number, f"header {name!r}: {texts[number].as_py().decode()} is beyond what a column {kind} can hold")
+    return column
 
 
 def _last_header(headers: Any, name: str) -> Any:

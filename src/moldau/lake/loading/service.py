@@ -9,6 +9,7 @@ tables.
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ log = logging.getLogger(__name__)
 PARALLEL = 2
 WATERMARK_INTERVAL_S = 15.0
 MARK_S = 30.0
-"""So often the audit is told that all is counted, while nothing comes."""
+"""How often a mark is published to the audit while nothing arrives."""
 _FILES_MIN_WHILE_RUNNING = 8
 """A running service leaves a closed day alone until it has so many small files: late events would have it rewritten each time."""
 _EXPECTED = (LoadError, TableError, FileError, DataLossError, MoldauError, OSError)
@@ -64,6 +65,16 @@ class Outcome:
     def first_dead_letter(self) -> str | None:
         """Of the records that were put aside the first one: partition, offset and reason."""
         return next((each.first_dead_letter for each in self.loads if each.first_dead_letter is not None), None)
+
+    @property
+    def skipped(self) -> dict[int, int]:
+        """By partition how many offsets are no longer in the log, and were passed over. A load reports those again that the one before it
+        found in a partition that holds nothing."""
+        ends = {(each.partition, each.start): each.end for one in self.loads for each in one.skipped}
+        counts: Counter[int] = Counter()
+        for (partition, start), end in sorted(ends.items()):
+            counts[partition] += end - start
+        return dict(counts)
 
     @property
     def changed(self) -> bool:
@@ -99,7 +110,7 @@ class LoadService:
         self._watermarks = watermarks or Watermarks(jobs.bootstrap)
         self._watermarks_at = 0.0
         self._marked_at: dict[str, float] = {}
-        """When the audit was told last that everything of a topic is counted."""
+        """When the last mark of a topic was published to the audit."""
         self._stopped = threading.Event()
         self._failing: dict[str, str] = {}
         """What was told last of each topic that fails."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from moldau.lake.reading.offsets import OffsetRange
 
 TASK_OFFSETS_MIN = 200_000
-"""To load so many takes a task about as long as its Python process takes to start."""
+"""To load this many takes a task about as long as its Python process takes to start."""
 
 
 def share_out(ranges: Sequence[OffsetRange], count: int) -> list[list[OffsetRange]]:

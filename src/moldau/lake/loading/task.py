@@ -5,7 +5,7 @@ too many of them, so that it leaves one file in most table partitions that it ha
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,7 +38,7 @@ ROWS_MAX, BYTES_TARGET = 50_000, 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class TaskOrder:
-    """What all tasks of a load are told."""
+    """What all tasks of a load receive."""
 
     job: LoadJob
     decoding: Decoding
@@ -63,6 +63,8 @@ class TaskReport:
     untracked: int
     untracked_bytes: int
     put_aside: PutAside
+    skipped: tuple[OffsetRange, ...] = ()
+    """Offsets that went from the log after the load was planned."""
 
 
 def run_tasks(shares: Iterator[list[OffsetRange]], order: TaskOrder) -> Iterator[TaskReport]:
@@ -70,16 +72,19 @@ def run_tasks(shares: Iterator[list[OffsetRange]], order: TaskOrder) -> Iterator
     points.follow(order.orders)
     for share in shares:
         points.reached("task: begun")
-        yield write_batches(_records(share, order), order)
+        skipped: list[OffsetRange] = []
+        report = write_batches(_records(share, order, skipped), order)
+        yield replace(report, skipped=tuple(skipped))
         points.reached("task: done")
 
 
-def _records(share: list[OffsetRange], order: TaskOrder) -> Iterator[Any]:
-    """Record batches of the ranges. ReadError, DataLossError."""
+def _records(share: list[OffsetRange], order: TaskOrder, skipped: list[OffsetRange]) -> Iterator[Any]:
+    """Record batches of the ranges; what is no longer in the log comes into `skipped`. ReadError, DataLossError."""
     names = [name for name in RECORD_FIELDS if name != "headers" or order.job.needs_headers]
     for wanted, _, read in reads(order.options, names, [(wanted, order.topic_id) for wanted in share]):
         for columns in read:
             yield from record_batches(columns, wanted.topic, wanted.partition, names, rows_max=ROWS_MAX, bytes_target=BYTES_TARGET)
+        skipped += read.skipped
 
 
 def write_batches(batches: Iterator[Any], order: TaskOrder) -> TaskReport:
@@ -88,27 +93,27 @@ def write_batches(batches: Iterator[Any], order: TaskOrder) -> TaskReport:
     A record that cannot be decoded is a dead letter. A task that fails leaves no file.
     """
     job = order.job
-    decode = decoder(job, order.decoding)
     counter = _counter(job, order.decoding)
     columns = pa.schema([each for each in order.schema if each.name not in job.partition_columns and each.name != "event_hour"])
     events = PartitionWriter(job.table, job.name, job.partition, order.load_id)
     dead = PartitionWriter(job.dead_letters, job.name, "day", order.load_id)
     try:
-        for batch in batches:
-            points.reached("task: batch read")
-            counter.add(batch.column("value"))
-            batch, held = _without(batch, order.held)
-            counter.add_dead(held)
-            if batch.num_rows == 0:
-                continue
-            times = event_times(batch.column("value"), _milliseconds(batch.column("timestamp")), order.decoding.tracked)
-            batch = batch.append_column(TIME, pa.array(times))
-            table, times, rejected = _decoded(batch, job, decode)
-            events.add(fit(table, columns), times)
-            if rejected:
-                letters, letter_times = _dead_letters(batch, rejected, job, order.topic_id)
-                dead.add(letters, letter_times)
-                counter.add_dead(letters.column("value"), _first(letters))
+        with decoder(job, order.decoding) as decode:
+            for batch in batches:
+                points.reached("task: batch read")
+                counter.add(batch.column("value"))
+                batch, held = _without(batch, order.held)
+                counter.add_dead(held)
+                if batch.num_rows == 0:
+                    continue
+                times = event_times(batch.column("value"), _milliseconds(batch.column("timestamp")), order.decoding.tracked)
+                batch = batch.append_column(TIME, pa.array(times))
+                table, times, rejected = _decoded(batch, job, decode)
+                events.add(fit(table, columns), times)
+                if rejected:
+                    letters, letter_times = _dead_letters(batch, rejected, job, order.topic_id)
+                    dead.add(letters, letter_times)
+                    counter.add_dead(letters.column("value"), _first(letters))
         files = tuple(events.finish()), tuple(dead.finish())
         return TaskReport(*files, counter.counts, counter.untracked, counter.untracked_bytes, counter.put_aside)
     except Exception:

@@ -42,6 +42,17 @@ def owner_of(job: LoadJob, table_id: str) -> str:
     return f"job {job.name}, table {os.path.abspath(job.table)}, id {table_id}"
 
 
+def check_unclaimed(job: LoadJob) -> None:
+    """Check that nobody counts the topic under the job's tier; for a job whose table is still to be made, so that no claim is its own.
+    OtherTierError; WorldError, PeerError."""
+    with Cluster(job.bootstrap, client_id=f"moldau-load-{job.name}") as cluster:
+        found = _read(cluster, job, None)
+    owner = found.owners.get((str(job.tier), job.topic))
+    if owner is not None:
+        raise OtherTierError(refusal(job, owner))
+    _check_no_auditor(job, found)
+
+
 def own_tier(job: LoadJob, table_id: str) -> Claim:
     """Claim the job's tier for the topic, unless it is claimed. OtherTierError; WorldError, PeerError."""
     known = claimed(job, table_id)
@@ -59,8 +70,7 @@ def own_tier(job: LoadJob, table_id: str) -> Claim:
             owner = found.owners.get((str(job.tier), job.topic))
     if owner is not None and not _is_ours(owner, table_id):
         raise OtherTierError(refusal(job, owner))
-    if job.tier in found.auditors:
-        raise OtherTierError(f"tier {job.tier} is an auditor's, and counts topic {job.topic}: give this job another --tier")
+    _check_no_auditor(job, found)
     epoch = found.epochs.get((str(job.tier), job.topic), "" if known is None else known.epoch)
     positions = {where.partition: offset for where, offset in found.positions.items()}
     claim = Claim(epoch, "" if found.topic_id is None else found.topic_id.hex(), positions)
@@ -73,9 +83,14 @@ def refusal(job: LoadJob, owner: str) -> str:
     """Why a job cannot count under its tier, and what to do about it."""
     return (
         f"tier {job.tier} counts topic {job.topic} for {owner}: two loads under one tier are a duplication to the audit. "
-        "Give this job another --tier; or, if that table is gone, take its counts back: "
+        "Give this job another --tier; or, if that table no longer exists, take its counts back: "
         f"moldau audit forget --tier {job.tier} --topic {job.topic}"
     )
+
+
+def _check_no_auditor(job: LoadJob, found: TierCounts) -> None:
+    if job.tier in found.auditors:
+        raise OtherTierError(f"tier {job.tier} is an auditor's, and counts topic {job.topic}: give this job another --tier")
 
 
 def claimed(job: LoadJob, table_id: str) -> Claim | None:
@@ -95,8 +110,8 @@ def _is_ours(owner: str, table_id: str) -> bool:
 
 
 def _is_still_ours(job: LoadJob, table_id: str, found: TierCounts, known: Claim) -> bool:
-    """Whether nothing that was read since the tier was known to be ours speaks against that. Another one's claim may: it was refused if
-    ours is still in the audit topic, and counts if that was made anew or has lost ours by its retention."""
+    """Whether nothing that was read since the tier was known to be ours contradicts that. Another one's claim may: it was refused if
+    ours is still in the audit topic, and counts if that was recreated or has lost ours by its retention."""
     place = (str(job.tier), job.topic)
     same_topic = found.topic_id is not None and found.topic_id.hex() == known.audit_id
     return same_topic and place not in found.epochs and _is_ours(found.owners.get(place, table_id), table_id)

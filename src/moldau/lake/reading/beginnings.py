@@ -22,13 +22,18 @@ class Beginnings:
     """The fetcher of ranges of one topic that are read one after the other.
 
     Their first fetches are one, made when the first range is begun, and the topic's id that was asked for before it holds for what it
-    brought. A range of which it brought nothing asks alone, and meets its trouble itself.
+    brought. What had no room in it is fetched together again when the first of those ranges is begun. Once such a fetch fails, or brings
+    nothing, each range asks alone, and meets its trouble itself.
     """
 
     def __init__(self, log: ManyFetcher, ranges: Sequence[OffsetRange]) -> None:
         self._log = log
-        self._starts = {TopicPartition(each.topic, each.partition): each.start for each in reversed(ranges) if each.size}
-        self._together = len(self._starts) > 1
+        self._starts: dict[TopicPartition, int] = {}
+        """Of the first range of each partition, until it is begun, in their order: where there is room for some, they are the next ones."""
+        for each in ranges:
+            if each.size:
+                self._starts.setdefault(TopicPartition(each.topic, each.partition), each.start)
+        self._together = True
         self._fetched: dict[TopicPartition, Fetched] = {}
         self._id: str | None = None
         self._begun: TopicPartition | None = None
@@ -40,15 +45,25 @@ class Beginnings:
 
     def fetch(self, partition: TopicPartition, offset: int, bytes_max: int, wait_ms: int) -> Fetched:
         """Batches from `offset` on: what was fetched with those of the other ranges, or of this range alone. WorldError, PeerError."""
-        if self._together:
-            self._together = False
-            with suppress(MoldauError):
-                found_together = self._log.fetch_many(self._starts, bytes_max, wait_ms)
-                self._fetched = {where: each for where, each in found_together.items() if each.records}
+        start = self._starts.get(partition)
+        if partition not in self._fetched and offset == start:
+            self._fetch_together(bytes_max, wait_ms)
+        self._starts.pop(partition, None)
         found = self._fetched.pop(partition, None)
-        if found is not None and offset == self._starts[partition]:
+        if found is not None and offset == start:
             return found
         return self._log.fetch(partition, offset, bytes_max, wait_ms)
+
+    def _fetch_together(self, bytes_max: int, wait_ms: int) -> None:
+        """The beginnings of all ranges that are to come and are not here yet, if they are several."""
+        wanted = {where: start for where, start in self._starts.items() if where not in self._fetched}
+        if not self._together or len(wanted) < 2:
+            return
+        self._together = False
+        with suppress(MoldauError):
+            found = {where: each for where, each in self._log.fetch_many(wanted, bytes_max, wait_ms).items() if each.records}
+            self._fetched |= found
+            self._together = bool(found)
 
     def topic_id(self, topic: str) -> str:
         """Id of the topic that has this name now, or had it when the range's beginning was fetched. WorldError, PeerError."""

@@ -104,7 +104,7 @@ def decode_sections(sections: Sequence[Section], wanted: Container[str]) -> Reco
 
 
 def _check_header_counts(header_count: Int64s, offset: Int64s, counts: Sequence[int]) -> None:
-    """No record and no batch, of so many records each, has more headers than are read. BeyondBoundError names the offset."""
+    """No record and no batch, of `counts` records each, has more headers than are read. BeyondBoundError names the offset."""
     beyond = np.flatnonzero(header_count > RECORD_HEADERS_MAX)
     if beyond.size:
         row = int(beyond[0])

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 from moldau.model.identity import TopicPartition
 
+ACCEPT_LOSS = "failOnDataLoss=false"
+"""The data source's option with which a read continues without records that are gone, for messages."""
 LATEST = -1
 EARLIEST = -2
 """The two numbers that stand for a moving offset, in the JSON of options and in ListOffsets alike."""
@@ -160,11 +162,12 @@ def plan_ranges(
     lasts: Mapping[TopicPartition, int],
     *,
     fail_on_data_loss: bool,
+    accept_loss: str = ACCEPT_LOSS,
 ) -> list[OffsetRange]:
     """Ranges that are there to be read, given what each partition holds now: from `firsts` up to `lasts`.
 
     A start before the first offset, or a start or an end beyond the last, means that records are gone: DataLossError, or with
-    `fail_on_data_loss` off the range is cut to what is there. Empty ranges are left out.
+    `fail_on_data_loss` off the range is cut to what is there. Empty ranges are left out. The error names the option `accept_loss`.
     """
     ranges = []
     for partition in sorted(starts):
@@ -177,7 +180,7 @@ def plan_ranges(
         elif start > last or end > last:
             problem = f"offset {max(start, end)} is beyond the end of the log, {last}"
         if problem and fail_on_data_loss:
-            raise DataLossError(f"{partition}: {problem}; with failOnDataLoss=false what is left would be read")
+            raise DataLossError(f"{partition}: {problem}; with {accept_loss} what is left would be read")
         start, end = max(start, first), min(end, last)
         if start < end:
             ranges.append(OffsetRange(partition.topic, partition.partition, start, end))

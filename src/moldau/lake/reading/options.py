@@ -11,7 +11,18 @@ from enum import Enum
 
 from moldau.client.partition_requests import READ_COMMITTED, READ_UNCOMMITTED
 from moldau.lake.reading.avro_options import AVRO_NAMES, AvroOptions, parse_avro
-from moldau.lake.reading.offsets import EARLIEST, LATEST, Edge, Offsets, OptionError, Position, Times, parse_assignment, parse_numbers
+from moldau.lake.reading.offsets import (
+    ACCEPT_LOSS,
+    EARLIEST,
+    LATEST,
+    Edge,
+    Offsets,
+    OptionError,
+    Position,
+    Times,
+    parse_assignment,
+    parse_numbers,
+)
 from moldau.lake.reading.option_values import duration_ms, flag, number, one_of, spelt_right
 from moldau.model.identity import TopicPartition
 
@@ -96,6 +107,8 @@ class ReadOptions:
     """A batch below `min_offsets_per_trigger` waits no longer than this."""
     include_headers: bool = False
     fail_on_data_loss: bool = True
+    accept_loss: str = ACCEPT_LOSS
+    """The option that turns `fail_on_data_loss` off, for messages."""
     max_bytes_per_fetch: int = _BYTES_PER_FETCH
     poll_timeout_ms: int = _POLL_TIMEOUT_MS
     """A task that gets nothing for so long fails; while it lasts, a broker that is away is asked again."""

@@ -18,7 +18,7 @@ from moldau.client.checked import DamagedBatchError, checked_batches
 from moldau.client.partition_requests import Fetched
 from moldau.client.visible import Visible
 from moldau.lake.reading.columns import RecordColumns, Section, decode_sections
-from moldau.lake.reading.offsets import DataLossError, OffsetRange
+from moldau.lake.reading.offsets import ACCEPT_LOSS, DataLossError, OffsetRange
 from moldau.model.errors import CorruptBatchError, ErrorCode, MoldauError, PeerError, WorldError
 from moldau.model.identity import TopicPartition
 from moldau.protocol.records.batch import decompressed_records
@@ -60,6 +60,8 @@ class ReadRules:
     wanted: Container[str]
     bytes_max: int = 4 << 20
     fail_on_data_loss: bool = True
+    accept_loss: str = ACCEPT_LOSS
+    """The option that turns `fail_on_data_loss` off, for messages."""
     poll_timeout_s: float = 120.0
     decompressed_bytes_max: int = 256 << 20
 
@@ -88,6 +90,8 @@ class RangeRead:
         self._backoff_s = _BACKOFF_S_MIN
         self._corrupt = 0
         self._gone = False
+        self.skipped: list[OffsetRange] = []
+        """Offsets of the range that are no longer in the log, and were passed over."""
 
     def __iter__(self) -> Iterator[RecordColumns]:
         last_progress = self._monotonic()
@@ -109,7 +113,7 @@ class RangeRead:
                 continue
             waited = self._monotonic() - last_progress
             if self._gone and waited >= min(_GONE_S, self._rules.poll_timeout_s):
-                self._lost("the topic was deleted")
+                self._lost("the topic was deleted", self._range.end)
                 return
             if waited >= self._rules.poll_timeout_s:
                 raise ReadError(f"{self._where()}: nothing came for {waited:.0f} s; last: {problem}")
@@ -155,8 +159,7 @@ class RangeRead:
     def _check_topic(self, planned: str) -> None:
         """Once, before the first fetch: the same offsets of another topic under this name would be other records."""
         if self._fetcher.topic_id(self._range.topic) != planned:
-            self._lost("the topic was deleted and made anew since this read was planned")
-            self._position = self._range.end
+            self._lost("the topic was deleted and recreated since this read was planned", self._range.end)
         self._topic_id = None
 
     def _skip_lost(self) -> None:
@@ -168,13 +171,15 @@ class RangeRead:
             return
         if first <= self._position <= last:
             return  # it is there after all: the broker was not ready
-        self._lost(f"the log holds [{first}, {last})")
-        self._position = min(first, self._range.end) if self._position < first else self._range.end
+        self._lost(f"the log holds [{first}, {last})", min(first, self._range.end) if self._position < first else self._range.end)
 
-    def _lost(self, problem: str) -> None:
+    def _lost(self, problem: str, next_position: int) -> None:
+        """Fail, or pass over the offsets before `next_position`."""
         if self._rules.fail_on_data_loss:
-            raise DataLossError(f"{self._where()}: {problem}; with failOnDataLoss=false what is left would be read")
+            raise DataLossError(f"{self._where()}: {problem}; with {self._rules.accept_loss} what is left would be read")
         log.warning("%s: %s, going on with what is left", self._where(), problem)
+        self.skipped.append(self._range._replace(start=self._position, end=next_position))
+        self._position = next_position
 
     def _fail_unless_passing(self, error: MoldauError) -> None:
         if isinstance(error, CorruptBatchError):

@@ -2,7 +2,7 @@
 
     {"flights": {"0": 23, "1": 17, "id": "9f6c..."}}
 
-That is the JSON of Spark's Kafka connector and, beside the partitions of a topic, the topic's id. A topic that is deleted and made anew
+That is the JSON of Spark's Kafka connector and, beside the partitions of a topic, the topic's id. A topic that is deleted and recreated
 has another id: its offsets are those of other records.
 """
 

@@ -155,7 +155,7 @@ class StreamPlanner:
             if topic not in topics:
                 self._lost(f"topic {topic} was deleted, or is read no longer; the query had reached {where}")
             elif not _is(reached, topic, topics[topic].id):
-                self._lost(f"topic {topic} was deleted and made anew; the query had reached {where}")
+                self._lost(f"topic {topic} was deleted and recreated; the query had reached {where}")
             else:
                 kept.update((partition, reached.offsets[partition]) for partition in partitions)
         for partition, offset in kept.items():

@@ -39,6 +39,7 @@ def reads(options: ReadOptions, fields: Iterable[str], task: Sequence[Planned]) 
         wanted=frozenset(fields),
         bytes_max=options.max_bytes_per_fetch,
         fail_on_data_loss=options.fail_on_data_loss,
+        accept_loss=options.accept_loss,
         poll_timeout_s=options.poll_timeout_ms / 1000,
     )
     spare_collections()

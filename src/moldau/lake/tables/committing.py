@@ -165,7 +165,7 @@ def _existing(tables: TableFormat, path: str) -> Snapshot:
 def _check_table(path: str, snapshot: Snapshot, base: Snapshot | None, change: Change) -> None:
     if base is not None:
         if snapshot.id != base.id:
-            raise LoadConflictError(f"{path}: the table was deleted and made anew meanwhile")
+            raise LoadConflictError(f"{path}: the table was deleted and recreated meanwhile")
         if snapshot.schema != base.schema:
             raise LoadConflictError(f"{path}: the columns of the table have changed since version {base.version}, which the files were for")
     if change.removes and snapshot.version != (base.version if base else None):

@@ -4,9 +4,9 @@ A task keeps the rows of a table partition together until it ends, so that it le
 `BUFFERED_BYTES_MAX` it writes its fullest partitions, each as a row group, and keeps their files open. Of more than `OPEN_FILES_MAX` open
 ones it ends the one that was written to longest ago: rows that come for that partition later get another file.
 
-Files get names that nobody else has. They are synced, names included, before the task reports them: after a power failure a table never
+Files get unique names. They are synced, names included, before the task reports them: after a power failure a table never
 knows a file that the disk does not. They are synced together, from several threads, because a file system then settles many in one go.
-Until a commit names a file it is nobody's, and whoever knows that none will removes it.
+Until a commit names a file it belongs to no table version; a writer that knows that none will removes it.
 """
 
 import contextlib

@@ -1,8 +1,8 @@
 """Kafka's settings that this version does not have, by what they belong to, so that an error names the reason and not "unknown".
 
-Two kinds. Those that would be dangerous to ignore (encryption, authentication, authorisation, quotas) are refused wherever they stand. The
+Two kinds. Those that would be dangerous to ignore (encryption, authentication, authorisation, quotas) are refused in every source. The
 others change nothing that a client can rely on here (KRaft, ZooKeeper, metrics, removed names): a ``server.properties`` may carry them, and
-they are passed over with a line in the log.
+they are ignored with a line in the log.
 """
 
 from typing import NamedTuple
@@ -15,7 +15,7 @@ class Absent(NamedTuple):
     may_pass: bool
 
 
-_SECURITY = Absent("there is no TLS, SASL or ACL yet: whoever reaches the port may read, write and delete", False)
+_SECURITY = Absent("there is no TLS, SASL or ACL yet: every client that reaches the port may read, write and delete", False)
 _QUOTAS = Absent("there are no quotas yet", False)
 _KRAFT = Absent("there is no KRaft quorum: metadata is kept in the first log directory", True)
 _ZOOKEEPER = Absent("brokers do not form clusters through ZooKeeper yet: metadata is kept in the first log directory", True)

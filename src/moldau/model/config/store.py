@@ -6,7 +6,7 @@ topic's own value, then the same over its synonyms among the broker's.
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from moldau.model.config.definition import ConfigSource, ConfigValue, InvalidConfigError, Synonym, format_value, parse_value
@@ -106,15 +106,14 @@ class BrokerConfig(Configured):
 
     def settings(self, name: str) -> list[Setting]:
         """Every place that gives a value for `name`, winner first, down to the default."""
-        return list(self._settings(name, BROKER[name].synonyms))
+        return list(self._settings((name, *_names(BROKER[name].synonyms))))
 
     def topic_settings(self, name: str) -> list[Setting]:
         """The same for a topic's configuration that the topic does not set."""
         definition = TOPIC[name]
         if not definition.synonyms:
             return [Setting(name, format_value(definition, definition.default), ConfigSource.DEFAULT)]
-        first = definition.synonyms[0].name
-        return list(self._settings(first, definition.synonyms[1:]))
+        return list(self._settings(_names(definition.synonyms)))
 
     def topic(self, overrides: Mapping[str, str]) -> "TopicConfig":
         """The configuration of a topic that sets `overrides` itself."""
@@ -127,19 +126,33 @@ class BrokerConfig(Configured):
             (ConfigSource.STATIC_BROKER, self.static.texts),
         )
 
-    def _settings(self, name: str, synonyms: tuple[Synonym, ...]) -> Iterator[Setting]:
-        names = (name, *(synonym.name for synonym in synonyms))
-        for source, texts in self._layers():
-            for each in names:
-                if each in texts:
-                    yield Setting(each, texts[each], source)
+    def _settings(self, names: Sequence[str]) -> Iterator[Setting]:
+        yield from self._given(names)
         for each in names:
             if BROKER[each].default is not None:
                 yield Setting(each, format_value(BROKER[each], BROKER[each].default), ConfigSource.DEFAULT)
 
+    def _given(self, names: Sequence[str]) -> Iterator[Setting]:
+        for source, texts in self._layers():
+            for each in names:
+                if each in texts:
+                    yield Setting(each, texts[each], source)
+
+    def first(self, names: Sequence[str], synonyms: tuple[Synonym, ...]) -> ConfigValue:
+        """The value of the first of these names that is given or else has a default; converted where it is a synonym in another unit."""
+        for given in self._given(names):
+            name, value = given.name, parse_value(BROKER[given.name], given.text or "")
+            break
+        else:
+            name, value = next(((each, BROKER[each].default) for each in names if BROKER[each].default is not None), ("", None))
+        for synonym in synonyms:
+            if synonym.name == name:
+                return synonym.convert(value)
+        return value
+
     def _resolve(self, name: str) -> ConfigValue:
-        definition = BROKER[name]
-        return _first(self._settings(name, definition.synonyms), definition.synonyms)
+        synonyms = BROKER[name].synonyms
+        return self.first((name, *_names(synonyms)), synonyms)
 
 
 def _usable(texts: Mapping[str, str]) -> dict[str, str]:
@@ -173,16 +186,9 @@ class TopicConfig(Configured):
         definition = TOPIC[name]
         if name in self.overrides:
             return parse_value(definition, self.overrides[name])
-        return _first(self._broker.topic_settings(name), definition.synonyms) if definition.synonyms else definition.default
+        synonyms = definition.synonyms
+        return self._broker.first(_names(synonyms), synonyms) if synonyms else definition.default
 
 
-def _first(settings: "Iterator[Setting] | list[Setting]", synonyms: tuple[Synonym, ...]) -> ConfigValue:
-    """The winner's value, converted when it comes from a synonym in another unit."""
-    setting = next(iter(settings), None)
-    if setting is None or setting.text is None:
-        return None
-    value = parse_value(BROKER[setting.name], setting.text)
-    for synonym in synonyms:
-        if synonym.name == setting.name:
-            return synonym.convert(value)
-    return value
+def _names(synonyms: tuple[Synonym, ...]) -> list[str]:
+    return [synonym.name for synonym in synonyms]

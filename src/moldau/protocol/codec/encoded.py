@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class EncodedArray:
-    """Stands for a list of structs in a message that is encoded in the same version."""
+    """An encoded list of structs, in place of the list, in a message that is encoded in the same version."""
 
     __slots__ = ("_count", "_write", "parts")
 

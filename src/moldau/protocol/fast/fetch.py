@@ -1,9 +1,10 @@
 """Fetch by hand, versions 4 to 18: 12 and later are flexible, 13 and later name topics by id."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from struct import Struct
 from typing import NamedTuple
 
+from moldau.model.steps import Pause, drain
 from moldau.protocol.decoded_bounds import NO_BOUND
 from moldau.protocol.fast.cursor import Cursor
 from moldau.protocol.fast.fetch_response import (
@@ -12,9 +13,19 @@ from moldau.protocol.fast.fetch_response import (
     FetchPartitionResult,
     Records,
     encode_fetch_response,
+    encode_fetch_response_in_steps,
 )
 
-__all__ = ["FetchFrame", "FetchPartition", "FetchPartitionResult", "Records", "decode_fetch", "encode_fetch_response"]
+__all__ = [
+    "FetchFrame",
+    "FetchPartition",
+    "FetchPartitionResult",
+    "Records",
+    "decode_fetch",
+    "decode_fetch_in_steps",
+    "encode_fetch_response",
+    "encode_fetch_response_in_steps",
+]
 
 NO_HIGH_WATERMARK = 2**63 - 1
 NO_DIRECTORY = bytes(16)
@@ -57,6 +68,9 @@ class FetchFrame(NamedTuple):
     rack_id: str
     cluster_id: str | None
 
+
+_AT_ONCE = 128
+"""Partitions, or topics, that are decoded in one step."""
 
 _REPLICA_ID = Struct(">i")
 _LIMITS = Struct(">iiib")  # max wait, min bytes, max bytes, isolation level
@@ -118,7 +132,7 @@ def decode_fetch(view: memoryview, position: int, version: int, elements_max: in
         frame = _decode_one_partition(view, position, version)
         if frame is not None:
             return frame
-    return _decode(view, position, version, elements_max)
+    return drain(decode_fetch_in_steps(view, position, version, elements_max))
 
 
 def _decode_one_partition(view: memoryview, position: int, version: int) -> FetchFrame | None:
@@ -154,7 +168,10 @@ def _decode_one_partition(view: memoryview, position: int, version: int) -> Fetc
     )
 
 
-def _decode(view: memoryview, position: int, version: int, elements_max: int) -> FetchFrame:
+def decode_fetch_in_steps(
+    view: memoryview, position: int, version: int, elements_max: int = NO_BOUND
+) -> Generator[Pause, None, FetchFrame]:
+    """As `decode_fetch`, for a request of any length."""
     cursor = Cursor(view, position, elements_max, flexible=version >= FIRST_FLEXIBLE)
     by_id = version >= FIRST_WITH_TOPIC_IDS
     tagged = _Tagged()
@@ -166,8 +183,17 @@ def _decode(view: memoryview, position: int, version: int, elements_max: int) ->
     topics: list[tuple[bytes, list[FetchPartition]]] = []
     for _ in range(cursor.count("topics", 3)):
         topic = cursor.topic(by_id=by_id)
-        topics.append((topic, _read_partitions(cursor, version)))
+        left = cursor.count("partitions", _least_bytes(version))
+        partitions: list[FetchPartition] = []
+        while left > _AT_ONCE:
+            partitions += _read_partitions(cursor, version, _AT_ONCE)
+            left -= _AT_ONCE
+            yield None
+        partitions += _read_partitions(cursor, version, left)
+        topics.append((topic, partitions))
         cursor.tags()
+        if not len(topics) % _AT_ONCE:
+            yield None
     forgotten: list[tuple[bytes, list[int]]] = []
     if version >= _FIRST_WITH_SESSIONS:
         for _ in range(cursor.count("forgotten topics", 3)):
@@ -196,24 +222,33 @@ def _decode(view: memoryview, position: int, version: int, elements_max: int) ->
     )
 
 
-def _read_partitions(cursor: Cursor, version: int) -> list[FetchPartition]:
+def _least_bytes(version: int) -> int:
+    """What a partition takes at least."""
     if version >= FIRST_FLEXIBLE:
-        return [_read_partition(cursor, version) for _ in range(cursor.count("partitions", _PARTITION_12.size + 1))]
+        return _PARTITION_12.size + 1
+    if version >= _FIRST_WITH_LEADER_EPOCH:
+        return _PARTITION_9.size
+    return _PARTITION_5.size if version >= _FIRST_WITH_LOG_START_OFFSET else _PARTITION_4.size
+
+
+def _read_partitions(cursor: Cursor, version: int, count: int) -> list[FetchPartition]:
+    if version >= FIRST_FLEXIBLE:
+        return [_read_partition(cursor, version) for _ in range(count)]
     if version >= _FIRST_WITH_LEADER_EPOCH:
         return [
             FetchPartition(index, epoch, offset, -1, log_start, max_bytes)
-            for index, epoch, offset, log_start, max_bytes in _rows(cursor, _PARTITION_9)
+            for index, epoch, offset, log_start, max_bytes in _rows(cursor, _PARTITION_9, count)
         ]
     if version >= _FIRST_WITH_LOG_START_OFFSET:
         return [
             FetchPartition(index, -1, offset, -1, log_start, max_bytes)
-            for index, offset, log_start, max_bytes in _rows(cursor, _PARTITION_5)
+            for index, offset, log_start, max_bytes in _rows(cursor, _PARTITION_5, count)
         ]
-    return [FetchPartition(index, -1, offset, -1, -1, max_bytes) for index, offset, max_bytes in _rows(cursor, _PARTITION_4)]
+    return [FetchPartition(index, -1, offset, -1, -1, max_bytes) for index, offset, max_bytes in _rows(cursor, _PARTITION_4, count)]
 
 
-def _rows(cursor: Cursor, layout: Struct) -> list[tuple[int, ...]]:
-    return [cursor.fields(layout) for _ in range(cursor.count("partitions", layout.size))]
+def _rows(cursor: Cursor, layout: Struct, count: int) -> list[tuple[int, ...]]:
+    return [cursor.fields(layout) for _ in range(count)]
 
 
 def _read_partition(cursor: Cursor, version: int) -> FetchPartition:

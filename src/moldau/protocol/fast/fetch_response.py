@@ -4,10 +4,11 @@ All sizes are known before the first part, since a range of a file knows its len
 answer with one partition is its header, its records, and the few bytes after them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from struct import Struct
 from typing import NamedTuple
 
+from moldau.model.steps import Pause, drain
 from moldau.ports.filesystem import Bytes
 from moldau.ports.transport import FileRange, Part
 from moldau.protocol.fast import writing
@@ -48,6 +49,8 @@ class FetchPartitionResult(NamedTuple):
 TopicResults = tuple[bytes, Sequence[FetchPartitionResult]]
 """A topic's name as UTF-8 bytes, or its id from version 13 on; its partitions."""
 
+_AT_ONCE = 128
+"""Partitions that are encoded in one step."""
 _MERGED_BYTES_MAX = 16 * 1024
 """Longer records stay a part of their own rather than be copied."""
 _NULL = b"\xff\xff\xff\xff"
@@ -86,7 +89,7 @@ def encode_fetch_response(
             parts = _encode_one_range(version, correlation_id, throttle_ms, error_code, session_id, topic, partitions[0])
             if parts is not None:
                 return parts
-    return _encode(version, correlation_id, throttle_ms, error_code, session_id, topics, node_endpoints)
+    return drain(encode_fetch_response_in_steps(version, correlation_id, throttle_ms, error_code, session_id, topics, node_endpoints))
 
 
 def _encode_one_range(
@@ -106,18 +109,20 @@ def _encode_one_range(
     return [head + named + fields + length, records, b"\0\0\0"]
 
 
-def _encode(
+def encode_fetch_response_in_steps(
     version: int,
     correlation_id: int,
     throttle_ms: int,
     error_code: int,
     session_id: int,
     topics: Sequence[TopicResults],
-    node_endpoints: Sequence[NodeEndpoint],
-) -> list[Part]:
+    node_endpoints: Sequence[NodeEndpoint] = (),
+) -> Generator[Pause, None, list[Part]]:
+    """As `encode_fetch_response`, for results of any number."""
     flexible = version >= FIRST_FLEXIBLE
     answer = _Parts()
     write = answer.write
+    left = _AT_ONCE
     if flexible:
         write(writing.NO_TAGS)  # of the response header
     if version >= _FIRST_WITH_SESSIONS:
@@ -130,6 +135,10 @@ def _encode(
         write(writing.count(len(partitions), flexible=flexible))
         for partition in partitions:
             _write_partition(answer, partition, version)
+            left -= 1
+            if not left:
+                left = _AT_ONCE
+                yield None
         if flexible:
             write(writing.NO_TAGS)
     if flexible:

@@ -4,11 +4,13 @@ One topic with one partition, what nearly every producer sends, takes two unpack
 packs. Everything else goes the general way. Versions 3 to 13: 9 and later are flexible, 13 names topics by id.
 """
 
+from collections.abc import Generator
 from struct import Struct
 from struct import error as struct_error
 from typing import NamedTuple
 
 from moldau.model.errors import ProtocolError
+from moldau.model.steps import UNFINISHED, Pause
 from moldau.protocol.decoded_bounds import NO_BOUND
 from moldau.protocol.fast.produce_cursor import ProduceCursor
 from moldau.protocol.fast.produce_response import (
@@ -16,9 +18,26 @@ from moldau.protocol.fast.produce_response import (
     FIRST_WITH_TOPIC_IDS,
     ProducePartitionResult,
     encode_produce_response,
+    encode_produce_response_in_steps,
 )
 
-__all__ = ["ProduceFrame", "ProducePartitionResult", "decode_produce", "encode_produce_response"]
+__all__ = [
+    "PARTITIONS_AT_ONCE",
+    "LongProduceError",
+    "ProduceFrame",
+    "ProducePartitionResult",
+    "decode_produce",
+    "decode_produce_in_steps",
+    "encode_produce_response",
+    "encode_produce_response_in_steps",
+]
+
+PARTITIONS_AT_ONCE = 64
+"""Topics and partitions of a request, together, that are decoded in one step."""
+
+
+class LongProduceError(Exception):
+    """The request has more topics and partitions than one step decodes: `decode_produce_in_steps`."""
 
 
 class ProduceFrame(NamedTuple):
@@ -49,7 +68,7 @@ _NO_TAGS = b"\0\0\0"  # of the partition, of the topic, of the request
 def decode_produce(
     view: memoryview, position: int, version: int, decoded_max: int = NO_BOUND, elements_max: int = NO_BOUND
 ) -> ProduceFrame:
-    """Decode the body of a Produce request, which starts at `position` and fills `view`.
+    """Decode the body of a Produce request, which starts at `position` and fills `view`. LongProduceError if that takes more than one step.
 
     ProtocolError if it is malformed, if more than `decoded_max` bytes, header included, are not records, or if topics and partitions
     together are more than `elements_max`.
@@ -61,7 +80,14 @@ def decode_produce(
             frame = _one_partition(view, position)
     except (struct_error, IndexError):
         frame = None  # too short for one partition; the general way says where
-    return _decode(view, position, version, decoded_max, elements_max) if frame is None else frame
+    if frame is not None:
+        return frame
+    try:
+        next(decode_produce_in_steps(view, position, version, decoded_max, elements_max))
+    except StopIteration as end:
+        decoded: ProduceFrame = end.value
+        return decoded
+    raise LongProduceError
 
 
 def _one_partition_flexible(view: memoryview, position: int, version: int) -> ProduceFrame | None:
@@ -120,18 +146,22 @@ def _one_partition(view: memoryview, position: int) -> ProduceFrame | None:
     return frame
 
 
-def _decode(view: memoryview, position: int, version: int, decoded_max: int, elements_max: int) -> ProduceFrame:
+def decode_produce_in_steps(
+    view: memoryview, position: int, version: int, decoded_max: int = NO_BOUND, elements_max: int = NO_BOUND
+) -> Generator[Pause, None, ProduceFrame]:
+    """As `decode_produce`, for a request of any length."""
     cursor = ProduceCursor(view, position, version, decoded_max, elements_max)
     try:
-        return _read(cursor, by_id=version >= FIRST_WITH_TOPIC_IDS)
+        return (yield from _read(cursor, by_id=version >= FIRST_WITH_TOPIC_IDS))
     except ProtocolError as error:
         raise cursor.explained(error) from None
 
 
-def _read(cursor: ProduceCursor, *, by_id: bool) -> ProduceFrame:
+def _read(cursor: ProduceCursor, *, by_id: bool) -> Generator[Pause, None, ProduceFrame]:
     transactional_id = cursor.nullable_string()
     acks, timeout_ms = cursor.fields(_ACKS_TIMEOUT)
     topics: list[tuple[bytes, list[tuple[int, memoryview | None]]]] = []
+    left = PARTITIONS_AT_ONCE
     for _ in range(cursor.count("topics", 3)):
         topic = cursor.topic(by_id=by_id)
         partitions: list[tuple[int, memoryview | None]] = []
@@ -139,8 +169,16 @@ def _read(cursor: ProduceCursor, *, by_id: bool) -> ProduceFrame:
             (index,) = cursor.fields(_INDEX)
             partitions.append((index, cursor.records()))
             cursor.tags()
+            left -= 1
+            if not left:
+                left = PARTITIONS_AT_ONCE
+                yield UNFINISHED
         cursor.tags()
         topics.append((topic, partitions))
+        left -= 1
+        if not left:
+            left = PARTITIONS_AT_ONCE
+            yield UNFINISHED
     cursor.tags()
     cursor.end("Produce request")
     return ProduceFrame(transactional_id, acks, timeout_ms, topics)

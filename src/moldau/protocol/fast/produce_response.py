@@ -1,9 +1,10 @@
 """The answer to Produce, versions 3 to 13, as the bytes of one whole frame: size, response header, body."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from struct import Struct
 from typing import NamedTuple
 
+from moldau.model.steps import UNFINISHED, Pause, drain
 from moldau.protocol.fast import writing
 from moldau.protocol.fast.writing import NodeEndpoint
 
@@ -47,6 +48,9 @@ _TAIL_3 = Struct(">iihqqi")
 _TAIL_5 = Struct(">iihqqqi")
 _TAIL_8 = Struct(">iihqqqihi")
 
+_PARTS_AT_ONCE = 1000
+"""Pieces of an answer that are made in one step."""
+
 _PARTITION = Struct(">ihqq")
 _INT32 = Struct(">i")
 _INT64 = Struct(">q")
@@ -79,22 +83,31 @@ def encode_produce_response(
                 else:
                     tail = _TAIL_3.pack(1, index, error, base, append_time, throttle_ms)
                 return _HEAD.pack(size + len(tail) + 10, correlation_id, 1, size) + topic + tail
-    return _encode(version, correlation_id, topics, throttle_ms, node_endpoints)
+    return drain(encode_produce_response_in_steps(version, correlation_id, topics, throttle_ms, node_endpoints))
 
 
-def _encode(
-    version: int, correlation_id: int, topics: Sequence[TopicResults], throttle_ms: int, node_endpoints: Sequence[NodeEndpoint]
-) -> bytes:
+def encode_produce_response_in_steps(
+    version: int,
+    correlation_id: int,
+    topics: Sequence[TopicResults],
+    throttle_ms: int = 0,
+    node_endpoints: Sequence[NodeEndpoint] = (),
+) -> Generator[Pause, None, bytes]:
+    """As `encode_produce_response`, for results of any number."""
     flexible = version >= FIRST_FLEXIBLE
     parts = [_INT32.pack(correlation_id)]
     if flexible:
         parts.append(writing.NO_TAGS)
     parts.append(writing.count(len(topics), flexible=flexible))
+    due = _PARTS_AT_ONCE
     for topic, partitions in topics:
         parts.append(writing.topic(topic, by_id=version >= FIRST_WITH_TOPIC_IDS, flexible=flexible))
         parts.append(writing.count(len(partitions), flexible=flexible))
         for partition in partitions:
             _write_partition(parts, partition, version)
+            if len(parts) >= due:
+                due = len(parts) + _PARTS_AT_ONCE
+                yield UNFINISHED
         if flexible:
             parts.append(writing.NO_TAGS)
     parts.append(_INT32.pack(throttle_ms))

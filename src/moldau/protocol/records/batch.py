@@ -44,7 +44,7 @@ def iterate(view: memoryview, *, max_decompressed_bytes: int, with_headers: bool
     """Records of the one batch that fills `view`, those of a control batch too. The checksum is not looked at (`verify_crc`).
 
     CorruptBatchError for a header or a compressed block that is malformed, PeerError INVALID_RECORD for a record, BeyondBoundError for
-    more than is read: it names the offset. Offsets ascend. Without headers, those of the records are passed over, however many there are.
+    more than is read: it names the offset. Offsets ascend. Without headers, those of the records are skipped, at any number.
     """
     header = read_header(view)
     timestamp_type = _timestamp_type(header)

@@ -17,4 +17,4 @@ def refuse_record_headers(where: str, count: int, count_max: int) -> Never:
 
 def refuse_batch_headers(where: str, count_max: int) -> Never:
     """`where` names the record with which the batch has more."""
-    raise BeyondBoundError(f"with {where} its batch has more than {count_max} headers, the most that are read")
+    raise BeyondBoundError(f"with {where} its batch has more than {count_max} headers, the maximum")

@@ -80,12 +80,24 @@ class RecordBatchBuilder:
             self._base_timestamp = self._max_timestamp = timestamp
         elif timestamp > self._max_timestamp:
             self._max_timestamp = timestamp
-        self._records += _encode_record(timestamp - self._base_timestamp, delta, key, value, headers)
+        self._records += encode_record(timestamp - self._base_timestamp, delta, key, value, headers)
         self._last_delta = delta
         self._count += 1
 
+    def take(self, timestamp: int, encoded: Bytes, count: int) -> None:
+        """Take all records at once: `count` of them, of that time, as `encode_record` has made them for the offsets from the first on."""
+        assert not self._count, "records of their own offsets"
+        self._base_timestamp = self._max_timestamp = timestamp
+        self._records += encoded
+        self._last_delta = count - 1
+        self._count = count
+
     def build(self) -> bytes:
         """The batch; it has at least one record."""
+        return bytes(self.build_writable())
+
+    def build_writable(self) -> bytearray:
+        """The same without a copy."""
         assert self._count, "a batch without records"
         max_timestamp = self._max_timestamp if self._log_append_time_ms is None else self._log_append_time_ms
         payload = compress(self._records, self._compression, self._level)
@@ -102,7 +114,7 @@ class RecordBatchBuilder:
             *self._producer,
             self._count,
         )
-        return bytes(assemble(header, payload))
+        return assemble(header, payload)
 
 
 def encode_batch(
@@ -157,7 +169,8 @@ def assemble(header: BatchHeader, payload: Bytes) -> bytearray:
     return batch
 
 
-def _encode_record(timestamp_delta: int, offset_delta: int, key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> bytes:
+def encode_record(timestamp_delta: int, offset_delta: int, key: bytes | None, value: bytes | None, headers: Sequence[Header] = ()) -> bytes:
+    """A record as it is in a batch, by its distance from the batch's first."""
     parts = [_NO_ATTRIBUTES, varlong(timestamp_delta), uvarint(offset_delta << 1)]
     parts += (_NULL,) if key is None else (uvarint(len(key) << 1), key)
     parts += (_NULL,) if value is None else (uvarint(len(value) << 1), value)

@@ -68,7 +68,7 @@ def compress(data: Bytes, codec: int, level: int | None = None) -> bytes:
 
 
 def decompress(data: Bytes, codec: int, max_bytes: int) -> bytes:
-    """What `data` stands for, at most `max_bytes` of it. CorruptBatchError if it is malformed or unfinished, BeyondBoundError if it becomes
+    """`data` decompressed, at most `max_bytes`. CorruptBatchError if it is malformed or unfinished, BeyondBoundError if it becomes
     more.
     """
     match codec:
@@ -105,13 +105,14 @@ def _decompress_into(decoder: Callable[[Bytes, Bytes], int], data: Bytes, codec:
         try:
             size = decoder(data, output)
         except DecompressionError as error:
-            if output.endswith(_UNWRITTEN):
+            stopped_early = output.endswith(_UNWRITTEN)
+            del output  # an error holds the frames that it passes
+            if stopped_early:
                 raise _refused(codec, data, str(error)) from error
             if capacity == max_bytes:
                 raise _beyond(codec, data, max_bytes) from error
         else:
             return bytes(memoryview(output)[:size])
-        del output
         capacity = min(max_bytes, capacity * _GROWTH)
 
 
@@ -123,6 +124,7 @@ def _decompress_gzip(data: Bytes, max_bytes: int) -> bytes:
     except zlib.error as error:
         raise _refused(Compression.GZIP, data, str(error)) from error
     if len(decompressed) > max_bytes:
+        del decompressed
         raise _beyond(Compression.GZIP, data, max_bytes)
     if not decoder.eof or decoder.unused_data:
         raise _refused(Compression.GZIP, data, "bytes follow the end" if decoder.eof else "they are cut off")

@@ -75,7 +75,7 @@ def read_records(
 ) -> int:
     """Append the next `count` records, from `position`, to `into`; the position after them.
 
-    `index` is the number of the first in its batch. Offsets ascend. Without headers, they are passed over by the record's size, unread.
+    `index` is the number of the first in its batch. Offsets ascend. Without headers, they are skipped by the record's size, unread.
     PeerError INVALID_RECORD for a malformed record, BeyondBoundError for too many headers; the columns are of no use then.
     """
     add_offset, add_timestamp, add_headers = into.offsets.append, into.timestamps.append, into.headers.append

@@ -1,6 +1,6 @@
-"""Records passed over by their sizes: of each only the first numbers are read, and no object is made of key, value or headers.
+"""Records skipped by their sizes: of each only the first numbers are read, and no object is made of key, value or headers.
 
-So a record of 40 MB costs what one of 40 bytes does. What lies behind the key's length is neither looked at nor checked.
+So a record of 40 MB costs what one of 40 bytes does. What follows the key's length is neither read nor checked.
 """
 
 from collections.abc import Iterator

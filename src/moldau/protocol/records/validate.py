@@ -146,7 +146,7 @@ def _header_count(data: bytes, position: int) -> tuple[int, int]:
 
 
 def _skip_headers(data: bytes, position: int, count: int) -> int:
-    """Position after so many headers; IndexError if they are malformed or reach beyond the data."""
+    """Position after `count` headers; IndexError if they are malformed or reach beyond the data."""
     p = position
     for _ in range(count):
         n = data[p]

@@ -52,7 +52,7 @@ def _fault(data: bytes, start: int) -> str:
     if not 0 <= count <= end - position:
         return f"it says that it has {count} headers, but {end - position} bytes are left in the record"
     if count > RECORD_HEADERS_MAX:  # not walked here, where each would take a microsecond
-        return f"it is not what its size or the record before it asks for, and has {count} headers"
+        return f"it does not match its size or the record before it, and has {count} headers"
     for number in range(count):
         for what, least in (("key", 0), ("value", -1)):
             length, position = read_varint(body, position)

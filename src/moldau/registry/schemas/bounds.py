@@ -1,4 +1,4 @@
-"""How large a schema may be: what is above is refused with error code 42201 before it costs anybody time or memory.
+"""How large a schema may be: what is above is refused with error code 42201 before it costs time or memory.
 
 Each bound is far above what people write by hand or generate, and keeps the work for one schema within a second on a slow machine. What no
 count foresees ends at the limits of the process that does the work (`moldau.registry.schemas.remote`).
@@ -24,7 +24,7 @@ PROTOBUF_ELEMENTS_MAX = 20_000
 COMPARED_PAIRS_MAX = 100_000
 """Pairs of parts that are looked at in one comparison of two schemas."""
 DIFFERENCES_MAX = 1_000
-"""Differences that are kept below one pair of parts, harmful ones first; more tell nobody more."""
+"""Differences that are kept below one pair of parts, incompatible ones first; more do not help a reader."""
 
 
 class SchemaTooLargeError(InvalidSchemaError):
@@ -41,9 +41,9 @@ class TooManyPairsError(InvalidSchemaError):
 def check_size(text: str, references: Sequence[ResolvedReference] = ()) -> None:
     """SchemaTooLargeError, InvalidSchemaError for too many references."""
     if len(text) > TEXT_CHARACTERS_MAX:
-        raise SchemaTooLargeError(f"The schema has {len(text):,} characters, {TEXT_CHARACTERS_MAX:,} may be")
+        raise SchemaTooLargeError(f"The schema has {len(text):,} characters, at most {TEXT_CHARACTERS_MAX:,} are allowed")
     if len(references) > REFERENCES_MAX:
-        raise InvalidSchemaError(f"the schema refers to {len(references):,} others, {REFERENCES_MAX} may be")
+        raise InvalidSchemaError(f"the schema refers to {len(references):,} others, at most {REFERENCES_MAX} are allowed")
     if len(text) + sum(len(each.text) for each in references) > ALL_CHARACTERS_MAX:
         raise SchemaTooLargeError(f"The schema and what it refers to have more than {ALL_CHARACTERS_MAX:,} characters")
 

@@ -11,7 +11,7 @@ LANGUAGES = (JSON, PROTOBUF, AVRO)
 """The names, in the order in which `GET /schemas/types` gives them."""
 
 KEPT_SCHEMAS = 100
-"""So many parsed schemas are kept in memory, the least used one goes first."""
+"""Parsed schemas that are kept in memory; the least recently used one is evicted."""
 
 
 class UnknownLanguageError(ValueError):

@@ -1,8 +1,8 @@
 """What is known of schemas without reading them again: answers of worker processes, by the digest of the question.
 
-Decisions use it like the languages themselves. What is not known yet is raised as a question, `NotUnderstoodError`; whoever runs the
-decision has it answered in another process, remembers the answer here, and decides again. So deciding never waits for a schema and never
-costs more than look-ups, and no schema holds up those who hold the lock of all changes.
+Decisions use it like the languages themselves. What is not known yet is raised as a question, `NotUnderstoodError`; the caller
+has it answered in another process, remembers the answer here, and decides again. So deciding never waits for a schema and never
+costs more than look-ups, and no schema delays changes that wait for their lock.
 """
 
 import threading
@@ -14,7 +14,7 @@ from moldau.registry.schemas.language import Incompatibility, InvalidSchemaError
 from moldau.registry.schemas.languages import LANGUAGES, UnknownLanguageError
 from moldau.registry.schemas.questions import Answer, Question, Source
 
-KEPT_BYTES_MAX = 32 << 20
+KEPT_BYTES_MAX = 4 << 20
 """Characters of all answers that are kept; the least used goes first."""
 _EACH_BYTES = 256
 
@@ -47,7 +47,7 @@ class Understood:
         return schema
 
     def ask(self, question: Question) -> str | list[Incompatibility]:
-        """The answer. NotUnderstoodError if nobody has given it yet, InvalidSchemaError if it is one."""
+        """The answer. NotUnderstoodError if it is not known yet, InvalidSchemaError if it is one."""
         digest = question.digest()
         with self._lock:
             found = self._answers.get(digest)
@@ -86,7 +86,7 @@ class _UnderstoodSchema:
 
     @property
     def name(self) -> str | None:
-        raise NotImplementedError("nobody asks for it here")
+        raise NotImplementedError("not used here")
 
     def normalized(self) -> ParsedSchema:
         schema = _UnderstoodSchema(self._understood, self._source._replace(normalized=True))

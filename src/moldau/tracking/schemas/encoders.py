@@ -4,7 +4,7 @@
 what `checking` accepts, and the same bytes as fastavro does after it. Of anything else (a subclass, a default left out, a number where text
 belongs) it raises one of `UNSURE`, and the slow way decides: it writes the event, or says which field is at fault. So an encoder may be
 strict about what is rare, and need not say why. Parts of a schema that are rare (unions of several types, fixed decimals) are written
-by the slow way where they stand.
+by the slow path in place.
 """
 
 import io
@@ -158,7 +158,7 @@ class _Generator:
         return [_varint(v)]
 
     def _calendar(self, depth: int, kind: str, logical: str, v: str) -> list[str]:
-        """A date or a time: as such, or as the number that stands for it."""
+        """A date or a time: as such, or as its number."""
         class_, condition, number = (each.format(v=v) for each in _CALENDAR[kind, logical])
         least, most = LOGICAL_RANGES[logical]
         self._add(depth, f"if {v}.__class__ is {class_} and {condition}:")

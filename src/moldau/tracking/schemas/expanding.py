@@ -1,7 +1,7 @@
-"""Avro schemas that name types of each other's files, made into one that stands for itself.
+"""Avro schemas that name types of each other's files, made into one without external references.
 
 A name that is defined elsewhere is replaced by its definition where it is first used; later uses keep the name, as Avro wants it. So what
-is registered needs no references, and whoever reads it needs no second question to the registry.
+is registered needs no references, and its reader needs no second request to the registry.
 """
 
 import json

@@ -50,7 +50,7 @@ def exact_double(value: Any) -> float:
 
 @cache
 def decimal_encoder(precision: int, scale: int) -> Encode:
-    """The encoder of decimals in bytes: their digits without the point, as many as the schema has behind it."""
+    """The encoder of decimals in bytes: their digits without the point, as many as the schema's scale."""
     low, _ = varint_tables()
     limit = 10**precision
     powers = [10**number for number in range(scale + 1)]

@@ -1,10 +1,17 @@
 """Offsets and groups that nobody needs any more go by themselves, by Kafka's rules (KIP-211); what might still be needed stays."""
 
+from collections.abc import Callable
+from itertools import pairwise
+
 import pytest
 
+from moldau.broker.groups import removal
 from moldau.broker.groups.records import group_key
+from moldau.model.steps import drain
+from moldau.testing.clock import FakeTimer
 from support.broker_world import BrokerWorld, Client
 from support.group_requests import commit, fetch, group_world, join
+from support.turns import slow_down
 
 PLACE = ("t", 0)
 HOUR_S = 3600.0
@@ -78,10 +85,10 @@ def test_what_a_transaction_is_about_to_change_stays(world: BrokerWorld, client:
     commit(client, "g", {PLACE: 1})
     group = world.broker.groups.group_for("g")
     assert group is not None
-    group.offsets.put_pending(7, "t", 0, group.offsets.committed["t"][0])
+    group.offsets.put_pending(7, [("t", 0, group.offsets.committed["t"][0])])
     world.clock.advance(2 * HOUR_S)
     assert fetch(client, "g") == {PLACE: 1}
-    group.offsets.end_transaction(7, committed=False)
+    drain(group.offsets.end_transaction(7, committed=False))
     world.clock.advance(CHECK_S)
     assert groups(world) == set()
 
@@ -115,6 +122,24 @@ def test_the_retention_and_how_often_it_is_looked_for_are_configured() -> None:
     assert groups(world) == set()
 
 
+def test_others_are_served_while_many_offsets_expire(world: BrokerWorld, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(removal, "OFFSETS_AT_ONCE", 5)
+    world.create_topic("wide", 500)
+    commit(client, "g", {("wide", index): 1 for index in range(500)})
+    left: list[int] = []
+    call_later = world.clock.call_later
+
+    def observed(delay_s: float, callback: Callable[[], object]) -> FakeTimer:
+        left.append(world.broker.groups.statistics()["offsets_committed"])
+        return call_later(delay_s, callback)
+
+    monkeypatch.setattr(world.clock, "call_later", observed)
+    slow_down(world.clock)
+    world.clock.advance(HOUR_S + CHECK_S)
+    assert groups(world) == set()
+    assert all(before - after <= 5 * 5 for before, after in pairwise(left)), "a look at the clock takes a fifth of a turn"
+
+
 def test_a_stop_ends_the_looking(world: BrokerWorld) -> None:
-    world.broker.stop()
+    world.stop()
     assert world.clock.pending == 0

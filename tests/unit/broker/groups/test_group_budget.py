@@ -106,7 +106,7 @@ def test_what_is_deleted_makes_room() -> None:
     assert one.commit("h", 1, metadata=TEXT) is ErrorCode.POLICY_VIOLATION
     group = one.groups.group_for("g0")
     assert group is not None
-    one.groups.delete(group, lambda _: None)
+    drain(one.groups.delete(group, lambda _: None))
     assert one.commit("h", 1, metadata=TEXT) is ErrorCode.NONE
     drain(one.groups.forget_topics(["t"]))
     assert one.groups.memory.offsets.held == 0
@@ -119,7 +119,7 @@ def test_groups_that_are_deleted_in_a_transaction_are_not_kept_for_its_end() -> 
         one.commit(f"g{index}", 1, TransactionalProducer(7, 0))
         group = one.groups.group_for(f"g{index}")
         assert group is not None
-        one.groups.delete(group, lambda _: None)
+        drain(one.groups.delete(group, lambda _: None))
     assert one.groups.memory.offsets.held == one.groups.memory.groups.held == 0
     assert not any(shard._waiting for shard in one.groups.shards())
 

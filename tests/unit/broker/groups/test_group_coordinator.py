@@ -1,17 +1,20 @@
 """Groups are read back from their partition, also past records that nobody understands, and change hands with it."""
 
 import struct
+from itertools import islice
 
 import pytest
 
+from moldau.broker.groups.group import Group
 from moldau.broker.groups.group_records import group_value
 from moldau.broker.groups.membership_events import Join, Joined
 from moldau.broker.groups.offsets import NO_TOPIC_ID, Commit
 from moldau.broker.groups.records import group_key, offset_key
+from moldau.broker.groups.removal import OFFSETS_AT_ONCE
 from moldau.broker.groups.state import GroupState, MemberState
 from moldau.broker.state_log import KeyValue, TransactionalProducer
 from moldau.model.errors import ErrorCode, PeerError
-from moldau.model.steps import drain
+from moldau.model.steps import UNFINISHED, Steps, drain
 from support.coordinated_groups import Coordinated, committed
 from support.memberships import RANGE, subscription
 
@@ -43,7 +46,7 @@ def test_another_coordinator_goes_on_where_the_first_stopped() -> None:
     first.groups.close()
     second = Coordinated(first.log).lead()
     assert (second.offset("g"), second.offset("h")) == (6, 1)
-    second.groups.transaction_ended(second.log.partition_for("g"), 7, committed=True)
+    drain(second.groups.transaction_ended(second.log.partition_for("g"), 7, committed=True))
     assert second.offset("g") == 9
 
 
@@ -55,7 +58,7 @@ def test_orders_go_on_too() -> None:
     first.commit("g", 100, PRODUCER)
     second = Coordinated(first.log).lead()
     second.commit("g", 6)
-    second.groups.transaction_ended(second.log.partition_for("g"), 7, committed=True)
+    drain(second.groups.transaction_ended(second.log.partition_for("g"), 7, committed=True))
     assert second.offset("g") == 6
 
 
@@ -66,7 +69,7 @@ def test_a_transaction_that_ends_while_its_partition_is_read_has_ended_then(comm
     one.write("g", committed("g", 9), producer=PRODUCER)
     partition = one.log.partition_for("g")
     one.groups.become_coordinator(partition)
-    one.groups.transaction_ended(partition, 7, committed=committed_)
+    drain(one.groups.transaction_ended(partition, 7, committed=committed_))
     one.clock.settle()
     assert one.offset("g") == (9 if committed_ else 5)
 
@@ -192,7 +195,7 @@ def test_a_commit_that_is_not_stored_changes_nothing() -> None:
     for producer in (None, PRODUCER):
         one.log.fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         assert one.commit("g", 2, producer) is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    one.groups.transaction_ended(one.log.partition_for("g"), 7, committed=True)
+    drain(one.groups.transaction_ended(one.log.partition_for("g"), 7, committed=True))
     assert one.offset("g") == 1
 
 
@@ -203,23 +206,128 @@ def test_a_commit_counts_from_when_it_is_in_the_log_and_is_answered_when_it_is_s
     assert group is not None
     outcomes: list[PeerError | None] = []
     one.groups.commit(group, [Commit("t", 0, 5, -1, "", NO_TOPIC_ID)], outcomes.append, producer=PRODUCER)
-    one.groups.transaction_ended(group.partition, 7, committed=True)
+    drain(one.groups.transaction_ended(group.partition, 7, committed=True))
     assert (one.offset("g"), outcomes) == (5, [])
     one.log.release()
     assert outcomes == [None]
 
 
-def test_a_group_of_many_offsets_is_deleted_in_more_than_one_batch() -> None:
+def test_a_group_of_many_offsets_is_deleted_in_steps() -> None:
+    """Meanwhile no request can add to it. When an append fails, the group is there again with what is left."""
     one = Coordinated().lead()
     group = one.groups.group_for("g", create=True)
     assert group is not None
-    one.groups.commit(group, [Commit("t", index, 1, -1, "", NO_TOPIC_ID) for index in range(2500)], lambda _: None)
+    one.groups.commit(group, [Commit("t", index, 1, -1, "", NO_TOPIC_ID) for index in range(5 * OFFSETS_AT_ONCE)], lambda _: None)
+    one.groups.commit(group, [Commit("u", index, 1, -1, "", NO_TOPIC_ID) for index in range(50)], lambda _: None, producer=PRODUCER)
     outcomes: list[PeerError | None] = []
+    steps = one.groups.delete(group, outcomes.append)
+    assert [next(steps), next(steps)] == [UNFINISHED, UNFINISHED]
+    assert (len(group.offsets), outcomes) == (3 * OFFSETS_AT_ONCE, [])
+    assert one.refusal("g") is one.commit("g", 7) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     one.log.fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    one.groups.delete(group, outcomes.append)
+    drain(steps)
     assert [error and error.code for error in outcomes] == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
-    assert len(group.offsets) == 1000  # those of the batch that was refused
-    one.groups.delete(group, outcomes.append)
+    assert one.groups.group_for("g") is group
+    assert len(group.offsets) == 3 * OFFSETS_AT_ONCE
+
+    steps = one.groups.delete(group, outcomes.append)
+    next(steps)
+    drain(one.groups.transaction_ended(group.partition, PRODUCER.producer_id, committed=True))
+    drain(steps)
     assert outcomes[1:] == [None]
     assert one.groups.group_for("g") is None
     assert one.log.newest(group.partition) == {}
+
+
+def forgetting(one: Coordinated, topic: str, steps: int) -> Steps:
+    """The removal of what is committed in a topic, after so many of its steps."""
+    removal = one.groups.forget_topics([topic])
+    for _ in range(steps):
+        next(removal, None)
+    return removal
+
+
+def commit_many(one: Coordinated, topic: str, partitions: range, producer: TransactionalProducer | None = None) -> Group:
+    """Commit in many partitions; the group "g"."""
+    group = one.groups.group_for("g", create=True)
+    assert group is not None
+    one.groups.commit(group, [Commit(topic, index, 1, -1, "", NO_TOPIC_ID) for index in partitions], lambda _: None, producer=producer)
+    return group
+
+
+@pytest.mark.parametrize("committed_", [True, False])
+@pytest.mark.parametrize("plainly", [0, OFFSETS_AT_ONCE])
+@pytest.mark.parametrize("steps", range(8))
+def test_offsets_of_a_deleted_topic_go_also_when_a_transaction_ends_between_two_steps(steps: int, plainly: int, committed_: bool) -> None:
+    """They moved to where the removal had been already, and stayed."""
+    one = Coordinated().lead()
+    group = commit_many(one, "other", range(250))
+    if plainly:
+        commit_many(one, "t", range(plainly))
+    commit_many(one, "t", range(plainly, 250), PRODUCER)
+    removal = forgetting(one, "t", steps)
+    one.log.mark(group.partition, PRODUCER, committed=committed_)
+    drain(one.groups.transaction_ended(group.partition, PRODUCER.producer_id, committed=committed_))
+    drain(removal)
+    assert set(group.offsets.each_place()) == {("other", index) for index in range(250)}
+    read = Coordinated(one.log).lead().groups.group_for("g")
+    assert read is not None
+    assert set(read.offsets.each_place()) == {("other", index) for index in range(250)}
+
+
+def test_they_go_also_while_the_transaction_is_being_ended() -> None:
+    """In steps, too, which come between those of the removal."""
+    one = Coordinated().lead()
+    group = commit_many(one, "t", range(500), PRODUCER)
+    removal = forgetting(one, "t", 1)
+    end = one.groups.transaction_ended(group.partition, PRODUCER.producer_id, committed=True)
+    while [next(removal, None), next(end, None)] != [None, None]:
+        pass
+    assert group.offsets.is_empty
+    assert one.log.newest(group.partition) == {}
+
+
+def test_no_step_of_their_removal_examines_more_than_some_offsets() -> None:
+    """Those that wait for a transaction are all examined, also in topics that exist."""
+    one = Coordinated().lead()
+    commit_many(one, "other", range(10 * OFFSETS_AT_ONCE), PRODUCER)
+    assert len(list(one.groups.forget_topics(["t"]))) >= 10
+
+
+def test_their_removal_ends_also_when_a_client_commits_at_every_step() -> None:
+    one = Coordinated().lead()
+    commit_many(one, "t", range(5 * OFFSETS_AT_ONCE))
+    removal = one.groups.forget_topics(["t"])
+    for _ in range(20):
+        if next(removal, None) is None:
+            break
+        commit_many(one, "t", range(2 * OFFSETS_AT_ONCE))
+        commit_many(one, "t", range(2 * OFFSETS_AT_ONCE), PRODUCER)
+    else:
+        raise AssertionError("20 steps for what 5 examine")
+
+
+def test_their_removal_ends_also_when_no_tombstone_can_be_appended() -> None:
+    one = Coordinated().lead()
+    group = commit_many(one, "t", range(5 * OFFSETS_AT_ONCE))
+    one.log.fail(ErrorCode.COORDINATOR_NOT_AVAILABLE, times=20)
+    steps = one.groups.forget_topics(["t"])
+    assert sum(1 for _ in islice(steps, 20)) < 20
+    assert len(group.offsets) == 5 * OFFSETS_AT_ONCE
+
+
+@pytest.mark.parametrize("recreated", ["group", "coordinator"])
+def test_their_removal_leaves_another_group_of_the_id_alone(recreated: str) -> None:
+    """What was found in the earlier group is not deleted from the log of the later one."""
+    one = Coordinated().lead()
+    group = commit_many(one, "t", range(300))
+    removal = forgetting(one, "t", 1)
+    if recreated == "group":
+        drain(one.groups.delete(group, lambda _: None))
+    else:
+        one.groups.resign(group.partition)
+        one.lead()
+    assert one.commit("g", 7, partition=250) is ErrorCode.NONE
+    drain(removal)
+    assert one.offset("g", 250) == 7
+    assert offset_key("g", "t", 250) in one.log.newest(group.partition)

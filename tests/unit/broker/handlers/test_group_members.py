@@ -6,8 +6,12 @@ from typing import Any
 
 import pytest
 
+from moldau.broker.context import RequestContext
 from moldau.broker.groups import membership
+from moldau.broker.handlers import leave_group
+from moldau.broker.handlers.leave_group import AT_ONCE_MAX
 from moldau.model.errors import ErrorCode
+from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.heartbeat import HeartbeatRequest
 from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -159,6 +163,22 @@ def test_groups_that_are_not_there_have_no_members(world: BrokerWorld) -> None:
     assert one.error_code == ErrorCode.UNKNOWN_MEMBER_ID
     several = client.ask(LeaveGroupRequest("g", members=[MemberIdentity("a"), MemberIdentity("", "one")]), LEAVE)
     assert (several.error_code, [each.error_code for each in several.members]) == (0, [ErrorCode.UNKNOWN_MEMBER_ID] * 2)
+
+
+def test_many_members_leave_a_few_at_a_time(world: BrokerWorld) -> None:
+    """Each step of the handler is followed by others' turns; the answer comes with the last, in the order of the request."""
+    for _ in range(2 * AT_ONCE_MAX + 1):
+        world.connect().send(join_request(), 3)
+    group = world.broker.groups.group_for("g")
+    assert group is not None
+    members = group.runner.membership.roster.members
+    names = list(members)
+    request = LeaveGroupRequest("g", members=[MemberIdentity(member_id) for member_id in names])
+    replies: list[LeaveGroupResponse] = []
+    context = RequestContext(int(ApiKey.LEAVE_GROUP), LEAVE, 1, None, ("192.0.2.9", 1), ("192.0.2.2", 9092))
+    left = [(len(names) - len(members), len(replies)) for _ in leave_group.handle(world.broker, request, context, replies.append)]
+    assert left == [(AT_ONCE_MAX, 0), (2 * AT_ONCE_MAX, 0), (2 * AT_ONCE_MAX + 1, 1)]
+    assert [(each.member_id, each.error_code) for each in replies[0].members] == [(member_id, 0) for member_id in names]
 
 
 def test_the_empty_group_id_is_no_group(world: BrokerWorld) -> None:

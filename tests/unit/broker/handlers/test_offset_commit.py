@@ -12,9 +12,10 @@ from moldau.protocol.messages.offset_commit import OffsetCommitRequest
 from moldau.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from moldau.protocol.records.batch import iterate_log
 from support.broker_world import BrokerWorld, Client
-from support.group_requests import Fetched, commit, fetch, fetch_all, group_world, join
+from support.group_requests import Fetched, commit, delete_between_steps, fetch, fetch_all, group_world, join
 
 NOTHING = Fetched(-1, -1, "", "NONE")
+INT64_MAX = 2**63 - 1
 DAY_MS = 86_400_000
 
 
@@ -240,11 +241,29 @@ def test_the_offsets_of_a_deleted_topic_go_with_it(world: BrokerWorld, client: C
     assert stored(world, "h", "u") is None
 
 
+@pytest.mark.parametrize("recreate", [False, True])
+def test_a_commit_whose_topic_is_deleted_before_it_is_appended_leaves_no_offset(
+    monkeypatch: pytest.MonkeyPatch, world: BrokerWorld, recreate: bool
+) -> None:
+    """The topic exists when the commit is judged, and the removal of its offsets has ended at the append. Clients retry."""
+    client = world.connect()
+    world.create_topic("wide", 200)
+    places = [("t", 0), *(("wide", index) for index in range(200))]
+    delete_between_steps(monkeypatch, world, "wide", recreate=recreate)
+    assert set(commit(client, "g", dict.fromkeys(places, 5)).values()) == {"COORDINATOR_LOAD_IN_PROGRESS"}
+    assert world.broker.groups.group_for("g") is None
+    codes = commit(client, "g", dict.fromkeys(places, 5))
+    stored = [place for place, code in codes.items() if code == "NONE"]
+    assert stored == ([("t", 0), ("wide", 0)] if recreate else [("t", 0)])
+    assert set(codes.values()) == {"NONE", "UNKNOWN_TOPIC_OR_PARTITION"}
+    assert fetch(client, "g") == dict.fromkeys(stored, 5)
+
+
 def test_a_deletion_that_a_crash_interrupted_takes_the_offsets_too(tmp_path: Path) -> None:
     world = group_world(store=str(tmp_path / "store"))
     world.create_topic("u")
     commit(world.connect(), "g", {("t", 0): 1, ("u", 0): 2})
-    world.broker.registry.mark_deleted(["u"])
+    drain(world.broker.registry.mark_deleted(["u"]))
     world.restart()
     world.clock.settle()
     assert fetch(world.connect(), "g") == {("t", 0): 1}
@@ -283,3 +302,10 @@ def test_a_time_of_its_own_is_kept_with_an_offset_in_the_versions_that_have_it(w
         assert value[:2] == (b"\0\1" if expires else b"\0\4")
         expected = -1 if expires is None else world.clock.time_ms() + expires
         assert decode_offset(value, 0).expire_timestamp_ms == expected
+
+
+def test_the_longest_time_to_keep_an_offset_is_one_without_an_end(world: BrokerWorld, client: Client) -> None:
+    assert commit(client, "g", {("t", 0): 1}, version=2, retention_ms=INT64_MAX) == {("t", 0): "NONE"}
+    value = stored(world, "g", "t")
+    assert value is not None
+    assert decode_offset(value, 0).expire_timestamp_ms == INT64_MAX

@@ -11,8 +11,13 @@ from moldau.protocol.messages.delete_groups import DeleteGroupsRequest
 from moldau.protocol.messages.end_txn import EndTxnRequest
 from moldau.protocol.messages.init_producer_id import InitProducerIdRequest
 from moldau.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
+from moldau.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from support.broker_world import BrokerWorld, Client
-from support.group_requests import commit, commit_in_transaction, fetch, group_world, join, name
+from support.group_requests import commit, commit_in_transaction, delete_between_steps, fetch, group_world, join, name
 
 PLACE = ("t", 0)
 OK = {PLACE: "NONE"}
@@ -172,6 +177,40 @@ def test_old_producers_are_not_told_that_the_coordinator_loads(producer: Produce
 
 
 # What else touches offsets that wait
+
+
+def test_a_long_commit_whose_topic_is_deleted_before_it_is_appended_leaves_no_offset(
+    monkeypatch: pytest.MonkeyPatch, world: BrokerWorld, producer: Producer
+) -> None:
+    world.create_topic("wide", 200)
+    producer.add("g")
+    delete_between_steps(monkeypatch, world, "wide")
+    places = {("wide", index): 5 for index in range(200)}
+    codes = commit_in_transaction(producer.client, "g", places, producer.id, producer.epoch)
+    assert set(codes.values()) == {"COORDINATOR_LOAD_IN_PROGRESS"}
+    assert producer.end(committed=True) == "NONE"
+    assert world.broker.groups.statistics()["offsets_committed"] == 0
+
+
+def test_so_does_a_short_one_whose_topic_is_deleted_while_its_transaction_is_brought_to_disk() -> None:
+    world = group_world(transaction_state_log_num_partitions=1, log_flush_interval_messages=1)
+    drain(world.broker.coordinating.transactions_topic.ensured())
+    client = world.connect()
+    producer = Producer(client)
+    world.create_topic("u")
+    background = world.background
+    background.immediate = False
+    topic = TxnOffsetCommitRequestTopic("u", [TxnOffsetCommitRequestPartition(0, 5)])
+    client.send(TxnOffsetCommitRequest("tx", "g", producer.id, producer.epoch, topics=[topic]), 5)
+    (sync,), background.jobs = background.jobs, []
+    background.immediate = True
+    drain(world.broker.topics.delete([world.broker.metadata.topics["u"]]))
+    background.run(*sync)
+    world.clock.settle()
+    (answer,) = client.answers()
+    assert name(answer.body.topics[0].partitions[0].error_code) == "COORDINATOR_LOAD_IN_PROGRESS"
+    assert producer.end(committed=True) == "NONE"
+    assert world.broker.groups.statistics()["offsets_committed"] == 0
 
 
 def test_an_offset_that_is_deleted_takes_those_that_wait_along(producer: Producer) -> None:

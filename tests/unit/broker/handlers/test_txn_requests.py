@@ -15,11 +15,13 @@ from moldau.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from moldau.protocol.messages.api_versions import ApiVersionsRequest
+from moldau.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from moldau.protocol.messages.end_txn import EndTxnRequest
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.init_producer_id import InitProducerIdRequest
 from moldau.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from moldau.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from moldau.protocol.records.control import ControlType, EndTxnMarker
 from support.broker_world import BrokerWorld, Client, fetch_request
 from support.transactional_producer import NEWEST, OLDER, OLDEST, RawProducer, Versions, read_committed
 
@@ -240,7 +242,7 @@ def test_markers_are_written_for_others(client: Client, make: Maker) -> None:
     producer.send("t", b"a")
     topics = [WritableTxnMarkerTopic("t", [0, 7]), WritableTxnMarkerTopic("gone", [0])]
     for version in (1, 2):
-        marker = WritableTxnMarker(producer.producer_id, producer.epoch, True, topics, 3)
+        marker = WritableTxnMarker(producer.producer_id, producer.epoch, True, topics, 0)
         (result,) = client.ask(WriteTxnMarkersRequest([marker]), version).markers
         codes = {(topic.name, each.partition_index): ErrorCode(each.error_code) for topic in result.topics for each in topic.partitions}
         assert codes == {
@@ -249,10 +251,56 @@ def test_markers_are_written_for_others(client: Client, make: Maker) -> None:
             ("gone", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         }
     assert read_committed(client.ask, "t") == [b"a"]
-    late = WritableTxnMarker(producer.producer_id, producer.epoch, True, topics[:1], 2)
-    (result,) = client.ask(WriteTxnMarkersRequest([late]), 1).markers
-    assert result.topics[0].partitions[0].error_code == ErrorCode.TRANSACTION_COORDINATOR_FENCED
     assert client.ask(WriteTxnMarkersRequest([]), 1).markers == []
+
+
+def write_marker(client: Client, producer_id: int, epoch: int, coordinator_epoch: int) -> ErrorCode:
+    marker = WritableTxnMarker(producer_id, epoch, False, [WritableTxnMarkerTopic("t", [0])], coordinator_epoch)
+    (result,) = client.ask(WriteTxnMarkersRequest([marker]), 1).markers
+    return ErrorCode(result.topics[0].partitions[0].error_code)
+
+
+@EVERY
+def test_no_client_can_fence_a_coordinator_or_a_producer_with_a_marker(client: Client, make: Maker, versions: Versions) -> None:
+    producer = make(versions=versions)
+    assert producer.init() is NONE
+    for committed in (False, True):
+        assert producer.send("t", b"a") is NONE
+        for epoch in (producer.epoch, producer.epoch + 1, 32767):
+            assert write_marker(client, producer.producer_id, epoch, 1) is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        for epoch in (producer.epoch + 1, 32767):
+            assert write_marker(client, producer.producer_id, epoch, 0) is ErrorCode.INVALID_PRODUCER_EPOCH
+        assert producer.end(committed=committed) is NONE
+    assert read_committed(client.ask, "t") == [b"a"]
+
+
+def test_a_marker_of_an_unknown_producer_fences_no_later_one(client: Client, make: Maker) -> None:
+    first = make()
+    first.init()
+    unknown = first.producer_id + 1
+    assert write_marker(client, unknown, 7, 0) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert write_marker(client, unknown, 0, 7) is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert write_marker(client, unknown, 0, 0) is NONE
+    later = make("later")
+    assert (later.init(), later.producer_id) == (NONE, unknown)
+    assert later.send("t", b"a") is NONE
+    assert later.end(committed=True) is NONE
+    assert read_committed(client.ask, "t") == [b"a"]
+
+
+def test_an_operator_ends_a_transaction_that_hangs_with_what_the_partition_tells(world: BrokerWorld, client: Client, make: Maker) -> None:
+    """`kafka-transactions.sh abort` takes both epochs from DescribeProducers, and 0 where no coordinator's is known."""
+    producer = make(versions=OLDER)
+    producer.init()
+    producer.send("t", b"a")
+    producer.end(committed=True)
+    world.partition("t").log.append_marker(producer.producer_id, 0, EndTxnMarker(ControlType.ABORT, 5), 0, transaction_version=0)
+    producer.send("t", b"b")
+    (described,) = client.ask(DescribeProducersRequest([TopicRequest("t", [0])]), 0).topics[0].partitions[0].active_producers
+    assert described.coordinator_epoch == 5
+    assert write_marker(client, producer.producer_id, described.producer_epoch, 4) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert write_marker(client, producer.producer_id, described.producer_epoch, 5) is NONE
+    assert read_committed(client.ask, "t") == [b"a"]
 
 
 def test_a_group_that_nobody_coordinates_can_be_added(client: Client, make: Maker) -> None:

@@ -93,7 +93,7 @@ def test_ids_take_what_is_counted() -> None:
         before, counted = tracemalloc.get_traced_memory()[0], world.coordinator.memory.held
         for number in range(200):
             world.init(f"app-{number}")
-            world.add(f"app-{number}", 1001 + number, 0, *many(50, topic="orders.of.the.shop"))
+            world.add(f"app-{number}", 1001 + number, 0, *(f"orders.of.shop.{shop}-0" for shop in range(50)))
         taken = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moldau.broker.transactions.partitions import NO_PARTITIONS, partitions_of
 from moldau.broker.transactions.records import decode_key, decode_value, encode_key, encode_value
 from moldau.broker.transactions.states import State
-from moldau.broker.transactions.transaction import LAST_EPOCH, NO_PARTITIONS, Transaction
+from moldau.broker.transactions.transaction import LAST_EPOCH, Transaction
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from support.transactions import partitions
@@ -134,9 +135,7 @@ names = st.text("abc", min_size=1, max_size=200)
         last_epoch=st.just(-1),
         timeout_ms=st.integers(1, 2**31 - 1),
         state=st.just(State.ONGOING),
-        partitions=st.frozensets(
-            st.builds(TopicPartition, st.text("abc", min_size=1, max_size=200), st.integers(0, 2**31 - 1)), max_size=20
-        ),
+        partitions=st.builds(partitions_of, st.lists(st.builds(TopicPartition, names, st.integers(0, 2**31 - 1)), max_size=20)),
         start_ms=int64,
         updated_ms=int64,
         client_version=st.sampled_from([0, 1, 2]),

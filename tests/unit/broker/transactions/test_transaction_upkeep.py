@@ -1,10 +1,13 @@
 """Time: transactions that are late are aborted, ids that nobody uses are forgotten; and no timer runs for nothing."""
 
+import logging
+
 import pytest
 
 from moldau.broker.transactions.states import State
 from moldau.broker.transactions.transaction import UNTIMED_MS
 from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.identity import TopicPartition
 from support.transactions import Told, TransactionWorld, Written
 
 NONE = ErrorCode.NONE
@@ -156,3 +159,18 @@ def test_no_timer_runs_for_nothing(world: TransactionWorld) -> None:
     assert world.clock.pending == 1
     world.clock.advance(WEEK_S + HOUR_S)
     assert world.clock.pending == 0
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.INVALID_PRODUCER_EPOCH])
+def test_markers_that_many_partitions_refuse_are_one_line_in_the_log(
+    world: TransactionWorld, caplog: pytest.LogCaptureFixture, code: ErrorCode
+) -> None:
+    """10,000 partitions of a topic with min.insync.replicas=2 were 10,000 lines, and a turn of 121 ms."""
+    partitions = [f"t-{number}" for number in range(50)]
+    world.refusals = {TopicPartition("t", number): code for number in range(50)}
+    world.init("app")
+    world.add("app", 1000, 0, *partitions)
+    with caplog.at_level(logging.INFO):
+        world.end("app", 1000, 0, committed=True)
+    (line,) = [each.getMessage() for each in caplog.records]
+    assert line.endswith(f"transactional_id=app error={code.name} partitions=50 first=t-0")

@@ -55,10 +55,10 @@ def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_told_before_anything_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def write(_descriptor: int, _data: memoryview) -> int:
+    def reserve(_descriptor: int, _offset: int, _size: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(os, "write", write)
+    monkeypatch.setattr(os, "posix_fallocate", reserve)
     with pytest.raises(
         LoadError, match=r"no space left on the disk; a directory of tables takes 256 KB at least: make room, or choose .* --to"
     ):

@@ -222,7 +222,7 @@ def test_what_spark_told_before_it_was_killed_is_not_all_that_there_is(lake: Lak
 
     planned = lake.planned(2)
     planned = replace(planned, job=replace(planned.job, writers=2), decoding=Decoding(pa.schema([("n", pa.int64())])))
-    with pytest.raises(TaskError, match="topic t: Spark failed: it told of 1 of 2 tasks, and ended"):
+    with pytest.raises(TaskError, match="topic t: Spark failed: only 1 of 2 tasks reported"):
         loading.write_files(SimpleNamespace(sparkContext=Killed()), planned)
 
 

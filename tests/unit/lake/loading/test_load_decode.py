@@ -63,7 +63,8 @@ def decoded(task: LoadJob, *values: bytes) -> tuple[list[dict[str, Any]], dict[i
     """Rows, why the others are none, and what the load knew of the schemas."""
     known = decoding_of(task, None)
     assert known is not None
-    found = decoder(task, known)(pa.array(values, pa.binary()))
+    with decoder(task, known) as decode:
+        found = decode(pa.array(values, pa.binary()))
     return found.table.to_pylist(), dict(found.rejected), known
 
 

@@ -83,7 +83,7 @@ def test_a_topic_that_is_not_there_is_named(tmp_path: Path) -> None:
         ({"topics": ["a"], "on_incompatible": "pray"}, "stop the load or are dead letters, not 'pray'"),
         ({"topics": ["a"], "isolation_level": "serializable"}, "read_committed or read_uncommitted"),
         ({"topics": ["a"], "records_max": 0}, "at least one record, not 0"),
-        ({"topics": ["a"], "registry": None}, "give columns for JSON events or a registry for Avro events"),
+        ({"topics": ["a"], "registry": None}, r"give a registry for Avro events \(--registry\), or columns"),
         ({"topics": ["a", "b", "a"]}, "load j: topic a is named twice"),
         ({"topics": ["dead-letters"]}, "dead letters lie there"),
         ({"topics": ["a"], "topic": {"b": {}}}, "settings for topic b, which is not loaded"),

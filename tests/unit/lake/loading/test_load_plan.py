@@ -11,7 +11,7 @@ import pytest
 from moldau.lake.loading import plan
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.plan import plan_load
-from moldau.lake.reading.offsets import EARLIEST, DataLossError
+from moldau.lake.reading.offsets import EARLIEST, DataLossError, OffsetRange
 from moldau.lake.tables.committing import Writer, commit
 from moldau.lake.tables.format import Change
 from moldau.lake.tables.opening import FORMATS, format_named, open_or_create, opened
@@ -93,7 +93,20 @@ def test_a_topic_made_anew_is_told_with_the_offsets_that_the_table_held_of_the_o
     monkeypatch.setattr(_Brokers, "topic", "2222")
     assert starts(job) == [0, 0]
     held = f"{job.table} held orders-1 up to offset 4 of the old one"
-    assert caplog.messages == [f"topic orders was deleted and made anew: {held}, and takes the new one from its beginning"]
+    assert caplog.messages == [f"topic orders was deleted and recreated: {held}, and takes the new one from its beginning"]
     monkeypatch.setattr(_Brokers, "partition_counts", lambda *_: {})
-    with pytest.raises(DataLossError, match=r"topic orders is gone; \S+ holds orders-1 up to offset 4, and what came behind"):
+    with pytest.raises(DataLossError, match=r"topic orders is gone; \S+ holds orders-1 up to offset 4, and the records after that"):
         plan_load(job)
+
+
+def test_records_that_are_gone_are_refused_with_the_command_s_option_or_planned_as_skipped(
+    job: LoadJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table has partition 0 up to offset 3, partition 1 up to 5; the log starts at 5."""
+    monkeypatch.setattr(_Brokers, "offsets", lambda _, times: {each: 5 if time == EARLIEST else END for each, time in times.items()})
+    with pytest.raises(DataLossError) as refused:
+        plan_load(job)
+    assert str(refused.value) == ("orders-0: offset 3 is gone, the log starts at 5; with --no-fail-on-data-loss what is left would be read")
+    planned = plan_load(job, fail_on_data_loss=False)
+    assert [each.start for each in planned.ranges] == [5, 5]
+    assert planned.skipped == (OffsetRange("orders", 0, 3, 5),)

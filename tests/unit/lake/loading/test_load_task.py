@@ -106,7 +106,7 @@ def test_dead_letters_that_were_committed_are_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "good", "bad", "reason"),
     [
-        (pa.timestamp("us", tz="UTC"), b'"2013-07-01T23:30:00.250Z"', b'"last week"', "a timestamp is ISO 8601"),
+        (pa.timestamp("us", tz="UTC"), b'"2013-07-01T23:30:00.250Z"', b'"last week"', "a timestamp: ISO 8601 text"),
         (pa.int64(), b"1372721400250", b"1372721400250000", "is 1372721400250000: in no year from 1 to 9999 (a long is milliseconds"),
         (pa.date32(), b"15887", b'"2013-07-01"', "a date: the number of days since 1970"),
     ],
@@ -150,6 +150,24 @@ def test_events_may_not_have_fields_that_are_one_column_for_spark() -> None:
     """Of a table with both Spark could read neither."""
     with pytest.raises(ValueError, match="load j: events have fields 'a' and 'A': no table has both"):
         LoadJob("j", "b", "t", "x", "y", pa.schema([("a", pa.int64()), ("A", pa.int64())]))
+
+
+def test_columns_that_no_json_can_be_read_into_are_refused() -> None:
+    """Each record would be a dead letter otherwise."""
+    inner = pa.struct([("all", pa.map_(pa.string(), pa.int64()))])
+    with pytest.raises(ValueError, match=r"load j: column 'm': events of JSON have no values of type struct<all: map<string, int64>>"):
+        LoadJob("j", "b", "t", "x", "y", pa.schema([("a", pa.int64()), ("m", inner)]))
+
+
+@pytest.mark.parametrize(("kind", "bad"), [(pa.timestamp("us", tz="UTC"), b"0000-01-01T00:00:00Z"), (pa.date32(), b"0000-01-01")])
+def test_a_header_beyond_what_its_column_holds_is_a_dead_letter(tmp_path: Path, kind: Any, bad: bytes) -> None:
+    rows: list[Row] = [
+        (None, b'{"a":1}', 0, 1, 0, [header("at", b"0001-01-01T00:00:00Z" if pa.types.is_timestamp(kind) else b"0001-01-01")]),
+        (None, b'{"a":2}', 0, 2, 0, [header("at", bad)]),
+    ]
+    found = run(job(tmp_path, headers={"at": kind}), rows)
+    assert [row["a"] for row in found[EVENTS]] == [1]
+    assert [row["error"] for row in found[DEAD_LETTERS]] == [f"header 'at': {bad.decode()} is beyond what a column {kind} can hold"]
 
 
 def test_a_task_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

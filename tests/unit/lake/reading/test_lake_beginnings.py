@@ -25,6 +25,8 @@ class Log:
         self.together_trouble: Exception | None = None
         self.left_out: set[TopicPartition] = set()
         """Those for which a fetch of many has no room."""
+        self.room = 100
+        """Of so many partitions a fetch of many brings records."""
         self.id_behind: str | None = None
         """The topic's id once the first range is read."""
 
@@ -45,7 +47,8 @@ class Log:
         self.asked.append(f"{len(positions)} together")
         if self.together_trouble is not None:
             raise self.together_trouble
-        return {where: self._records(where, 3 if where in self.left_out else offset) for where, offset in positions.items()}
+        full = {*self.left_out, *list(positions)[self.room :]}
+        return {where: self._records(where, 3 if where in full else offset) for where, offset in positions.items()}
 
     def _records(self, where: TopicPartition, offset: int) -> Fetched:
         found = b"".join(
@@ -87,7 +90,16 @@ def test_what_had_no_room_is_fetched_behind_the_rest_with_the_topic_looked_at_ag
     log = Log()
     log.left_out = {B, C}
     assert read(log, *WHOLE) == ALL
-    assert log.asked == ["id", "3 together", "id", "1 from 1", "id", "2 from 2"]
+    assert log.asked == ["id", "3 together", "id", "2 together", "1 from 1", "id", "2 from 2"]
+
+
+def test_of_many_ranges_those_that_had_no_room_are_fetched_together_again() -> None:
+    """Of hundreds of partitions each was asked for alone, behind a question for the whole topic: a time that grew with their square."""
+    log = Log()
+    log.room = 2
+    ranges = [(TopicPartition("t", number), 0, 3) for number in range(6)]
+    assert read(log, *ranges) == [f"{number}/{each}" for number in range(6) for each in range(3)]
+    assert log.asked == ["id", "6 together", "id", "4 together", "id", "2 together"]
 
 
 def test_two_ranges_of_one_partition_share_no_bytes() -> None:
@@ -114,7 +126,7 @@ def test_the_trouble_of_one_range_is_named_as_its_own() -> None:
 def test_another_topic_of_the_same_name_is_not_read() -> None:
     log = Log()
     log.id = "two"
-    with pytest.raises(DataLossError, match=r"t-0: offset 0 of \[0, 3\): the topic was deleted and made anew"):
+    with pytest.raises(DataLossError, match=r"t-0: offset 0 of \[0, 3\): the topic was deleted and recreated"):
         read(log, *WHOLE)
     assert log.asked == ["id"]
 
@@ -123,5 +135,5 @@ def test_the_id_of_the_beginnings_says_nothing_of_a_range_that_was_left_out() ->
     """The topic is made anew while the first range is read. What was fetched with it is the old topic's, what was left out is not."""
     log = Log()
     log.left_out, log.id_behind = {B}, "two"
-    with pytest.raises(DataLossError, match=r"t-1: offset 1 of \[1, 3\): the topic was deleted and made anew"):
+    with pytest.raises(DataLossError, match=r"t-1: offset 1 of \[1, 3\): the topic was deleted and recreated"):
         read(log, *WHOLE)

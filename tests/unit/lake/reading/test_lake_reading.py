@@ -188,6 +188,19 @@ def test_records_that_are_gone_fail_or_are_skipped_as_asked() -> None:
     assert read(log, 15, 20, rules=lenient) == []
 
 
+def test_a_read_counts_the_offsets_that_it_passed_over() -> None:
+    log = dense(10, 2)
+    log.first = 6
+    lenient = ReadRules(wanted=("value",), fail_on_data_loss=False)
+    for start, end, skipped in ((1, 10, [(1, 6)]), (1, 4, [(1, 4)]), (15, 20, [(15, 20)]), (7, 9, [])):
+        one = RangeRead(log, OffsetRange("t", 3, start, end), lenient, sleep=lambda _: None)
+        list(one)
+        assert [(each.start, each.end) for each in one.skipped] == skipped
+    strict = ReadRules(wanted=("value",), accept_loss="--no-fail-on-data-loss")
+    with pytest.raises(DataLossError, match="; with --no-fail-on-data-loss what is left would be read"):
+        read(log, 1, 10, rules=strict)
+
+
 def test_a_damaged_batch_is_fetched_again_and_then_fails() -> None:
     log = dense(9, 3)
     good = list(log.batches)
@@ -208,7 +221,7 @@ def test_a_damaged_batch_is_fetched_again_and_then_fails() -> None:
 
 def test_another_topic_under_the_same_name_is_not_read() -> None:
     assert read(dense(3, 3), 0, 3, topic_id="one") == [0, 1, 2]
-    with pytest.raises(DataLossError, match=r"t-3: offset 0 of \[0, 3\): the topic was deleted and made anew"):
+    with pytest.raises(DataLossError, match=r"t-3: offset 0 of \[0, 3\): the topic was deleted and recreated"):
         read(dense(3, 3), 0, 3, topic_id="other")
 
 

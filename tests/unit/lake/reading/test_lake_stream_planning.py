@@ -137,12 +137,12 @@ def test_a_batch_below_the_least_number_waits() -> None:
 
 LOSSES = [
     (lambda b: b.logs.update({A0: (0, 7)}), r"a-0: the query had reached offset 10, the log ends at 7", {A0: 7}, []),
-    (lambda b: b.ids.update(a="other"), "topic a was deleted and made anew; the query had reached a-0 at offset 10", {A0: 10}, [(0, 10)]),
+    (lambda b: b.ids.update(a="other"), "topic a was deleted and recreated; the query had reached a-0 at offset 10", {A0: 10}, [(0, 10)]),
     (lambda b: b.delete("a"), "topic a was deleted, or is read no longer; the query had reached a-0 at offset 10", {}, []),
 ]
 
 
-@pytest.mark.parametrize(("happens", "message", "reached", "ranges"), LOSSES, ids=["cut", "made anew", "deleted"])
+@pytest.mark.parametrize(("happens", "message", "reached", "ranges"), LOSSES, ids=["cut", "recreated", "deleted"])
 def test_what_is_gone_fails_the_query_or_is_passed_over(
     happens: object, message: str, reached: dict[TopicPartition, int], ranges: list[tuple[int, int]], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -167,7 +167,7 @@ def test_a_planned_batch_that_is_run_again_is_checked_too() -> None:
     end, ranges = follow(first, start)
     assert planner(brokers).ranges(start, end) == ranges
     brokers.ids["a"] = "other"
-    with pytest.raises(DataLossError, match="topic a was deleted and made anew"):
+    with pytest.raises(DataLossError, match="topic a was deleted and recreated"):
         planner(brokers).ranges(start, end)
     assert planner(brokers, failOnDataLoss="false").ranges(start, end) == []
     assert first.same_now(end) == {}

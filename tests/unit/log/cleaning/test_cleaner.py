@@ -1,7 +1,5 @@
 """Which log is compacted, how many at once, and what becomes of a pass that something gets in the way of: nothing, but for its time."""
 
-from dataclasses import replace
-
 import pytest
 
 from moldau.log import names
@@ -14,7 +12,7 @@ from moldau.model.identity import TopicPartition
 from support.compaction import CONFIG, FOLDER, KEY, CompactionWorld
 from support.logs import NOW_MS, TOPIC_ID, append_values, flush
 
-DELETES = replace(CONFIG, cleanup_policy=frozenset({"delete"}))
+DELETES = CONFIG._replace(cleanup_policy=frozenset({"delete"}))
 
 
 def another(world: CompactionWorld, topic: str, batches: int, config: LogConfig = CONFIG) -> PartitionLog:
@@ -44,7 +42,7 @@ def folders(world: CompactionWorld) -> list[str]:
 
 def two_groups() -> CompactionWorld:
     """A log whose pass writes two groups: offsets 0 to 9, and 10 to 19; the last record replaces all before."""
-    world = CompactionWorld(replace(CONFIG, segment_bytes=1000))
+    world = CompactionWorld(CONFIG._replace(segment_bytes=1000))
     for number in range(20):
         if number == 10:
             world.roll()
@@ -77,7 +75,7 @@ def test_the_dirtiest_first_and_none_that_is_not_worth_while() -> None:
     logs = {topic: another(world, topic, 6) for topic in "abcd"}
     world.clean()
     for topic, batches in (("a", 9), ("b", 1), ("c", 20), ("d", 12)):
-        logs[topic].reconfigure(replace(CONFIG, min_cleanable_dirty_ratio=0.5))
+        logs[topic].reconfigure(CONFIG._replace(min_cleanable_dirty_ratio=0.5))
         fill(logs[topic], batches)
     order = []
     world.look()
@@ -233,7 +231,7 @@ def test_segments_that_retention_takes_before_the_swap() -> None:
 
 def test_nothing_is_put_in_place_behind_a_segment_that_stays_as_it_was() -> None:
     """A tombstone may go only when the values before it have: two passes are hindered, and the value does not come back."""
-    world = CompactionWorld(replace(CONFIG, segment_bytes=350))
+    world = CompactionWorld(CONFIG._replace(segment_bytes=350))
     for records in ([(b"x", b"1")], [(b"y", b"1")], [(b"a", b"v" * 130)], [(b"a", None), (b"z", b"v" * 150)], [(b"b", b"v" * 200)]):
         world.append(*records)
         world.roll()

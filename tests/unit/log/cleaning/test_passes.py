@@ -1,10 +1,8 @@
 """What passes of compaction make of a log (mission E1): each test fills a log, compacts it, and looks at what a consumer finds."""
 
-from dataclasses import replace
-
 import pytest
 
-from moldau.log import names, transactional
+from moldau.log import names, transaction_mending
 from moldau.log.cleaning.grouping import SEGMENTS_MAX
 from moldau.log.findings import Severity
 from moldau.log.verify import verify
@@ -84,7 +82,7 @@ def test_a_record_without_a_key_goes() -> None:
 
 
 def test_a_tombstone_stays_for_its_time_and_then_goes() -> None:
-    world = CompactionWorld(replace(CONFIG, delete_retention_ms=DAY_MS))
+    world = CompactionWorld(CONFIG._replace(delete_retention_ms=DAY_MS))
     world.append((b"a", b"1"), (b"b", b"1"))
     world.append((b"a", None))
     world.roll_and_clean()
@@ -105,7 +103,7 @@ def test_a_tombstone_stays_for_its_time_and_then_goes() -> None:
 
 
 def test_a_tombstone_goes_with_a_newer_record_of_its_key() -> None:
-    world = CompactionWorld(replace(CONFIG, delete_retention_ms=DAY_MS))
+    world = CompactionWorld(CONFIG._replace(delete_retention_ms=DAY_MS))
     world.append((b"a", None))
     world.append((b"a", b"2"))
     world.roll_and_clean()
@@ -113,7 +111,7 @@ def test_a_tombstone_goes_with_a_newer_record_of_its_key() -> None:
 
 
 def test_a_retention_beyond_all_time_keeps_tombstones_for_ever() -> None:
-    world = CompactionWorld(replace(CONFIG, delete_retention_ms=2**63 - 1))
+    world = CompactionWorld(CONFIG._replace(delete_retention_ms=2**63 - 1))
     world.append((b"a", None))
     world.append((b"b", b"1"))
     world.roll_and_clean()
@@ -122,7 +120,7 @@ def test_a_retention_beyond_all_time_keeps_tombstones_for_ever() -> None:
 
 
 def test_times_set_by_the_broker_stay_with_a_delete_horizon() -> None:
-    world = CompactionWorld(replace(CONFIG, message_timestamp_type="LogAppendTime"))
+    world = CompactionWorld(CONFIG._replace(message_timestamp_type="LogAppendTime"))
     world.append((b"a", None), (b"b", b"1"), timestamps=[5, 6])
     world.append((b"b", b"2"))
     world.roll_and_clean()
@@ -168,7 +166,7 @@ def test_the_last_batch_of_a_producer_stays_without_its_records() -> None:
 
 
 def test_the_last_batch_of_a_group_stays_so_that_its_end_is_known() -> None:
-    world = CompactionWorld(replace(CONFIG, segment_bytes=200))
+    world = CompactionWorld(CONFIG._replace(segment_bytes=200))
     for number in range(4):
         world.append((b"a", b"v" * 20))
         if number == 1:
@@ -198,7 +196,7 @@ def test_committed_records_count_and_aborted_ones_go() -> None:
 
 
 def test_a_marker_goes_when_its_records_are_gone_and_time_has_passed() -> None:
-    world = CompactionWorld(replace(CONFIG, delete_retention_ms=1000))
+    world = CompactionWorld(CONFIG._replace(delete_retention_ms=1000))
     world.append((b"a", b"aborted"), producer=(7, 0, 0), transactional=True)
     world.end_transaction(7, 0, commit=False)
     world.append((b"a", b"committed"), producer=(7, 0, 1), transactional=True)
@@ -264,7 +262,7 @@ def test_an_index_that_lost_entries_but_looks_whole_is_made_anew_before_anything
     world.restart()
     world.clean()
     assert world.disk.read(path) == whole, "the first pass stops there"
-    assert "index of aborted transactions is damaged and made anew" in caplog.text
+    assert "index of aborted transactions is damaged and rebuilt" in caplog.text
     world.append((b"d", b"1"))
     world.roll_and_clean()
     assert world.content() == kept((0, (b"a", b"1")), (5, (b"b", b"by 7")), (7, (b"c", b"1")), (8, (b"d", b"1")))
@@ -279,7 +277,7 @@ def test_where_making_it_anew_is_of_no_use_the_log_is_not_compacted_any_more(
     path = f"{FOLDER}/{names.file_name(0, names.TRANSACTION_INDEX)}"
     world.disk.write_atomically(path, b"")
     world.restart()
-    monkeypatch.setattr(transactional, "mend", lambda *arguments: None)
+    monkeypatch.setattr(transaction_mending, "mend", lambda *arguments: None)
     for _ in range(3):
         world.clean()
     assert caplog.text.count("log is not compacted any more") == 1
@@ -319,7 +317,7 @@ def test_the_marker_of_a_producer_that_wrote_nothing_else_stays() -> None:
 
 
 def test_small_segments_become_one_and_none_longer_than_a_segment_may_be() -> None:
-    world = CompactionWorld(replace(CONFIG, segment_bytes=1000))
+    world = CompactionWorld(CONFIG._replace(segment_bytes=1000))
     for number in range(30):
         world.append((b"%d" % (number % 20), b"v" * 200))
     assert len(world.bases()) == 10
@@ -345,7 +343,7 @@ def test_no_more_segments_at_a_time_than_a_swap_should_hold_up_the_broker_for() 
 
 
 def test_every_offset_is_found_after_it() -> None:
-    world = CompactionWorld(replace(CONFIG, segment_bytes=2000))
+    world = CompactionWorld(CONFIG._replace(segment_bytes=2000))
     for number in range(100):
         world.append(*((b"%d" % (7 * number * each % 130), b"v" * 30) for each in range(4)))
     world.roll_and_clean()
@@ -386,12 +384,12 @@ def test_replaced_files_are_unlinked_after_the_delay() -> None:
     world.roll_and_clean()
     assert [name for name in world.names(names.DELETED) if ".log" in name] == [f"{0:020d}.log.deleted"]
     world.now_ms += CONFIG.file_delete_delay_ms
-    world.manager.remove_due(world.now_ms)
+    drain(world.manager.remove_due(world.now_ms))
     assert world.names(names.DELETED, names.CLEANED, names.SWAP) == []
 
 
 def test_with_deletion_whole_segments_go_by_age_too() -> None:
-    world = CompactionWorld(replace(CONFIG, cleanup_policy=frozenset({"compact", "delete"}), retention_ms=DAY_MS))
+    world = CompactionWorld(CONFIG._replace(cleanup_policy=frozenset({"compact", "delete"}), retention_ms=DAY_MS))
     world.append((b"a", b"1"), (b"b", b"1"))
     world.append((b"a", b"2"))
     world.roll_and_clean()

@@ -1,7 +1,5 @@
 """What may be cleaned of a log, and when it is worth while: Kafka's rules, and only what is on disk."""
 
-from dataclasses import replace
-
 import pytest
 
 from moldau.log.cleaning.planning import CleanerSettings, Dirt, find_dirt, first_dirty_offset, task_for
@@ -14,7 +12,7 @@ from support.logs import NOW_MS
 
 def filled(*ages_ms: int, **config: object) -> CompactionWorld:
     """A segment of two batches for each age, the last one active."""
-    world = CompactionWorld(replace(CONFIG, min_cleanable_dirty_ratio=0.5, **config))  # type: ignore[arg-type]
+    world = CompactionWorld(CONFIG._replace(min_cleanable_dirty_ratio=0.5, **config))  # type: ignore[arg-type]
     for age_ms in ages_ms:
         if world.log.end_offset:
             world.roll()
@@ -133,8 +131,8 @@ def test_a_compacted_log_goes_on_in_a_new_segment_when_records_are_to_be_compact
     world.now_ms += 1001
     world.append((b"k", b"v"))
     assert world.bases() == [0, 2]
-    assert replace(CONFIG, max_compaction_lag_ms=5, cleanup_policy=frozenset({"delete"})).roll_ms == CONFIG.segment_ms
-    assert replace(CONFIG, max_compaction_lag_ms=UNLIMITED).roll_ms == CONFIG.segment_ms
+    assert CONFIG._replace(max_compaction_lag_ms=5, cleanup_policy=frozenset({"delete"})).roll_ms == CONFIG.segment_ms
+    assert CONFIG._replace(max_compaction_lag_ms=UNLIMITED).roll_ms == CONFIG.segment_ms
 
 
 def test_what_a_worker_is_told() -> None:

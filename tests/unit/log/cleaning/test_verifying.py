@@ -1,7 +1,5 @@
 """`moldau log verify` takes the holes of a compacted log for what they are, and those of any other log for loss."""
 
-from dataclasses import replace
-
 from moldau.log.findings import Finding, Severity
 from moldau.log.verify import verify
 from support.compaction import CONFIG, FOLDER, CompactionWorld
@@ -9,7 +7,7 @@ from support.compaction import CONFIG, FOLDER, CompactionWorld
 
 def compacted() -> CompactionWorld:
     """Holes between batches, within them, and before the next segment."""
-    world = CompactionWorld(replace(CONFIG, segment_bytes=500))
+    world = CompactionWorld(CONFIG._replace(segment_bytes=500))
     for number in range(40):
         world.append((b"%d" % (number % 5), b"v" * 30), (b"%d" % number, b"v"))
     world.roll_and_clean()

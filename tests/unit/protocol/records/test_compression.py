@@ -109,6 +109,17 @@ def test_a_bomb_costs_no_more_than_the_bound(codec: Compression) -> None:
     assert peak < 3 * bound, "the buffer, and a copy of what is in it"
 
 
+@pytest.mark.parametrize("codec", CODECS)
+def test_the_error_of_a_bomb_keeps_nothing_of_what_came_out(codec: Compression) -> None:
+    """An error holds the frames that it passed, and a refusal is kept until its request is answered."""
+    bound = 1 << 20
+    bomb = compress(bytes(10 * bound), codec)
+    with pytest.raises(BeyondBoundError) as refused:
+        decompress(bomb, codec, bound)
+    kept = [value for frame in refused.traceback[1:] for value in frame.locals.values()]
+    assert max(len(value) for value in kept if isinstance(value, bytes | bytearray | memoryview)) <= len(bomb)
+
+
 @pytest.mark.parametrize("size", [0, 1, 5, 30, 1000])
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_few_bytes_do_not_reserve_what_they_claim(codec: Compression, size: int) -> None:

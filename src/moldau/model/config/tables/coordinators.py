@@ -75,9 +75,9 @@ COORDINATORS = table(
         ),
         integer(
             "producer.ids.max",
-            50_000,
+            30_000,
             "Most producers that all partitions remember together; one counts in each partition that it writes to, and takes 600 bytes "
-            "there, 1,600 once it has written five batches. A new one takes the place of the one that has been idle for longest; those "
+            "there, 1,600 once it has written five batches. A new one evicts the one that has been idle for longest; those "
             "with an open transaction are never forgotten, and where there are only such a new one is refused with POLICY_VIOLATION.",
             allowed=at_least(1),
             mode=CLUSTER,
@@ -101,7 +101,7 @@ COORDINATORS = table(
         integer("group.max.size", INT_MAX, "Most members of a group.", allowed=at_least(1)),
         integer(
             "group.max.bytes",
-            16_777_216,
+            8_388_608,
             "Memory that the members of one group may take: what they sent and were assigned, and 1,000 bytes for each member. Who would "
             "need more is refused like one member too many.",
             allowed=at_least(1),
@@ -119,9 +119,9 @@ COORDINATORS = table(
         ),
         long(
             "groups.memory.max.bytes",
-            33_554_432,
+            16_777_216,
             "Memory that all groups and their members may take together. At the bound new groups and members are refused "
-            "(POLICY_VIOLATION, GROUP_MAX_SIZE_REACHED); groups that are there go on.",
+            "(POLICY_VIOLATION, GROUP_MAX_SIZE_REACHED); existing groups continue.",
             allowed=at_least(1),
             mode=CLUSTER,
             own=True,
@@ -129,7 +129,7 @@ COORDINATORS = table(
         ),
         long(
             "offsets.memory.max.bytes",
-            50_331_648,
+            41_943_040,
             "Memory that the committed offsets of all groups may take together, with their metadata: about 270 bytes for an offset. At "
             "the bound a group may commit again what it has committed; more is refused with POLICY_VIOLATION. A partition of the "
             "offsets topic that does not fit when it is read is not served until this is raised; nothing of it is lost.",
@@ -249,7 +249,7 @@ COORDINATORS = table(
         ),
         long(
             "transactions.memory.max.bytes",
-            33_554_432,
+            12_582_912,
             "Memory that all transactional ids may take together with the partitions of their transactions: about 1,300 bytes for an id, "
             "220 for each partition beyond four. At the bound new ids, and partitions beyond four, are refused with POLICY_VIOLATION. A "
             "partition of the transaction topic that does not fit when it is read is not served until this is raised; nothing is lost.",

@@ -43,7 +43,7 @@ LOGS = table(
         ),
         integer(
             "max.partitions",
-            100_000,
+            10_000,
             "Most partitions of this broker; beyond it creating fails with POLICY_VIOLATION.",
             allowed=at_least(1),
             mode=CLUSTER,

@@ -119,7 +119,7 @@ NETWORK = table(
         integer(
             "max.decompressed.bytes",
             104_857_600,
-            "Largest batch after decompression, wherever the broker has to look into one. Besides, a batch becomes at most 16 times "
+            "Largest batch after decompression, where the broker has to read its records. In addition a batch becomes at most 16 times "
             "`max.message.bytes` of its topic (1 MiB where that is less). A produced one that becomes more fails with MESSAGE_TOO_LARGE; "
             "a look-up by time answers the first offset of one that is stored.",
             allowed=at_least(1),
@@ -135,7 +135,7 @@ NETWORK = table(
             allowed=at_least(0),
             mode=CLUSTER,
             own=True,
-            deviation="A bound of our own: a few bytes can stand for millions of headers.",
+            deviation="A bound of our own: a few bytes can decompress to millions of headers.",
         ),
         integer(
             "batch.headers.max",
@@ -144,7 +144,7 @@ NETWORK = table(
             allowed=at_least(0),
             mode=CLUSTER,
             own=True,
-            deviation="A bound of our own: a few bytes can stand for millions of headers.",
+            deviation="A bound of our own: a few bytes can decompress to millions of headers.",
         ),
         integer(
             "delayed.requests.max",
@@ -158,7 +158,8 @@ NETWORK = table(
         integer(
             "shutdown.timeout.ms",
             10_000,
-            "How long a stopping broker lets requests in flight finish before it closes their connections.",
+            "How long a stopping broker lets requests in flight finish before it closes their connections. "
+            "Three quarters of it, from the signal on, are for flushing logs to disk; the next start recovers those that are left then.",
             allowed=at_least(0),
             own=True,
             deviation="The limit of a graceful stop; Kafka's brokers hand their leaderships over instead.",
@@ -166,11 +167,11 @@ NETWORK = table(
         integer(
             "shutdown.forced.after.ms",
             10_000,
-            "How long after `shutdown.timeout.ms` a process that was asked to stop (SIGTERM) may still be there. Then it ends by force, "
+            "How long after `shutdown.timeout.ms` a process that was asked to stop (SIGTERM) may still run. Then it ends by force, "
             "with one line in the log and exit code 70; the next start recovers its logs as after a crash.",
             allowed=at_least(0),
             own=True,
-            deviation="A limit of our own: a stop ends, whatever hangs.",
+            deviation="A limit of our own: a stop always ends, also when something hangs.",
         ),
         integer("fetch.max.bytes", 57_671_680, "Most bytes of one fetch answer, whatever the client allows.", allowed=at_least(1024)),
         integer(
@@ -190,17 +191,18 @@ NETWORK = table(
         integer("queued.max.requests", 500, THREADS, allowed=at_least(1), in_effect=False),
         long(
             "queued.max.request.bytes",
-            67_108_864,
+            16_777_216,
             "Memory of requests that have come in part, or wait to be handled, over all connections; -1 sets no limit. At the bound only "
-            "short requests are read as ever, longer ones one at a time.",
+            "short requests are read as usual, and those that need no more memory; longer ones one at a time.",
             allowed=at_least(-1),
-            deviation="64 MiB instead of no limit: peers that send parts of requests must not grow our memory. Only what has come counts, "
-            "not what a request says it will be, and short requests go on at the bound.",
+            deviation="16 MiB instead of no limit: peers that send parts of requests must not grow our memory. Only what has come counts, "
+            "not the size a request announces, and short requests are still read at the bound.",
         ),
         integer(
             "incomplete.request.timeout.ms",
             10_000,
-            "How long a request may be incomplete while `queued.max.request.bytes` is reached; then its connection is closed.",
+            "How long a request may be incomplete while `queued.max.request.bytes` is reached and others wait for memory; then its "
+            "connection is closed, one that still comes with a 64th of its memory in a second last.",
             allowed=at_least(1),
             own=True,
             deviation="A bound of our own: Kafka waits for as long as the connection may be idle.",

@@ -2,6 +2,7 @@
 
 from moldau.model.config.tables.rows import integer, items, table
 from moldau.model.config.validators import at_least
+from moldau.model.registry_defaults import CONNECTIONS_MAX, MEMORY_BYTES_MAX
 
 OWN = "Of our own: in Kafka's world the registry is another program."
 
@@ -24,7 +25,7 @@ REGISTRY = table(
         ),
         integer(
             "registry.max.connections",
-            1_000,
+            CONNECTIONS_MAX,
             "Connections to the registry at once; a further one is answered 503 and closed.",
             allowed=at_least(1),
             own=True,
@@ -32,9 +33,10 @@ REGISTRY = table(
         ),
         integer(
             "registry.memory.max.bytes",
-            50_331_648,
+            MEMORY_BYTES_MAX,
             "Memory of all schemas, configurations and modes of the registry. At the bound what would add to it is answered 42209; "
-            "deletions are carried out.",
+            "deletions are carried out. What others have written to the topic beyond it is left out when the topic is read; then "
+            "registrations are answered 42209, and what is not found 50001, until the registry is started with a larger value.",
             allowed=at_least(1),
             own=True,
             deviation=OWN,

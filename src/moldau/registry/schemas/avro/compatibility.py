@@ -75,7 +75,7 @@ class _Check:
                 self.trusted_a_circle = True
             return self._unreadable.get(key, [])
         self._under_way.add(key)
-        self.judged[key] = list(dict.fromkeys(self._judge(reader, writer, path)))  # one place, told once for each way there
+        self.judged[key] = list(dict.fromkeys(self._judge(reader, writer, path)))  # one place, reported once for each path to it
         if len(self.judged) > COMPARED_PAIRS_MAX:
             raise TooManyPairsError
         self._under_way.discard(key)

@@ -97,8 +97,8 @@ def harmless(found: list[Difference]) -> bool:
 
 
 def bounded(found: list[Difference]) -> list[Difference]:
-    """Not more than anybody reads, harmful ones first if some have to go: below a schema that many references lead to, the differences
-    of one place would be told once for each way there."""
+    """At most `DIFFERENCES_MAX`, incompatible ones first: below a schema that many references lead to, the differences
+    of one place would be reported once for each path to it."""
     if len(found) <= DIFFERENCES_MAX:
         return found
     return sorted(found, key=lambda difference: difference.type in HARMLESS)[:DIFFERENCES_MAX]

@@ -1,8 +1,8 @@
 """Whether a property has a name that a pattern describes: clients' patterns, searched in time linear in the name.
 
 Patterns are JavaScript's. RE2 reads most of them, and none that would need backtracking: lookaround, backreferences, repetitions above
-1,000. With such a one nobody here can say which properties it covers, so two schemas whose compatibility hangs on it are not compatible;
-the message names the pattern. As text patterns are compared whatever they say.
+1,000. For any other it is unknown which properties it covers, so two schemas whose compatibility depends on it are not compatible;
+the message names the pattern. Every pattern is still compared as text.
 """
 
 import re

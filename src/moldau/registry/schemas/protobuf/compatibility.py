@@ -71,7 +71,7 @@ def differences(original: ProtoFiles, update: ProtoFiles) -> list[Difference]:
 
 class _Comparison:
     """One comparison. A message that is being compared further up is not compared again within itself, and a pair of messages is compared
-    once, however many fields lead to it: its differences are told then, later only whether they do harm."""
+    once, however many fields lead to it: its differences are reported then, later only whether they are incompatible."""
 
     def __init__(self, original: ProtoFiles, update: ProtoFiles) -> None:
         self._original = original
@@ -164,7 +164,7 @@ def _harms(found: list[Difference]) -> bool:
 
 
 def _bounded(found: list[Difference]) -> list[Difference]:
-    """Not more than anybody reads, harmful ones first if some have to go."""
+    """At most `DIFFERENCES_MAX`, incompatible ones first."""
     if len(found) <= DIFFERENCES_MAX:
         return found
     return sorted(found, key=lambda difference: difference.type not in HARMFUL)[:DIFFERENCES_MAX]

@@ -49,7 +49,7 @@ def compile_proto(texts: Mapping[str, str], root: str) -> list[FileDescriptorPro
 
 
 def _names_syntax(text: str) -> bool:
-    """Whether the first statement, behind blanks and comments, is `syntax` or `edition`. Each character is looked at once."""
+    """Whether the first statement, after blanks and comments, is `syntax` or `edition`. Each character is read once."""
     at = 0
     while True:
         blank = _BLANK.match(text, at)

@@ -1,0 +1,159 @@
+"""A Fetch request of many partitions, in steps: decoded, read and encoded piece by piece, and read again so when it waits and more comes.
+
+It is watched by each partition from when that is read, so that no append between two steps is missed: what comes while it reads lowers
+what is missing, and when that is nothing it reads once more. The connection is held for the first reading only.
+"""
+
+import logging
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING
+
+from moldau.broker.delayed import DelayedRequest
+from moldau.broker.handlers.fetch import READING_S, Answer, Fetch, Results, release_ranges, request_refusal, wanted_only
+from moldau.model.errors import ErrorCode, StorageError
+from moldau.model.steps import Pause, Steps
+from moldau.protocol.fast.fetch import decode_fetch_in_steps, encode_fetch_response, encode_fetch_response_in_steps
+
+if TYPE_CHECKING:
+    from moldau.broker.broker import Broker
+    from moldau.broker.slices import SlicedWork
+    from moldau.protocol.fast.fetch import FetchPartitionResult
+
+_LOG = logging.getLogger(__name__)
+
+PARTITIONS_AT_ONCE = 32
+"""Partitions that are read in one step: one or two milliseconds."""
+
+
+class LongFetch:
+    """One request: `steps` are run first; it may wait after them. `finish` answers it with what there is, `cancel` gives it up."""
+
+    def __init__(
+        self, broker: "Broker", frame: bytes, version: int, correlation_id: int, answer: Answer, give_up: Callable[[], object]
+    ) -> None:
+        """One of the two is called, once: `give_up` if a bug keeps it from being answered."""
+        self._broker = broker
+        self._frame = frame
+        self._version = version
+        self._correlation_id = correlation_id
+        self._answer = answer
+        self._give_up = give_up
+        self._fetch: Fetch
+        self._request: DelayedRequest | None = None
+        self._work: SlicedWork | None = None
+        """What reads again."""
+        self._reads = True
+        self._again = False
+        """Whether something has happened to a partition while it reads."""
+        self._expired = False
+
+    def steps(self, body: int) -> Steps:
+        """Decode the request, whose body starts at `body`, and read. ProtocolError."""
+        broker = self._broker
+        decoded = yield from decode_fetch_in_steps(memoryview(self._frame), body, self._version, broker.decoded_elements_max)
+        request = wanted_only(decoded)
+        refusal = request_refusal(request)
+        if refusal is not ErrorCode.NONE:
+            self._answer(encode_fetch_response(self._version, self._correlation_id, 0, refusal, 0, []))
+            return
+        self._fetch = fetch = Fetch(broker, request, self._version, self._correlation_id)
+        if request.max_wait_ms > 0 and not broker.delayed.is_full:
+            self._request = DelayedRequest(self._attempt, fetch.led, fetch.enough, self._give_up, committed=fetch.committed)
+            broker.delayed.wait(self._request, request.max_wait_ms)
+        yield from self._read()
+
+    def finish(self) -> None:
+        """Answer with what there is."""
+        self._expired = True
+        if self._request is not None:
+            self._broker.delayed.finish(self._request)
+
+    def cancel(self) -> None:
+        """No connection waits for the answer any more."""
+        if self._work is not None:
+            self._work.drop()
+        if self._request is not None:
+            self._broker.delayed.cancel(self._request)
+
+    def _attempt(self, expired: bool) -> bool:
+        """Read again, unless it reads; it is for the reading to say that the request waits no longer."""
+        self._expired = self._expired or expired
+        if self._reads:
+            self._again = True
+        else:
+            self._reads = True
+            self._work = self._broker.slices.run(self._read(), self._ended)
+        return False
+
+    def _ended(self, error: Exception | None) -> None:
+        self._work = None
+        if error is not None:
+            _LOG.error("waiting request given up by a bug", exc_info=error)
+            self.cancel()
+            self._give_up()
+
+    def _read(self) -> Steps:
+        """Answer if there is enough to send, or if the time is over; otherwise wait."""
+        fetch, request = self._fetch, self._request
+        while True:
+            self._again = False
+            self._unwatch()
+            fetch.begin()
+            if request is not None:
+                request.missing_bytes = fetch.enough
+            topics: list[Results] = []
+            try:
+                yield from self._read_all(topics)
+                if request is not None and fetch.led and not (fetch.urgent or self._expired or fetch.found >= fetch.enough):
+                    missing = yield from self._missing()
+                    grown = fetch.enough - request.missing_bytes
+                    if missing > grown and not (self._again or self._expired):
+                        request.missing_bytes = missing - grown
+                        self._reads = False
+                        return
+                    is_enough = fetch.found and missing <= 0
+                    if (grown or self._again) and not (is_enough or self._expired):
+                        continue
+                parts = yield from encode_fetch_response_in_steps(self._version, self._correlation_id, 0, 0, 0, topics)
+                topics = []
+            finally:
+                release_ranges(topics)
+            if request is not None:
+                self._broker.delayed.cancel(request)
+            self._answer(parts)
+            return
+
+    def _unwatch(self) -> None:
+        """It has read nothing that could change."""
+        if self._request is not None:
+            for partition in self._fetch.led:
+                partition.watchers.pop(self._request, None)
+
+    def _read_all(self, topics: list[Results]) -> Steps:
+        """As `Fetch.read`, in steps; each partition is watched from then on."""
+        fetch, request, monotonic = self._fetch, self._request, self._broker.clock.monotonic
+        left_s = READING_S
+        for topic, wanted in fetch.frame.topics:
+            results: list[FetchPartitionResult] = []
+            topics.append((topic, results))
+            for start in range(0, len(wanted), PARTITIONS_AT_ONCE):
+                before, begun = len(fetch.led), monotonic()
+                fetch.read_until = begun + left_s
+                results += fetch.read_some(topic, wanted[start : start + PARTITIONS_AT_ONCE])
+                left_s -= monotonic() - begun
+                if request is not None:
+                    for partition in fetch.led[before:]:
+                        partition.watchers[request] = None
+                yield None
+
+    def _missing(self) -> Generator[Pause, None, int]:
+        """As `Fetch.missing_bytes`, in steps."""
+        fetch, available = self._fetch, 0
+        try:
+            for topic, wanted in fetch.frame.topics:
+                for start in range(0, len(wanted), PARTITIONS_AT_ONCE):
+                    available += fetch.available_in(topic, wanted[start : start + PARTITIONS_AT_ONCE])
+                    yield None
+        except StorageError:  # the next read reports it
+            return 0
+        return fetch.enough - max(fetch.found, available)

@@ -1,0 +1,304 @@
+"""A Produce request of many partitions runs in turns; what comes of it is what comes of any other."""
+
+import sys
+
+import pytest
+
+from moldau.broker import producing
+from moldau.broker.long_produce import BATCHES_AT_ONCE
+from moldau.log.partition_log import PartitionLog
+from moldau.model.errors import ErrorCode, StorageError
+from moldau.protocol.fast.produce import PARTITIONS_AT_ONCE
+from moldau.protocol.messages.heartbeat import HeartbeatRequest
+from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from support.broker_world import BrokerWorld, Client, batch, fetch_request, produce_request, values_of
+from support.turns import served_before_answer, slow_down
+
+COUNT = 10 * PARTITIONS_AT_ONCE
+
+
+@pytest.fixture
+def world() -> BrokerWorld:
+    made = BrokerWorld()
+    made.create_topic("wide", COUNT)
+    made.create_topic("one")
+    slow_down(made.clock)
+    return made
+
+
+def to_all(world: BrokerWorld, acks: int = 1, count: int = COUNT, topic: str = "wide") -> ProduceRequest:
+    """A batch for each partition."""
+    records = batch(world, b"v")
+    return ProduceRequest(
+        None, acks, 30_000, [TopicProduceData(topic, partition_data=[PartitionProduceData(n, records) for n in range(count)])]
+    )
+
+
+def settle(world: BrokerWorld) -> None:
+    for _ in range(500):
+        world.clock.settle()
+
+
+def results(answer: object) -> list[tuple[int, int, int]]:
+    (topic,) = answer.responses  # type: ignore[attr-defined]
+    return [(each.index, each.error_code, each.base_offset) for each in topic.partition_responses]
+
+
+def in_turns(world: BrokerWorld, client: Client, request: ProduceRequest, version: int = 9) -> object:
+    client.send(request, version)
+    assert world.broker.slices.running == 1
+    settle(world)
+    (answer,) = client.answers()
+    return answer.body
+
+
+def nothing_is_left(world: BrokerWorld) -> bool:
+    broker = world.broker
+    return (broker.slices.running, broker.request_memory.held, broker.staged_writes.dirty) == (0, 0, [])
+
+
+def lengths(world: BrokerWorld, topic: str = "wide", count: int = COUNT) -> list[int]:
+    return [world.partition(topic, index).log.written_offset for index in range(count)]
+
+
+def test_others_are_served_while_it_runs(world: BrokerWorld) -> None:
+    client = world.connect()
+    client.send(to_all(world), 9)
+    served, answer = served_before_answer(world, client)
+    assert served >= 4
+    assert results(answer) == [(index, 0, 0) for index in range(COUNT)]
+    assert lengths(world) == [1] * COUNT
+    assert nothing_is_left(world)
+
+
+def test_batches_for_one_partition_keep_their_order(world: BrokerWorld) -> None:
+    sent = [PartitionProduceData(0, batch(world, b"%d" % number)) for number in range(COUNT)]
+    answer = in_turns(world, world.connect(), ProduceRequest(None, 1, 30_000, [TopicProduceData("one", partition_data=sent)]))
+    assert results(answer) == [(0, 0, number) for number in range(COUNT)]
+    assert world.connect().values("one", max_bytes=1 << 24, partition_max_bytes=1 << 24) == [b"%d" % number for number in range(COUNT)]
+
+
+def test_each_partition_has_its_own_error_and_a_later_request_its_answer_behind(world: BrokerWorld) -> None:
+    client = world.connect()
+    request = to_all(world)
+    request.topic_data.append(TopicProduceData("nowhere", partition_data=[PartitionProduceData(0, batch(world, b"v"))]))
+    request.topic_data[0].partition_data[5].records = b"damaged"
+    client.send(request, 9)
+    client.send(produce_request("wide", batch(world, b"behind")), 9)
+    settle(world)
+    client.peer.push()
+    first, second = client.answers()
+    wide, nowhere = first.body.responses
+    codes = [each.error_code for each in wide.partition_responses]
+    assert codes[5] != 0
+    assert codes.count(0) == COUNT - 1
+    assert nowhere.partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert second.body.responses[0].partition_responses[0].base_offset == 1
+
+
+def test_idempotent_batches_are_taken_once(world: BrokerWorld) -> None:
+    client = world.connect()
+    records = batch(world, b"v", producer_id=7, producer_epoch=0, base_sequence=0)
+    request = ProduceRequest(
+        None, -1, 30_000, [TopicProduceData("wide", partition_data=[PartitionProduceData(n, records) for n in range(COUNT)])]
+    )
+    first, second = in_turns(world, client, request), in_turns(world, client, request)
+    assert results(first) == results(second) == [(index, 0, 0) for index in range(COUNT)]
+    assert lengths(world) == [1] * COUNT
+
+
+def test_a_request_that_has_come_whole_is_carried_out_though_its_connection_is_lost(world: BrokerWorld) -> None:
+    client = world.connect()
+    client.send(to_all(world, acks=0), 9, answered=False)
+    assert world.broker.request_memory.held > 0
+    client.peer.disconnect()
+    settle(world)
+    assert lengths(world) == [1] * COUNT
+    assert nothing_is_left(world)
+
+
+def test_the_memory_of_its_frame_counts_once(world: BrokerWorld) -> None:
+    request = to_all(world)
+    for each in request.topic_data[0].partition_data:
+        each.records = batch(world, bytes(5000))
+    client = world.connect()
+    frame = client.frame(request, 9)
+    client.peer.send(frame)
+    assert world.broker.slices.running == 1
+    assert world.broker.request_memory.held == len(frame) - 4
+    settle(world)
+    assert nothing_is_left(world)
+
+
+def test_at_the_memory_bound_one_that_takes_long_is_counted_to_its_end_and_not_as_incomplete() -> None:
+    """It waits for the disk for longer than an incomplete request may hold memory; nothing more of it has to come."""
+    world = BrokerWorld(immediate=False, queued_max_request_bytes=10_000, incomplete_request_timeout_ms=10_000)
+    world.create_topic("safe", COUNT, flush_messages=1)
+    world.background.run_all()
+    slow_down(world.clock)
+    client, memory = world.connect(), world.broker.request_memory
+    frame = client.frame(to_all(world, acks=-1, topic="safe"), 9)
+    client.peer.send(frame)
+    settle(world)
+    assert memory.exhausted
+    for _ in range(30):
+        world.clock.advance(1)
+    settle(world)
+    assert memory.statistics() == {
+        "request_bytes_held": len(frame) - 4,
+        "requests_waiting_for_memory": 0,
+        "requests_cut_for_memory": 0,
+    }
+    world.background.run_all()
+    settle(world)
+    assert [code for _, code, _ in results(client.answers()[0].body)] == [0] * COUNT
+    assert nothing_is_left(world)
+
+
+def test_one_that_could_not_begin_at_once_is_carried_out_too_though_its_connection_is_lost(world: BrokerWorld) -> None:
+    world.create_topic("other", COUNT)
+    for _ in range(10):  # more than have a part in the first turn
+        world.connect().send(to_all(world), 9)
+    client = world.connect()
+    before = world.broker.request_memory.held
+    client.send(to_all(world, acks=0, topic="other"), 9, answered=False)
+    assert world.broker.request_memory.held > before, "its memory counts"
+    client.peer.disconnect()
+    settle(world)
+    assert lengths(world, "other") == [1] * COUNT
+    assert nothing_is_left(world)
+
+
+def test_acks_0_has_no_answer_and_an_error_closes_the_connection(world: BrokerWorld, caplog: pytest.LogCaptureFixture) -> None:
+    client = world.connect()
+    client.send(to_all(world, acks=0), 9, answered=False)
+    client.send(HeartbeatRequest("g", 1, "m"), 4)
+    settle(world)
+    client.peer.push()
+    assert len(client.answers()) == 1
+    client.send(to_all(world, acks=0, topic="nowhere"), 9, answered=False)
+    settle(world)
+    assert client.closed
+    assert "produce with acks 0 failed: nowhere-0" in caplog.text
+
+
+def test_one_that_fails_after_its_connection_is_lost_is_said_in_the_log_alone(world: BrokerWorld, caplog: pytest.LogCaptureFixture) -> None:
+    client = world.connect()
+    client.send(to_all(world, acks=0, topic="nowhere"), 9, answered=False)
+    client.peer.disconnect()
+    settle(world)
+    assert "produce with acks 0 failed: nowhere-0" in caplog.text
+    assert nothing_is_left(world)
+
+
+def test_one_that_is_malformed_at_its_end_appends_nothing(world: BrokerWorld, caplog: pytest.LogCaptureFixture) -> None:
+    client = world.connect()
+    frame = client.frame(to_all(world), 9, answered=False)
+    client.peer.send((len(frame) - 4 + 1).to_bytes(4, "big") + frame[4:] + b"x")
+    settle(world)
+    assert client.closed
+    assert "1 bytes follow the Produce request" in caplog.text
+    assert lengths(world) == [0] * COUNT
+    assert nothing_is_left(world)
+
+
+def test_an_acknowledgement_waits_for_all_syncs() -> None:
+    world = BrokerWorld(immediate=False)
+    world.create_topic("safe", COUNT, flush_messages=1)
+    world.background.run_all()
+    slow_down(world.clock)
+    client = world.connect()
+    client.send(to_all(world, acks=-1, topic="safe"), 9)
+    settle(world)
+    while world.background.jobs:
+        assert client.answers() == []
+        world.background.run_next()
+        world.clock.settle()
+    settle(world)
+    assert [code for _, code, _ in results(client.answers()[0].body)] == [0] * COUNT
+    assert all(world.partition("safe", index).log.flushed_offset == 1 for index in range(COUNT))
+
+
+def test_batches_that_another_thread_looks_into_are_taken_in_their_order(world: BrokerWorld) -> None:
+    world.create_topic("compacted", cleanup_policy="compact")
+    keyed = [PartitionProduceData(0, batch(world, bytes(40_000), key=b"%d" % number)) for number in range(4)]
+    keyed += [PartitionProduceData(0, batch(world, b"small", key=b"s")) for _ in range(COUNT)]
+    answer = in_turns(world, world.connect(), ProduceRequest(None, 1, 30_000, [TopicProduceData("compacted", partition_data=keyed)]))
+    assert results(answer) == [(0, 0, number) for number in range(COUNT + 4)]
+
+
+def test_one_with_a_transactional_id_lends_its_frame_to_other_threads(world: BrokerWorld) -> None:
+    """All batches of it are checked before the first is appended: copies would be as large again, and only those of a few count."""
+    world.create_topic("compacted", cleanup_policy="compact")
+    world.compute.immediate = False
+    keyed = [PartitionProduceData(0, batch(world, bytes(40_000), key=b"k")) for _ in range(PARTITIONS_AT_ONCE + 1)]
+    client = world.connect()
+    client.send(ProduceRequest("tx", 1, 30_000, [TopicProduceData("compacted", partition_data=keyed)]), 9)
+    settle(world)
+    frames = {id(work.__self__.batch.obj) for work, _ in world.compute.jobs}  # type: ignore[attr-defined]
+    assert (len(world.compute.jobs), len(frames)) == (BATCHES_AT_ONCE, 1)
+    while world.compute.jobs:
+        world.compute.run_all()
+        settle(world)
+    assert results(client.answers()[0].body) == [(0, 0, number) for number in range(len(keyed))]
+    assert nothing_is_left(world)
+
+
+def test_a_write_that_fails_fails_its_partitions_alone(world: BrokerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken, write = world.partition("wide", 3).log, PartitionLog.write_staged
+
+    def write_staged(log: PartitionLog) -> None:
+        if log is broken:
+            raise StorageError("no room", path="/data", no_space=True)
+        write(log)
+
+    monkeypatch.setattr(PartitionLog, "write_staged", write_staged)
+    answer = in_turns(world, world.connect(), to_all(world))
+    assert [index for index, code, _ in results(answer) if code == ErrorCode.KAFKA_STORAGE_ERROR] == [3]
+    assert nothing_is_left(world)
+
+
+def test_fetches_that_wait_are_completed_by_it(world: BrokerWorld) -> None:
+    reader = world.connect()
+    reader.send(fetch_request("wide", 0, partition=COUNT - 1, max_wait_ms=1_000_000), 12)
+    assert reader.answers() == []
+    in_turns(world, world.connect(), to_all(world))
+    assert values_of(reader.answers()[0].body.responses[0].partitions[0].records) == [b"v"]
+
+
+def test_a_broker_that_stops_drops_the_rest(world: BrokerWorld) -> None:
+    client = world.connect()
+    client.send(to_all(world), 9)
+    world.stop()
+    assert world.broker.request_memory.held == 0
+    assert world.broker.slices.running == 0
+
+
+def test_one_that_fails_while_the_broker_stops_does_not_hold_up_the_stop(world: BrokerWorld) -> None:
+    client = world.connect()
+    client.send(to_all(world, acks=0, topic="nowhere"), 9, answered=False)
+    world.broker.finish_connections()
+    assert not client.closed
+    settle(world)
+    assert client.closed
+
+
+def test_with_acks_0_its_frame_does_not_wait_for_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may take long, while the connection sends further requests."""
+    frames: list[bytearray] = []
+
+    def kept(frame: memoryview) -> memoryview:
+        frames.append(bytearray(frame))
+        return memoryview(frames[-1])
+
+    monkeypatch.setattr(producing, "kept", kept)
+    world = BrokerWorld(immediate=False)
+    world.create_topic("safe", COUNT, flush_messages=1)
+    world.background.run_all()
+    slow_down(world.clock)
+    world.connect().send(to_all(world, acks=0, topic="safe"), 9, answered=False)
+    settle(world)
+    assert world.background.jobs
+    assert nothing_is_left(world)
+    (frame,) = frames
+    assert sys.getrefcount(frame) == len(["frames", "frame", "the argument"])

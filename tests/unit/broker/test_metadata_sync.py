@@ -1,0 +1,163 @@
+"""Changes of metadata are brought to disk in the background: what is acknowledged is there, and other requests do not wait for it."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from moldau.adapters import sqlite_coordination
+from moldau.model.errors import ErrorCode
+from moldau.model.identity import TopicPartition
+from moldau.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from moldau.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from moldau.protocol.messages.heartbeat import HeartbeatRequest
+from moldau.protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from support.broker_world import BrokerWorld, Client
+
+TOPIC = 2
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> BrokerWorld:
+    world = BrokerWorld(immediate=False, store=str(tmp_path / "store.db"))
+    world.create_topic("t")
+    world.store.sync_in(world.background)
+    return world
+
+
+def create(name: str, partitions: int = 1) -> CreateTopicsRequest:
+    return CreateTopicsRequest([CreatableTopic(name, partitions, 1)])
+
+
+def delete(name: str) -> DeleteTopicsRequest:
+    return DeleteTopicsRequest([DeleteTopicState(name)])
+
+
+def configure(name: str, value: str) -> IncrementalAlterConfigsRequest:
+    return IncrementalAlterConfigsRequest([AlterConfigsResource(TOPIC, "t", [AlterableConfig(name, 0, value)])])
+
+
+def finish(world: BrokerWorld) -> None:
+    for _ in range(10):
+        world.background.run_all()
+        world.clock.settle()
+
+
+def created(client: Client) -> list[int]:
+    return [topic.error_code for answer in client.answers() for topic in answer.body.topics]
+
+
+def answered(client: Client) -> list[int]:
+    return [each.error_code for answer in client.answers() for each in answer.body.responses]
+
+
+def names(world: BrokerWorld) -> set[str]:
+    return set(world.broker.metadata.topics)
+
+
+@pytest.mark.parametrize("partitions", [1, 250])
+def test_a_topic_is_neither_shown_nor_answered_before_it_is_on_disk_and_others_are_served(world: BrokerWorld, partitions: int) -> None:
+    maker = world.connect()
+    maker.send(create("new", partitions), 7)
+    world.clock.settle()
+    assert created(maker) == []
+    assert names(world) == {"t"}
+    assert len(world.background.jobs) == 1, "the sync of the store: no folder is made before"
+    assert world.connect().ask(HeartbeatRequest("g", 1, "m"), 4), "others are served meanwhile"
+    finish(world)
+    assert created(maker) == [0]
+    assert len(world.broker.metadata.topics["new"].partitions) == partitions
+
+
+def test_requests_for_the_same_name_exclude_one_another_while_the_first_waits(world: BrokerWorld) -> None:
+    first, second = world.connect(), world.connect()
+    first.send(create("new"), 7)
+    second.send(create("new"), 7)
+    assert created(second) == [ErrorCode.TOPIC_ALREADY_EXISTS]
+    finish(world)
+    assert created(first) == [0]
+
+
+def test_creations_that_come_during_a_sync_share_the_next(world: BrokerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    syncs: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", syncs.append)
+    clients = [world.connect() for _ in range(5)]
+    for number, client in enumerate(clients):
+        client.send(create(f"new{number}"), 7)
+    finish(world)
+    assert [created(client) for client in clients] == [[0]] * 5
+    assert len(syncs) == 2
+
+
+def test_a_failed_sync_is_answered_and_nothing_of_the_topic_is_shown(world: BrokerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_descriptor: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    maker = world.connect()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fdatasync", fail)
+        maker.send(create("new"), 7)
+        finish(world)
+    assert created(maker) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert names(world) == {"t"}
+    assert TopicPartition("new", 0) not in set(world.broker.logs.partitions())
+    maker.send(create("other"), 7)
+    maker.send(delete("t"), 6)
+    finish(world)
+    assert [answer.body for answer in maker.answers()] != []
+    assert names(world) == {"t"}, "the store takes no change any more"
+    assert world.connect().produce("t", b"served") is not None
+
+
+def test_logs_of_a_deleted_topic_stay_until_its_deletion_is_on_disk(world: BrokerWorld) -> None:
+    remover, late = world.connect(), world.connect()
+    remover.send(delete("t"), 6)
+    late.send(delete("t"), 6)
+    assert answered(late) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION], "from its mark on it is unknown"
+    late.send(create("t"), 7)
+    assert created(late) == [ErrorCode.TOPIC_ALREADY_EXISTS], "and its name is taken until it is gone"
+    assert list(world.broker.logs.partitions()) == [TopicPartition("t", 0)]
+    assert answered(remover) == []
+    finish(world)
+    assert answered(remover) == [0]
+    assert list(world.broker.logs.partitions()) == []
+
+
+def test_of_two_changes_of_one_topics_configuration_none_is_lost(world: BrokerWorld) -> None:
+    first, second = world.connect(), world.connect()
+    first.send(configure("retention.ms", "1000"), 1)
+    second.send(configure("segment.bytes", "2000000"), 1)
+    world.clock.settle()
+    assert (answered(first), answered(second)) == ([], [])
+    finish(world)
+    assert (answered(first), answered(second)) == ([0], [0])
+    assert world.broker.metadata.topic_config("t") == {"retention.ms": "1000", "segment.bytes": "2000000"}
+
+
+def test_a_topic_that_is_deleted_before_its_new_partitions_are_on_disk_does_not_come_back(world: BrokerWorld) -> None:
+    grower, remover = world.connect(), world.connect()
+    grower.send(CreatePartitionsRequest([CreatePartitionsTopic("t", 3)]), 3)
+    remover.send(delete("t"), 6)
+    finish(world)
+    (answer,) = grower.answers()
+    assert [result.error_code for result in answer.body.results] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert answered(remover) == [0]
+    assert names(world) == set()
+
+
+def test_changes_wait_while_the_stores_log_is_copied_and_others_are_served(world: BrokerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_coordination, "LOG_BYTES_MAX", 0)
+    first, second, third = world.connect(), world.connect(), world.connect()
+    first.send(create("a"), 7)
+    world.background.run_next()
+    assert not world.store.is_writable
+    second.send(create("b"), 7)
+    third.send(configure("retention.ms", "1000"), 1)
+    world.clock.settle()
+    assert world.store.exists("/brokers/topics/b") is None
+    assert world.connect().ask(HeartbeatRequest("g", 1, "m"), 4)
+    monkeypatch.setattr(sqlite_coordination, "LOG_BYTES_MAX", 1 << 20)
+    finish(world)
+    assert (created(first), created(second), answered(third)) == ([0], [0], [0])
+    assert names(world) == {"t", "a", "b"}

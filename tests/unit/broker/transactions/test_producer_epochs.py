@@ -1,0 +1,47 @@
+"""The coordinator knows which epoch a producer id was given last, as long as it knows the transactional id (decision 0020)."""
+
+import pytest
+
+from moldau.broker.transactions.transaction import LAST_EPOCH
+from moldau.model.errors import ErrorCode, PeerError
+from support.transactions import TransactionWorld
+
+
+def test_the_epoch_is_that_of_the_last_takeover_also_after_a_restart() -> None:
+    world = TransactionWorld()
+    for _ in range(3):
+        world.init("app")
+    world.init("other")
+    assert [world.coordinator.epoch_of(each) for each in (999, 1000, 1001)] == [None, 2, 0]
+    world.crash()
+    assert [world.coordinator.epoch_of(each) for each in (999, 1000, 1001)] == [None, 2, 0]
+
+
+def test_an_id_that_is_used_up_is_known_no_longer() -> None:
+    world = TransactionWorld()
+    for _ in range(LAST_EPOCH + 2):
+        world.init("app")
+    assert [world.coordinator.epoch_of(each) for each in (1000, 1001)] == [None, 0]
+    assert len(world.coordinator._ownership.producers._machines) == 1
+
+
+def test_ids_that_expire_and_partitions_that_are_led_elsewhere_leave_nothing() -> None:
+    world = TransactionWorld("transactional.id.expiration.ms=1000")
+    for number in range(10):
+        world.init(f"app-{number}")
+    for partition in range(2):
+        world.coordinator.resign(partition)
+    assert 0 < len(world.coordinator._ownership.producers._machines) < 10
+    world.clock.advance(4000)
+    world.clock.advance(1)
+    assert world.coordinator._ownership.producers._machines == {}
+
+
+def test_while_ids_are_read_producers_that_are_not_known_are_asked_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = TransactionWorld()
+    world.init("app")
+    monkeypatch.setattr(world.log, "load", lambda *_: None)
+    world.coordinator.become_coordinator(0, 2)
+    with pytest.raises(PeerError) as raised:
+        world.coordinator.epoch_of(77)
+    assert raised.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
