@@ -29,13 +29,16 @@ def main() -> None:
 def _replace_closed_streams() -> None:
     """Open /dev/null for a standard stream that the caller closed (``>&-``).
 
-    Else the next file or socket gets its number, and what is printed, by a C library for instance, goes into that one.
+    Else the next file or socket gets its number, and what is printed, by a C library for instance, goes into that one. Child processes
+    inherit it for the same reason: what Python opens is closed in them.
     """
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is None:
             opened = os.open(os.devnull, os.O_RDWR)
-            if opened != number:
-                os.dup2(opened, number)
+            if opened == number:
+                os.set_inheritable(number, True)
+            else:
+                os.dup2(opened, number)  # inheritable
                 os.close(opened)
             setattr(sys, name, os.fdopen(number, mode))
 

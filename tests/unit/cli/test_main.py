@@ -134,6 +134,24 @@ def test_no_file_or_socket_gets_the_number_of_a_closed_stream() -> None:
     assert done.returncode == 17
 
 
+def test_child_processes_inherit_dev_null_for_a_closed_stream() -> None:
+    """Else the first file that a child opens, a worker or Java for instance, gets the number, and its messages go into that file."""
+    child = (
+        "import os, sys\nnull = os.stat(os.devnull)\n"
+        "with open(sys.executable) as file:\n    taken = file.fileno()\n"
+        "sys.exit(17 if taken > 2 and all(os.path.samestat(os.fstat(n), null) for n in range(3)) else 1)\n"
+    )
+    probe = (
+        "import subprocess, sys\nfrom moldau.cli import main\nsys.argv = ['moldau', '--version']\n"
+        "try:\n    main.main()\nexcept SystemExit:\n    pass\n"
+        f"sys.exit(subprocess.run([sys.executable, '-c', {child!r}], check=False).returncode)\n"
+    )
+    for closed in ("2>&-", "<&- >&- 2>&-"):
+        others = "" if closed.startswith("<") else "</dev/null >/dev/null "
+        done = subprocess.run(["sh", "-c", f'"$@" {others}{closed}', "sh", sys.executable, "-c", probe], check=False)
+        assert done.returncode == 17, closed
+
+
 @pytest.mark.parametrize("group", ["topic", "group", "config", "log"])
 def test_the_list_of_commands_is_whole_in_80_columns(group: str) -> None:
     listed = CliRunner().invoke(application, [group, "--help"], terminal_width=80).output
