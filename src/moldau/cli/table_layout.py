@@ -98,7 +98,7 @@ class _Choice:
 
     def leave_out_empty(self, least: Sequence[int], numbers: Sequence[int]) -> None:
         for number in numbers:
-            if not self.fits(least) and self.texts[number] and not any(self.texts[number]):
+            if not self.fits(least) and number in self.shown and self.texts[number] and not any(self.texts[number]):
                 self.shown.remove(number)
 
     def write_under(self, least: Sequence[int], number: int) -> None:

@@ -40,7 +40,7 @@ def fitted_lines(
     for row in cells:
         yield from drawn(row, partial(_styled, columns, row))
         if layout.under is not None and row[layout.under]:
-            yield from (f"{GAP}{text}" for text in fold(row[layout.under], width - len(GAP)))
+            yield from (f"{GAP}{text}" for text in fold(row[layout.under], max(1, width - len(GAP))))
     if layout.same:
         said = ", ".join(f"{columns[number]} {cells[0][number]}" for number in layout.same)
         yield from fold(f"{'in every row' if len(cells) > 1 else 'besides'}: {said}", width)

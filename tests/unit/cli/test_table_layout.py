@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from moldau.cli.audit_view import FAULTS, FAULTS_DROPPED, FAULTS_UNDER, NUMERIC, SUMMARY, SUMMARY_DROPPED
@@ -125,6 +125,22 @@ def test_a_report_is_no_wider_than_a_narrow_terminal(rows: list[tuple[str, ...]]
     whole = {word for row in rows for text in row for word in text.split()}
     assert {word for word in words if re.fullmatch(r"\d[\d:,TZ-]*", word)} <= whole | {str(width)}
     assert sum(line.startswith(rows[0][0]) for line in lines) == len(rows)
+
+
+@given(
+    notes=st.lists(st.text("3 of missing-日本\u0301", max_size=30), min_size=1, max_size=3),
+    width=st.integers(1, 200),
+)
+@example(notes=["3 missing"], width=1)
+@example(notes=["日本", ""], width=2)
+def test_a_table_with_notes_is_drawn_at_every_width(notes: list[str], width: int) -> None:
+    """Claim: of every width each row stays, and each note that is not blank, broken where it has to be. It was an error for one column."""
+    rows = [(f"row{number}", "loss", note) for number, note in enumerate(notes)]
+    lines = list(table_lines(("topic", "verdict", "note"), rows, under="note", width=width))
+    drawn = "".join("".join(lines).split())
+    for note in notes:
+        assert "".join(note.split()) in drawn
+    assert all(any(line.startswith(name) for line in lines) for name, *_ in rows)
 
 
 def test_in_40_columns_the_leftmost_columns_stay_for_which_there_is_room() -> None:
