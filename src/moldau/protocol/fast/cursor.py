@@ -43,7 +43,9 @@ class Cursor:
         left = len(self.view) - self.position
         if not 0 <= count <= left // bytes_each:
             raise ProtocolError(f"{count} {what} at byte {self.position} cannot be in the {left} bytes left")
-        self._spend(count)
+        self._elements_left -= count
+        if self._elements_left < 0:
+            too_many_elements(self._elements_max)
         return count
 
     def nullable_string(self) -> str | None:
@@ -57,7 +59,7 @@ class Cursor:
 
     def uuid(self) -> bytes:
         """The 16 bytes of an id."""
-        return bytes(self._take(UUID_BYTES, "id"))
+        return bytes(self.take(UUID_BYTES, "id"))
 
     def topic(self, *, by_id: bool) -> bytes:
         """A topic's name as checked UTF-8 bytes, or its id."""
@@ -72,12 +74,17 @@ class Cursor:
         """Read the tagged fields in `known`, skip the others. Nothing is there unless the encoding is flexible."""
         if not self.flexible:
             return
+        view, position = self.view, self.position
+        if position < len(view) and not view[position]:  # none, the usual case
+            self.position = position + 1
+            return
         count = self._uvarint()
-        if count:
-            self._spend(count)
+        self._elements_left -= count
+        if self._elements_left < 0:
+            too_many_elements(self._elements_max)
         for _ in range(count):
             tag, size = self._uvarint(), self._uvarint()
-            taken = self._take(size, "tagged field")
+            taken = self.take(size, "tagged field")
             read = None if known is None else known.get(tag)
             if read is not None:
                 value = Cursor(taken, 0, flexible=True)
@@ -88,11 +95,6 @@ class Cursor:
         """Nothing may follow."""
         if self.position != len(self.view):
             raise ProtocolError(f"{len(self.view) - self.position} bytes follow the {what}")
-
-    def _spend(self, count: int) -> None:
-        self._elements_left -= count
-        if self._elements_left < 0:
-            too_many_elements(self._elements_max)
 
     def _uvarint(self) -> int:
         view, position = self.view, self.position
@@ -114,9 +116,10 @@ class Cursor:
     def _take_text(self, length: int) -> memoryview:
         if length > STRING_BYTES_MAX:
             raise ProtocolError(f"string of {length} bytes at byte {self.position} is longer than {STRING_BYTES_MAX}")
-        return self._take(length, "string")
+        return self.take(length, "string")
 
-    def _take(self, length: int, what: str) -> memoryview:
+    def take(self, length: int, what: str) -> memoryview:
+        """The next `length` bytes, which are named in the error if they are not there."""
         start = self.position
         stop = start + length
         if length < 0 or stop > len(self.view):

@@ -1,6 +1,6 @@
 """Fetch by hand, versions 4 to 18: 12 and later are flexible, 13 and later name topics by id."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from struct import Struct
 from typing import NamedTuple
 
@@ -89,6 +89,11 @@ _PARTITION_12 = Struct(">iiqiqi")  # index, leader epoch, fetch offset, last fet
 # fields, no tags of partition and topic, forgotten topics (1 for none), length of the rack + 1.
 _ONE_13 = Struct(">iiiibiiB16sBiiqiqiBBBB")
 _ONE_15 = Struct(">iiibiiB16sBiiqiqiBBBB")
+# The same by name, in two parts: up to the length of the name, and from the number of partitions to the length of the rack.
+_HEAD_11 = Struct(">iiiibiiih")
+_BODY_11 = Struct(">iiiqqiih")
+_HEAD_12 = Struct(">iiiibiiBB")
+_BODY_12 = Struct(">BiiqiqiBBBB")
 
 
 class _Tagged:
@@ -128,14 +133,15 @@ def decode_fetch(view: memoryview, position: int, version: int, elements_max: in
 
     ProtocolError if it is malformed, or if topics and partitions together are more than `elements_max`.
     """
-    if version >= FIRST_WITH_TOPIC_IDS:
-        frame = _decode_one_partition(view, position, version)
+    if version >= _FIRST_WITH_RACK:
+        one = _decode_one_by_id if version >= FIRST_WITH_TOPIC_IDS else _decode_one_by_name
+        frame = one(view, position, version)
         if frame is not None:
             return frame
     return drain(decode_fetch_in_steps(view, position, version, elements_max))
 
 
-def _decode_one_partition(view: memoryview, position: int, version: int) -> FetchFrame | None:
+def _decode_one_by_id(view: memoryview, position: int, version: int) -> FetchFrame | None:
     """The whole request if it has the form that a consumer of one partition sends, else None."""
     layout = _ONE_15 if version >= _FIRST_WITH_REPLICA_STATE else _ONE_13
     end = position + layout.size
@@ -152,20 +158,50 @@ def _decode_one_partition(view: memoryview, position: int, version: int) -> Fetc
     if not rack.isascii():
         return None
     wanted = (partition, leader_epoch, offset, last_fetched_epoch, log_start, partition_bytes)
-    return FetchFrame(
-        replica[0] if replica else -1,
-        -1,
-        max_wait_ms,
-        min_bytes,
-        max_bytes,
-        isolation_level,
-        session_id,
-        session_epoch,
-        [(topic, [_partition(wanted, NO_DIRECTORY, NO_HIGH_WATERMARK)])],
-        [],
-        rack.decode("ascii"),
-        None,
-    )
+    limits = (max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch)
+    return _frame_of_one(replica[0] if replica else -1, limits, topic, wanted, rack)
+
+
+def _decode_one_by_name(view: memoryview, position: int, version: int) -> FetchFrame | None:
+    """The same for versions 11 and 12, with a name in ASCII."""
+    head, body = (_HEAD_11, _BODY_11) if version < FIRST_FLEXIBLE else (_HEAD_12, _BODY_12)
+    start = position + head.size
+    if start >= len(view):
+        return None
+    replica_id, *limits, topics, length = head.unpack_from(view, position)
+    if version < FIRST_FLEXIBLE:
+        stop = start + length
+        end = stop + body.size
+        if topics != 1 or length < 0 or end > len(view):
+            return None
+        partitions, partition, leader_epoch, offset, log_start, partition_bytes, forgotten, rack_size = body.unpack_from(view, stop)
+        last_fetched_epoch = -1
+        if partitions != 1 or forgotten or rack_size < 0 or end + rack_size != len(view):
+            return None
+        rack = bytes(view[end:])
+    else:
+        stop = start + length - 1
+        end = stop + body.size
+        if topics != 2 or not 0 < length < 0x80 or end >= len(view):
+            return None
+        (partitions, partition, leader_epoch, offset, last_fetched_epoch, log_start, partition_bytes, tags, topic_tags, forgotten,
+         rack_size) = body.unpack_from(view, stop)  # fmt: skip
+        if partitions != 2 or tags or topic_tags or forgotten != 1:
+            return None
+        if not 0 < rack_size < 0x80 or end + rack_size != len(view) or view[-1]:
+            return None
+        rack = bytes(view[end:-1])
+    topic = bytes(view[start:stop])
+    if not topic.isascii() or not rack.isascii():
+        return None
+    wanted = (partition, leader_epoch, offset, last_fetched_epoch, log_start, partition_bytes)
+    return _frame_of_one(replica_id, tuple(limits), topic, wanted, rack)
+
+
+def _frame_of_one(replica_id: int, limits: tuple[int, ...], topic: bytes, wanted: tuple[int, ...], rack: bytes) -> FetchFrame:
+    topics = [(topic, [_partition(wanted, NO_DIRECTORY, NO_HIGH_WATERMARK)])]
+    frame: FetchFrame = tuple.__new__(FetchFrame, (replica_id, -1, *limits, topics, [], rack.decode("ascii"), None))
+    return frame
 
 
 def decode_fetch_in_steps(
@@ -181,15 +217,14 @@ def decode_fetch_in_steps(
     max_wait_ms, min_bytes, max_bytes, isolation_level = cursor.fields(_LIMITS)
     session_id, session_epoch = cursor.fields(_SESSION) if version >= _FIRST_WITH_SESSIONS else (0, -1)
     topics: list[tuple[bytes, list[FetchPartition]]] = []
+    least_bytes = _least_bytes(version)
     for _ in range(cursor.count("topics", 3)):
         topic = cursor.topic(by_id=by_id)
-        left = cursor.count("partitions", _least_bytes(version))
-        partitions: list[FetchPartition] = []
-        while left > _AT_ONCE:
-            partitions += _read_partitions(cursor, version, _AT_ONCE)
-            left -= _AT_ONCE
+        left = cursor.count("partitions", least_bytes)
+        partitions = _read_partitions(cursor, version, min(left, _AT_ONCE))
+        while (left := left - _AT_ONCE) > 0:
             yield None
-        partitions += _read_partitions(cursor, version, left)
+            partitions += _read_partitions(cursor, version, min(left, _AT_ONCE))
         topics.append((topic, partitions))
         cursor.tags()
         if not len(topics) % _AT_ONCE:
@@ -200,26 +235,18 @@ def decode_fetch_in_steps(
             topic = cursor.topic(by_id=by_id)
             forgotten.append((topic, list(cursor.fields(Struct(f">{cursor.count('partitions', 4)}i")))))
             cursor.tags()
+            if not len(forgotten) % _AT_ONCE:
+                yield None
     rack_id = cursor.string() if version >= _FIRST_WITH_RACK else ""
-    cursor.tags(
-        {0: tagged.read_cluster_id, 1: tagged.read_replica_state} if version >= _FIRST_WITH_REPLICA_STATE else {0: tagged.read_cluster_id}
-    )
+    if cursor.flexible:
+        known = {0: tagged.read_cluster_id}
+        if version >= _FIRST_WITH_REPLICA_STATE:
+            known[1] = tagged.read_replica_state
+        cursor.tags(known)
     cursor.end("Fetch request")
-    replica_id, replica_epoch = tagged.replica
-    return FetchFrame(
-        replica_id,
-        replica_epoch,
-        max_wait_ms,
-        min_bytes,
-        max_bytes,
-        isolation_level,
-        session_id,
-        session_epoch,
-        topics,
-        forgotten,
-        rack_id,
-        tagged.cluster_id,
-    )
+    limits = (max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch)
+    frame: FetchFrame = tuple.__new__(FetchFrame, (*tagged.replica, *limits, topics, forgotten, rack_id, tagged.cluster_id))
+    return frame
 
 
 def _least_bytes(version: int) -> int:
@@ -236,19 +263,23 @@ def _read_partitions(cursor: Cursor, version: int, count: int) -> list[FetchPart
         return [_read_partition(cursor, version) for _ in range(count)]
     if version >= _FIRST_WITH_LEADER_EPOCH:
         return [
-            FetchPartition(index, epoch, offset, -1, log_start, max_bytes)
+            _partition((index, epoch, offset, -1, log_start, max_bytes), NO_DIRECTORY, NO_HIGH_WATERMARK)
             for index, epoch, offset, log_start, max_bytes in _rows(cursor, _PARTITION_9, count)
         ]
     if version >= _FIRST_WITH_LOG_START_OFFSET:
         return [
-            FetchPartition(index, -1, offset, -1, log_start, max_bytes)
+            _partition((index, -1, offset, -1, log_start, max_bytes), NO_DIRECTORY, NO_HIGH_WATERMARK)
             for index, offset, log_start, max_bytes in _rows(cursor, _PARTITION_5, count)
         ]
-    return [FetchPartition(index, -1, offset, -1, -1, max_bytes) for index, offset, max_bytes in _rows(cursor, _PARTITION_4, count)]
+    return [
+        _partition((index, -1, offset, -1, -1, max_bytes), NO_DIRECTORY, NO_HIGH_WATERMARK)
+        for index, offset, max_bytes in _rows(cursor, _PARTITION_4, count)
+    ]
 
 
-def _rows(cursor: Cursor, layout: Struct, count: int) -> list[tuple[int, ...]]:
-    return [cursor.fields(layout) for _ in range(count)]
+def _rows(cursor: Cursor, layout: Struct, count: int) -> Iterator[tuple[int, ...]]:
+    """The next `count` rows of fixed size."""
+    return layout.iter_unpack(cursor.take(count * layout.size, "partitions"))
 
 
 def _read_partition(cursor: Cursor, version: int) -> FetchPartition:

@@ -68,6 +68,9 @@ _STATUS = Struct(">ihi")  # throttle time, error, session id
 # replica.
 _ONE_HEAD = Struct(">iiBihiB")
 _ONE_PARTITION = Struct(">BihqqqBi")
+# The same in version 11: no tags, four bytes for each count and for the length of the records, two for the length of the topic's name.
+_ONE_HEAD_11 = Struct(">iiihiih")
+_ONE_PARTITION_11 = Struct(">iihqqqiii")
 _PARTITION_4 = Struct(">ihqq")  # index, error, high watermark, last stable offset
 _PARTITION_5 = Struct(">ihqqq")  # and log start offset
 _PARTITION_12 = Struct(">ihqqqBi")  # and no list of aborted (0), read replica
@@ -83,7 +86,7 @@ def encode_fetch_response(
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> list[Part]:
     """The whole framed answer. `node_endpoints`: addresses of the current leaders named in it (version 16 and later)."""
-    if version >= FIRST_FLEXIBLE and len(topics) == 1 and not node_endpoints:
+    if version >= _FIRST_WITH_READ_REPLICA and len(topics) == 1 and not node_endpoints:
         topic, partitions = topics[0]
         if len(partitions) == 1 and len(topic) < 0x7F:
             parts = _encode_one_range(version, correlation_id, throttle_ms, error_code, session_id, topic, partitions[0])
@@ -101,6 +104,13 @@ def _encode_one_range(
         return None
     if diverging is not None or leader is not None or snapshot is not None:
         return None
+    if version < FIRST_FLEXIBLE:
+        size = _ONE_HEAD_11.size + len(topic) + _ONE_PARTITION_11.size + records.length - 4
+        head = _ONE_HEAD_11.pack(size, correlation_id, throttle_ms, error_code, session_id, 1, len(topic))
+        fields = _ONE_PARTITION_11.pack(
+            1, partition, error, high_watermark, last_stable, log_start, -1 if aborted is None else 0, read_replica, records.length
+        )
+        return [head + topic + fields, records]
     named = topic if version >= FIRST_WITH_TOPIC_IDS else bytes((len(topic) + 1,)) + topic
     fields = _ONE_PARTITION.pack(2, partition, error, high_watermark, last_stable, log_start, 0 if aborted is None else 1, read_replica)
     length = uvarint(records.length + 1)
@@ -150,7 +160,13 @@ def _write_partition(answer: "_Parts", result: FetchPartitionResult, version: in
     flexible = version >= FIRST_FLEXIBLE
     partition, error, high_watermark, last_stable, log_start, records, aborted, read_replica, diverging, leader, snapshot = result
     if flexible and aborted is None:
-        answer.write(_PARTITION_12.pack(partition, error, high_watermark, last_stable, log_start, 0, read_replica))
+        fields = _PARTITION_12.pack(partition, error, high_watermark, last_stable, log_start, 0, read_replica)
+        if isinstance(records, FileRange) and diverging is leader is snapshot is None:  # the usual case
+            answer.write(fields + uvarint(records.length + 1))
+            answer.place(records, records.length)
+            answer.write(writing.NO_TAGS)
+            return
+        answer.write(fields)
     else:
         if version >= _FIRST_WITH_LOG_START_OFFSET:
             answer.write(_PARTITION_5.pack(partition, error, high_watermark, last_stable, log_start))

@@ -36,7 +36,7 @@ class ProduceCursor(Cursor):
             return None
         if length > 0 and self.view is not self._request:
             self.view = self._request[: len(self.view) + length]
-        return self._take(length, "records")
+        return self.take(length, "records")
 
     def explained(self, error: ProtocolError) -> ProtocolError:
         """`error`, which ended the reading; it names the bound if that is what cut the request off."""

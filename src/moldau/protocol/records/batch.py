@@ -50,11 +50,12 @@ def iterate(view: memoryview, *, max_decompressed_bytes: int, with_headers: bool
     timestamp_type = _timestamp_type(header)
     data = decompressed_records(view, header, max_decompressed_bytes)
     position = index = 0
-    columns = Columns()
+    headers_left = BATCH_HEADERS_MAX
     while index < header.record_count:
-        columns = Columns(columns.headers_left)
+        columns = Columns(headers_left)
         count = min(_RECORDS_AT_A_TIME, header.record_count - index)
         position = read_records(data, count, header.base_offset, header.base_timestamp, columns, position, index, with_headers=with_headers)
+        headers_left = columns.headers_left
         index += count
         _check_end(header, columns, index, len(data) - position)
         timestamps = repeat(header.max_timestamp) if timestamp_type == LOG_APPEND_TIME else columns.timestamps

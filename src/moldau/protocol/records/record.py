@@ -13,7 +13,7 @@ record that does not fit is walked again by :mod:`moldau.protocol.records.walk`,
 (:mod:`moldau.protocol.records.bounds`) are refused before an object is made of them.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Never
 
 from moldau.protocol.records.bounds import BATCH_HEADERS_MAX, RECORD_HEADERS_MAX, refuse_batch_headers, refuse_record_headers
 from moldau.protocol.records.walk import long_varint, refuse_record
@@ -184,18 +184,16 @@ def read_records(
 
 def _read_headers(data: bytes, position: int, into: Columns) -> tuple[list[Header], int]:
     """Headers of the record that is being appended to `into`; IndexError if they are malformed or reach beyond the data."""
-    n, p = long_varint(data, position)
+    n = data[position]
+    p = position + 1
+    if n >= 0x80:
+        n, p = long_varint(data, position)
     if n & 1:
         raise IndexError
     count = n >> 1
-    if 2 * count > len(data) - p:
-        raise IndexError
     into.headers_left -= count
     if count > RECORD_HEADERS_MAX or into.headers_left < 0:
-        where = f"the record at offset {into.offsets[-1]}"
-        if count > RECORD_HEADERS_MAX:
-            refuse_record_headers(where, count, RECORD_HEADERS_MAX)
-        refuse_batch_headers(where, BATCH_HEADERS_MAX)
+        _refuse_headers(count, len(data) - p, into)
     headers: list[Header] = []
     for _ in range(count):
         n = data[p]
@@ -219,3 +217,12 @@ def _read_headers(data: bytes, position: int, into: Columns) -> tuple[list[Heade
         headers.append((name, data[p:end]))
         p = end
     return headers, p
+
+
+def _refuse_headers(count: int, bytes_left: int, into: Columns) -> Never:
+    if 2 * count > bytes_left:  # a header takes two bytes: the count is malformed
+        raise IndexError
+    where = f"the record at offset {into.offsets[-1]}"
+    if count > RECORD_HEADERS_MAX:
+        refuse_record_headers(where, count, RECORD_HEADERS_MAX)
+    refuse_batch_headers(where, BATCH_HEADERS_MAX)

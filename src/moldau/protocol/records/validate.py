@@ -118,11 +118,19 @@ def _walk(data: bytes, count: int, base_timestamp: int, record_headers_max: int,
                 p += n >> 1
 
             if data[p]:
-                n, p = _header_count(data, p)
+                n = data[p]
+                p += 1
+                if n >= 0x80:
+                    n, p = long_varint(data, p - 1)
+                if n & 1:
+                    break
+                n >>= 1
                 headers += n
-                if n > record_headers_max:
-                    refuse_record_headers(f"record {index} of the batch", n, record_headers_max)
-                if headers > batch_headers_max:
+                if n > record_headers_max or headers > batch_headers_max:
+                    if 2 * n > len(data) - p:  # a header takes two bytes: the count is malformed
+                        break
+                    if n > record_headers_max:
+                        refuse_record_headers(f"record {index} of the batch", n, record_headers_max)
                     refuse_batch_headers(f"record {index}", batch_headers_max)
                 p = _skip_headers(data, p, n)
             else:
@@ -135,14 +143,6 @@ def _walk(data: bytes, count: int, base_timestamp: int, record_headers_max: int,
     except IndexError:
         pass
     raise refuse_record(data, start, index)
-
-
-def _header_count(data: bytes, position: int) -> tuple[int, int]:
-    """How many headers a record says it has, and where they begin; IndexError if that cannot be."""
-    n, p = long_varint(data, position)
-    if n & 1 or n > len(data) - p:  # a header takes two bytes, and `n` is twice their number
-        raise IndexError
-    return n >> 1, p
 
 
 def _skip_headers(data: bytes, position: int, count: int) -> int:

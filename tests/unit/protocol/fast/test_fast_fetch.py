@@ -4,6 +4,7 @@ import pytest
 
 from moldau.model.errors import ErrorCode, ProtocolError
 from moldau.ports.transport import FileRange
+from moldau.protocol.codec import encode
 from moldau.protocol.fast.fetch import (
     NO_DIRECTORY,
     NO_HIGH_WATERMARK,
@@ -11,8 +12,10 @@ from moldau.protocol.fast.fetch import (
     FetchPartition,
     FetchPartitionResult,
     decode_fetch,
+    decode_fetch_in_steps,
     encode_fetch_response,
 )
+from moldau.protocol.messages.fetch import FetchRequest, FetchTopic, ForgottenTopic
 from moldau.testing.disk import ForgetfulDisk
 
 TOPIC_ID = bytes(range(16))
@@ -128,3 +131,13 @@ def test_what_is_not_set_is_not_sent() -> None:
     assert diverging.endswith(bytes.fromhex("01 00 0d 00000004 000000000000004d 00  00 00"))
     assert leader.endswith(bytes.fromhex("01 01 09 00000004 00000007 00  00 00"))
     assert plain.endswith(b"\x01\0\0\0")
+
+
+@pytest.mark.parametrize("version", [7, 12, 18])
+def test_a_request_of_any_length_is_read_in_short_steps(version: int) -> None:
+    """50,000 topics, each wanted or forgotten, took a step of 90 ms."""
+    names = [{"topic_id": bytes(16)} if version >= 13 else {"topic": "t"} for _ in range(25_000)]
+    request = FetchRequest(topics=[FetchTopic(**name) for name in names], forgotten_topics_data=[ForgottenTopic(**name) for name in names])
+    steps = decode_fetch_in_steps(memoryview(encode(request, version)), 0, version)
+    paused = sum(1 for _ in steps)
+    assert paused >= 2 * 25_000 // 128
