@@ -39,7 +39,8 @@ IN_TURNS = {
 WHOLE_NUMBERS_OF_THE_CELL = ("rate", "groups", "members", "schemas", "partitions", "segments", "events", "records", "versions")
 """Whole numbers that say what was measured; all others are figures."""
 BESIDE_THE_POINT = ("load", "withheld", "run", "runs", "target", "target_us", "met", "min", "max", "summary", "bytes", "records_bytes")
-MORE_IS_BETTER = ("rate", "per_s", "per_second")
+MORE_IS_BETTER = ("rate", "per_s", "per_second", "records/s")
+"""Ends of the units and names of figures."""
 
 Cell = tuple[str, ...]
 
@@ -106,7 +107,9 @@ def measured(section: str, before: Path, rounds: int, scale: float) -> Iterator[
     runs = ["--runs", "1"] if section != "codec" else []
     for _ in range(rounds):
         for now, source in ((False, before / "src"), (True, HERE.parent / "src")):
-            for line in lines([str(HERE / IN_TURNS[section]), *runs, *scaled], source.resolve()):
+            # The codec's calls functions, whose arguments differ between checkouts: each checkout has its own.
+            programs = source.parent / "benchmarks" if section == "codec" else HERE
+            for line in lines([str((programs / IN_TURNS[section]).resolve()), *runs, *scaled], source.resolve()):
                 yield now, line
 
 
@@ -117,7 +120,7 @@ def judge(found: dict[Cell, Figures], tolerance: float) -> list[str]:
     for cell, each in found.items():
         if not each.now or not each.before:
             continue
-        more = any(cell[-1].endswith(name) for name in MORE_IS_BETTER)
+        more = any(part.endswith(MORE_IS_BETTER) for part in cell)
         bad = each.ratio < 1 - tolerance if more else each.ratio > 1 + tolerance
         verdict = ("worse" if each.scatter <= tolerance else "worse, within the scatter") if bad else ""
         name = ", ".join(cell)
