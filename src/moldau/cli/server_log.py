@@ -14,6 +14,7 @@ import logging
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
+from numbers import Integral, Number
 from typing import Any
 
 VALUE_MAX = 1000
@@ -71,8 +72,17 @@ def event_fields(record: logging.LogRecord) -> dict[str, Any]:
         values = tuple(_as_argument(value, _cut) for value in record.args[taken : taken + count])
         taken += count
         if template:
-            fields[name] = values[0] if template in ("%s", "%d") and isinstance(values[0], int | float) else template % values
+            fields[name] = _field(template, values)
     return fields
+
+
+def _field(template: str, values: tuple[object, ...]) -> object:
+    """The value of a field: a number where it stands alone and JSON has such numbers, otherwise text."""
+    first = values[0] if values else None
+    if template in ("%s", "%d") and isinstance(first, int | float):
+        return first
+    text = template % values
+    return int(text) if template == "%d" or (template == "%s" and isinstance(first, Integral)) else text
 
 
 def _message(record: logging.LogRecord, shown: Callable[[str], str]) -> str:
@@ -85,7 +95,8 @@ def _message(record: logging.LogRecord, shown: Callable[[str], str]) -> str:
 
 
 def _as_argument(value: object, shown: Callable[[str], str]) -> object:
-    return value if value is None or isinstance(value, int | float) else shown(str(value))
+    """`value` as it is where a template such as ``%d`` may need it, text as `shown` makes it."""
+    return value if value is None or isinstance(value, Number) else shown(str(value))
 
 
 def _quoted(value: str) -> str:

@@ -3,6 +3,8 @@
 import json
 import logging
 import sys
+from decimal import Decimal
+from fractions import Fraction
 
 import pytest
 
@@ -96,6 +98,16 @@ def test_json_has_the_fields_by_name(template: str, fields: tuple[object, ...], 
     assert shown.pop("level") == "warning"
     assert shown.pop("logger") == "moldau.broker.connection"
     assert shown == expected
+
+
+@pytest.mark.parametrize("number", [Decimal("2.25"), Fraction(9, 4)])
+def test_a_number_of_any_type_is_formatted_as_one(number: Decimal | Fraction) -> None:
+    """``%d`` and ``%.2f`` refuse text."""
+    made = record("slow flush: took=%.2f s count=%d left=%s", float(number), number, number)
+    made.args = (number, number, number)
+    assert TextFormatter().format(made).endswith(f"slow flush: took=2.25 s count=2 left={number}")
+    shown = json.loads(JsonFormatter().format(made))
+    assert (shown["took"], shown["count"], shown["left"]) == ("2.25 s", 2, str(number))
 
 
 def test_a_traceback_stays_within_its_line_of_json() -> None:
