@@ -169,7 +169,7 @@ class Producers:
     def refused(self, producer_id: int, epoch: int, sequence: int, now_ms: int) -> None:
         """A batch was refused with a retriable error: if its producer is unknown, no batch after it is taken before it."""
         if sequence != NO_SEQUENCE and producer_id not in self.entries:
-            self.verifications.begin(producer_id, epoch, sequence, now_ms, bumps_epoch=False)
+            self.verifications.begin(producer_id, epoch, sequence, now_ms, bumps_epoch=None)
 
     def replay(self, header: BatchHeader, now_ms: int, marker: tuple[int, bool] | None = None) -> AbortedTransaction | None:
         """Note a batch of a producer that is in the log already (recovery): no rule applies any more.

@@ -32,18 +32,22 @@ class Verifications:
         self._bound = bound
         self._waiting: dict[int, Verification] = {}
 
-    def begin(self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, bumps_epoch: bool) -> Verification:
-        """Ask for a batch of this epoch and sequence; what stands for it, and for others that were asked for before."""
+    def begin(self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, bumps_epoch: bool | None) -> Verification:
+        """Ask for a batch of this epoch and sequence; what stands for it, and for others that were asked for before.
+
+        `bumps_epoch`: None where the batch was refused and its request's version is not known here: what stands keeps its own.
+        """
         waiting = self._waiting.get(producer_id)
         if waiting is None:
-            waiting = Verification(epoch, sequence, now_ms, bumps_epoch=bumps_epoch)
+            waiting = Verification(epoch, sequence, now_ms, bumps_epoch=bool(bumps_epoch))
             self._bound.admit(self, producer_id, waiting, now_ms, always=True)
             self._waiting[producer_id] = waiting
         elif epoch > waiting.epoch:
             waiting.epoch, waiting.lowest_sequence = epoch, sequence
         elif epoch == waiting.epoch:
             waiting.lowest_sequence = min(waiting.lowest_sequence, sequence)
-        waiting.bumps_epoch = bumps_epoch
+        if bumps_epoch is not None:
+            waiting.bumps_epoch = bumps_epoch
         return waiting
 
     def get(self, producer_id: int) -> Verification | None:

@@ -197,6 +197,21 @@ def test_a_producer_that_gave_up_a_refused_batch_goes_on_with_the_next_epoch() -
     assert stage(producers, 1, 0) is None
 
 
+def test_a_refused_batch_leaves_the_verification_of_its_transaction_as_it_was() -> None:
+    """Under version 2 the marker of the transaction before may have the epoch that is asked about, and does not end the verification."""
+
+    def epoch_given(_producer_id: int) -> None:
+        raise PeerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "__transaction_state is still being read")
+
+    producers = Producers("t-0", ProducerBound(epoch_given=epoch_given))
+    standing = producers.verifications.begin(7, 1, 0, 0, bumps_epoch=True)
+    assert refusal(producers, 1, 0) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    producers.verifications.marked(7, 1)
+    assert producers.verifications.get(7) is standing
+    producers.verifications.marked(7, 2)
+    assert producers.verifications.get(7) is None
+
+
 def test_no_batch_of_a_new_producer_overtakes_one_that_could_not_be_written() -> None:
     """On a full disk: the first is refused, and there is room again for the second, which is on its way."""
     bound = ProducerBound()
