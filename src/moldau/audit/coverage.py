@@ -25,7 +25,12 @@ def covers(found: "TierCounts", tier: str, topic: str) -> bool:
     """Whether a tier is meant to count a topic, as far as it says so itself. One that never said anything is: somebody waits for it."""
     if tier == PRODUCER_TIER or tier not in found.heard_ms or found.has_counts_of(tier, topic):
         return True
-    return tier in found.auditors and is_counted(topic, _compiled(found.pattern_of(tier)))
+    return says_what_it_counts(found, tier) and is_counted(topic, _compiled(found.pattern_of(tier)))
+
+
+def says_what_it_counts(found: "TierCounts", tier: str) -> bool:
+    """Whether a tier has published which topics it counts, as auditors do: it will not count another one."""
+    return tier in found.auditors
 
 
 def _compiled(text: str) -> re.Pattern[str] | None:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from moldau.audit.complete_until import watermarks
-from moldau.audit.coverage import covers
+from moldau.audit.coverage import covers, says_what_it_counts
 from moldau.audit.neighbours import ByKey, Neighbours
 from moldau.audit.rules import Rules
 from moldau.audit.settled import SettledPair
@@ -42,7 +42,7 @@ def reconcile(found: TierCounts, rules: Rules) -> Report:
         gaps=tuple(gap for gap in found.gaps if gap.tier in tiers and (rules.topics is None or gap.topic in rules.topics)),
         unreadable=tuple(found.unreadable),
         uncovered={tier: tuple(topics) for tier, topics in uncovered.items()},
-        awaiting=bool(uncovered and rules.tiers and rules.topics),
+        awaited=tuple(tier for tier in uncovered if not says_what_it_counts(found, tier)) if rules.tiers and rules.topics else (),
         unheard=tuple(sorted(set(rules.topics or ()) - topics)),
         dead_letters={
             (tier, topic): count

@@ -66,5 +66,5 @@ def summaries(report: Report) -> list[Summary]:
 def overall(report: Report) -> str:
     """The worst verdict of all windows, and of tiers that have not counted a topic yet; "nothing to compare" without any."""
     verdicts = [pair.verdict for pair in report.pairs] + [Verdict.COMPLETE for _ in report.settled]
-    verdicts += [Verdict.NOT_COUNTED] if report.awaiting else []
+    verdicts += [Verdict.NOT_COUNTED] if report.awaited else []
     return min(verdicts, key=list(Verdict).index).value if verdicts else "nothing to compare"

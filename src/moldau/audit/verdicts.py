@@ -122,8 +122,8 @@ class Report:
     unreadable: tuple[Unreadable, ...] = ()
     uncovered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By tier: topics that it is not known to be meant to count, so that they are not compared there."""
-    awaiting: bool = False
-    """Whether there are any such though both tiers and topics were asked for by name: they are not counted yet."""
+    awaited: tuple[str, ...] = ()
+    """Those of these tiers that may still count them, where both tiers and topics were asked for by name."""
     unheard: tuple[str, ...] = ()
     """Topics that were asked for, and of which no tier has counts."""
     dead_letters: Mapping[tuple[str, str], int] = field(default_factory=dict)
@@ -141,7 +141,7 @@ class Report:
         """Whether it is known of all windows if something is missing or doubled; there are some, and all that was asked for by name."""
         return (
             bool(self.pairs or self.settled)
-            and not (self.unheard or self.awaiting)
+            and not (self.unheard or self.awaited)
             and all(pair.verdict is Verdict.COMPLETE or pair.verdict.alarming for pair in self.pairs)
         )
 
@@ -150,6 +150,6 @@ class Report:
         """Whether there are windows, all complete, and will stay so unless late events come; and all that was asked for by name."""
         return (
             bool(self.pairs or self.settled)
-            and not (self.unheard or self.awaiting)
+            and not (self.unheard or self.awaited)
             and all(pair.verdict is Verdict.COMPLETE and pair.settled for pair in self.pairs)
         )

@@ -82,7 +82,7 @@ def _all_remarks(report: "Report") -> Iterator[tuple[object, str]]:
     if not report.pairs and not report.unheard:
         yield "nothing", "nothing to compare: no window of a topic that two of the tiers are meant to count"
     for tier, topics in report.uncovered.items():
-        yet = " yet" if report.awaiting else ""
+        yet = " yet" if tier in report.awaited else ""
         yield ("uncovered", tier), f"not counted{yet} by tier {tier}: {_names(topics)}"
     for host in report.skewed:
         hours = abs(host.ahead_ms) / 3_600_000

@@ -282,6 +282,28 @@ def test_a_topic_and_a_tier_that_are_both_named_are_compared_or_not_counted_yet(
     assert run(*named).exit_code == 4
 
 
+def test_a_topic_that_an_auditor_rules_out_is_not_awaited_from_it(ledger: Ledger) -> None:
+    """Claim: an auditor's published `--topics` says that it will never count the topic: the others are compared, and a watch ends."""
+    two_windows(ledger)
+    ledger.say("open", "central", CountKey("", 0, "", "arrivals|paid", "", "central"))
+    named = ("--tiers", "producer,local,central", "--topic", "departures")
+    done = run("report", *named, "--complete")
+    assert (done.exit_code, done.output.splitlines()[-1]) == (0, "not counted by tier central: departures")
+    printed = json.loads(run("report", *named, "--json").output)
+    assert (printed["verdict"], printed["complete"], printed["not_counted"]) == ("complete", True, {"central": ["departures"]})
+    assert run("watch", *named, "--until-complete").exit_code == 0
+    with_load = ("--tiers", "producer,local,central,lake", "--topic", "departures")
+    ledger.topic = "paid"
+    ledger.counts("lake", events(EWR, 5)).wait(60 * MINUTE)
+    assert run("report", *with_load).output.splitlines()[-2:] == [
+        "not counted by tier central: departures",
+        "not counted yet by tier lake: departures",
+    ]
+    assert run("report", *with_load).exit_code == 3
+    ledger.say("open", "central", CountKey("", 0, "", "arrivals|departures", "", "central"))
+    assert run("report", *named).exit_code == 4  # it is meant to count it, and says that it has counted everything
+
+
 def test_untracked_records_do_not_bury_the_verdicts(ledger: Ledger) -> None:
     """Nothing of tiers that were not asked for; a line for each topic that is compared, and one for all others."""
     two_windows(ledger)
