@@ -69,7 +69,7 @@ def report(
         _check_tiers(found, rules())
         compared = reconcile(found, rules())
         _check_comparable(found, compared)
-        _check_topics(found, compared)
+        _suggest_topics(found, compared)
         lacks = _missing(cluster, found, compared, places, timeout) if with_missing else None
     if as_json:
         print_json(as_document(compared) | ({} if lacks is None else {"missing": [asdict(each) for each in lacks]}))
@@ -188,13 +188,13 @@ def _check_tiers(found: "TierCounts", rules: "Rules") -> None:
             raise unheard_tier(tier, heard, option, otherwise=f"; {first}; {expect}")
 
 
-def _check_topics(found: "TierCounts", compared: "Report") -> None:
-    """A topic without counts is still to come, unless it is nearly the name of one that has counts. click.BadParameter."""
+def _suggest_topics(found: "TierCounts", compared: "Report") -> None:
+    """The nearest topic that has counts for one that has none. That is no error: it may still be to come."""
     known = {key.topic for counts in found.counts.values() for key in counts}
     there = known | {topic for _, topic in found.untracked}
     for topic in compared.unheard:
         if topic not in there and (hint := did_you_mean(topic, known)):
-            raise click.BadParameter(f"no tier has counts of topic {topic}{hint}", param_hint="--topic")
+            say(f"no tier has counts of topic {topic}{hint}", err=True)
 
 
 def _check_comparable(found: "TierCounts", compared: "Report") -> None:
