@@ -169,10 +169,17 @@ class State:
             known = record_keys.decode_key(key)
             size = record_size(key or b"", value or b"")
             with self.lock:
+                schema = None
+                if value is not None and isinstance(known, SchemaKey) and self._has_room(known, size):
+                    schema = records.decode_schema(known, value, timestamp_ms)
+                    size = max(size, _size_deleted(known, schema, value))
                 if value is not None and not self._has_room(known, size):
                     self._leave_out(offset)
-                    value = None
-                self._apply(offset, timestamp_ms, known, value)
+                    schema = value = None
+                if schema is None:
+                    self._apply(offset, known, value)
+                else:
+                    self._put(offset, schema)
                 if isinstance(known, _KEPT) and (not isinstance(known, SchemaKey) or self.version(*known) is not None):
                     self._account(known, 0 if value is None else size)
         except RecordError as error:
@@ -196,13 +203,11 @@ class State:
         if self._lines.due(offset, time.monotonic()):
             log.error("registry record skipped: offset=%d reason=%s", offset, reason)
 
-    def _apply(self, offset: int, timestamp_ms: int, key: Key, value: bytes | None) -> None:
+    def _apply(self, offset: int, key: Key, value: bytes | None) -> None:
         match key:
             case SchemaKey():
-                if value is None:
-                    self._remove(key)
-                else:
-                    self._put(offset, records.decode_schema(key, value, timestamp_ms))
+                assert value is None
+                self._remove(key)
             case record_keys.ConfigKey(scope):
                 _set(self.configs, scope, None if value is None else records.decode_config(value))
             case record_keys.ModeKey(scope):
@@ -305,6 +310,16 @@ class State:
 
 
 _KEPT = (SchemaKey, record_keys.ConfigKey, record_keys.ModeKey, record_keys.ContextKey)
+
+
+def _size_deleted(key: SchemaKey, schema: SchemaVersion, value: bytes) -> int:
+    """What a version takes once it is deleted softly, which rewrites its record: other registries leave out names that are written here.
+
+    It is counted from the beginning, so that a deletion never takes more than what it deletes, also in a registry that is full.
+    """
+    if schema.deleted or records.encode_schema(schema) == value:
+        return 0
+    return record_size(record_keys.encode_key(key), records.encode_schema(replace(schema, deleted=True)))
 
 
 def _targets(schema: SchemaVersion) -> Iterable[SchemaKey]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from moldau.registry import deleting
 from moldau.registry import state as module
 from moldau.registry.decision import Write
 from moldau.registry.record_keys import ConfigKey, ContextKey, DeleteSubjectKey, NoopKey, SchemaKey, encode_key
@@ -151,6 +152,43 @@ def test_schemas_that_came_and_went_leave_little(monkeypatch: pytest.MonkeyPatch
     assert state.held_bytes == 0
     for table in (state._by_id, state._ids, state._id_max):
         assert set(table) <= {"."}
+
+
+def stored(number: int, form: str) -> Write:
+    """A version as registries have written it over the years."""
+    subject = f"s{number}"
+    value: dict[str, Any] = {"subject": subject, "version": 1, "id": number, "schema": f'"\u00e4{number}"'}
+    if form == "md5":
+        value["md5"] = "lFKFpbDy2FNSXSGIUPhvJg=="
+    if form == "guid":
+        value |= {"guid": "x", "ts": 1, "offset": 3}
+    if form != "without deleted":
+        value["deleted"] = False
+    return encode_key(SchemaKey(subject, 1)), json.dumps(value, separators=(",", ":"), ensure_ascii=form != "md5").encode()
+
+
+@pytest.mark.parametrize("form", ["md5", "guid", "plain", "without deleted", "ours"])
+def test_a_full_registry_that_has_left_out_records_deletes_softly_and_so_does_one_that_starts_over_them(form: str) -> None:
+    """The record of a deletion was longer than the one that it replaces: it was refused, or left out at the next start."""
+    state, records, number = State(memory_bytes_max=20_000), {}, 0
+    while not state.left_out:
+        number += 1
+        key, value = schema(number) if form == "ours" else stored(number, form)
+        state.apply(number, 0, key, value)
+        records[key] = value
+    for deleted in range(1, number):
+        decision = deleting.delete_version(state, f"s{deleted}", 1, permanent=False)
+        assert state.growth(decision.writes) <= 0
+        for key, value in decision.writes:
+            state.apply(number + deleted, 0, key, value)
+            records[key] = value
+    again = State(memory_bytes_max=20_000)
+    for offset, (key, value) in enumerate(records.items()):
+        again.apply(offset, 0, key, value)
+    assert again.left_out <= state.left_out == 1
+    for each in (state, again):
+        assert each.held_bytes <= 20_000
+        assert [each.versions(f"s{every}")[0].deleted for every in range(1, number)] == [True] * (number - 1)
 
 
 if __name__ == "__main__":
