@@ -122,7 +122,10 @@ class State:
         return self._id_max.get(context, 0)
 
     def next_id(self, context: str) -> int | None:
-        """The id that a new schema of a context gets; never one that is known to have been given. None if every one is taken."""
+        """The id that a new schema of a context gets; never one that is known to have been given. None if every one is taken.
+
+        Of a context nothing is known any more once its last schema was deleted for good and no record names it.
+        """
         with self.lock:
             highest = self.id_max(context)
             if highest < NUMBER_MAX:
@@ -208,6 +211,7 @@ class State:
             case SchemaKey():
                 assert value is None
                 self._remove(key)
+                self._forget_if_unused(context_of(key.subject))
             case record_keys.ConfigKey(scope):
                 _set(self.configs, scope, None if value is None else records.decode_config(value))
             case record_keys.ModeKey(scope):
@@ -247,6 +251,7 @@ class State:
         if other is None or not schema.deleted or (other.deleted and other.version < schema.version):
             holders[schema.subject] = schema.version
         self._ids.setdefault(context, {})[schema.fingerprint] = schema.id
+        self._retired.pop((context, schema.id), None)
         self._id_max[context] = max(self._id_max.get(context, 0), schema.id)
         for target in _targets(schema):
             self._referrers.setdefault(target, set()).add(key)
@@ -274,12 +279,11 @@ class State:
             if len(self._retired) > _RETIRED_KEPT:
                 del self._retired[next(iter(self._retired))]
             self._ids[context_of(key.subject)].pop(schema.fingerprint, None)
-            self._forget_if_unused(context_of(key.subject))
         for target in _targets(schema):
             _discard(self._referrers, target, key)
 
     def _forget_if_unused(self, context: str) -> None:
-        """Keep nothing of a context that has no schemas and that no record names."""
+        """Keep nothing of a context that has no schemas and that no record names. After a tombstone, not while a record is replaced."""
         if context != DEFAULT_CONTEXT and context not in self.contexts and not self._by_id.get(context):
             for table in (self._by_id, self._ids, self._id_max):
                 table.pop(context, None)
@@ -307,6 +311,7 @@ class State:
         ]
         for key in gone:
             self._remove(key)
+            self._forget_if_unused(context_of(key.subject))
 
 
 _KEPT = (SchemaKey, record_keys.ConfigKey, record_keys.ModeKey, record_keys.ContextKey)

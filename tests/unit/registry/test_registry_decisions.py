@@ -10,6 +10,7 @@ from moldau.registry.body import read_config, read_mode, read_schema
 from moldau.registry.errors import RestError
 from moldau.registry.fingerprint import guid
 from moldau.registry.record_keys import ClearSubjectKey, SchemaKey, encode_key
+from moldau.registry.records import SchemaVersion, encode_schema
 from moldau.registry.scopes import config_in_scope, mode_in_scope
 from support.registry import Ledger, record
 
@@ -228,6 +229,19 @@ def test_a_context_can_be_deleted_when_nothing_is_in_it() -> None:
     ledger.carry_out(deleting.delete_subject(ledger.state, ":.fleet:a", permanent=True))
     ledger.carry_out(deleting.delete_context(ledger.state, ".fleet"))
     assert ledger.state.all_contexts() == ["."]
+
+
+def test_a_record_that_replaces_the_only_one_of_a_context_does_not_free_the_ids_that_were_given() -> None:
+    """Messages carry them. A soft deletion rewrites the record of a version, and so may another registry, with another id."""
+    ledger = Ledger()
+    written = [SchemaVersion(":.c:a", number, number, f'"{kind}"') for number, kind in enumerate(("int", "long", "string"), 1)]
+    ledger.write([(encode_key(SchemaKey(each.subject, each.version)), encode_schema(each)) for each in written])
+    for number in (3, 2):
+        ledger.write([(encode_key(SchemaKey(":.c:a", number)), None)])
+    ledger.carry_out(deleting.delete_version(ledger.state, ":.c:a", 1, permanent=False))
+    assert (ledger.state.id_max(".c"), ledger.state.next_id(".c")) == (3, 4)
+    ledger.write([(encode_key(SchemaKey(":.c:a", 1)), encode_schema(SchemaVersion(":.c:a", 1, 2, '"long"')))])
+    assert ledger.register(":.c:b", FLIGHT) == 4
 
 
 # Modes
