@@ -126,6 +126,7 @@ class Connection:
         self._closed = True
         if self._work is not None:
             self._work.drop()
+            self._work = None  # it refers to this connection
         self._answers.give_up()
         self._memory.forget(self)
         self._reader.discard()

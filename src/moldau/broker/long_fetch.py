@@ -8,10 +8,12 @@ import logging
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING
 
+from moldau.broker.answers import release
 from moldau.broker.delayed import DelayedRequest
 from moldau.broker.handlers.fetch import READING_S, Answer, Fetch, Results, release_ranges, request_refusal, wanted_only
 from moldau.model.errors import ErrorCode, StorageError
 from moldau.model.steps import Pause, Steps
+from moldau.ports.transport import Part
 from moldau.protocol.fast.fetch import decode_fetch_in_steps, encode_fetch_response, encode_fetch_response_in_steps
 
 if TYPE_CHECKING:
@@ -70,8 +72,10 @@ class LongFetch:
 
     def cancel(self) -> None:
         """No connection waits for the answer any more."""
+        self._answer = self._give_up = _nothing  # they refer to the place of the answer, and that to this
         if self._work is not None:
             self._work.drop()
+            self._work = None
         if self._request is not None:
             self._broker.delayed.cancel(self._request)
 
@@ -89,8 +93,9 @@ class LongFetch:
         self._work = None
         if error is not None:
             _LOG.error("waiting request given up by a bug", exc_info=error)
+            give_up = self._give_up
             self.cancel()
-            self._give_up()
+            give_up()
 
     def _read(self) -> Steps:
         """Answer if there is enough to send, or if the time is over; otherwise wait."""
@@ -157,3 +162,8 @@ class LongFetch:
         except StorageError:  # the next read reports it
             return 0
         return fetch.enough - max(fetch.found, available)
+
+
+def _nothing(parts: list[Part] | None = None) -> None:
+    """For a fetch whose answer nobody waits for."""
+    release(parts or ())

@@ -34,7 +34,7 @@ class LongProduce:
         self._body = body
         self._version = version
         self._correlation_id = correlation_id
-        self._resume: Callable[[], object] = _nothing
+        self._synced = _Synced()
         self._outcome: ProduceOutcome
         self._pending: PendingProduce
         broker.request_memory.keep(holder, len(frame))
@@ -47,7 +47,7 @@ class LongProduce:
                 self._frame, self._body, self._version, broker.decoded_bytes_max, broker.decoded_elements_max
             )
             self._outcome = ProduceOutcome(self._version, self._correlation_id, request.acks, request.transactional_id)
-            self._pending = PendingProduce(broker, self._outcome, lambda: self._resume())
+            self._pending = PendingProduce(broker, self._outcome, self._synced)
             yield from self._stage(request) if request.transactional_id is None else self._stage_transactional(request)
             if request.acks == ACKS_NONE:
                 self._pending.start()
@@ -102,8 +102,21 @@ class LongProduce:
         staged.notify()
 
     def _wait_for_syncs(self, resume: Callable[[], object]) -> None:
-        self._resume = resume
+        self._synced.resume = resume
         self._pending.start()
+
+
+class _Synced:
+    """Called when all syncs have ended. It does not refer to the request: with acks 0 nothing of that waits for them."""
+
+    __slots__ = ("resume",)
+
+    def __init__(self) -> None:
+        self.resume: Callable[[], object] = _nothing
+
+    def __call__(self) -> None:
+        resume, self.resume = self.resume, _nothing  # it refers to the work that waits
+        resume()
 
 
 def _nothing() -> None:
