@@ -57,6 +57,28 @@ def test_what_is_counted_of_offsets_is_what_they_take(partitions: int, topics: i
     assert 0.85 * taken <= counted <= 1.3 * taken
 
 
+@pytest.mark.parametrize(
+    ("transactions", "partitions", "distinct"),
+    [(1, 20_000, True), (100, 200, True), (1000, 10, True), (2, 10_000, False), (50, 400, False)],
+)
+def test_what_is_counted_of_pending_offsets_is_what_they_take(transactions: int, partitions: int, distinct: bool) -> None:
+    """With the index of who waits for a place: several transactions may wait for the same places, or each for its own."""
+    budget = Budget.unlimited()
+
+    def make() -> GroupOffsets:
+        offsets = GroupOffsets(Account(budget))
+        for transaction in range(10**6, 10**6 + transactions):
+            topic = f"topic-{transaction if distinct else 0}"
+            for partition in range(1000, 1000 + partitions):
+                number = 10**9 + partition
+                offset = CommittedOffset(number, 0, "", number + 1, -1, NO_TOPIC_ID, number + 2)
+                offsets.put_pending(transaction, [(topic, partition, offset)])
+        return offsets
+
+    taken, _ = measured(make)
+    assert 0.8 * taken <= budget.held <= 1.4 * taken
+
+
 @pytest.mark.parametrize(("protocols", "size"), [(1, 100), (3, 50), (500, 1), (1, 100_000)])
 def test_members_take_no_more_than_is_counted(protocols: int, size: int) -> None:
     """Without the requests of theirs that wait, for which there is something in `MEMBER_COST`."""

@@ -8,9 +8,9 @@ import pytest
 from moldau.broker.groups.group import Group
 from moldau.broker.groups.group_records import group_value
 from moldau.broker.groups.membership_events import Join, Joined
-from moldau.broker.groups.offsets import NO_TOPIC_ID, Commit
+from moldau.broker.groups.offsets import NO_TOPIC_ID, PENDING_COST, TRANSACTION_COST, Commit
 from moldau.broker.groups.records import group_key, offset_key
-from moldau.broker.groups.removal import OFFSETS_AT_ONCE
+from moldau.broker.groups.removal import OFFSETS_AT_ONCE, PENDING_AT_ONCE
 from moldau.broker.groups.state import GroupState, MemberState
 from moldau.broker.state_log import KeyValue, TransactionalProducer
 from moldau.model.errors import ErrorCode, PeerError
@@ -292,6 +292,23 @@ def test_no_step_of_their_removal_examines_more_than_some_offsets() -> None:
     one = Coordinated().lead()
     commit_many(one, "other", range(10 * OFFSETS_AT_ONCE), PRODUCER)
     assert len(list(one.groups.forget_topics(["t"]))) >= 10
+
+
+@pytest.mark.parametrize("what", ["topics", "group"])
+def test_no_step_of_a_removal_removes_more_than_some_pending_offsets(what: str) -> None:
+    """Of many transactions that commit the same partitions."""
+    transactions = 300
+    one = Coordinated().lead()
+    for producer_id in range(transactions):
+        group = commit_many(one, "t", range(50), TransactionalProducer(producer_id, 0))
+    memory = one.groups.memory.offsets
+    steps = one.groups.forget_topics(["t"]) if what == "topics" else one.groups.delete(group, lambda _: None)
+    held = memory.held
+    for _ in steps:
+        assert held - memory.held <= (PENDING_AT_ONCE + transactions) * (PENDING_COST + TRANSACTION_COST)
+        held = memory.held
+    assert memory.held == 0
+    assert len(one.log.records(group.partition)) == (transactions + 1) * 50, "one tombstone for each partition"
 
 
 def test_their_removal_ends_also_when_a_client_commits_at_every_step() -> None:
