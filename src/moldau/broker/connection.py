@@ -345,6 +345,8 @@ class Connection:
             self._flush()  # closes also where the broker was stopping
         elif error is not None:
             self._abort_for_a_bug(error)
+            if self._broker.staged_writes.dirty:
+                self._write()
         self.release()
 
     def _hold_until(self, slot: Slot, abandoned: Callable[[], object] | None) -> None:

@@ -1,6 +1,7 @@
 """A Produce request of many partitions runs in turns; what comes of it is what comes of any other."""
 
 import sys
+from typing import Any
 
 import pytest
 
@@ -256,6 +257,30 @@ def test_a_write_that_fails_fails_its_partitions_alone(world: BrokerWorld, monke
     answer = in_turns(world, world.connect(), to_all(world))
     assert [index for index, code, _ in results(answer) if code == ErrorCode.KAFKA_STORAGE_ERROR] == [3]
     assert nothing_is_left(world)
+
+
+def test_a_bug_in_a_later_step_leaves_no_batch_staged_though_the_connection_is_lost(
+    world: BrokerWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches that stayed staged waited for the next write of anybody, and the fetches that wait for them as well."""
+    client, reader = world.connect(), world.connect()
+    reader.send(fetch_request("wide", 0, partition=COUNT - BATCHES_AT_ONCE, max_wait_ms=1_000_000), 12)
+    append, appended = PartitionLog.append, 0
+
+    def append_or_fail(log: PartitionLog, *arguments: Any) -> Any:
+        nonlocal appended
+        appended += 1
+        if appended == COUNT:
+            raise ZeroDivisionError
+        return append(log, *arguments)
+
+    monkeypatch.setattr(PartitionLog, "append", append_or_fail)
+    client.send(to_all(world), 9)
+    client.peer.disconnect()
+    settle(world)
+    assert nothing_is_left(world)
+    assert lengths(world) == [1] * (COUNT - 1) + [0]
+    assert values_of(reader.answers()[0].body.responses[0].partitions[0].records) == [b"v"]
 
 
 def test_fetches_that_wait_are_completed_by_it(world: BrokerWorld) -> None:
