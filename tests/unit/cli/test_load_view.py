@@ -41,7 +41,7 @@ def test_the_first_dead_letter_stands_in_the_line(capsys: pytest.CaptureFixture[
 def test_offsets_that_are_no_longer_in_the_log_are_counted_by_partition(capsys: pytest.CaptureFixture[str]) -> None:
     empty = OffsetRange("clicks", 2, 5, 9)
     first = result(3, skipped=(OffsetRange("clicks", 0, 6, 201), OffsetRange("clicks", 1, 0, 1), empty))
-    loads = first, result(2, skipped=(OffsetRange("clicks", 0, 201, 206), empty))
+    loads = first, result(2, skipped=(OffsetRange("clicks", 0, 201, 206),))
     show_outcome(Outcome(JOB, loads, seconds=0.5), as_json=False)
     show_outcome(Outcome(JOB, (LoadResult(0, 0, 0, 0, 7, (), 0.01, skipped=(empty,)),)), as_json=False)
     assert capsys.readouterr().out.splitlines() == [

@@ -49,8 +49,11 @@ class Plan:
     schema: Any
     """Columns of the table after the load."""
     before: tuple[Progress, ...] = ()
+    """Of the partitions in `after`."""
     dead_before: tuple[Progress, ...] = ()
     after: Mapping[str, int] | None = None
+    """The next offsets that the load commits, by application id: the ends of its ranges, and, with `fail_on_data_loss` off, the log's start
+    where a partition holds nothing after the table's offset; None if there is nothing to load."""
     held: Mapping[int, frozenset[int]] | None = None
     """Offsets beyond the table's that the dead letters hold already, by partition."""
     first_held: tuple[int, int, str] | None = None
@@ -89,7 +92,6 @@ def plan_load(job: LoadJob, *, fail_on_data_loss: bool = True) -> Plan:
     gone = tuple(OffsetRange(*partition, start, firsts[partition]) for partition, start in starts.items() if start < firsts[partition])
     ranges = _at_most(there_is, job.records_max)
     group_offsets = {partition: offset for partition, offset in known.items() if offset is not None}
-    group_offsets |= {TopicPartition(job.topic, r.partition): r.end for r in ranges}
     if not ranges:
         schema = None if there is None else there.schema
         return Plan(job, tables, topic_id, (), group_offsets, there, None, schema, asked_ms=asked_ms, skipped=gone)
@@ -101,12 +103,16 @@ def plan_load(job: LoadJob, *, fail_on_data_loss: bool = True) -> Plan:
     if there is None and job.tier is not None and decoding.tracked:
         check_unclaimed(job)
     base, schema = _table_for(job, tables, decoding)
-    wanted = [ids[TopicPartition(job.topic, r.partition)] for r in ranges]
+    ends = {TopicPartition(job.topic, r.partition): r.end for r in ranges}
+    for each in () if fail_on_data_loss else gone:  # also where nothing is left to be read: the commit of the others moves the offset
+        ends.setdefault(TopicPartition(job.topic, each.partition), each.end)
+    group_offsets |= ends
+    wanted = [ids[partition] for partition in ends]
     dead_letters = tables.open(job.dead_letters)
     before, dead_before = progress(base, wanted), progress(dead_letters, wanted)
-    if any(now.offset != known[TopicPartition(job.topic, r.partition)] for r, now in zip(ranges, before, strict=True)):
+    if any(now.offset != known[partition] for partition, now in zip(ends, before, strict=True)):
         raise LoadConflictError(f"{job.table}: another load of job {job.name} was at work while this one was planned")
-    held, first_held = _held(job, topic_id, dead_letters, ranges, dead_before)
+    held, first_held = _held(job, topic_id, dead_letters, ranges, dead_before[: len(ranges)])
     return Plan(
         job=job,
         tables=tables,
@@ -118,7 +124,7 @@ def plan_load(job: LoadJob, *, fail_on_data_loss: bool = True) -> Plan:
         schema=schema,
         before=tuple(before),
         dead_before=tuple(dead_before),
-        after={name: r.end for name, r in zip(wanted, ranges, strict=True)},
+        after=dict(zip(wanted, ends.values(), strict=True)),
         held=held,
         first_held=first_held,
         asked_ms=asked_ms,

@@ -68,13 +68,11 @@ class Outcome:
 
     @property
     def skipped(self) -> dict[int, int]:
-        """By partition how many offsets are no longer in the log, and were passed over. A load reports those again that the one before it
-        found in a partition that holds nothing."""
-        ends = {(each.partition, each.start): each.end for one in self.loads for each in one.skipped}
+        """By partition how many offsets are no longer in the log, and were passed over."""
         counts: Counter[int] = Counter()
-        for (partition, start), end in sorted(ends.items()):
-            counts[partition] += end - start
-        return dict(counts)
+        for each in (each for one in self.loads for each in one.skipped):
+            counts[each.partition] += each.size
+        return dict(sorted(counts.items()))
 
     @property
     def changed(self) -> bool:

@@ -8,11 +8,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from moldau.lake.loading import commit as commit_of_a_load
 from moldau.lake.loading import plan
+from moldau.lake.loading.commit import Written, commit_both
+from moldau.lake.loading.counts import counts_to_json
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.plan import plan_load
 from moldau.lake.reading.offsets import EARLIEST, DataLossError, OffsetRange
-from moldau.lake.tables.committing import Writer, commit
+from moldau.lake.tables.committing import LoadConflictError, Writer, commit
 from moldau.lake.tables.format import Change
 from moldau.lake.tables.opening import FORMATS, format_named, open_or_create, opened
 from moldau.lake.tables.owner import OtherJobError, application_id
@@ -110,3 +113,60 @@ def test_records_that_are_gone_are_refused_with_the_command_s_option_or_planned_
     planned = plan_load(job, fail_on_data_loss=False)
     assert [each.start for each in planned.ranges] == [5, 5]
     assert planned.skipped == (OffsetRange("orders", 0, 3, 5),)
+
+
+def test_an_empty_partition_is_passed_over_once_with_the_next_commit(job: LoadJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Claim: where the log holds nothing after the table's offset any more, the load's own commit moves that offset to the log's start, so
+    the next load does not report the same offsets again. Partition 0 is loaded up to 3 and was emptied up to 7, partition 1 has records."""
+
+    def offsets(_: object, times: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        return {each: 7 if each.partition == 0 else 0 if time == EARLIEST else END for each, time in times.items()}
+
+    monkeypatch.setattr(_Brokers, "offsets", offsets)
+    monkeypatch.setattr(commit_of_a_load, "check_topic", lambda planned: None)
+    gone, ids = OffsetRange("orders", 0, 3, 7), [application_id(job.name, "00ff", number) for number in (0, 1)]
+    slow = plan_load(job, fail_on_data_loss=False)
+    planned = plan_load(job, fail_on_data_loss=False)
+    assert (planned.ranges, planned.skipped) == ((OffsetRange("orders", 1, 5, 9),), (gone,))
+    written = Written((), (), counts_to_json({}, 0, 0))
+    commit_both(planned, written, Writer(job.name))
+    assert [opened(job.table).offset(each) for each in ids] == [7, 9]
+    assert {each.partition: offset for each, offset in planned.group_offsets.items()} == {0: 7, 1: 9}
+    planned = plan_load(job, fail_on_data_loss=False)
+    assert (planned.ranges, planned.skipped) == ((), ())
+    with pytest.raises(LoadConflictError, match="another load has moved"):
+        commit_both(slow, written, Writer(job.name))
+
+
+def test_an_empty_partition_is_not_moved_under_a_load_that_has_read_it_since(job: LoadJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The offset is the one that the load was planned from, or nothing is committed."""
+    firsts = {0: 7, 1: 0}
+
+    def offsets(_: object, times: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        return {each: firsts[each.partition] if time == EARLIEST or each.partition == 0 else END for each, time in times.items()}
+
+    monkeypatch.setattr(_Brokers, "offsets", offsets)
+    monkeypatch.setattr(commit_of_a_load, "check_topic", lambda planned: None)
+    planned, id_ = plan_load(job, fail_on_data_loss=False), application_id(job.name, "00ff", 0)
+    commit(format_named(job.table_format), job.table, Change("LOAD", offsets={id_: 8}), writer=Writer(job.name))
+    with pytest.raises(LoadConflictError, match=r"another load has moved \S+ from offset 3, where this one started, to 8"):
+        commit_both(planned, Written((), (), counts_to_json({}, 0, 0)), Writer(job.name))
+    assert opened(job.table).offset(id_) == 8
+
+
+def test_where_nothing_is_to_load_the_table_stays_as_it_is(job: LoadJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Offsets that are gone move with records only: the group hears of what the table says."""
+    monkeypatch.setattr(_Brokers, "offsets", lambda _, times: dict.fromkeys(times, 7))
+    planned = plan_load(job, fail_on_data_loss=False)
+    assert (planned.ranges, planned.after) == ((), None)
+    assert {each.partition: offset for each, offset in planned.group_offsets.items()} == {0: 3, 1: 5}
+
+
+def test_no_offset_passes_over_records_without_leave(job: LoadJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Partition 1 was trimmed beyond what readers of committed records may see; whether it is empty shows later."""
+
+    def offsets(_: object, times: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        return {each: (0, 7)[each.partition] if time == EARLIEST else (END, 5)[each.partition] for each, time in times.items()}
+
+    monkeypatch.setattr(_Brokers, "offsets", offsets)
+    assert plan_load(job).after == {application_id(job.name, "00ff", 0): END}
