@@ -1,15 +1,15 @@
-"""A Produce request of many partitions, in steps: decoded, staged and written, and answered piece by piece.
+"""A Produce request of many partitions, or of several long batches, in steps: decoded, staged and written, and answered piece by piece.
 
 The request keeps its frame, whose bytes count in `RequestMemory` until the end. A few batches are staged, written and shown to waiting
 fetches in one step, so nothing stays staged between two; the rest is as for any Produce request. It is carried out to its end also when its
 connection is lost, as any request that has come whole: no step may be the last.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from moldau.broker.handlers.produce import ACKS_NONE, ProduceOutcome, stage
+from moldau.broker.handlers.produce import ACKS_NONE, BYTES_AT_ONCE, ProduceOutcome, stage
 from moldau.broker.pending_produce import PendingProduce
 from moldau.model.errors import ProtocolError
 from moldau.model.steps import UNFINISHED, Elsewhere, Pause
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from moldau.broker.request_memory import Holder
 
 BATCHES_AT_ONCE = 32
-"""Batches of a step: one or two milliseconds."""
+"""Batches of a step: one or two milliseconds. A step ends also with `BYTES_AT_ONCE`."""
+
+Batches = list[tuple[int, memoryview | None]]
 
 
 class LongProduce:
@@ -64,8 +66,8 @@ class LongProduce:
         broker, outcome = self._broker, self._outcome
         for topic, partitions in request.topics:
             outcome.topics.append((topic, []))
-            for start in range(0, len(partitions), BATCHES_AT_ONCE):
-                stage(broker, outcome, partitions[start : start + BATCHES_AT_ONCE], broker.clock.time_ms())
+            for some in _pieces(partitions):
+                stage(broker, outcome, some, broker.clock.time_ms())
                 self._write()
                 if outcome.held:
                     yield Elsewhere(partial(broker.batch_walks.run, self._holder, outcome.held))
@@ -86,8 +88,9 @@ class LongProduce:
         yield from produce.begin(broker.clock.time_ms())
         if produce.has_to_ask:
             yield Elsewhere(lambda resume: produce.ask(resume) and resume())
+        staged = broker.staged_writes
         for number, _ in enumerate(produce.stage(self._outcome, broker.clock.time_ms()), 1):
-            if number % BATCHES_AT_ONCE == 0:
+            if number % BATCHES_AT_ONCE == 0 or sum(each.staged_bytes for each in staged.dirty) >= BYTES_AT_ONCE:
                 self._write()
                 yield UNFINISHED
         self._write()
@@ -104,6 +107,18 @@ class LongProduce:
     def _wait_for_syncs(self, resume: Callable[[], object]) -> None:
         self._synced.resume = resume
         self._pending.start()
+
+
+def _pieces(partitions: Batches) -> Iterator[Batches]:
+    """`partitions` in pieces, each of which is written in one go."""
+    start = size = 0
+    for stop, (_, records) in enumerate(partitions, 1):
+        size += 0 if records is None else len(records)
+        if stop - start == BATCHES_AT_ONCE or size >= BYTES_AT_ONCE:
+            yield partitions[start:stop]
+            start, size = stop, 0
+    if start < len(partitions):
+        yield partitions[start:]
 
 
 class _Synced:

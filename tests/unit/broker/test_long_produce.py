@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 
 from moldau.broker import producing
+from moldau.broker.handlers.produce import BYTES_AT_ONCE
 from moldau.broker.long_produce import BATCHES_AT_ONCE
+from moldau.broker.partition import Partition
+from moldau.broker.staged import StagedWrites
 from moldau.log.partition_log import PartitionLog
 from moldau.model.errors import ErrorCode, StorageError
 from moldau.protocol.fast.produce import PARTITIONS_AT_ONCE
@@ -281,6 +284,43 @@ def test_a_bug_in_a_later_step_leaves_no_batch_staged_though_the_connection_is_l
     assert nothing_is_left(world)
     assert lengths(world) == [1] * (COUNT - 1) + [0]
     assert values_of(reader.answers()[0].body.responses[0].partitions[0].records) == [b"v"]
+
+
+@pytest.mark.parametrize("transactional_id", [None, "tx"])
+@pytest.mark.parametrize("partitions", [[12], [6, 6]], ids=["one topic", "two topics"])
+def test_one_of_long_batches_is_written_a_few_megabytes_at_a_time(
+    world: BrokerWorld, monkeypatch: pytest.MonkeyPatch, transactional_id: str | None, partitions: list[int]
+) -> None:
+    """The bound was in batches alone: up to 63 of 1 MB were written in one turn of 90 ms."""
+    world.create_topic("wide2", 12)
+    written: list[int] = []
+    write = StagedWrites.write
+
+    def counted(staged: StagedWrites) -> dict[Partition, StorageError]:
+        written.append(sum(each.staged_bytes for each in staged.dirty))
+        return write(staged)
+
+    monkeypatch.setattr(StagedWrites, "write", counted)
+    records = batch(world, bytes(1_000_000))
+    sent = [
+        TopicProduceData(name, partition_data=[PartitionProduceData(n, records) for n in range(count)])
+        for name, count in zip(("wide", "wide2"), partitions, strict=False)
+    ]
+    client = world.connect()
+    client.send(ProduceRequest(transactional_id, 1, 30_000, sent), 9)
+    settle(world)
+    answer = client.answers()[0].body
+    assert [each.error_code for topic in answer.responses for each in topic.partition_responses] == [0] * 12
+    assert sum(written) == 12 * len(records)
+    assert max(written) <= BYTES_AT_ONCE + len(records)
+    assert nothing_is_left(world)
+
+
+def test_one_long_batch_alone_goes_the_short_way(world: BrokerWorld) -> None:
+    world.create_topic("long", max_message_bytes=2 * BYTES_AT_ONCE)
+    client = world.connect()
+    client.send(produce_request("long", batch(world, bytes(BYTES_AT_ONCE + 1))), 9)
+    assert results(client.answers()[0].body) == [(0, 0, 0)]
 
 
 def test_fetches_that_wait_are_completed_by_it(world: BrokerWorld) -> None:

@@ -8,7 +8,7 @@ write that is still to come; `ProduceOutcome.refuse` takes that back. What an ac
 
 Refused here beyond what `append` refuses: versions 0 to 2, which stand for older batch formats (listed all the same, see
 `protocol.versions`), with UNSUPPORTED_VERSION. A request with a transactional id may have to wait for the transaction coordinator; see
-`transactional_produce`. One of many partitions is handled in steps, and written by itself: see `long_produce`.
+`transactional_produce`. One of many partitions, or of several long batches, is handled in steps, and written by itself: see `long_produce`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from moldau.broker.appending import check_segment, prepare
 from moldau.broker.partition import Partition
 from moldau.model.errors import ErrorCode, PeerError, RejectedRecordsError, StorageError
 from moldau.model.steps import drain
-from moldau.protocol.fast.produce import ProducePartitionResult, decode_produce, encode_produce_response
+from moldau.protocol.fast.produce import LongProduceError, ProducePartitionResult, decode_produce, encode_produce_response
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
@@ -30,6 +30,9 @@ FIRST_VERSION = 3
 LAST_VERSION = 13
 FIRST_WITH_TOPIC_IDS = 13
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+
+BYTES_AT_ONCE = 4 * 1024 * 1024
+"""Bytes of several batches that are written in one go: one to ten milliseconds."""
 
 TopicResults = list[tuple[bytes, list[ProducePartitionResult]]]
 
@@ -136,9 +139,11 @@ def handle_produce(
 ) -> "ProduceOutcome | TransactionalProduce":
     """Stage every batch of the request whose body starts at `position` that can be taken; or say that the transaction coordinator has to be
     asked first. With some `held`, these have to be checked before. ProtocolError; LongProduceError, before anything is done, for a
-    request of many partitions: see `long_produce`.
+    request of many partitions or of several long batches: see `long_produce`.
     """
     request = decode_produce(frame, position, version, broker.decoded_bytes_max, broker.decoded_elements_max)
+    if len(frame) > BYTES_AT_ONCE and sum(len(partitions) for _, partitions in request.topics) > 1:
+        raise LongProduceError
     if request.transactional_id is not None:
         from moldau.broker.handlers.transactional_produce import TransactionalProduce
 
