@@ -27,6 +27,7 @@ from moldau.registry.understanding import NotReadableError
 
 if TYPE_CHECKING:
     from moldau.registry.changes import Changes
+    from moldau.registry.schemas.understood import Held
     from moldau.registry.state import State
     from moldau.registry.understanding import Understanding
 
@@ -154,34 +155,39 @@ class App:
         return await self._act(route, request)
 
     async def _act(self, route: Route, request: Request) -> Answer:
+        with self._understanding.hold() as held:
+            return await self._act_holding(route, request, held)
+
+    async def _act_holding(self, route: Route, request: Request, held: "Held") -> Answer:
         if route.known is not None:
-            known = await self._tried(partial(route.known, self._state, request))
+            known = await self._tried(partial(route.known, self._state, request), held)
             if known is not None:
                 return _json(known)
         if route.kind is Kind.WRITE:
-            return await self._change(route, request)
+            return await self._change(route, request, held)
         act = partial(route.act, self._state, request)
         if route.kind is not Kind.READ or request.text("format"):
             executor = self._lists if route.kind is Kind.LIST else self._workers
-            return Answer(200, await self._understanding.settle(executor, lambda: encode_body(act(), self._limits.answer_bytes_max)))
+            content = await self._understanding.settle(executor, lambda: encode_body(act(), self._limits.answer_bytes_max), held)
+            return Answer(200, content)
         return _json(act())
 
-    async def _change(self, route: Route, request: Request) -> Answer:
+    async def _change(self, route: Route, request: Request, held: "Held") -> Answer:
         """Carry a change out. A schema that is not parsed yet is parsed without the lock of all changes; then it starts again."""
         loop = asyncio.get_running_loop()
         for _ in range(_CHANGE_ATTEMPTS):
             try:
                 status, content = await loop.run_in_executor(self._writers, self._changes.carry_out, route.act, request)
             except NotUnderstoodError:
-                await self._tried(partial(route.act, self._state, request))
+                await self._tried(partial(route.act, self._state, request), held)
             else:
                 return Answer(status, content)
         raise timed_out("other requests changed the subject each time its versions were compared")
 
-    async def _tried(self, decide: Callable[[], Any]) -> Any:
+    async def _tried(self, decide: Callable[[], Any], held: "Held") -> Any:
         """What comes of it here; None if nothing does: perhaps this registry has not read enough, and the writer has the last word."""
         try:
-            return await self._understanding.settle(self._workers, decide)
+            return await self._understanding.settle(self._workers, decide, held)
         except NotReadableError:
             raise
         except RestError:

@@ -13,7 +13,7 @@ from moldau.ports.workers import WorkerError, WorkerLimitError
 from moldau.registry.errors import RestError, timed_out
 from moldau.registry.limits import WorkLimits
 from moldau.registry.schemas.questions import WARM_UP, WORK, Answer, Question, decode_answer
-from moldau.registry.schemas.understood import NotUnderstoodError, Understood
+from moldau.registry.schemas.understood import Held, NotUnderstoodError, Understood
 
 T = TypeVar("T")
 
@@ -50,7 +50,11 @@ class Understanding:
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._calls.close()
 
-    async def settle(self, executor: Executor, decide: Callable[[], T]) -> T:
+    def hold(self) -> Held:
+        """For the answers that one request needs; entered for as long as it is under way."""
+        return Held(self._understood)
+
+    async def settle(self, executor: Executor, decide: Callable[[], T], held: Held) -> T:
         """What `decide` gives, in a thread, when all that it has to know is known. NotReadableError, and what it raises."""
         loop = asyncio.get_running_loop()
         for _ in range(_QUESTIONS_MAX):
@@ -58,10 +62,16 @@ class Understanding:
                 return await loop.run_in_executor(executor, decide)
             except NotUnderstoodError as missing:
                 question = missing.question
-            await self._answer(question)
+            if not held.is_new(question):
+                raise _busy(f"what requests under way need of schemas takes more than {self._understood.held_bytes_max:,} bytes; try again")
+            if not held.keep(question, await self._answer(question)):
+                most = self._understood.request_bytes_max
+                raise NotReadableError(
+                    422, 42201, f"what this request needs of schemas and their differences takes more than {most:,} bytes"
+                )
         raise NotReadableError(422, 42201, f"this request needs more than {_QUESTIONS_MAX:,} schemas to be parsed or compared")
 
-    async def _answer(self, question: Question) -> None:
+    async def _answer(self, question: Question) -> Answer:
         future = self._under_way.get(question)
         if future is None:
             if len(self._under_way) >= self._limits.waiting_max:
@@ -70,12 +80,14 @@ class Understanding:
             self._under_way[question] = future
             future.add_done_callback(lambda _: self._under_way.pop(question, None))
         try:
-            self._understood.remember(question, await asyncio.shield(future))
+            answer = await asyncio.shield(future)
         except WorkerLimitError as error:
             what = "reading it" if question.older is None else "comparing it with an earlier version"
             raise NotReadableError(422, 42201, f"Invalid schema of type {question.schema.language}, details: {what}: {error}") from error
         except WorkerError as error:
             raise _busy(str(error)) from error
+        self._understood.remember(question, answer)
+        return answer
 
     def _ask(self, question: Question) -> Answer:
         return decode_answer(self._calls.call(WORK, question.encode(), wait_s=self._limits.wait_s))

@@ -104,5 +104,7 @@ class SchemaLanguage(Protocol):
 class ParseSchema(Protocol):
     """Reads a schema of a language that is named: in this process, or from what other processes found out."""
 
-    def __call__(self, name: str, text: str, references: tuple[ResolvedReference, ...] = (), *, stored: bool = False) -> ParsedSchema:
-        """InvalidSchemaError, UnknownLanguageError."""
+    def __call__(
+        self, name: str, text: str, references: tuple[ResolvedReference, ...] = (), *, stored: bool = False, compared: bool = False
+    ) -> ParsedSchema:
+        """InvalidSchemaError, UnknownLanguageError. `compared`: the canonical text will perhaps not be asked for."""

@@ -39,6 +39,9 @@ def language(name: str) -> SchemaLanguage:
 
 
 @lru_cache(maxsize=KEPT_SCHEMAS)
-def parsed(name: str, text: str, references: tuple[ResolvedReference, ...] = (), *, stored: bool = False) -> ParsedSchema:
+def parsed(
+    name: str, text: str, references: tuple[ResolvedReference, ...] = (), *, stored: bool = False, compared: bool = False
+) -> ParsedSchema:
     """What `language(name).parse` gives, kept: a producer that registers the same schema at every start costs one look-up here."""
+    _ = compared  # all is there in this process
     return language(name).parse(text, references, stored=stored)

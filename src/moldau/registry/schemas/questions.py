@@ -29,6 +29,12 @@ class Source(NamedTuple):
     stored: bool = False
     normalized: bool = False
 
+    def parts(self) -> Iterator[object]:
+        """What it consists of, flat."""
+        yield from (self.language, self.text, self.stored, self.normalized, len(self.references))
+        for each in self.references:
+            yield from (each.name, each.subject, each.version, each.text)
+
     def plain(self) -> tuple[Any, ...]:
         """As JSON has it."""
         references = [(each.name, each.subject, each.version, each.text) for each in self.references]
@@ -36,20 +42,29 @@ class Source(NamedTuple):
 
 
 class Question(NamedTuple):
-    """The text of `schema` in a form (the canonical one by default); with `older` why it cannot read what was written with that."""
+    """The text of `schema` in a form (the canonical one by default); with `older` why it cannot read what was written with that.
+
+    With `digested` the answer is no more than the digest of the text: enough to know that there is one, or whether it is another's.
+    """
 
     schema: Source
     form: str = CANONICAL
     older: Source | None = None
+    digested: bool = False
 
     def encode(self) -> bytes:
         """The task of a worker."""
         older = None if self.older is None else self.older.plain()
-        return json.dumps((self.schema.plain(), self.form, older)).encode()
+        return json.dumps((self.schema.plain(), self.form, older, self.digested)).encode()
 
     def digest(self) -> bytes:
         """16 bytes that are another for each question."""
-        return hashlib.blake2b(self.encode(), digest_size=16).digest()
+        found = hashlib.blake2b(digest_size=16)
+        for each in (*self.schema.parts(), self.form, self.digested, *(self.older.parts() if self.older else ())):
+            data = str(each).encode("utf-8", "surrogatepass")
+            found.update(b"%d:" % len(data))
+            found.update(data)
+        return found.digest()
 
 
 Answer = str | list[Incompatibility] | InvalidSchemaError
@@ -60,11 +75,19 @@ def answer(question: Question) -> Answer:
     """Understand, in this process."""
     try:
         schema = _read(question.schema)
-        return schema.formatted(question.form) if question.older is None else schema.check(_read(question.older))
+        if question.older is not None:
+            return schema.check(_read(question.older))
+        text = schema.formatted(question.form)
+        return text_digest(text) if question.digested else text
     except InvalidSchemaError as error:
         return error
     except RecursionError:
         return InvalidSchemaError("it is nested too deeply")
+
+
+def text_digest(text: str) -> str:
+    """Another one for each text."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def work(task: bytes, _tools: "WorkerTools") -> Iterator[bytes]:
@@ -72,8 +95,8 @@ def work(task: bytes, _tools: "WorkerTools") -> Iterator[bytes]:
     if task == WARM_UP:
         parsed("AVRO", '"string"')
         return
-    schema, form, older = json.loads(task)
-    yield encode_answer(answer(Question(_source(schema), form, None if older is None else _source(older))))
+    schema, form, older, digested = json.loads(task)
+    yield encode_answer(answer(Question(_source(schema), form, None if older is None else _source(older), digested)))
 
 
 def encode_answer(found: Answer) -> bytes:

@@ -3,19 +3,30 @@
 Decisions use it like the languages themselves. What is not known yet is raised as a question, `NotUnderstoodError`; the caller
 has it answered in another process, remembers the answer here, and decides again. So deciding never waits for a schema and never
 costs more than look-ups, and no schema delays changes that wait for their lock.
+
+A decision needs all of its answers at once. So a request keeps those that it asked for until it ends (`Held`), whatever others need
+meanwhile: each is asked for once. What is kept beyond that is shared by later requests. Texts of stored schemas are not kept: a comparison
+only needs to know that they can be read.
 """
 
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
 
 from moldau.registry.schemas.bounds import check_size
 from moldau.registry.schemas.language import Incompatibility, InvalidSchemaError, ParsedSchema, ResolvedReference
 from moldau.registry.schemas.languages import LANGUAGES, UnknownLanguageError
-from moldau.registry.schemas.questions import Answer, Question, Source
+from moldau.registry.schemas.questions import Answer, Question, Source, text_digest
 
 KEPT_BYTES_MAX = 4 << 20
-"""Characters of all answers that are kept; the least used goes first."""
+"""Memory of all answers that are kept for later requests; the least used goes first."""
+REQUEST_BYTES_MAX = 6 << 20
+"""Memory of the answers that one request keeps: three texts of the largest size in ASCII, and half as much of differences."""
+HELD_BYTES_MAX = 12 << 20
+"""Memory of the answers that all requests under way keep."""
 _EACH_BYTES = 256
 
 
@@ -30,20 +41,33 @@ class NotUnderstoodError(Exception):
 class Understood:
     """Answers by question. Any thread may use it."""
 
-    def __init__(self, kept_bytes_max: int = KEPT_BYTES_MAX) -> None:
+    def __init__(
+        self,
+        kept_bytes_max: int = KEPT_BYTES_MAX,
+        request_bytes_max: int = REQUEST_BYTES_MAX,
+        held_bytes_max: int = HELD_BYTES_MAX,
+    ) -> None:
+        self.request_bytes_max = request_bytes_max
+        self.held_bytes_max = held_bytes_max
+        self.held_bytes = 0
+        """Memory of what requests under way keep; not above `held_bytes_max`."""
         self._kept_bytes_max = kept_bytes_max
         self._lock = threading.Lock()
         self._answers: OrderedDict[bytes, Answer] = OrderedDict()
         self._bytes = 0
+        self._held: dict[bytes, tuple[Answer, int]] = {}
+        """Answers with the number of requests that keep them."""
 
-    def parsed(self, name: str, text: str, references: Sequence[ResolvedReference] = (), *, stored: bool = False) -> ParsedSchema:
+    def parsed(
+        self, name: str, text: str, references: Sequence[ResolvedReference] = (), *, stored: bool = False, compared: bool = False
+    ) -> ParsedSchema:
         """The schema. NotUnderstoodError, InvalidSchemaError, UnknownLanguageError."""
         if name not in LANGUAGES:
             raise UnknownLanguageError(name)
         if not stored:
             check_size(text, references)
         schema = _UnderstoodSchema(self, Source(name, text, tuple(references), stored))
-        _ = schema.canonical
+        _ = schema.digest("") if compared else schema.canonical
         return schema
 
     def ask(self, question: Question) -> str | list[Incompatibility]:
@@ -51,9 +75,12 @@ class Understood:
         digest = question.digest()
         with self._lock:
             found = self._answers.get(digest)
-            if found is None:
+            if found is not None:
+                self._answers.move_to_end(digest)
+            elif digest in self._held:
+                found = self._held[digest][0]
+            else:
                 raise NotUnderstoodError(question)
-            self._answers.move_to_end(digest)
         if isinstance(found, InvalidSchemaError):
             raise InvalidSchemaError(str(found))
         return found
@@ -67,6 +94,58 @@ class Understood:
                 self._bytes += _size(answer)
             while self._bytes > self._kept_bytes_max and len(self._answers) > 1:
                 self._bytes -= _size(self._answers.popitem(last=False)[1])
+
+    def hold(self, digest: bytes, answer: Answer) -> bool:
+        """Keep an answer until it is released as often as it was held; False if the requests under way keep too much."""
+        with self._lock:
+            count = self._held.get(digest, (answer, 0))[1]
+            if not count and self.held_bytes + _size(answer) > self.held_bytes_max:
+                return False
+            if not count:
+                self.held_bytes += _size(answer)
+            self._held[digest] = (answer, count + 1)
+            return True
+
+    def release(self, digest: bytes) -> None:
+        """One request less keeps this answer."""
+        with self._lock:
+            answer, count = self._held.pop(digest)
+            if count > 1:
+                self._held[digest] = (answer, count - 1)
+            else:
+                self.held_bytes -= _size(answer)
+
+
+class Held:
+    """The answers that one request asked for, kept until it ends."""
+
+    def __init__(self, understood: Understood) -> None:
+        self._understood = understood
+        self._asked: set[bytes] = set()
+        self._digests: list[bytes] = []
+        self._bytes = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        while self._digests:
+            self._understood.release(self._digests.pop())
+
+    def is_new(self, question: Question) -> bool:
+        """Whether the request asks this for the first time."""
+        return question.digest() not in self._asked
+
+    def keep(self, question: Question, answer: Answer) -> bool:
+        """Keep an answer if there is room; False if the request needs more than one may."""
+        digest = question.digest()
+        self._asked.add(digest)
+        self._bytes += _size(answer)
+        if self._bytes > self._understood.request_bytes_max:
+            return False
+        if self._understood.hold(digest, answer):
+            self._digests.append(digest)
+        return True
 
 
 class _UnderstoodSchema:
@@ -98,6 +177,12 @@ class _UnderstoodSchema:
         assert isinstance(found, str)
         return found
 
+    def digest(self, form: str) -> str:
+        """Of the text in a form."""
+        found = self._understood.ask(Question(self._source, form, digested=True))
+        assert isinstance(found, str)
+        return found
+
     def check(self, older: ParsedSchema) -> list[Incompatibility]:
         assert isinstance(older, _UnderstoodSchema)
         found = self._understood.ask(Question(self._source, older=older._source))
@@ -105,7 +190,14 @@ class _UnderstoodSchema:
         return found
 
 
+def has_text(schema: ParsedSchema, form: str, text: str) -> bool:
+    """Whether the schema has this text in a form; the text itself is not fetched."""
+    if isinstance(schema, _UnderstoodSchema):
+        return schema.digest(form) == text_digest(text)
+    return schema.formatted(form) == text
+
+
 def _size(answer: Answer) -> int:
     if isinstance(answer, list):
-        return _EACH_BYTES + sum(_EACH_BYTES + len(each.path) + len(each.description) for each in answer)
-    return _EACH_BYTES + len(str(answer))
+        return _EACH_BYTES + sum(_EACH_BYTES + sum(map(sys.getsizeof, (each.path, each.description, each.additional))) for each in answer)
+    return _EACH_BYTES + sys.getsizeof(str(answer))

@@ -1,0 +1,127 @@
+"""A decision that needs much of many schemas is made, or refused with what takes too much; it never starts again for ever (F1)."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, cast
+
+import pytest
+
+from moldau.registry import looking_up
+from moldau.registry.body import read_schema
+from moldau.registry.limits import WorkLimits
+from moldau.registry.record_keys import SchemaKey, encode_key
+from moldau.registry.records import SchemaVersion, encode_schema
+from moldau.registry.schemas.questions import Answer, Question, answer
+from moldau.registry.schemas.understood import NotUnderstoodError, Understood
+from moldau.registry.state import State
+from moldau.registry.understanding import NotReadableError, Understanding
+
+
+class Here(Understanding):
+    """Answers questions in this process, and counts them."""
+
+    def __init__(self, understood: Understood) -> None:
+        super().__init__(understood, WorkLimits())
+        self.asked: Counter[bytes] = Counter()
+
+    def _ask(self, question: Question) -> Answer:
+        self.asked[question.digest()] += 1
+        return answer(question)
+
+
+def text(number: int, size: int) -> str:
+    added = {"name": f"f{number}", "type": ["null", "string"], "default": None, "doc": "x" * size}
+    return json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}, added]}, separators=(",", ":"))
+
+
+def filled(understood: Understood, versions: int, size: int) -> State:
+    """A subject `s` with so many versions of this size that all count."""
+    state = State(understood.parsed)
+    state.configs[None] = {"compatibilityLevel": "FULL_TRANSITIVE"}
+    for number in range(1, versions + 1):
+        value = encode_schema(SchemaVersion("s", number, number, text(number, size)))
+        state.apply(number, 0, encode_key(SchemaKey("s", number)), value)
+    assert not state.left_out
+    return state
+
+
+def settle(understanding: Understanding, *decide: Callable[[], Any]) -> list[Any]:
+    """What comes of decisions that are made at once."""
+
+    async def each(one: Callable[[], Any]) -> Any:
+        with understanding.hold() as held:
+            return await understanding.settle(executor, one, held)
+
+    async def together() -> list[Any]:
+        return await asyncio.gather(*map(each, decide), return_exceptions=True)
+
+    with ThreadPoolExecutor(2) as executor:
+        found = asyncio.run(together())
+    understanding.close()
+    return found
+
+
+def compatibility(state: State, number: int, size: int) -> Callable[[], Any]:
+    body = read_schema({"schema": text(number, size)})
+    return lambda: looking_up.compatibility(state, "s", None, body, normalize=False)
+
+
+def test_a_comparison_with_many_large_versions_asks_each_question_once() -> None:
+    """Their texts did not fit into what is kept, so each attempt lacked what the last one had asked for, 2,000 times."""
+    understood = Understood()
+    state, understanding = filled(understood, 12, 500_000), Here(understood)
+    assert settle(understanding, compatibility(state, 13, 500_000)) == [[]]
+    assert set(understanding.asked.values()) == {1}
+    assert len(understanding.asked) == 1 + 12 * 3
+    assert understood.held_bytes == 0
+
+
+def test_requests_at_once_that_need_more_than_is_kept_for_later_ones_do_not_take_it_from_each_other() -> None:
+    understood = Understood(kept_bytes_max=100_000)
+    state, understanding = filled(understood, 6, 1_000), Here(understood)
+    assert settle(understanding, *(compatibility(state, number, 90_000) for number in range(7, 15))) == [[]] * 8
+    assert max(understanding.asked.values()) <= 8
+    assert understood.held_bytes == 0
+
+
+def test_a_request_that_needs_more_than_one_may_is_refused_with_the_bound() -> None:
+    understood = Understood(kept_bytes_max=1_000, request_bytes_max=50_000)
+    state, understanding = filled(understood, 2, 1_000), Here(understood)
+    (error,) = settle(understanding, compatibility(state, 3, 90_000))
+    assert isinstance(error, NotReadableError)
+    assert (error.status, error.code) == (422, 42201)
+    assert "takes more than 50,000 bytes" in error.message
+    assert understood.held_bytes == 0
+
+
+def test_what_all_requests_under_way_keep_has_a_bound_and_a_question_asked_twice_ends_one() -> None:
+    understood = Understood(kept_bytes_max=1_000, held_bytes_max=5_000)
+    state, understanding = filled(understood, 2, 1_000), Here(understood)
+    (error,) = settle(understanding, compatibility(state, 3, 90_000))
+    assert isinstance(error, NotReadableError)
+    assert (error.status, error.code) == (500, 50002)
+    assert "takes more than 5,000 bytes" in error.message
+    assert sum(understanding.asked.values()) < 10
+    assert understood.held_bytes == 0
+
+
+def test_a_registered_schema_that_cannot_be_read_is_named_as_before() -> None:
+    understood = Understood()
+    state, understanding = filled(understood, 1, 10), Here(understood)
+    state.apply(2, 0, encode_key(SchemaKey("s", 2)), encode_schema(SchemaVersion("s", 2, 2, "nonsense")))
+    (error,) = settle(understanding, compatibility(state, 3, 10))
+    assert cast("Any", error).code == 42201
+    assert "subject s version 2" in str(error)
+
+
+def test_questions_that_differ_have_other_digests() -> None:
+    understood = Understood()
+    found = []
+    for stored, compared in ((False, False), (True, False), (True, True)):
+        with pytest.raises(NotUnderstoodError) as missing:
+            understood.parsed("AVRO", '"int"', stored=stored, compared=compared)
+        found.append(missing.value.question.digest())
+    assert len(set(found)) == 3
