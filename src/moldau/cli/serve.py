@@ -155,8 +155,15 @@ def _beside(listen: str, config: BrokerConfig) -> "RegistryBeside":
 
 
 def _start_beside(beside: "RegistryBeside", addresses: list[tuple[str, int]]) -> None:
-    """Start the registry, which needs the broker; both are announced when it listens too."""
+    """Start the registry, which needs the broker; both are announced when it listens too.
+
+    A registry that cannot listen, or cannot read its topic, ends the process: no parent process is to take a broker for ready before.
+    """
+    import logging
+
     _collect_again()
+    where = ",".join(f"{_shown(host)}:{port}" for host, port in addresses)
+    logging.getLogger(__name__).info("broker takes requests, its schema registry is starting: addresses=%s", where)
     host, port = addresses[0]
     local = "127.0.0.1" if host in ("", "0.0.0.0", "*", "::") else host
     beside.start(f"[{local}]:{port}" if ":" in local else f"{local}:{port}", partial(_print_addresses, addresses))
@@ -171,8 +178,11 @@ def _announce(addresses: list[tuple[str, int]]) -> None:
 def _print_addresses(addresses: list[tuple[str, int]]) -> None:
     """Print the lines that a parent process waits for."""
     for host, port in addresses:
-        shown = f"[{host}]" if ":" in host else host or "0.0.0.0"
-        print(f"listening on {shown}:{port}", flush=True)
+        print(f"listening on {_shown(host)}:{port}", flush=True)
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host or "0.0.0.0"
 
 
 def _collect_again() -> None:
