@@ -65,6 +65,11 @@ class Host:
             self.calls.append(f"remove {topic_partition}")
             self.served.discard(topic_partition)
 
+    def close_partitions(self, topic_partitions: Sequence[TopicPartition]) -> None:
+        for topic_partition in topic_partitions:
+            self.calls.append(f"close {topic_partition}")
+            self.served.discard(topic_partition)
+
     def topics_deleted(self, topics: Iterable[str]) -> Steps:
         """Nothing is kept of them here."""
         yield UNFINISHED

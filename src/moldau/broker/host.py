@@ -22,6 +22,9 @@ class PartitionHost(Protocol):
     def remove_partitions(self, topic_partitions: Sequence[TopicPartition]) -> object:
         """Stop serving partitions and mark their logs for removal; `topics_deleted` makes that durable."""
 
+    def close_partitions(self, topic_partitions: Sequence[TopicPartition]) -> object:
+        """Stop serving partitions, and leave their logs as they are: it is not known whether the next start finds their topics."""
+
     def topics_deleted(self, topics: Iterable[str]) -> Steps:
         """All partitions of these topics have been removed: bring that to disk, and forget what is kept of them, in steps."""
 

@@ -84,9 +84,13 @@ class Leading:
 
     def remove_partitions(self, topic_partitions: Sequence[TopicPartition]) -> None:
         """Lead partitions no longer and mark their logs for deletion; who waits for them is told."""
+        self.close_partitions(topic_partitions)
+        self._broker.logs.mark_deleted(topic_partitions, self._broker.clock.time_ms())
+
+    def close_partitions(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Lead partitions no longer, and keep their logs; who waits for them is told."""
         for topic_partition in topic_partitions:
             self._close(topic_partition)
-        self._broker.logs.mark_deleted(topic_partitions, self._broker.clock.time_ms())
 
     def topics_deleted(self, topics: Iterable[str]) -> Steps:
         """Make their removal durable, and drop the state of the deleted topics, in steps."""
@@ -145,8 +149,7 @@ class Leading:
 
     def directory_offline(self, path: str, topic_partitions: Sequence[TopicPartition]) -> None:
         """A log directory went offline, and its partitions with it."""
-        for topic_partition in topic_partitions:
-            self._close(topic_partition)
+        self.close_partitions(topic_partitions)
 
     def _close(self, topic_partition: TopicPartition) -> None:
         partition = self.table.remove(topic_partition)

@@ -8,6 +8,7 @@ the topics of a long request one after the other, and those that are done stay w
 import logging
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from moldau.broker.assignment import Replicas, check_by_hand, in_order, spread
@@ -19,7 +20,7 @@ from moldau.broker.topic_names import Collisions, check_name
 from moldau.cluster.registry import PARTITIONS_PER_STEP, NewTopic, Registry
 from moldau.cluster.snapshot import INTERNAL_TOPICS, TopicInfo
 from moldau.model.config import TOPIC, BrokerConfig, InvalidConfigError, check_topic, format_value, parse_value, topic_definition
-from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.errors import CoordinationError, ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from moldau.model.steps import UNFINISHED, Elsewhere, Pause, Steps
 
@@ -165,24 +166,34 @@ class Topics:
         return topic.topic_id in self._registry.snapshot.topics_by_id
 
     def _remove(self, topics: Sequence[TopicInfo], marked: list[TopicInfo], deleted: Callable[[TopicInfo], object]) -> Steps:
-        """Delete those that still exist when their turn comes, and add them to `marked`; others may be deleted and recreated meanwhile."""
-        partitions: list[TopicPartition] = []
+        """Delete those that still exist when their turn comes, and add them to `marked`; others may be deleted and recreated meanwhile.
+
+        When the store fails, the next start may find a mark, and delete the topic: no more is acknowledged there.
+        """
+        try:
+            yield from self._mark(topics, marked, deleted)
+        except CoordinationError:
+            for some in _few_at_once(topic for topic in marked if not self._is_there(topic)):
+                self._host.close_partitions(some)
+                yield UNFINISHED
+            raise
+        for some in _few_at_once(marked):
+            self._host.remove_partitions(some)
+            yield UNFINISHED
+        names = [topic.name for topic in marked]
+        yield from self._host.topics_deleted(names)
+        yield from self._registry.finish_deletion(names)
+
+    def _mark(self, topics: Sequence[TopicInfo], marked: list[TopicInfo], deleted: Callable[[TopicInfo], object]) -> Steps:
         for start in range(0, len(topics), PARTITIONS_PER_STEP):
             yield from self._registry.writable()
             known = self._registry.snapshot.topics
             there = [known[topic.name] for topic in topics[start : start + PARTITIONS_PER_STEP] if self._is_there(topic)]
-            partitions += (TopicPartition(topic.name, index) for topic in there for index in range(len(topic.partitions)))
             marked += there
             yield from self._registry.mark_deleted([topic.name for topic in there])
             for topic in there:
                 deleted(topic)
             yield UNFINISHED
-        for start in range(0, len(partitions), REMOVED_PER_STEP):
-            self._host.remove_partitions(partitions[start : start + REMOVED_PER_STEP])
-            yield UNFINISHED
-        names = [topic.name for topic in marked]
-        yield from self._host.topics_deleted(names)
-        yield from self._registry.finish_deletion(names)
 
     def _internal(self, wanted: TopicSpec) -> TopicSpec:
         """A topic of the brokers themselves as it has to be, whoever makes it: where nothing else is wanted, as they make it.
@@ -374,6 +385,13 @@ def _groups(topics: Iterable[T], partitions_of: Callable[[T], int], partitions_m
         sum_of_partitions += partitions
     if group:
         yield group
+
+
+def _few_at_once(topics: Iterable[TopicInfo]) -> Iterator[list[TopicPartition]]:
+    """All partitions of the topics, some for each step."""
+    partitions = (TopicPartition(topic.name, index) for topic in topics for index in range(len(topic.partitions)))
+    while some := list(islice(partitions, REMOVED_PER_STEP)):
+        yield some
 
 
 def unknown_topic(name: str) -> PeerError:

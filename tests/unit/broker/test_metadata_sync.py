@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from moldau.adapters import sqlite_coordination
-from moldau.model.errors import ErrorCode
+from moldau.model.errors import CoordinationError, ErrorCode
 from moldau.model.identity import TopicPartition
 from moldau.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from moldau.protocol.messages.heartbeat import HeartbeatRequest
 from moldau.protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
-from support.broker_world import BrokerWorld, Client
+from support.broker_world import BrokerWorld, Client, batch, fetch_request, produce_request
 
 TOPIC = 2
 
@@ -122,6 +122,51 @@ def test_logs_of_a_deleted_topic_stay_until_its_deletion_is_on_disk(world: Broke
     finish(world)
     assert answered(remover) == [0]
     assert list(world.broker.logs.partitions()) == []
+
+
+@pytest.mark.parametrize("partitions", [1, 250])
+def test_a_topic_whose_deletion_could_not_be_synced_is_not_served_any_more(
+    world: BrokerWorld, monkeypatch: pytest.MonkeyPatch, partitions: int
+) -> None:
+    """The next start may find the deletion, and delete what a producer that knows the topic's id had been acknowledged."""
+
+    def fail(_descriptor: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    world.connect().send(create("gone", partitions), 7)
+    finish(world)
+    topic_id = world.broker.metadata.topics["gone"].topic_id
+    logs = set(world.broker.logs.partitions())
+    remover, producer, waiting = world.connect(), world.connect(), world.connect()
+    index = partitions - 1
+    request = produce_request(topic_id, batch(world, b"x"), partition=index)
+    assert producer.ask(request, 13).responses[0].partition_responses[0].error_code == 0
+    waiting.send(fetch_request(topic_id, 1, partition=index, max_wait_ms=60_000), 13)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fdatasync", fail)
+        remover.send(delete("gone"), 6)
+        finish(world)
+    assert answered(remover) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert names(world) == {"t"}
+    request = produce_request(topic_id, batch(world, b"y"), partition=index)
+    assert producer.ask(request, 13).responses[0].partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert len(waiting.answers()) == 1
+    assert set(world.broker.logs.partitions()) == logs, "the next start may find the topic, too"
+    world.clock.advance(60)
+    assert world.connect().produce("t", b"served").error_code == 0
+
+
+def test_a_topic_whose_deletion_could_not_be_written_is_still_served(world: BrokerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_operations: object) -> None:
+        raise CoordinationError("no room", retriable=True)
+
+    remover = world.connect()
+    with monkeypatch.context() as patched:
+        patched.setattr(world.store, "multi", refuse)
+        remover.send(delete("t"), 6)
+        finish(world)
+    assert answered(remover) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert world.connect().produce("t", b"served").error_code == 0
 
 
 def test_of_two_changes_of_one_topics_configuration_none_is_lost(world: BrokerWorld) -> None:
