@@ -27,8 +27,8 @@ class Leading:
         self.table = PartitionTable()
         self.settings = TopicSettings(broker.config)
         self._broker = broker
-        self._without_room: dict[TopicPartition, bool] = {}
-        """Partitions whose logs found no room to be made, and whether they were new."""
+        self._without_room: dict[TopicPartition, tuple[bytes, bool]] = {}
+        """Partitions whose logs found no room to be made, with the topic's id, and whether they were new."""
 
     def storage_lost(self) -> PeerError | None:
         """KAFKA_STORAGE_ERROR when no log directory is left."""
@@ -47,7 +47,7 @@ class Leading:
             log = self._broker.logs.create(topic_partition, topic.topic_id, config, self._broker.clock.time_ms(), is_new=is_new)
         except StorageError as error:
             if error.no_space:
-                self._without_room[topic_partition] = is_new
+                self._without_room[topic_partition] = topic.topic_id, is_new
             raise
         log.assign_leader_epoch(info.leader_epoch)
         partition = Partition(log, topic.topic_id, LeaderEpoch(info.leader_epoch), rules)
@@ -134,16 +134,17 @@ class Leading:
             self._broker.logs.storage_failed(partition.topic_partition, error)
 
     def retry_full(self) -> Steps:
-        """Try again to open, or to make, what a full disk kept closed."""
+        """Try again to open, or to make, what a full disk kept closed; not for a later topic of the name, which may just be opened."""
         yield from self._broker.logs.retry_full(self._broker.clock.time_ms())
         waiting, self._without_room = self._without_room, {}
         for topic_partition in self._broker.logs.partitions():
             yield None
-            if self.table.get(topic_partition) is None and self._broker.logs.get(topic_partition) is not None:
-                waiting.setdefault(topic_partition, False)
-        for topic_partition, is_new in waiting.items():
-            yield UNFINISHED
             info = self._broker.metadata.topics.get(topic_partition.topic)
+            if info is not None and self.table.get(topic_partition) is None and self._broker.logs.get(topic_partition) is not None:
+                waiting.setdefault(topic_partition, (info.topic_id, False))
+        for topic_partition, (topic_id, is_new) in waiting.items():
+            yield UNFINISHED
+            info = self._broker.metadata.topics_by_id.get(topic_id)
             if info is not None and topic_partition.partition < len(info.partitions) and self.table.get(topic_partition) is None:
                 self.try_open(topic_partition, is_new=is_new)
 

@@ -102,6 +102,39 @@ def test_where_the_disk_fails_the_partition_is_offline_and_nothing_is_left(world
     assert world.partition("t", 1).is_open, "tried again when there is room"
 
 
+def test_what_found_no_room_is_not_tried_again_for_a_later_topic_of_its_name(world: BrokerWorld, caplog: pytest.LogCaptureFixture) -> None:
+    """The later topic's folder was there, half made, and was taken for one that nobody knows: KAFKA_STORAGE_ERROR."""
+
+    def fail(operation: str, path: str) -> bool:
+        if operation == "write_atomically" and "t-1" in path:
+            raise StorageError("no space left on device", path=path, no_space=True)
+        return False
+
+    def finish() -> None:
+        for _ in range(5):
+            world.background.run_all()
+            world.clock.settle()
+
+    world.disk.fail = fail
+    client = world.connect()
+    client.send(create("t"), 7)
+    finish()
+    assert world.broker.partitions.get(TopicPartition("t", 1)) is None
+    world.disk.fail = None
+    world.connect().send(delete("t"), 6)
+    finish()
+    client.send(create("t"), 7)
+    world.clock.settle()
+    assert folders(world) == ["t-0", "t-1", "t-2"]
+    assert world.background.jobs, "their topic's id is still to be written"
+    caplog.clear()
+    world.clock.advance(6)
+    assert "partition offline" not in caplog.text
+    finish()
+    assert codes(client) == [0, 0]
+    assert world.partition("t", 1).is_open
+
+
 def test_an_internal_topic_is_made_once_for_all_that_ask(world: BrokerWorld) -> None:
     clients = [world.connect() for _ in range(20)]
     for client in clients:
