@@ -65,6 +65,8 @@ FORMAT = 2
 NO_FILE = -1
 LOG_BYTES_MAX = 4 << 20
 """A longer write-ahead log is copied into the database: some 200 changes of topics."""
+COPY_AGAIN_MS = 1000
+"""When the database had no room for the log, the next copy is tried this long after that at the earliest."""
 _FORMAT_WITHOUT_CHECKSUMS = 1
 _TYPES = (str, str, bytes, int, int, int, int, int)
 WAY_OUT = (
@@ -103,6 +105,8 @@ class SqliteCoordination:
         """Whether a write came after the last sync had begun."""
         self._syncing = False
         self._copying = False
+        self._no_room_ms: int | None = None
+        """When the last copy failed for want of room; None if it did not."""
         self._covered: list[Durable] = []
         """Wait for the sync that runs."""
         self._waiting: list[Durable] = []
@@ -321,29 +325,43 @@ class SqliteCoordination:
         self._start_sync()
 
     def _copy_if_long(self, log_bytes: int) -> None:
-        if log_bytes > LOG_BYTES_MAX and self._background is not None and not self._copying and not self._syncing:
+        if log_bytes <= LOG_BYTES_MAX or self._background is None or self._copying or self._syncing:
+            return
+        if self._no_room_ms is None or not 0 <= self._time_ms() - self._no_room_ms < COPY_AGAIN_MS:
             self._copying = True
             self._background.run(self._copy_log, self._copied)
 
     def _copy_log(self) -> None:
-        """In the background: bring the log's content into the database, and begin a new log."""
+        """In the background: bring the log's content into the database, and begin a new log. Without room there, continue this one."""
         with self._transactions, self._errors():
             self._log_begun = False
             self._synchronous(full=True)
-            self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            self._database.execute(f"PRAGMA user_version={FORMAT}")
-            self._log_begun = True
+            try:
+                self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            except sqlite3.Error as error:
+                if _has_no_room(error):
+                    self._begin_log()
+                raise
+            self._begin_log()
+
+    def _begin_log(self) -> None:
+        """Have the log's header on disk, by a transaction that is synced and changes nothing."""
+        self._database.execute(f"PRAGMA user_version={FORMAT}")
+        self._log_begun = True
 
     def _copied(self, _: None, error: BaseException | None) -> None:
         self._copying = False
         if self._closed:
             return
         try:
+            self._no_room_ms = None
             if isinstance(error, CoordinationError) and error.retriable:
+                self._no_room_ms = self._time_ms()
                 _LOG.warning(
-                    "metadata not copied from the log into the database: path=%s reason=%s; trying again with the next change",
+                    "metadata not copied from the log into the database: path=%s reason=%s; trying again with a change in %d ms or later",
                     self._path,
                     error,
+                    COPY_AGAIN_MS,
                 )
             elif error is not None:
                 self._fail(error)
@@ -536,7 +554,11 @@ def _translate(path: str, error: sqlite3.Error, closed: bool) -> CoordinationErr
         return CoordinationError(f"{path}: in use by another process; {advice}", retriable=False)
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return _damaged(path, str(error))
-    return CoordinationError(f"{path}: {error}", retriable=code == sqlite3.SQLITE_FULL)
+    return CoordinationError(f"{path}: {error}", retriable=_has_no_room(error))
+
+
+def _has_no_room(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
 
 
 def _damaged(path: str, what: str) -> CoordinationError:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from moldau.adapters import sqlite_coordination
-from moldau.adapters.sqlite_coordination import SqliteCoordination
+from moldau.adapters.sqlite_coordination import COPY_AGAIN_MS, SqliteCoordination
 from moldau.model.errors import CoordinationError
 from moldau.ports.coordination import Create, SetData
 from moldau.testing.background import FakeBackground
@@ -48,9 +48,24 @@ def background() -> FakeBackground:
     return FakeBackground()
 
 
+class Time:
+    """Milliseconds that a test advances."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
 @pytest.fixture
-def tree(path: str, background: FakeBackground) -> Iterator[SqliteCoordination]:
-    tree = SqliteCoordination(path, lambda: 1)
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def tree(path: str, background: FakeBackground, time: Time) -> Iterator[SqliteCoordination]:
+    tree = SqliteCoordination(path, time)
     tree.multi([Create("/topics")])
     tree.sync_in(background)
     yield tree
@@ -136,20 +151,58 @@ def test_a_long_log_is_copied_in_the_background_and_short_again(
     found.close()
 
 
-def test_a_failed_copy_for_want_of_room_is_tried_again(
-    tree: SqliteCoordination, path: str, background: FakeBackground, disk: Disk, monkeypatch: pytest.MonkeyPatch
+class FullDatabase:
+    """A connection whose file has no room for what is copied from the log; the log has."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self.database = database
+        self.copies = 0
+
+    def execute(self, statement: str, *parameters: Any) -> Any:
+        if statement == "PRAGMA wal_checkpoint(TRUNCATE)":
+            self.copies += 1
+            error = sqlite3.OperationalError("database or disk is full")
+            error.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise error
+        return self.database.execute(statement, *parameters)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.database, name)
+
+
+def test_a_failed_copy_for_want_of_room_is_tried_again_after_a_while_and_no_change_is_synced_in_the_call(
+    tree: SqliteCoordination, path: str, background: FakeBackground, disk: Disk, time: Time, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_coordination, "LOG_BYTES_MAX", 5000)
-    tree.multi([Create("/topics/a", b"x" * 9000)])
-    tree.when_durable(lambda _: None)
-    background.run_next()
-    (_, copied), background.jobs[:] = background.jobs[0], []
-    copied(None, CoordinationError("no room", retriable=True))
-    assert tree.is_writable
-    tree.multi([Create("/topics/b")])
-    tree.when_durable(lambda _: None)
-    background.run_all()
+    told: list[CoordinationError | None] = []
+    full = FullDatabase(tree._database)
+
+    def change(name: str) -> None:
+        """One that is brought to disk in the background."""
+        durable = len(told)
+        tree.multi([Create(f"/topics/{name}", b"x" * 9000)])
+        tree.when_durable(told.append)
+        assert len(told) == durable, "the sync is not made in the call"
+        background.run_all()
+        assert told[durable:] == [None]
+        assert tree.is_writable
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tree, "_database", full)
+        for number in range(10):
+            change(f"a{number}")
+        assert full.copies == 1
+        time.now_ms += COPY_AGAIN_MS
+        for number in range(10):
+            change(f"b{number}")
+        assert full.copies == 2
+        time.now_ms -= 10 * COPY_AGAIN_MS
+        change("c")
+        assert full.copies == 3, "a clock that was set back does not keep it waiting"
+    time.now_ms += COPY_AGAIN_MS
+    change("d")
     assert log_bytes(path) < 10_000
+    assert len(tree.children("/topics")) == 22
 
 
 def test_the_first_write_to_an_empty_log_is_synced_in_the_call(path: str, background: FakeBackground) -> None:
