@@ -26,7 +26,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from moldau.broker.answers import Answers, Slot, release
-from moldau.broker.dispatch import HEAD_SIZE, dispatch, unpack_head
+from moldau.broker.dispatch import DECODED_AT_ONCE_MAX, HEAD_SIZE, dispatch, unpack_head
 from moldau.broker.handlers.fetch import handle_fetch
 from moldau.broker.producing import Producing
 from moldau.broker.request_memory import READ_BYTES
@@ -297,9 +297,9 @@ class Connection:
 
         slot = self._answers.hold(None, len(frame))
         answer = partial(self._answer, slot)
-        slot.delayed = fetch = LongFetch(self._broker, bytes(frame), version, correlation_id, answer, self._transport.abort)
+        slot.delayed = fetch = LongFetch(self._broker, self, bytes(frame), version, correlation_id, answer, self._transport.abort)
         try:
-            self._run(fetch.steps(decode_request_header(frame).body_position))
+            self._run(fetch.steps(decode_request_header(frame).body_position), droppable=False)
         except ProtocolError:
             self._answers.slots.remove(slot)
             raise
@@ -311,6 +311,7 @@ class Connection:
         try:
             steps = dispatch(
                 self._broker,
+                self,
                 frame,
                 self._transport.peer,
                 self._advertised,
@@ -319,7 +320,7 @@ class Connection:
                 self._number,
             )
             if steps is not None:
-                self._run(steps)
+                self._run(steps, droppable=len(frame) <= DECODED_AT_ONCE_MAX)
         except ProtocolError:
             self._answers.slots.remove(slot)
             raise
@@ -327,7 +328,7 @@ class Connection:
             self._answers.collect()
 
     def _run(self, steps: Steps, *, droppable: bool = True) -> None:
-        """Run a long request in turns."""
+        """Run a long request in turns. `droppable`: see `SliceScheduler.run`; what counts its memory from before its first step is not."""
         self._work = self._broker.slices.run(steps, self._work_ended, droppable=droppable)
         if self._work is not None:
             self.hold()

@@ -11,6 +11,7 @@ from inspect import isgeneratorfunction
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
+from moldau.broker.admission import LongRequest
 from moldau.broker.context import RequestContext
 from moldau.model.errors import ErrorCode, ProtocolError
 from moldau.model.steps import Steps
@@ -23,6 +24,7 @@ from moldau.protocol.versions import CODEC, SERVED, VersionRange
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
+    from moldau.broker.request_memory import Holder
 
 Reply = Callable[[Any], object]
 Handler = Callable[["Broker", Any, RequestContext, Reply], Steps | None]
@@ -116,6 +118,7 @@ def handler_of(api_key: ApiKey) -> Handler:
 
 def dispatch(
     broker: "Broker",
+    holder: "Holder",
     frame: memoryview,
     peer: tuple[str, int],
     advertised: tuple[str, int],
@@ -125,7 +128,8 @@ def dispatch(
 ) -> Steps | None:
     """Decode the request in `frame` and hand it to its handler; `answer` takes the framed response, now or later.
 
-    What it returns, if anything, has to be run for the answer to come. `hold` is for a handler, see `RequestContext.hold`.
+    What it returns, if anything, has to be run for the answer to come; with a frame of more than `DECODED_AT_ONCE_MAX` bytes, which count
+    for the connection `holder` from now on, at least to its first pause. `hold` is for a handler, see `RequestContext.hold`.
     ProtocolError (also `UnservedError`) if the request cannot be read.
     """
     key, version, correlation_id = unpack_head(frame)
@@ -144,7 +148,9 @@ def dispatch(
     _, _, _, client_id, position = decode_request_header(frame)
     context = RequestContext(key, version, correlation_id, client_id, peer, advertised, connection, hold)
     if len(frame) > DECODED_AT_ONCE_MAX:
-        return _decoded_in_steps(broker, bytes(frame), position, context, answer, reply)
+        memory, elements_max = broker.request_memory, broker.decoded_elements_max
+        long = LongRequest(memory, holder, len(frame), memory.admission.others, elements_max)
+        return _decoded_in_steps(broker, long, bytes(frame), position, context, answer, reply)
     # What follows a request is not looked at, as in Kafka: librdkafka 2.16 sends three zeros too many when it asks for all topics.
     request, _ = decoder(load(api_key).request, version)(frame, position, broker.decoded_elements_max)
     handler = handler_of(api_key)
@@ -154,13 +160,22 @@ def dispatch(
 
 
 def _decoded_in_steps(
-    broker: "Broker", frame: bytes, position: int, context: RequestContext, answer: Callable[[list[bytes]], object], reply: Reply
+    broker: "Broker",
+    long: LongRequest,
+    frame: bytes,
+    position: int,
+    context: RequestContext,
+    answer: Callable[[list[bytes]], object],
+    reply: Reply,
 ) -> Steps:
     """A long request: decoded, handled and answered piece by piece."""
     api_key = ApiKey(context.api_key)
     decode = step_decoder(load(api_key).request, context.api_version)
-    request, _ = yield from decode(frame, position, broker.decoded_elements_max)
-    yield from _in_steps(handler_of(api_key), broker, request, context, answer, reply)
+    try:
+        request, _ = yield from long.decoded(lambda most: decode(frame, position, most))
+        yield from _in_steps(handler_of(api_key), broker, request, context, answer, reply)
+    finally:
+        long.end()
 
 
 def _in_steps(

@@ -8,16 +8,18 @@ import logging
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING
 
+from moldau.broker.admission import LongRequest
 from moldau.broker.answers import release
 from moldau.broker.delayed import DelayedRequest
 from moldau.broker.handlers.fetch import READING_S, Answer, Fetch, Results, release_ranges, request_refusal, wanted_only
 from moldau.model.errors import ErrorCode, StorageError
 from moldau.model.steps import Pause, Steps
 from moldau.ports.transport import Part
-from moldau.protocol.fast.fetch import decode_fetch_in_steps, encode_fetch_response, encode_fetch_response_in_steps
+from moldau.protocol.fast.fetch import FetchFrame, decode_fetch_in_steps, encode_fetch_response, encode_fetch_response_in_steps
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
+    from moldau.broker.request_memory import Holder
     from moldau.broker.slices import SlicedWork
     from moldau.protocol.fast.fetch import FetchPartitionResult
 
@@ -31,10 +33,22 @@ class LongFetch:
     """One request: `steps` are run first; it may wait after them. `finish` answers it with what there is, `cancel` gives it up."""
 
     def __init__(
-        self, broker: "Broker", frame: bytes, version: int, correlation_id: int, answer: Answer, give_up: Callable[[], object]
+        self,
+        broker: "Broker",
+        holder: "Holder",
+        frame: bytes,
+        version: int,
+        correlation_id: int,
+        answer: Answer,
+        give_up: Callable[[], object],
     ) -> None:
-        """One of the two is called, once: `give_up` if a bug keeps it from being answered."""
+        """`frame` counts for the connection `holder` until it is decoded. `answer` or `give_up` is called, once: the latter if a bug keeps
+        it from being answered.
+        """
         self._broker = broker
+        self._long = LongRequest(
+            broker.request_memory, holder, len(frame), broker.request_memory.admission.data, broker.decoded_elements_max
+        )
         self._frame = frame
         self._version = version
         self._correlation_id = correlation_id
@@ -50,10 +64,18 @@ class LongFetch:
         self._expired = False
 
     def steps(self, body: int) -> Steps:
-        """Decode the request, whose body starts at `body`, and read. ProtocolError."""
+        """Decode the request, whose body starts at `body`, and read; to be run at least to its first pause. ProtocolError."""
+        try:
+            decoded = yield from self._long.decoded(lambda most: decode_fetch_in_steps(memoryview(self._frame), body, self._version, most))
+            self._frame = b""
+            self._long.frame_freed()
+            yield from self._first_reading(wanted_only(decoded._replace(forgotten=[])))
+        finally:
+            self._long.end()
+
+    def _first_reading(self, request: FetchFrame) -> Steps:
         broker = self._broker
-        decoded = yield from decode_fetch_in_steps(memoryview(self._frame), body, self._version, broker.decoded_elements_max)
-        request = wanted_only(decoded)
+        self._long.keep(len(request.topics) + sum(len(wanted) for _, wanted in request.topics))
         refusal = request_refusal(request)
         if refusal is not ErrorCode.NONE:
             self._answer(encode_fetch_response(self._version, self._correlation_id, 0, refusal, 0, []))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+from moldau.broker.admission import LongRequest
 from moldau.broker.handlers.produce import ACKS_NONE, BYTES_AT_ONCE, ProduceOutcome, stage
 from moldau.broker.pending_produce import PendingProduce
 from moldau.model.errors import ProtocolError
@@ -32,6 +33,9 @@ class LongProduce:
         """`frame` is kept (`framing.kept`), and counts for the connection `holder` from now on; its body starts at `body`."""
         self._broker = broker
         self._holder = holder
+        self._long = LongRequest(
+            broker.request_memory, holder, len(frame), broker.request_memory.admission.data, broker.decoded_elements_max
+        )
         self._frame = frame
         self._body = body
         self._version = version
@@ -39,15 +43,13 @@ class LongProduce:
         self._synced = _Synced()
         self._outcome: ProduceOutcome
         self._pending: PendingProduce
-        broker.request_memory.keep(holder, len(frame))
 
     def steps(self) -> Generator[Pause, None, bytes]:
         """Carry it out; the answer as a frame, nothing with acks 0. ProtocolError, also for acks 0 where a batch was not taken."""
         broker = self._broker
         try:
-            request = yield from decode_produce_in_steps(
-                self._frame, self._body, self._version, broker.decoded_bytes_max, broker.decoded_elements_max
-            )
+            request = yield from self._long.decoded(self._decode)
+            self._long.keep(len(request.topics) + sum(len(partitions) for _, partitions in request.topics))
             self._outcome = ProduceOutcome(self._version, self._correlation_id, request.acks, request.transactional_id)
             self._pending = PendingProduce(broker, self._outcome, self._synced)
             yield from self._stage(request) if request.transactional_id is None else self._stage_transactional(request)
@@ -59,8 +61,11 @@ class LongProduce:
             yield Elsewhere(self._wait_for_syncs)
             return (yield from encode_produce_response_in_steps(self._version, self._correlation_id, self._outcome.topics))
         finally:
-            broker.request_memory.finish(self._holder, len(self._frame))
             del self._frame  # with acks 0 a sync may still wait for its end
+            self._long.end()
+
+    def _decode(self, elements_max: int) -> Generator[Pause, None, ProduceFrame]:
+        return decode_produce_in_steps(self._frame, self._body, self._version, self._broker.decoded_bytes_max, elements_max)
 
     def _stage(self, request: ProduceFrame) -> Generator[Pause, None, None]:
         broker, outcome = self._broker, self._outcome

@@ -12,9 +12,10 @@ the sum is below the bound nothing is delayed. At the bound:
   connections closed: peers that hold memory and send nothing more do not keep others waiting for ever. One that is read, and fast enough
   to fill its buffer within `STEADY_S`, is given up only if all that are slower were not enough, and the first in the line not at all: if
   all of them were closed, their clients would begin again together, and with slow links no request would ever be completed.
-* A request that has come whole and is handled in steps, or waits for another thread or for the transaction coordinator (`keep`), counts
-  until its end, also when its connection is lost. It keeps its place in the line, so that large requests are not read faster than they
-  are handled: while it is the first, no other is read on in its stead. One of up to `SMALL_BYTES` has no place, and keeps none waiting.
+* A request that has come whole and is handled in steps (see `admission`), or waits for another thread or for the transaction coordinator
+  (`keep`), counts until its end, also when its connection is lost. It keeps its place in the line, so that large requests are not read
+  faster than they are handled: while it is the first, no other is read on in its stead. One of up to `SMALL_BYTES` has no place, and
+  keeps none waiting.
 * Such a request needs nothing more, so it is not given up, and neither are others because of it: while it is the first, or while all
   that is incomplete is less than the bound, the time of connections that wait does not pass, and of those that are read only slow ones
   are closed.
@@ -25,6 +26,7 @@ Kafka's memory pool reserves whole requests, small ones too, and reads from no c
 import logging
 from typing import TYPE_CHECKING, Protocol
 
+from moldau.broker.admission import Admission
 from moldau.model.seldom import Seldom
 
 if TYPE_CHECKING:
@@ -79,6 +81,8 @@ class RequestMemory:
         """Those of them that whole requests hold."""
         self.cut = 0
         """Connections closed for it."""
+        self.admission = Admission()
+        """What long requests may take once they are decoded."""
         self._clock = clock
         self._holders: dict[Holder, _Held] = {}
         """The line: what connections and their whole requests hold, the one without progress for longest first."""
