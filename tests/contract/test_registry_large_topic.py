@@ -45,7 +45,12 @@ def test_a_start_over_a_topic_that_is_larger_than_the_bound_serves_what_fits_unt
         answer = rest("POST", "/subjects/new/versions", {"schema": '"string"'})
         assert (answer.status, answer.code) == (422, 42209), answer
         assert "left out" in answer.body["message"]
+        for path in ("/subjects/s100/versions/latest", "/compatibility/subjects/s100/versions/latest"):
+            answer = rest("GET" if path.startswith("/subjects") else "POST", path, {"schema": '"int"'})
+            assert (answer.status, answer.code) == (500, 50001), answer
         rest.ok("DELETE", "/subjects/s1")
+        answer = rest("DELETE", "/subjects/s1?permanent=true")
+        assert (answer.status, answer.code) == (422, 42209), answer
         assert registry.state.held_bytes <= MOST
         assert caplog.text.count("registry records left out") == 1
     with running_registry(broker.bootstrap_servers, topic="large", group="large") as registry:
@@ -73,4 +78,6 @@ def test_a_long_configuration_that_does_not_fit_is_not_a_reason_not_to_start(bro
     producer.produce("wide", encode_config(None, {"compatibilityGroup": "x" * 900_000}), encode_key(ConfigKey(None)), partition=0)
     assert producer.flush(30) == 0
     with running_registry(broker.bootstrap_servers, topic="wide", group="wide", memory_bytes_max=MOST) as registry:
-        assert Rest(registry.url).ok("GET", "/config") == {"compatibilityLevel": "BACKWARD"}
+        rest = Rest(registry.url)
+        assert rest.ok("GET", "/subjects") == []
+        assert rest("GET", "/config").code == 50001, "not the default: it says something else"

@@ -1,5 +1,7 @@
 """Deleting versions, subjects and contexts: softly first, then for good, and never what others refer to.
 
+While schemas are left out (`left_out.py`) none is deleted for good: one of those may refer to it.
+
 What is deleted softly is not listed and not counted for compatibility, but its id still finds its schema: data written with it can be read.
 """
 
@@ -22,6 +24,8 @@ LATEST = -1
 def delete_version(state: "State", subject: str, number: int, *, permanent: bool) -> Decision:
     """Delete one version; the answer is its number. RestError 40401, 40402, 40406, 40407, 42205, 42206."""
     versions = state.versions(subject)
+    if number == LATEST and state.lacks_schemas(subject):
+        raise errors.left_out(f"subject '{subject}'", state.memory_bytes_max)
     if number == LATEST:  # the latest that is not deleted, for good or not
         number = next((each.version for each in reversed(versions) if not each.deleted), LATEST)
     schema = state.version(subject, number)
@@ -30,6 +34,8 @@ def delete_version(state: "State", subject: str, number: int, *, permanent: bool
     if schema.deleted and not permanent:
         raise errors.version_soft_deleted(subject, number)
     refuse_read_only(state, subject)
+    if permanent:
+        check_referrers_kept(state)
     key = SchemaKey(subject, number)
     if state.referrers(key, deleted=permanent):
         raise errors.reference_exists(subject, number)
@@ -52,6 +58,8 @@ def delete_subject(state: "State", subject: str, *, permanent: bool) -> Decision
     if not versions:
         raise errors.subject_soft_deleted(subject)
     refuse_read_only(state, subject)
+    if permanent:
+        check_referrers_kept(state)
     for each in versions:
         others = state.referrers(SchemaKey(subject, each.version), deleted=permanent)
         if any(other.subject != subject for other in others):
@@ -70,8 +78,15 @@ def delete_context(state: "State", context: str) -> Decision:
     """Forget a context that has no subjects, not even deleted ones. RestError 42211."""
     if any(context_of(subject) == context for subject in state.subjects()):
         raise errors.context_not_empty(f":{context}:")
+    check_referrers_kept(state)
     known = context in state.contexts
     return Decision(None, [(encode_key(ContextKey(context)), None)] if known else [])
+
+
+def check_referrers_kept(state: "State") -> None:
+    """RestError 42209 if schemas were left out."""
+    if state.lacks_schemas():
+        raise errors.referrers_left_out(state.memory_bytes_max)
 
 
 def _settings_of(state: "State", subject: str) -> list[Write]:

@@ -129,6 +129,16 @@ def not_among_the_kept(most: int) -> RestError:
     return store_failed(f"Not found, but the registry has left out records of its topic: {_beyond(most)}")
 
 
+def left_out(what: str, most: int) -> RestError:
+    """50001, for a question about something of which records are left out: what is kept may be older."""
+    return store_failed(f"The registry has left out records of {what}: {_beyond(most)}")
+
+
+def referrers_left_out(most: int) -> RestError:
+    """42209, for a deletion for good while schemas are left out."""
+    return schema_too_large(f"Not deleted: the registry has left out schemas that may refer to it: {_beyond(most)}")
+
+
 def _beyond(most: int) -> str:
     return f"they do not fit into {most:,} bytes; start it with a larger registry.memory.max.bytes (--max-memory)"
 

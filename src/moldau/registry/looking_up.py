@@ -11,7 +11,7 @@ from moldau.registry.record_keys import SchemaKey
 from moldau.registry.records import SchemaVersion
 from moldau.registry.registering import judge
 from moldau.registry.resolving import is_same, parse_new, parse_stored, pin_references
-from moldau.registry.scopes import config_in_scope
+from moldau.registry.scopes import check_config_kept, config_in_scope
 from moldau.registry.subjects import DEFAULT_CONTEXT, context_of, parse_subject
 from moldau.registry.views import schema_view, version_view
 
@@ -39,7 +39,8 @@ def _by_deletion(state: "State", subjects: Iterator[str], *, deleted: bool) -> I
 
 
 def version_numbers(state: "State", subject: str, *, deleted: bool, deleted_only: bool, deleted_negative: bool) -> list[int]:
-    """Numbers of a subject's versions. RestError 40401."""
+    """Numbers of a subject's versions. RestError 40401, 50001 if some were left out."""
+    _check_kept(state, subject)
     found = state.versions(subject)
     if not any(deleted or deleted_only or not each.deleted for each in found):
         raise errors.subject_not_found(subject)
@@ -50,22 +51,32 @@ def version_numbers(state: "State", subject: str, *, deleted: bool, deleted_only
     return [each.version for each in found if deleted or not each.deleted]
 
 
+def _check_kept(state: "State", subject: str) -> None:
+    """RestError 50001 if versions of a subject were left out: the newest that is known may be an older one."""
+    if state.lacks_schemas(subject):
+        raise errors.left_out(f"subject '{subject}'", state.memory_bytes_max)
+
+
 def version(state: "State", subject: str, number: int, *, deleted: bool) -> SchemaVersion:
-    """One version of a subject, or the latest (-1), which is never a deleted one. RestError 40401, 40402.
+    """One version of a subject, or the latest (-1), which is never a deleted one. RestError 40401, 40402, 50001 if it may be left out.
 
     What a subject of the default context does not have is looked for under its name in the other contexts.
     """
     for name in _of_this_name(state, subject):
+        if number == LATEST:
+            _check_kept(state, name)
         for each in reversed(state.versions(name)):
             if not each.deleted if number == LATEST else each.version == number and (deleted or not each.deleted):
                 return each
+        _check_kept(state, name)
     if any(deleted or not each.deleted for each in state.versions(subject)):
         raise errors.version_not_found(number)
     raise errors.subject_not_found(subject)
 
 
 def latest_with_metadata(state: "State", subject: str, wanted: dict[str, str], *, deleted: bool) -> SchemaVersion:
-    """The newest version whose metadata has these properties. RestError 40401, 40403."""
+    """The newest version whose metadata has these properties. RestError 40401, 40403, 50001 if versions were left out."""
+    _check_kept(state, subject)
     found = [each for each in state.versions(subject) if deleted or not each.deleted]
     if not found:
         raise errors.subject_not_found(subject)
@@ -90,6 +101,7 @@ def find(state: "State", subject: str, body: "SchemaBody", *, normalize: bool, d
             continue
         if found is not None:
             return found
+        _check_kept(state, name)
     if any(deleted or not each.deleted for each in state.versions(subject)):
         raise errors.schema_not_found()
     raise errors.subject_not_found(subject)
@@ -119,13 +131,20 @@ def _find(state: "State", subject: str, body: "SchemaBody", *, normalize: bool, 
 def by_id(state: "State", schema_id: int, subject: str | None) -> SchemaVersion:
     """A version with this id: that of the subject if it has one, else of another context's subject of this name, else any of its context.
 
-    RestError 40403.
+    RestError 40403, 50001 if what comes first of these may have been left out.
     """
+    unsure = ""
     for name in _of_this_name(state, subject or ""):
         number = state.holders(context_of(name), schema_id).get(name)
         found = None if number is None else state.version(name, number)
         if found is not None:
+            if unsure:
+                _check_kept(state, unsure)
             return found
+        if state.lacks_schemas(name):
+            unsure = name
+    if unsure and context_of(unsure) != context_of(subject or ""):
+        _check_kept(state, unsure)
     found = state.schema(context_of(subject or ""), schema_id)
     if found is None:
         raise errors.schema_not_found(schema_id)
@@ -170,8 +189,10 @@ def ids_of_guid(state: "State", guid: str) -> list[tuple[str, int]]:
 
 
 def schemas(state: "State", prefix: str, *, deleted: bool, latest_only: bool) -> Iterable[dict[str, Any]]:
-    """The versions of all subjects that begin with the prefix."""
+    """The versions of all subjects that begin with the prefix. RestError 50001 for the latest of one that lacks versions."""
     for name in filter(_beginning(prefix), state.subjects()):
+        if latest_only:
+            _check_kept(state, name)
         found = [each for each in state.versions(name) if deleted or not each.deleted]
         yield from map(version_view, found[-1:] if latest_only else found)
 
@@ -185,8 +206,11 @@ def referenced_by(state: "State", subject: str, number: int, *, deleted: bool) -
 def compatibility(state: "State", subject: str, number: int | None, body: "SchemaBody", *, normalize: bool) -> list[str]:
     """Why this schema could not be registered next to one version (-1: the latest), or to all that the level asks for (None).
 
-    RestError 42201 if it is no schema, 40402 for a version that is not there.
+    RestError 42201 if it is no schema, 40402 for a version that is not there, 50001 if what decides it may have been left out.
     """
+    check_config_kept(state, subject)
+    if number is None or number == LATEST:
+        _check_kept(state, subject)
     config = config_in_scope(state, subject)
     earlier = [each for each in state.versions(subject) if not each.deleted]
     if number is not None and number != LATEST:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from moldau.registry.decision import Decision, Write
-from moldau.registry.errors import incompatible, invalid_schema, invalid_subject, not_permitted, store_failed
+from moldau.registry.errors import incompatible, invalid_schema, invalid_subject, not_permitted, registry_incomplete, store_failed
 from moldau.registry.merging import has_beside, populated
 from moldau.registry.numbers import next_number
 from moldau.registry.record_json import NUMBER_MAX
@@ -95,6 +95,8 @@ def register(state: "State", subject: str, body: "SchemaBody", *, normalize: boo
     answer = found.known(state)
     if answer is not None:
         return Decision(answer)
+    if state.left_out:
+        raise registry_incomplete(state.memory_bytes_max)
     check_register_mode(state, subject, importing=body.id is not None)
     if not found.importing and not force:
         problems = judge(state, config_in_scope(state, subject), found.schema, found.body, found.living)

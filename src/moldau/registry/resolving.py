@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from moldau.registry.errors import RestError, invalid_schema, schema_too_large
+from moldau.registry.errors import RestError, invalid_schema, left_out, schema_too_large
 from moldau.registry.schemas.bounds import REFERENCE_DEPTH_MAX, REFERENCES_MAX, SchemaTooLargeError
 from moldau.registry.schemas.language import AVRO, InvalidSchemaError, ParsedSchema, ResolvedReference
 from moldau.registry.schemas.languages import UnknownLanguageError
@@ -56,7 +56,7 @@ def pin_references(state: "State", subject: str, body: "SchemaBody") -> "SchemaB
         if reference.version == _LATEST:
             latest = _latest(state, in_context_of(subject, reference.subject))
             if latest is None:
-                raise _nowhere(reference)
+                raise _nowhere(state, subject, reference)
             reference = reference._replace(version=latest.version)
         pinned.append(reference)
     return replace(body, references=tuple(pinned))
@@ -95,7 +95,7 @@ def _resolved(state: "State", subject: str, references: Iterable["Reference"]) -
             raise invalid_schema(f"Invalid schema: more than {REFERENCES_MAX} references, or references {REFERENCE_DEPTH_MAX} deep")
         schema = _latest(state, target) if reference.version == _LATEST else state.version(target, reference.version)
         if schema is None:
-            raise _nowhere(reference)
+            raise _nowhere(state, parent, reference)
         open_.add(key)
         for each in schema.references:
             visit(target, each, depth + 1)
@@ -107,10 +107,15 @@ def _resolved(state: "State", subject: str, references: Iterable["Reference"]) -
 
 
 def _latest(state: "State", subject: str) -> "SchemaVersion | None":
+    if state.lacks_schemas(subject):
+        raise left_out(f"subject '{subject}'", state.memory_bytes_max)
     return next((each for each in reversed(state.versions(subject)) if not each.deleted), None)
 
 
-def _nowhere(reference: "Reference") -> Exception:
+def _nowhere(state: "State", parent: str, reference: "Reference") -> Exception:
+    target = in_context_of(parent, reference.subject)
+    if state.lacks_schemas(target):
+        return left_out(f"subject '{target}'", state.memory_bytes_max)
     version = "latest" if reference.version == _LATEST else reference.version
     return invalid_schema(
         f'No schema reference found for subject "{reference.subject}" and version {version} (reference "{reference.name}")'

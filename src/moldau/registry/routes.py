@@ -14,7 +14,7 @@ from moldau.registry.body import read_config, read_mode, read_schema
 from moldau.registry.decision import Decision
 from moldau.registry.errors import RestError
 from moldau.registry.schemas.languages import LANGUAGES
-from moldau.registry.scopes import config_in_scope, config_set_at, mode_in_scope, mode_set_at
+from moldau.registry.scopes import check_config_kept, check_mode_kept, config_in_scope, config_set_at, mode_in_scope, mode_set_at
 from moldau.registry.subjects import DEFAULT_CONTEXT, EVERY_CONTEXT, scope_of
 from moldau.registry.views import config_view, version_view
 
@@ -169,7 +169,10 @@ def _compatibility(state: "State", request: "Request") -> dict[str, Any]:
 
 def _config(state: "State", request: "Request") -> Any:
     scope = request.scope()
-    return config_view(config_in_scope(state, scope) if request.flag("defaultToGlobal") else config_set_at(state, scope))
+    if not request.flag("defaultToGlobal"):
+        return config_view(config_set_at(state, scope))
+    check_config_kept(state, scope)
+    return config_view(config_in_scope(state, scope))
 
 
 def _set_config(state: "State", request: "Request") -> Decision:
@@ -182,7 +185,10 @@ def _delete_config(state: "State", request: "Request") -> Decision:
 
 def _mode(state: "State", request: "Request") -> Any:
     scope = request.scope()
-    return {"mode": mode_in_scope(state, scope) if request.flag("defaultToGlobal") else mode_set_at(state, scope)}
+    if not request.flag("defaultToGlobal"):
+        return {"mode": mode_set_at(state, scope)}
+    check_mode_kept(state, scope)
+    return {"mode": mode_in_scope(state, scope)}
 
 
 def _set_mode(state: "State", request: "Request") -> Decision:

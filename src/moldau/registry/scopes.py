@@ -6,7 +6,8 @@ subject :.fleet:pings  ->  its context :.fleet:           ->  :.__GLOBAL:  ->  B
 
 from typing import TYPE_CHECKING, Any
 
-from moldau.registry.errors import compatibility_not_configured, mode_not_configured, not_permitted
+from moldau.registry.errors import compatibility_not_configured, left_out, mode_not_configured, not_permitted
+from moldau.registry.record_keys import ConfigKey, ModeKey
 from moldau.registry.subjects import DEFAULT_CONTEXT, GLOBAL_SCOPE, context_of, scope_of
 
 if TYPE_CHECKING:
@@ -27,8 +28,22 @@ def config_in_scope(state: "State", subject: str | None) -> dict[str, Any]:
     return found
 
 
+def check_config_kept(state: "State", subject: str | None) -> None:
+    """RestError 50001 if something that holds for a subject may be set in a record that was left out."""
+    if any(state.lacks_setting(ConfigKey(scope)) for scope in _scopes(subject)):
+        raise left_out(f"the configuration of {_shown(subject)}", state.memory_bytes_max)
+
+
+def check_mode_kept(state: "State", subject: str | None) -> None:
+    """RestError 50001 if the mode that holds for a subject may be in a record that was left out."""
+    if any(state.lacks_setting(ModeKey(scope)) for scope in _scopes(subject)):
+        raise left_out(f"the mode of {_shown(subject)}", state.memory_bytes_max)
+
+
 def config_set_at(state: "State", scope: str | None) -> dict[str, Any]:
-    """What is set right there. RestError 40408 if nothing is; for the default context that is the default."""
+    """What is set right there. RestError 40408 if nothing is; for the default context that is the default. 50001 if it was left out."""
+    if state.lacks_setting(ConfigKey(scope)):
+        raise left_out(f"the configuration of {_shown(scope)}", state.memory_bytes_max)
     with state.lock:
         found = state.configs.get(scope)
     if found is None and scope is not None and scope != GLOBAL_SCOPE:
@@ -43,7 +58,9 @@ def mode_in_scope(state: "State", subject: str | None) -> str:
 
 
 def mode_set_at(state: "State", scope: str | None) -> str:
-    """What is set right there. RestError 40409 if nothing is; for the default context that is the default."""
+    """What is set right there. RestError 40409 if nothing is; for the default context that is the default. 50001 if it was left out."""
+    if state.lacks_setting(ModeKey(scope)):
+        raise left_out(f"the mode of {_shown(scope)}", state.memory_bytes_max)
     found = state.modes.get(scope)
     if found is None and scope is not None and scope != GLOBAL_SCOPE:
         raise mode_not_configured(scope)
@@ -51,7 +68,8 @@ def mode_set_at(state: "State", scope: str | None) -> str:
 
 
 def refuse_read_only(state: "State", subject: str | None) -> None:
-    """RestError 42205 where nothing may be changed."""
+    """RestError 42205 where nothing may be changed, 50001 where that is not known."""
+    check_mode_kept(state, subject)
     if mode_in_scope(state, subject) in (READONLY, READONLY_OVERRIDE):
         raise not_permitted(f"Subject {subject} in context {_shown_context(subject)} is in read-only mode")
 
@@ -72,6 +90,10 @@ def _scopes(subject: str | None) -> list[str | None]:
     context = context_of(subject)
     whole = None if context == DEFAULT_CONTEXT else scope_of(context)
     return list(dict.fromkeys([subject, whole, GLOBAL_SCOPE]))
+
+
+def _shown(scope: str | None) -> str:
+    return "the default context" if scope is None else f"'{scope}'"
 
 
 def _shown_context(subject: str | None) -> str:

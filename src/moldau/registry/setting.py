@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from moldau.registry import errors
 from moldau.registry.decision import Decision, Write
+from moldau.registry.deleting import check_referrers_kept
 from moldau.registry.record_keys import ClearSubjectKey, ConfigKey, ModeKey, SchemaKey, encode_key
 from moldau.registry.records import encode_clear_subject, encode_config, encode_mode
 from moldau.registry.scopes import IMPORT, config_set_at, mode_in_scope, mode_set_at, refuse_read_only
@@ -63,6 +64,7 @@ def delete_mode(state: "State", scope: str | None, *, recursive: bool) -> Decisi
 
 def _emptied(state: "State", scope: str | None) -> list[Write]:
     """Records that remove the deleted versions of a scope. RestError if there are living ones, or others refer to one of them."""
+    check_referrers_kept(state)
     versions = [each for subject in state.subjects() if _within(scope, subject) for each in state.versions(subject)]
     if any(not each.deleted for each in versions):
         raise errors.not_permitted("Cannot import since found existing subjects")

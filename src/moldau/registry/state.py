@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from moldau.model.registry_defaults import MEMORY_BYTES_MAX
 from moldau.model.seldom import Seldom
 from moldau.registry import record_keys, records
+from moldau.registry.left_out import LeftOutKeys
 from moldau.registry.numbers import next_number
 from moldau.registry.record_json import NUMBER_MAX, RecordError
 from moldau.registry.record_keys import Key, SchemaKey
@@ -46,6 +47,7 @@ class State:
         self.memory_bytes_max = memory_bytes_max
         self.left_out = 0
         """Records that did not fit. While there are any, ids and versions may be taken that are not known here."""
+        self._left_out_keys = LeftOutKeys()
         self.parsed = parsed
         self.lock = threading.RLock()
         self.configs: dict[str | None, dict[str, Any]] = {}
@@ -95,9 +97,9 @@ class State:
             return {each for each in subjects if all(version.deleted for version in self._subjects.get(each, {}).values())}
 
     def namesakes(self, subject: str) -> list[str]:
-        """The subjects with the name of one of the default context in all the others, by context."""
+        """The subjects with the name of one of the default context in all the others, by context; those that lack schemas too."""
         with self.lock:
-            return sorted(self._namesakes.get(subject, ()), key=context_of)
+            return sorted(self._namesakes.get(subject, set()) | self._left_out_keys.namesakes(subject), key=context_of)
 
     def holders(self, context: str, schema_id: int) -> dict[str, int]:
         """Which subjects of a context have the schema of this id, and in which version; deleted ones too. In the order of the log."""
@@ -152,6 +154,16 @@ class State:
             found = [self._subjects[subject][number] for subject, number in self._referrers.get(key, ())]
         return sorted((each for each in found if deleted or not each.deleted), key=lambda each: (each.id, each.subject, each.version))
 
+    def lacks_schemas(self, subject: str | None = None) -> bool:
+        """Whether records were left out that say what a subject has, or what any one has; then the newest version may not be known."""
+        with self.lock:
+            return self._left_out_keys.schemas_of(subject)
+
+    def lacks_setting(self, key: record_keys.ConfigKey | record_keys.ModeKey) -> bool:
+        """Whether the record of a configuration or a mode was left out."""
+        with self.lock:
+            return self._left_out_keys.setting(key)
+
     def growth(self, writes: "Iterable[Write]") -> int:
         """By how many bytes `held_bytes` would grow; negative where more goes than comes."""
         with self.lock:
@@ -167,7 +179,7 @@ class State:
         """One record of the log. One that cannot be understood is left out, with a line in the log."""
         try:
             if record_size(key or b"", b"") > self.memory_bytes_max:
-                self._leave_out(offset)
+                self._leave_out(offset, None)
                 return
             known = record_keys.decode_key(key)
             size = record_size(key or b"", value or b"")
@@ -177,8 +189,10 @@ class State:
                     schema = records.decode_schema(known, value, timestamp_ms)
                     size = max(size, _size_deleted(known, schema, value))
                 if value is not None and not self._has_room(known, size):
-                    self._leave_out(offset)
+                    self._leave_out(offset, known)
                     schema = value = None
+                else:
+                    self._left_out_keys.discard(known)
                 if schema is None:
                     self._apply(offset, known, value)
                 else:
@@ -193,8 +207,10 @@ class State:
         growth = size - self._sizes.get(key, 0)
         return growth <= 0 or (self.held_bytes if isinstance(key, _KEPT) else 0) + growth <= self.memory_bytes_max
 
-    def _leave_out(self, offset: int) -> None:
+    def _leave_out(self, offset: int, key: Key | None) -> None:
         self.left_out += 1
+        with self.lock:
+            self._left_out_keys.add(key)
         if self._lines.due("left out", time.monotonic()):
             log.error(
                 "bound reached, registry records left out, registrations are refused: setting=registry.memory.max.bytes value=%d offset=%d "
