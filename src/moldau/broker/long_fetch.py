@@ -15,7 +15,13 @@ from moldau.broker.handlers.fetch import READING_S, Answer, Fetch, Results, rele
 from moldau.model.errors import ErrorCode, StorageError
 from moldau.model.steps import Pause, Steps
 from moldau.ports.transport import Part
-from moldau.protocol.fast.fetch import FetchFrame, decode_fetch_in_steps, encode_fetch_response, encode_fetch_response_in_steps
+from moldau.protocol.fast.fetch import (
+    FetchFrame,
+    FetchPartition,
+    decode_fetch_in_steps,
+    encode_fetch_response,
+    encode_fetch_response_in_steps,
+)
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
@@ -25,6 +31,8 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
+NAMED_AT_ONCE = 500
+"""Partitions that are looked through in one step."""
 PARTITIONS_AT_ONCE = 32
 """Partitions that are read in one step: one or two milliseconds."""
 
@@ -69,7 +77,9 @@ class LongFetch:
             decoded = yield from self._long.decoded(lambda most: decode_fetch_in_steps(memoryview(self._frame), body, self._version, most))
             self._frame = b""
             self._long.frame_freed()
-            yield from self._first_reading(wanted_only(decoded._replace(forgotten=[])))
+            request = yield from _each_once(wanted_only(decoded))
+            del decoded
+            yield from self._first_reading(request)
         finally:
             self._long.end()
 
@@ -184,6 +194,17 @@ class LongFetch:
         except StorageError:  # the next read reports it
             return 0
         return fetch.enough - max(fetch.found, available)
+
+
+def _each_once(request: FetchFrame) -> Generator[Pause, None, FetchFrame]:
+    """The request with each partition once, as it is named last; as Kafka, which puts them into a map. What it forgets is forgotten."""
+    topics: dict[bytes, dict[int, FetchPartition]] = {}
+    for topic, wanted in request.topics:
+        partitions = topics.setdefault(topic, {})
+        for start in range(0, len(wanted), NAMED_AT_ONCE):
+            partitions.update((each.partition, each) for each in wanted[start : start + NAMED_AT_ONCE])
+            yield None
+    return request._replace(topics=[(topic, list(partitions.values())) for topic, partitions in topics.items()], forgotten=[])
 
 
 def _nothing(parts: list[Part] | None = None) -> None:

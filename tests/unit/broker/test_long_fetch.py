@@ -193,6 +193,24 @@ def test_a_server_that_stops_has_it_answered_with_what_there_is(world: BrokerWor
     assert client.closed
 
 
+def test_a_partition_that_is_named_several_times_is_read_once_as_named_last(world: BrokerWorld) -> None:
+    """As Kafka, which puts them into a map. 49,000 times the same one were as many results, and read again with each append."""
+    client = world.connect()
+    for value in (b"first", b"second"):
+        client.produce("wide", value, partition=3)
+    request = of_all()
+    request.topics[0].partitions[3].fetch_offset = 2
+    again = [FetchPartition(partition=3, fetch_offset=offset, partition_max_bytes=1 << 20) for offset in (0, 1)]
+    request.topics.append(FetchTopic("nowhere", partitions=[again[0]]))
+    request.topics.append(FetchTopic("wide", partitions=again))
+    client.send(request, 12)
+    settle(world)
+    wide, nowhere = client.answers()[0].body.responses
+    assert [each.partition_index for each in wide.partitions] == list(range(COUNT))
+    assert {each.partition_index: values_of(each.records) for each in wide.partitions if each.records} == {3: [b"second"]}
+    assert (nowhere.topic, len(nowhere.partitions)) == ("nowhere", 1)
+
+
 def test_one_that_is_malformed_at_its_end_ends_the_connection(world: BrokerWorld, caplog: pytest.LogCaptureFixture) -> None:
     client = world.connect()
     frame = client.frame(of_all(), 12, answered=False)
