@@ -18,6 +18,7 @@ from moldau.broker.groups.offsets import NOT_SET, Commit, CommittedOffset
 from moldau.broker.groups.records import group_key, offset_key_start, offset_value, pack_partition
 from moldau.broker.groups.removal import Removal
 from moldau.broker.groups.shard import DoesNotFitError, Shard
+from moldau.broker.slices import SliceScheduler
 from moldau.broker.state_log import EncodedRecords
 from moldau.model.budget import Budget
 from moldau.model.errors import ErrorCode, PeerError
@@ -58,6 +59,8 @@ class GroupCoordinator:
         self._too_large: dict[int, str] = {}
         """Partitions that are led here and not served, since they do not fit into memory; with what was said of it."""
         self.removal = Removal(self)
+        self._slices = SliceScheduler(clock)
+        """Finishes the loading of partitions."""
 
     # For handlers
 
@@ -205,15 +208,12 @@ class GroupCoordinator:
         """Topics are deleted: what is committed there goes, as in Kafka."""
         gone = dict.fromkeys(names)  # not a set: the tombstones' order does not depend on hashes
         for shard in self.shards():
-            removal = self.removal.topics(shard, gone)
-            if shard.loading:
-                shard.when_loaded(partial(drain, removal))
-            else:
-                yield from removal
+            yield from shard.when_loaded(partial(self.removal.topics, shard, gone))
 
     def close(self) -> None:
         """The broker stops."""
         self.removal.stop()
+        self._slices.close()
         for partition in list(self._shards):
             self.resign(partition)
 
@@ -258,17 +258,34 @@ class GroupCoordinator:
     def _loaded(self, shard: Shard, error: PeerError | None) -> None:
         if not self.coordinates(shard):
             return
-        if error is None:
-            shard.loaded()
-            try:
-                shard.check_memory()
-            except DoesNotFitError as too_large:
-                error = too_large
         if error is not None:
-            _LOG.error("group state not loaded: partition=__consumer_offsets-%d reason=%s", shard.partition, error.message)
-            self.resign(shard.partition)
-            if isinstance(error, DoesNotFitError):
-                self._too_large[shard.partition] = error.message
+            self._not_loaded(shard, error)
+            return
+        steps = self._finish_loading(shard)
+        if next(steps, None) is not None:
+            self._slices.run(steps, partial(self._loading_ended, shard), droppable=False)
+
+    def _loading_ended(self, shard: Shard, bug: Exception | None) -> None:
+        if bug is not None and self.coordinates(shard):
+            _LOG.error("partition not loaded by a bug: partition=__consumer_offsets-%d", shard.partition, exc_info=bug)
+            self._not_loaded(shard, PeerError(ErrorCode.UNKNOWN_SERVER_ERROR, "a bug, see the log"))
+
+    def _not_loaded(self, shard: Shard, error: PeerError) -> None:
+        _LOG.error("group state not loaded: partition=__consumer_offsets-%d reason=%s", shard.partition, error.message)
+        self.resign(shard.partition)
+        if isinstance(error, DoesNotFitError):
+            self._too_large[shard.partition] = error.message
+
+    def _finish_loading(self, shard: Shard) -> Steps:
+        """Serve what was read, after what came meanwhile; unless the partition is led elsewhere before that."""
+        for pause in shard.loaded():
+            yield pause
+            if not self.coordinates(shard):
+                return
+        try:
+            shard.check_memory()
+        except DoesNotFitError as too_large:
+            self._not_loaded(shard, too_large)
             return
         if self._note_reading():
             return

@@ -5,7 +5,9 @@ left out with a line in the log; those of other kinds of groups are left alone.
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable
+from functools import partial
 from sys import getsizeof
 from typing import TYPE_CHECKING
 
@@ -61,7 +63,8 @@ class Shard:
         self._open: dict[int, int] = {}
         self._waiting: dict[int, set[Group]] = {}
         self._states: dict[str, GroupState] = {}
-        self._deferred: list[Callable[[], object]] = []
+        self._deferred: deque[Callable[[], Steps]] = deque()
+        """What is to be done when the partition is read, in this order."""
         self._left_alone: dict[int, int] = {}
         """Records by the version of their key, where that is not known."""
         self._texts: dict[str, str] = {}
@@ -86,17 +89,16 @@ class Shard:
                     error.message,
                 )
 
-    def loaded(self) -> None:
-        """The partition is read to its end: serve."""
-        self.loading = False
+    def loaded(self) -> Steps:
+        """The partition is read to its end: in steps do what came meanwhile, and at their end serve."""
         self._reading.close()
         for group_id, state in self._states.items():
             self.make_group(group_id).restore(state)
-        deferred, self._deferred = self._deferred, []
-        for action in deferred:
-            action()
+        while self._deferred:
+            yield from self._deferred.popleft()()
         for group in [group for group in self.groups.values() if not group.is_stored and group.offsets.is_empty]:
             self.remove(group, ())
+        self.loading = False
         if self._left_alone:
             _LOG.warning(
                 "records of other kinds of groups left alone: partition=__consumer_offsets-%d records_by_version=%s",
@@ -182,17 +184,14 @@ class Shard:
         """A marker was appended: whatever the producer commits from now on is part of another transaction. The steps have the offsets
         that are pending count, or go. A marker that comes while the partition is read lies behind what is read.
         """
-        if self.loading:
-            self._deferred.append(lambda: drain(self._end(producer_id, committed=committed)))
-            return no_steps()
-        return self._end(producer_id, committed=committed)
+        return self.when_loaded(partial(self._end, producer_id, committed=committed))
 
-    def when_loaded(self, action: Callable[[], object]) -> None:
-        """Do it now, or when the partition is read."""
+    def when_loaded(self, work: Callable[[], Steps]) -> Steps:
+        """Steps that do it now, or have it done when the partition is read, before its groups are served."""
         if self.loading:
-            self._deferred.append(action)
-        else:
-            action()
+            self._deferred.append(work)
+            return no_steps()
+        return work()
 
     def close(self, error: PeerError) -> None:
         """Speak for these groups no longer."""
