@@ -29,11 +29,10 @@ class Source(NamedTuple):
     stored: bool = False
     normalized: bool = False
 
-    def parts(self) -> Iterator[object]:
-        """What it consists of, flat."""
-        yield from (self.language, self.text, self.stored, self.normalized, len(self.references))
-        for each in self.references:
-            yield from (each.name, each.subject, each.version, each.text)
+    def digest(self) -> bytes:
+        """16 bytes that are another for each schema, in whatever text it differs."""
+        references = (part for each in self.references for part in (each.name, each.subject, each.version, each.text))
+        return _digest(self.language, self.text, self.stored, self.normalized, len(self.references), *references)
 
     def plain(self) -> tuple[Any, ...]:
         """As JSON has it."""
@@ -59,12 +58,7 @@ class Question(NamedTuple):
 
     def digest(self) -> bytes:
         """16 bytes that are another for each question."""
-        found = hashlib.blake2b(digest_size=16)
-        for each in (*self.schema.parts(), self.form, self.digested, *(self.older.parts() if self.older else ())):
-            data = str(each).encode("utf-8", "surrogatepass")
-            found.update(b"%d:" % len(data))
-            found.update(data)
-        return found.digest()
+        return question_digest(self, self.schema.digest(), self.older.digest() if self.older else b"")
 
 
 Answer = str | list[Incompatibility] | InvalidSchemaError
@@ -83,6 +77,20 @@ def answer(question: Question) -> Answer:
         return error
     except RecursionError:
         return InvalidSchemaError("it is nested too deeply")
+
+
+def question_digest(question: Question, schema: bytes, older: bytes) -> bytes:
+    """The digest of a question about schemas whose digests are known: they may be long, and many questions be about one."""
+    return _digest(schema.hex(), question.form, question.digested, older.hex())
+
+
+def _digest(*parts: object) -> bytes:
+    found = hashlib.blake2b(digest_size=16)
+    for each in parts:
+        data = str(each).encode("utf-8", "surrogatepass")
+        found.update(b"%d:" % len(data))
+        found.update(data)
+    return found.digest()
 
 
 def text_digest(text: str) -> str:

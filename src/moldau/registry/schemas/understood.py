@@ -19,7 +19,7 @@ from typing import Self
 from moldau.registry.schemas.bounds import check_size
 from moldau.registry.schemas.language import Incompatibility, InvalidSchemaError, ParsedSchema, ResolvedReference
 from moldau.registry.schemas.languages import LANGUAGES, UnknownLanguageError
-from moldau.registry.schemas.questions import Answer, Question, Source, text_digest
+from moldau.registry.schemas.questions import Answer, Question, Source, question_digest, text_digest
 
 KEPT_BYTES_MAX = 4 << 20
 """Memory of all answers that are kept for later requests; the least used goes first."""
@@ -70,9 +70,8 @@ class Understood:
         _ = schema.digest("") if compared else schema.canonical
         return schema
 
-    def ask(self, question: Question) -> str | list[Incompatibility]:
-        """The answer. NotUnderstoodError if it is not known yet, InvalidSchemaError if it is one."""
-        digest = question.digest()
+    def ask(self, question: Question, digest: bytes) -> str | list[Incompatibility]:
+        """The answer to a question with this digest. NotUnderstoodError if it is not known yet, InvalidSchemaError if it is one."""
         with self._lock:
             found = self._answers.get(digest)
             if found is not None:
@@ -154,6 +153,7 @@ class _UnderstoodSchema:
     def __init__(self, understood: Understood, source: Source) -> None:
         self._understood = understood
         self._source = source
+        self._digest = source.digest()
 
     @property
     def language(self) -> str:
@@ -173,21 +173,24 @@ class _UnderstoodSchema:
         return schema
 
     def formatted(self, form: str) -> str:
-        found = self._understood.ask(Question(self._source, form))
+        found = self._ask(Question(self._source, form))
         assert isinstance(found, str)
         return found
 
     def digest(self, form: str) -> str:
         """Of the text in a form."""
-        found = self._understood.ask(Question(self._source, form, digested=True))
+        found = self._ask(Question(self._source, form, digested=True))
         assert isinstance(found, str)
         return found
 
     def check(self, older: ParsedSchema) -> list[Incompatibility]:
         assert isinstance(older, _UnderstoodSchema)
-        found = self._understood.ask(Question(self._source, older=older._source))
+        found = self._ask(Question(self._source, older=older._source), older._digest)
         assert isinstance(found, list)
         return found
+
+    def _ask(self, question: Question, older: bytes = b"") -> str | list[Incompatibility]:
+        return self._understood.ask(question, question_digest(question, self._digest, older))
 
 
 def has_text(schema: ParsedSchema, form: str, text: str) -> bool:
