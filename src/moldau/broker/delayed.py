@@ -42,7 +42,7 @@ class DelayedRequest:
     decided, not for what is appended.
     """
 
-    __slots__ = ("attempt", "attempted", "committed", "deadline", "done", "give_up", "missing_bytes", "partitions")
+    __slots__ = ("attempt", "attempted", "committed", "deadline", "done", "give_up", "missing_bytes", "partitions", "weight")
 
     def __init__(
         self,
@@ -52,12 +52,15 @@ class DelayedRequest:
         give_up: Callable[[], object],
         *,
         committed: bool = False,
+        weight: int = 1,
     ) -> None:
+        """`weight`: partitions that it asks for, each of which takes some hundred bytes while it waits."""
         self.committed = committed
         self.attempt = attempt
         self.give_up = give_up
         self.partitions = partitions
         self.missing_bytes = missing_bytes
+        self.weight = weight
         self.deadline = 0.0
         self.attempted = False
         """Whether an attempt is under way. One that finds a disk broken takes partitions offline, which would attempt it again."""
@@ -65,7 +68,7 @@ class DelayedRequest:
 
 
 class DelayedRequests:
-    """All requests of a broker that wait; at most `requests_max` at once."""
+    """All requests of a broker that wait; at most `requests_max` partitions of them together, and one more request."""
 
     def __init__(self, clock: Clock, requests_max: int) -> None:
         self.requests_max = requests_max
@@ -75,6 +78,8 @@ class DelayedRequests:
         self._due: dict[DelayedRequest, None] = {}
         """Requests to be attempted soon."""
         self._waiting = 0
+        self._weight = 0
+        """Of all that wait."""
         self._timer: Timer | None = None
         self._timer_due = float("inf")
 
@@ -86,7 +91,7 @@ class DelayedRequests:
     @property
     def is_full(self) -> bool:
         """Whether no more may wait."""
-        return self._waiting >= self.requests_max
+        return self._weight >= self.requests_max
 
     def wait(self, request: DelayedRequest, max_wait_ms: int) -> None:
         """Let `request` wait for its partitions, `max_wait_ms` at most."""
@@ -97,6 +102,7 @@ class DelayedRequests:
         self._sequence += 1
         heappush(self._heap, (deadline, self._sequence, request))
         self._waiting += 1
+        self._weight += request.weight
         if deadline < self._timer_due:
             self._set_timer(deadline)
 
@@ -172,6 +178,7 @@ class DelayedRequests:
             return
         request.done = True
         self._waiting -= 1
+        self._weight -= request.weight
         for partition in request.partitions:
             partition.watchers.pop(request, None)
         request.partitions = ()

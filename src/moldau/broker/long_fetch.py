@@ -85,14 +85,15 @@ class LongFetch:
 
     def _first_reading(self, request: FetchFrame) -> Steps:
         broker = self._broker
-        self._long.keep(len(request.topics) + sum(len(wanted) for _, wanted in request.topics))
+        count = sum(len(wanted) for _, wanted in request.topics)
+        self._long.keep(len(request.topics) + count)
         refusal = request_refusal(request)
         if refusal is not ErrorCode.NONE:
             self._answer(encode_fetch_response(self._version, self._correlation_id, 0, refusal, 0, []))
             return
         self._fetch = fetch = Fetch(broker, request, self._version, self._correlation_id)
         if request.max_wait_ms > 0 and not broker.delayed.is_full:
-            self._request = DelayedRequest(self._attempt, fetch.led, fetch.enough, self._give_up, committed=fetch.committed)
+            self._request = DelayedRequest(self._attempt, fetch.led, fetch.enough, self._give_up, committed=fetch.committed, weight=count)
             broker.delayed.wait(self._request, request.max_wait_ms)
         yield from self._read()
 

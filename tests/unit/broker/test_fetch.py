@@ -195,6 +195,19 @@ def test_waiting_fetches_are_bounded(world: BrokerWorld) -> None:
     assert [len(client.answers()) for client in clients] == [0, 0, 0, 1, 1]
 
 
+def test_a_waiting_fetch_of_several_partitions_counts_as_often(world: BrokerWorld) -> None:
+    world.broker.delayed.requests_max = 3
+    clients = [world.connect() for _ in range(3)]
+    for client in clients:
+        request = fetch_request("t", 0, max_wait_ms=500)
+        request.topics[0].partitions.append(FetchPartition(partition=1, fetch_offset=0, partition_max_bytes=1 << 20))
+        client.send(request, 12)
+    assert [len(client.answers()) for client in clients] == [0, 0, 1]
+    clients[0].peer.disconnect()
+    world.clock.settle()
+    assert (world.broker.delayed.waiting, world.broker.delayed.is_full) == (1, False)
+
+
 def test_leader_epochs_are_compared(world: BrokerWorld, client: Client) -> None:
     world.partition("t").leader_epoch = 5  # type: ignore[assignment]
     assert client.fetch("t", 0, current_leader_epoch=5).error_code == 0

@@ -193,6 +193,31 @@ def test_a_server_that_stops_has_it_answered_with_what_there_is(world: BrokerWor
     assert client.closed
 
 
+def test_those_that_wait_are_bounded_by_their_partitions(world: BrokerWorld) -> None:
+    """The bound was on requests alone, up to 100,000, each with up to 50,000 decoded partitions and its frame."""
+    world.broker.delayed.requests_max = COUNT + 10
+    waiting = [world.connect() for _ in range(2)]
+    for client in waiting:
+        client.send(of_all(max_wait_ms=LONG_MS, min_bytes=1000), 12)
+        settle(world)
+    assert (world.broker.delayed.waiting, world.broker.request_memory.held) == (2, 0), "the frames are free"
+    assert world.broker.delayed.is_full
+    client = world.connect()
+    client.send(of_all(max_wait_ms=LONG_MS, min_bytes=1000), 12)
+    settle(world)
+    assert answered(client) == {}, "at once, with what there is"
+    waiting[0].peer.disconnect()
+    settle(world)
+    assert not world.broker.delayed.is_full
+    client.send(of_all(max_wait_ms=LONG_MS, min_bytes=1000), 12)
+    settle(world)
+    assert world.broker.delayed.waiting == 2, "there was room again"
+    waiting[1].peer.disconnect()
+    client.peer.disconnect()
+    settle(world)
+    assert nothing_is_left(world)
+
+
 def test_a_partition_that_is_named_several_times_is_read_once_as_named_last(world: BrokerWorld) -> None:
     """As Kafka, which puts them into a map. 49,000 times the same one were as many results, and read again with each append."""
     client = world.connect()

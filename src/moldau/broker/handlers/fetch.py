@@ -247,7 +247,8 @@ class WaitingFetch:
         """Wait; one of the two is called, once: `give_up` if a bug keeps it from being answered."""
         fetch = self._fetch
         fetch.answer = answer
-        self._request = DelayedRequest(self._attempt, tuple(fetch.led), self._missing_bytes, give_up, committed=fetch.committed)
+        led = tuple(fetch.led)
+        self._request = DelayedRequest(self._attempt, led, self._missing_bytes, give_up, committed=fetch.committed, weight=len(led))
         fetch.broker.delayed.wait(self._request, fetch.frame.max_wait_ms)
 
     def finish(self) -> None:
