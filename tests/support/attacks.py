@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from moldau.protocol.codec import encode
 from moldau.protocol.headers import request_header
@@ -22,6 +23,7 @@ from moldau.protocol.messages.create_topics import CreatableTopic, CreatableTopi
 from moldau.protocol.messages.delete_groups import DeleteGroupsRequest
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
 from moldau.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from moldau.protocol.messages.describe_groups import DescribeGroupsRequest
 from moldau.protocol.messages.end_txn import EndTxnRequest
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -96,6 +98,12 @@ def header_bomb() -> bytes:
     return bytes(batch_of(20_000_000))
 
 
+def long_fetch(name: str, count: int, *, max_wait_ms: int, index: int | None = None) -> FetchRequest:
+    """A fetch of `count` partitions, or of one as many times, that is not answered before there is more than there ever is."""
+    wanted = [FetchPartition(partition=number if index is None else index, partition_max_bytes=1 << 20) for number in range(count)]
+    return FetchRequest(max_wait_ms=max_wait_ms, min_bytes=2**31 - 1, max_bytes=2**31 - 1, topics=[FetchTopic(name, partitions=wanted)])
+
+
 def look_up_by_time(target: Target, choice: random.Random) -> None:
     """One partition 50 times in a request, then 40,000 entries, over a batch of many records whose times mislead the index."""
     topic(target, "times", max_message_bytes="2000000")
@@ -168,6 +176,39 @@ def halves_of_frames(target: Target, choice: random.Random) -> None:
     """Frames of a hundred megabytes that are begun and never ended."""
     head = struct.pack(">i", 100_000_000) + request_header(0, 9, 1, "half")
     _hold(target, 100, head + bytes(2_000_000))
+
+
+def long_requests_at_once(target: Target, choice: random.Random) -> None:
+    """Produce, Fetch and another request with 49,000 entries each, of fifteen connections at once."""
+    topic(target, "long")
+    coordinator(target, 0)
+    entries = range(49_000)
+    requests: list[tuple[Any, int]] = [
+        (ProduceRequest(None, 1, 1_000, [TopicProduceData("long", partition_data=[PartitionProduceData(n, None) for n in entries])]), 8),
+        (long_fetch("long", len(entries), max_wait_ms=0), 4),
+        (DescribeGroupsRequest([f"g{number}" for number in entries]), 0),
+    ]
+    for request, version in requests:
+        with contextlib.ExitStack() as crowd:
+            connections = [crowd.enter_context(wire(target)) for _ in range(15)]
+            for connected in connections:
+                connected.socket.sendall(connected.frame(request, version))
+            for connected in connections:
+                (size,) = struct.unpack(">i", connected.read(4))
+                connected.read(size)
+
+
+def long_fetches_that_wait(target: Target, choice: random.Random) -> None:
+    """Three hundred fetches of a thousand partitions each that wait for ever, and as many of one partition a thousand times."""
+    with wire(target) as connected:
+        connected.ask(CreateTopicsRequest([CreatableTopic("waiting", 1_000, 1)], timeout_ms=30_000), 5)
+    for index in (None, 0):
+        with contextlib.ExitStack() as crowd:
+            for _ in range(60):
+                connected = crowd.enter_context(wire(target))
+                for _ in range(5):
+                    connected.socket.sendall(connected.frame(long_fetch("waiting", 1_000, max_wait_ms=2**31 - 1, index=index), 4))
+            time.sleep(HELD_S)
 
 
 def joins_of_groups(target: Target, choice: random.Random) -> None:
@@ -391,6 +432,8 @@ ATTACKS: dict[str, Attack] = {
         many_topics,
         readers_that_never_read,
         halves_of_frames,
+        long_requests_at_once,
+        long_fetches_that_wait,
         joins_of_groups,
         offsets_with_metadata,
         forged_producers,
