@@ -193,22 +193,22 @@ class SqliteCoordination:
     def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, NodeStat]:
         """Data of a node; see the port."""
         with self._transactions, self._errors():
-            row = self._database.execute(
-                "SELECT data, version, created_ms, modified_ms, ephemeral, "
-                "(SELECT count(*) FROM node AS child WHERE child.parent = node.path) FROM node WHERE path = ?",
-                (path,),
-            ).fetchone()
+            row = self._row(path)
         if row is None:
             raise NoNodeError(path)
         if watch is not None:
             self._data_watches.setdefault(path, []).append(watch)
-        data, version, created_ms, modified_ms, ephemeral, children = row
-        return data, NodeStat(version, created_ms, modified_ms, bool(ephemeral), children)
+        return row[0], _stat_of(row)
 
     def set(self, path: str, data: bytes, version: int = -1) -> NodeStat:
         """Replace data; see the port."""
-        self._write([SetData(path, data, version)], may_defer=False)
-        return self.get(path)[1]
+        events: list[WatchEvent] = []
+        with self._transaction() as deferred:
+            self._set(SetData(path, data, version), events)
+            row = self._row(path)
+        self._written(events, deferred=deferred)
+        assert row is not None, "a node that was just set"
+        return _stat_of(row)
 
     def delete(self, path: str, version: int = -1, *, recursive: bool = False) -> None:
         """Remove a node; see the port. With `recursive` the whole branch goes in one transaction."""
@@ -262,6 +262,10 @@ class SqliteCoordination:
                         self._delete(operation, events)
                     case Check():
                         self._check(operation.path, operation.version)
+        self._written(events, deferred=deferred)
+
+    def _written(self, events: list[WatchEvent], *, deferred: bool) -> None:
+        """A transaction has ended."""
         self._unsynced |= deferred
         if not deferred and self._background is not None:
             self._copy_if_long(os.fstat(self._log_file).st_size)
@@ -493,6 +497,14 @@ class SqliteCoordination:
         if version not in (-1, found):
             raise BadVersionError(path)
 
+    def _row(self, path: str) -> tuple[bytes, int, int, int, int, int] | None:
+        row: tuple[bytes, int, int, int, int, int] | None = self._database.execute(
+            "SELECT data, version, created_ms, modified_ms, ephemeral, "
+            "(SELECT count(*) FROM node AS child WHERE child.parent = node.path) FROM node WHERE path = ?",
+            (path,),
+        ).fetchone()
+        return row
+
     def _version(self, path: str) -> int | None:
         row = self._database.execute("SELECT version FROM node WHERE path = ?", (path,)).fetchone()
         return None if row is None else row[0]
@@ -543,6 +555,11 @@ class SqliteCoordination:
             raise _translate(self._path, error, self._closed) from error
         except UnicodeDecodeError as error:  # the names in a damaged schema, which Python makes text of
             raise _damaged(self._path, "not text") from error
+
+
+def _stat_of(row: tuple[bytes, int, int, int, int, int]) -> NodeStat:
+    _, version, created_ms, modified_ms, ephemeral, children = row
+    return NodeStat(version, created_ms, modified_ms, bool(ephemeral), children)
 
 
 def _translate(path: str, error: sqlite3.Error, closed: bool) -> CoordinationError:

@@ -4,6 +4,7 @@ from moldau.cluster import paths
 from moldau.cluster.znodes import ProducerIdBlock, decode_block, encode_block
 from moldau.model.errors import CoordinationError
 from moldau.model.identity import ProducerId
+from moldau.model.steps import Elsewhere, Steps
 from moldau.ports.coordination import BadVersionError, Coordination
 
 BLOCK_SIZE = 1000
@@ -18,6 +19,16 @@ class ProducerIds:
         self._broker_id = broker_id
         self._next = 0
         self._end = -1
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether `next` does not wait for other work of the tree."""
+        return self._next <= self._end or self._coordination.is_writable
+
+    def ready(self) -> Steps:
+        """Wait until `is_ready`."""
+        while not self.is_ready:
+            yield Elsewhere(self._coordination.when_writable)
 
     def next(self) -> ProducerId:
         """An id that nobody has had. CoordinationError when a new block is needed and cannot be had."""

@@ -236,6 +236,25 @@ def test_a_node_that_is_set_alone_is_on_disk_when_the_call_returns(
     assert log_bytes(path) < 30_000
 
 
+def test_a_node_that_is_set_is_not_read_again_once_the_log_may_be_being_copied(
+    tree: SqliteCoordination, background: FakeBackground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A read would wait for the copy that the write has begun."""
+
+    def get(*_: object) -> None:
+        raise AssertionError("a read after the write")
+
+    monkeypatch.setattr(sqlite_coordination, "LOG_BYTES_MAX", 0)
+    tree.create("/topics/a")
+    with monkeypatch.context() as patched:
+        patched.setattr(tree, "get", get)
+        stat = tree.set("/topics", b"x")
+    assert not tree.is_writable
+    assert (b"x", stat) == tree.get("/topics")
+    assert (stat.version, stat.children) == (1, 1)
+    background.run_all()
+
+
 class FailingDatabase:
     """A connection whose next commit finds that the log cannot be synced."""
 

@@ -11,8 +11,10 @@ from moldau.model.identity import TopicPartition
 from moldau.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.heartbeat import HeartbeatRequest
 from moldau.protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from moldau.protocol.messages.init_producer_id import InitProducerIdRequest
 from support.broker_world import BrokerWorld, Client, batch, fetch_request, produce_request
 
 TOPIC = 2
@@ -189,6 +191,29 @@ def test_a_topic_that_is_deleted_before_its_new_partitions_are_on_disk_does_not_
     assert [result.error_code for result in answer.body.results] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert answered(remover) == [0]
     assert names(world) == set()
+
+
+@pytest.mark.parametrize("transactional_id", [None, "x"])
+def test_a_producer_waits_for_an_id_while_the_stores_log_is_copied_and_others_are_served(
+    world: BrokerWorld, monkeypatch: pytest.MonkeyPatch, transactional_id: str | None
+) -> None:
+    init = InitProducerIdRequest(transactional_id, 60_000)
+    if transactional_id is not None:
+        world.connect().send(FindCoordinatorRequest(transactional_id, 1), 2)
+        finish(world)
+    with monkeypatch.context() as patched:
+        patched.setattr(sqlite_coordination, "LOG_BYTES_MAX", 0)
+        world.connect().send(create("a"), 7)
+        world.background.run_next()
+    assert not world.store.is_writable
+    producer = world.connect()
+    producer.send(init, 4)
+    world.clock.settle()
+    assert producer.answers() == []
+    assert world.connect().ask(HeartbeatRequest("g", 1, "m"), 4), "others are served meanwhile"
+    finish(world)
+    (answer,) = producer.answers()
+    assert (answer.body.error_code, answer.body.producer_id) == (0, 0)
 
 
 def test_changes_wait_while_the_stores_log_is_copied_and_others_are_served(world: BrokerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
