@@ -36,7 +36,8 @@ REGISTRY = table(
             MEMORY_BYTES_MAX,
             "Memory of all schemas, configurations and modes of the registry. At the bound what would add to it is answered 42209; "
             "deletions are carried out. What others have written to the topic beyond it is left out when the topic is read; then "
-            "registrations are answered 42209, and what is not found 50001, until the registry is started with a larger value.",
+            "registrations are answered 42209, and 50001 what may depend on them (what is not found, latest versions, compatibility), "
+            "until the registry is started with a larger value.",
             allowed=at_least(1),
             own=True,
             deviation=OWN,
