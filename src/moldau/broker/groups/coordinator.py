@@ -261,9 +261,7 @@ class GroupCoordinator:
         if error is not None:
             self._not_loaded(shard, error)
             return
-        steps = self._finish_loading(shard)
-        if next(steps, None) is not None:
-            self._slices.run(steps, partial(self._loading_ended, shard), droppable=False)
+        self._slices.run(self._finish_loading(shard), partial(self._loading_ended, shard), droppable=False)
 
     def _loading_ended(self, shard: Shard, bug: Exception | None) -> None:
         if bug is not None and self.coordinates(shard):
