@@ -149,8 +149,7 @@ NETWORK = table(
         integer(
             "delayed.requests.max",
             100_000,
-            "Fetch and produce requests that may wait at once for more data or for the disk; at the bound further ones are answered "
-            "at once.",
+            "Partitions of all fetch requests that wait for more data; at the bound further requests are answered at once.",
             allowed=at_least(1),
             own=True,
             deviation="A bound of our own; Kafka's purgatory has none.",
