@@ -107,7 +107,8 @@ class Connection:
     def get_buffer(self, size_hint: int) -> memoryview:
         """Room for the next bytes."""
         room = self._reader.get_buffer()
-        return room[:READ_BYTES] if self._memory.exhausted and not self._reader.has_room else room
+        memory = self._memory
+        return room[:READ_BYTES] if memory.held >= memory.bytes_max and not self._reader.has_room else room
 
     def buffer_updated(self, count: int) -> None:
         """Handle what has come."""

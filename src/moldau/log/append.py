@@ -18,6 +18,7 @@ length that the segment may reach, the timestamp and the clock from which it is 
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from moldau.log.cache import SegmentCache
 from moldau.log.config import LogConfig
@@ -27,6 +28,10 @@ from moldau.log.transaction_index import ENTRIES_MAX, AbortedTransaction
 from moldau.model.errors import StorageError
 from moldau.ports.filesystem import Bytes, File
 from moldau.protocol.records.header import HEADER_SIZE, read_header
+
+if TYPE_CHECKING:
+    from moldau.log.offset_index import OffsetIndex
+    from moldau.log.time_index import TimeIndex
 
 _NEVER = 1 << 80
 _RELATIVE_MAX = 2**31 - 1
@@ -49,6 +54,8 @@ class Appender:
         "_index_room",
         "_jitter_ms",
         "_mark",
+        "_offset_index",
+        "_time_index",
         "_uncut",
         "_used",
         "failure",
@@ -73,6 +80,9 @@ class Appender:
         self._created_ms = now_ms
         self._jitter_ms = jitter % config.segment_jitter_ms if config.segment_jitter_ms > 0 else 0
         self._mark: _Mark | None = None
+        self._offset_index: OffsetIndex
+        self._time_index: TimeIndex
+        """Of the segment, once `ready`."""
         self._index_room = 0
         """At least so many entries fit into both indexes; looked at again when it comes down to 0."""
         self._uncut = False
@@ -100,6 +110,7 @@ class Appender:
         if file.size() != segment.size:
             raise StorageError(f"the file has {file.size()} bytes, the log knows of {segment.size}", path=segment.path)
         self.max_timestamp, self.max_timestamp_offset = segment.largest_timestamp()
+        self._offset_index, self._time_index = segment.index, segment.time_index
         self.indexed_timestamp = segment.time_index.last_entry()[0]
         self.segment_limit = self._config.segment_bytes
         if segment.size:
@@ -143,13 +154,12 @@ class Appender:
 
     def begin(self) -> None:
         """Remember how things are before the first batch is staged."""
-        segment = self.segment
         self._mark = (
             self.max_timestamp,
             self.max_timestamp_offset,
             self.index_from,
-            len(segment.index.tail),
-            len(segment.time_index.tail),
+            len(self._offset_index.tail),
+            len(self._time_index.tail),
             self.indexed_timestamp,
             self.segment_limit,
             self.roll_timestamp,
@@ -188,7 +198,7 @@ class Appender:
         segment.size = self.position
         segment.set_largest_timestamp(self.max_timestamp, self.max_timestamp_offset)
         self.staged = []
-        if len(segment.index.tail) >= STORE_BYTES:
+        if len(self._offset_index.tail) >= STORE_BYTES:
             self._store_indexes_if_possible()
 
     def undo(self) -> None:

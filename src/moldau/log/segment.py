@@ -96,15 +96,15 @@ class Segment:
         """Position and header of the batch that holds `offset`, or of the next after it; None if the segment ends before. BadBatchError."""
         self.find_indexes()
         start = self.index.position_before(offset)
-        try:
-            first = next(walk(self.file(), start, self.size, self.base_offset), None) if start else None
-            if start == 0 or (
-                first is not None and first[1].base_offset <= offset
-            ):  # else the index is wrong: the batch before may hold it
-                return find(self.file(), start, self.size, self.base_offset, offset)
-        except BadBatchError:
-            if start == 0:
-                raise
+        if 0 < start < self.size:
+            with suppress(BadBatchError):
+                for position, header in walk(self.file(), start, self.size, self.base_offset):
+                    if header.last_offset >= offset:
+                        if position == start and header.base_offset > offset:
+                            break  # the index is wrong: the batch before may hold it
+                        return position, header
+                else:
+                    return None
         return find(self.file(), 0, self.size, self.base_offset, offset)
 
     def largest_timestamp(self) -> tuple[int, int]:
