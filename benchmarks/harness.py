@@ -24,6 +24,11 @@ class Options:
     """Only this size of batches (throughput)."""
 
 
+def in_turn(pair: Pair, run: int) -> Pair:
+    """Either system first in every other run: what the machine does after one (it writes back, it frees pages) the next one pays for."""
+    return pair[::-1] if run % 2 else pair
+
+
 def benchmark(description: str | None, measure: Callable[[Pair, Results, Options], None]) -> None:
     """Read the command line, run the measurement with both systems up, only one of them under load at a time."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)

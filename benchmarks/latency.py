@@ -8,7 +8,7 @@ and consumer are two clients in one process; the time runs from the hand-over to
 
 from typing import Any
 
-from harness import Options, Pair, benchmark
+from harness import Options, Pair, benchmark, in_turn
 from measure import Results, cpu_seconds, load_average, spread
 
 SECONDS = 10
@@ -21,7 +21,7 @@ def measure(pair: Pair, results: Results, options: Options) -> None:
         for acks in ("1", "all"):
             rows: dict[str, list[dict[str, Any]]] = {}
             for run in range(options.runs):
-                for system, client in pair:
+                for system, client in in_turn(pair, run):
                     topic = f"latency-{rate}-{acks}-{run}"
                     client.create(topic)
                     load, before = load_average(), cpu_seconds(system.pid)

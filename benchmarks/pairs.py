@@ -4,7 +4,7 @@
 
 CHECKOUT is a work tree of another commit. Both run in the same Python environment, each from its own `src`, driven by the programs of this
 checkout. Brokers that have a rival otherwise run at the same time and take turns run by run; what is a process of its own is started in
-turns, A B A B. Prints each figure of either with the ratio of their medians, and in the end the cells that are worse by more than the
+turns, A B B A. Prints each figure of either with the ratio of their medians, and in the end the cells that are worse by more than the
 tolerance. Where the runs of one checkout are further apart than that, the scatter says so. Exit code 1 if a section failed.
 """
 
@@ -105,8 +105,9 @@ def measured(section: str, before: Path, rounds: int, scale: float) -> Iterator[
             yield line["system"] != BEFORE, line
         return
     runs = ["--runs", "1"] if section != "codec" else []
-    for _ in range(rounds):
-        for now, source in ((False, before / "src"), (True, HERE.parent / "src")):
+    sides = (False, before / "src"), (True, HERE.parent / "src")
+    for number in range(rounds):
+        for now, source in sides[::-1] if number % 2 else sides:
             # The codec's calls functions, whose arguments differ between checkouts: each checkout has its own.
             programs = source.parent / "benchmarks" if section == "codec" else HERE
             for line in lines([str((programs / IN_TURNS[section]).resolve()), *runs, *scaled], source.resolve()):

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from harness import Options, Pair, benchmark
+from harness import Options, Pair, benchmark, in_turn
 from load import LoadClient
 from measure import Results, cpu_seconds, directory_bytes, load_average, resident_mb, spread, touch_memory
 from systems import System
@@ -94,7 +94,7 @@ def measure(pair: Pair, results: Results, options: Options) -> None:
             rows: dict[str, list[dict[str, Any]]] = {}
             for run in range(options.runs):
                 topic = f"produce-{batch}-{acks}-{run}"
-                for system, client in pair:
+                for system, client in in_turn(pair, run):
                     client.create(topic)
                     result = produce(system, client, topic, batch, acks, messages)
                     rows.setdefault(system.name, []).append(result)
@@ -105,7 +105,7 @@ def measure(pair: Pair, results: Results, options: Options) -> None:
         for fetch in FETCHES:
             rows = {}
             for run in range(options.runs):
-                for system, client in pair:
+                for system, client in in_turn(pair, run):
                     result = consume(system, client, f"produce-{batch}-all-0", fetch, messages)
                     rows.setdefault(system.name, []).append(result)
                     results.write(system=system.name, test="consume", batch=batch, fetch=fetch, run=run, **result)

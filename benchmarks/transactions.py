@@ -12,7 +12,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from harness import Options, Pair, benchmark
+from harness import Options, Pair, benchmark, in_turn
 from measure import Results, cpu_seconds, load_average, spread
 from systems import System
 
@@ -77,7 +77,7 @@ def measure(pair: Pair, results: Results, options: Options) -> None:
     for system, _ in pair:
         run_transactions(system, "warm-up", WARM_UP)
     for run in range(options.runs):
-        for system, _ in pair:
+        for system, _ in in_turn(pair, run):
             topic = f"transactions-{run}"
             result = run_transactions(system, topic, count)
             found = committed_records(system, topic)
