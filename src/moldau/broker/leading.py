@@ -88,7 +88,7 @@ class Leading:
         self._broker.logs.mark_deleted(topic_partitions, self._broker.clock.time_ms())
 
     def close_partitions(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Lead partitions no longer, and keep their logs; who waits for them is told."""
+        """Lead partitions no longer, and keep their logs; requests that wait for them are answered with an error."""
         for topic_partition in topic_partitions:
             self._close(topic_partition)
 

@@ -209,5 +209,5 @@ def _each_once(request: FetchFrame) -> Generator[Pause, None, FetchFrame]:
 
 
 def _nothing(parts: list[Part] | None = None) -> None:
-    """For a fetch whose answer nobody waits for."""
+    """For a fetch without a request that waits for its answer."""
     release(parts or ())

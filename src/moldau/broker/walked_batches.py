@@ -46,7 +46,7 @@ class Walk:
     __slots__ = ("_begun", "_header", "_now_ms", "_rules", "batch")
 
     def __init__(self, rules: "RecordRules", batch: memoryview, header: "BatchHeader", now_ms: int) -> None:
-        """`batch` is in nobody's way until the walk has ended."""
+        """`batch` is memory that nothing else changes until the walk has ended."""
         self._rules = rules
         self.batch = batch
         self._header = header

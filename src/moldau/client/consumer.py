@@ -123,7 +123,7 @@ class Consumer:
         self._reader, self._hiding = Reader(self._session), hiding
 
     def unsubscribe(self) -> None:
-        """Leave the group, or let go of what was assigned; what was finished is committed. `assign` or `subscribe` may follow.
+        """Leave the group, or release what was assigned; what was finished is committed. `assign` or `subscribe` may follow.
 
         The listener of revoked partitions is called before this returns. Called within a listener, it takes effect when that returns.
         Waits for the brokers as long as `close` does, then logs a warning: a rebalance that other members hold up has to end first, and

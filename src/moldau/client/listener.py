@@ -6,7 +6,7 @@ from moldau.model.identity import TopicPartition
 
 
 class RebalanceListener(Protocol):
-    """Who is told, from within `fetch`, `leave`, `assign` and `close` of a session, which partitions are ours."""
+    """Receives, from within `fetch`, `leave`, `assign` and `close` of a session, which partitions are ours."""
 
     def assigned(self, partitions: list[TopicPartition]) -> None:
         """These are ours now, beside those before."""

@@ -35,7 +35,7 @@ _LEAVE_STEP_S = 0.01
 class Session(Questions):
     """A consumer with these settings of librdkafka; connects by itself. ValueError for settings that it does not take.
 
-    `close` waits for `close_timeout_s` unless it is told otherwise; `leave` waits as long.
+    `close` waits for `close_timeout_s` unless given a timeout; `leave` waits as long.
     """
 
     def __init__(self, settings: Mapping[str, Any], group: str | None, close_timeout_s: float = CLOSE_TIMEOUT_MS / 1000) -> None:
@@ -145,7 +145,7 @@ class Session(Questions):
         return not self._leaving
 
     def _leave_further(self, timeout_s: float) -> None:
-        """Serve librdkafka once, and drop messages: they are of partitions that we have let go of. Errors are kept for `fetch` to raise.
+        """Serve librdkafka once, and drop messages: they are of released partitions. Errors are kept for `fetch` to raise.
 
         A rebalance that is served later would replace what is assigned then. `unsubscribe` queues a revocation; while a rebalance is under
         way, it waits for its end, which may be an assignment. Librdkafka forgets its member id when it has left, or when its assignment

@@ -1,7 +1,7 @@
 """Silence about a Java that we ended ourselves.
 
 py4j and pyspark print a traceback, from whichever thread it happens in, where a connection to Java is cut: after Ctrl-C, with which we end
-Java at once, it would stand where a user looks for what the command did. A Java that ends by itself is told of as before.
+Java at once, it would stand where a user looks for what the command did. A Java that ends by itself is reported as before.
 """
 
 import logging

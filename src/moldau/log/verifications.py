@@ -33,7 +33,7 @@ class Verifications:
         self._waiting: dict[int, Verification] = {}
 
     def begin(self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, bumps_epoch: bool | None) -> Verification:
-        """Ask for a batch of this epoch and sequence; what stands for it, and for others that were asked for before.
+        """Ask for a batch of this epoch and sequence; the verification that covers it and those asked for before.
 
         `bumps_epoch`: None where the batch was refused and its request's version is not known here: what stands keeps its own.
         """

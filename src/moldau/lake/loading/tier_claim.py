@@ -43,7 +43,7 @@ def owner_of(job: LoadJob, table_id: str) -> str:
 
 
 def check_unclaimed(job: LoadJob) -> None:
-    """Check that nobody counts the topic under the job's tier; for a job whose table is still to be made, so that no claim is its own.
+    """Check that no other job counts the topic under the job's tier; for a job whose table does not exist yet, so that no claim is its own.
     OtherTierError; WorldError, PeerError."""
     with Cluster(job.bootstrap, client_id=f"moldau-load-{job.name}") as cluster:
         found = _read(cluster, job, None)
