@@ -338,8 +338,8 @@ def _size_deleted(key: SchemaKey, schema: SchemaVersion, value: bytes) -> int:
 
     It is counted from the beginning, so that a deletion never takes more than what it deletes, also in a registry that is full.
     """
-    if schema.deleted or records.encode_schema(schema) == value:
-        return 0
+    if schema.deleted or (value.endswith(b'"deleted":false}') and b'"schemaType":' in value and value.isascii()):
+        return 0  # nothing is missing that is written here, without looking closer: a start reads thousands
     return record_size(record_keys.encode_key(key), records.encode_schema(replace(schema, deleted=True)))
 
 
