@@ -159,7 +159,7 @@ def _check_table(tier: str, directory: str, topic: str, *, counted: bool) -> Non
     """A wrong directory lacks everything that the tier has. click.BadParameter."""
     try:
         from moldau.lake.table_guids import NoTableError, check_directory
-    except ModuleNotFoundError as error:
+    except (ModuleNotFoundError, MissingExtraError) as error:
         raise MissingExtraError("reading a table", error.name or str(error), "lake") from error
     try:
         check_directory(directory, topic, counted=counted)

@@ -98,7 +98,7 @@ def demo(
         )
         with progress_view(quiet=as_json) as progress:
             report = _run(options, progress)
-    except ModuleNotFoundError as error:
+    except (ModuleNotFoundError, MissingExtraError) as error:
         raise MissingExtraError("the demonstration", error.name or str(error), "demo") from error
     except (DemoError, InputError) as error:
         raise click.ClickException(str(error)) from error

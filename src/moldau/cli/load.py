@@ -104,7 +104,7 @@ def _load(ctx: click.Context, file: Path | None, given: dict[str, Any], interrup
             source = f"{source} or {file}"
         with naming_source(source):
             return _run(jobs, given, interruptions)
-    except ModuleNotFoundError as error:
+    except (ModuleNotFoundError, MissingExtraError) as error:
         raise MissingExtraError("a load", error.name or str(error), "lake") from error
 
 

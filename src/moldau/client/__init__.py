@@ -87,4 +87,4 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return load(_HOMES[name], name, "client")
+    return load(__name__, name, _HOMES[name], "client")

@@ -22,6 +22,7 @@ class MissingExtraError(MoldauError, ImportError):
 
     def __init__(self, what: str, missing: str, extra: str) -> None:
         super().__init__(f"{what} needs {missing}, which is not installed: pip install 'moldau[{extra}]'")
+        self.name = missing
 
 
 def require(extra: str, what: str) -> None:
@@ -31,14 +32,16 @@ def require(extra: str, what: str) -> None:
         raise MissingExtraError(what, missing[0], extra)
 
 
-def load(home: str, name: str, extra: str) -> Any:
-    """`name` of the module `home`, which needs `extra`; for packages that import nothing before it is asked for. MissingExtraError."""
+def load(package: str, name: str, home: str, extra: str) -> Any:
+    """`name` of `package`, which is in the module `home` and needs `extra`; for packages that import nothing before it is asked for.
+    MissingExtraError.
+    """
     try:
         return getattr(import_module(home), name)
-    except ModuleNotFoundError as error:
+    except (ModuleNotFoundError, MissingExtraError) as error:
         if error.name is None or error.name.partition(".")[0] == "moldau":
             raise
-        raise MissingExtraError(f"{home.rpartition('.')[0]}.{name}", error.name, extra) from error
+        raise MissingExtraError(f"{package}.{name}", error.name, extra) from error
 
 
 def _is_there(module: str) -> bool:

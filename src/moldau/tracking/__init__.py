@@ -62,4 +62,4 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return load(_HOMES[name], name, "tracking")
+    return load(__name__, name, _HOMES[name], "tracking")

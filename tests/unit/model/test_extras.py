@@ -83,12 +83,35 @@ _check_table("lake", "out", "orders", counted=True)
 
 
 def test_a_package_that_imports_late_names_the_extra_and_hides_no_mistake_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And names what was asked for as the caller wrote it, not the module that it is in."""
+
     def missing(name: str) -> None:
+        if name == "moldau.lake.loading.jobs":
+            raise MissingExtraError("moldau.lake.loading", "pyarrow", "lake")
         raise ModuleNotFoundError(name="pyarrow" if name == "moldau.lake.table" else "moldau.nothing")
 
     monkeypatch.setattr(extras, "import_module", missing)
-    with pytest.raises(MissingExtraError, match=r"moldau.lake.read_table needs pyarrow, .*moldau\[lake\]"):
-        load("moldau.lake.table", "read_table", "lake")
+    with pytest.raises(MissingExtraError, match=r"^moldau\.lake\.read_table needs pyarrow, .*moldau\[lake\]"):
+        load("moldau.lake", "read_table", "moldau.lake.table", "lake")
+    with pytest.raises(MissingExtraError, match=r"^moldau\.lake\.LoadJobs needs pyarrow, .*moldau\[lake\]"):
+        load("moldau.lake", "LoadJobs", "moldau.lake.loading.jobs", "lake")
     with pytest.raises(ModuleNotFoundError) as found:
-        load("moldau.lake.other", "x", "lake")
+        load("moldau.lake", "x", "moldau.lake.other", "lake")
     assert not isinstance(found.value, MissingExtraError)
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("from moldau.lake.loading.load import load", "moldau.lake.loading"),
+        ("from moldau.lake.loading.job import LoadJob", "moldau.lake.loading"),
+        ("from moldau.lake import LoadJobs", "moldau.lake.LoadJobs"),
+        ("from moldau.lake import read_table", "moldau.lake.read_table"),
+    ],
+)
+def test_what_the_pages_import_of_the_lake_names_the_extra(line: str, what: str) -> None:
+    """Claim: as the user wrote it, and whichever module of it needs the package first."""
+    program = f'import sys\nsys.modules.update(dict.fromkeys(("pyarrow", "deltalake", "pyspark", "pandas")))\n{line}\n'
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    said = rf"MissingExtraError: {re.escape(what)} needs \w+, which is not installed: pip install 'moldau\[lake\]'$"
+    assert re.search(said, done.stderr, re.MULTILINE), done.stderr
