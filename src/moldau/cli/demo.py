@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from moldau.cli.exit_codes import FAILED, MISSING_OR_DOUBLED
+from moldau.cli.options import ExistingPath
 from moldau.model.extras import MissingExtraError
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ DIRECTORY, DIRECTORY_WITH_LOSS = "demo-data", "demo-data-loss"
     "--input",
     "file",
     metavar="FILE",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=ExistingPath(path_type=Path, dir_okay=False),
     help="A file of events: .csv with a heading, otherwise JSON lines.  [default: all flights out of New York in 2013]",
 )
 @click.option("--key", metavar="FIELD", help="Field of the events that is their key.  [default for the flights: tailnum]")

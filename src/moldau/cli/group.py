@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from moldau.cli.offsets import POINT, POINT_FORMS, StartPoint
-from moldau.cli.options import GROUP, TOPIC, bootstrap_option, json_option, open_cluster, timeout_option
+from moldau.cli.options import GROUP, TOPIC, ExistingPath, bootstrap_option, json_option, open_cluster, timeout_option
 from moldau.cli.output import print_each, print_json, print_table, say
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
@@ -75,7 +75,7 @@ def describe(names: tuple[str, ...], as_json: bool, bootstrap: str, timeout: flo
 @click.option("--shift-by", type=int, metavar="N", help="So many offsets on from what is committed, or back with -N.")
 @click.option(
     "--from-file",
-    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+    type=ExistingPath(dir_okay=False, allow_dash=True),
     metavar="FILE",
     help="Lines of topic,partition,offset, or of group,topic,partition,offset; as Kafka's tool writes and reads them.",
 )

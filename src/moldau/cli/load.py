@@ -13,7 +13,7 @@ from moldau.cli.dead_letters import Limit, LimitType
 from moldau.cli.exit_codes import DEAD_LETTERS, DONE, FAILED
 from moldau.cli.interruptions import Interruptions
 from moldau.cli.load_progress import LoadProgress
-from moldau.cli.options import SECONDS, TEXT, bootstrap_option, registry_option
+from moldau.cli.options import SECONDS, TEXT, ExistingPath, bootstrap_option, registry_option
 from moldau.cli.output import counted, say
 from moldau.cli.registry_source import check_registry_url, naming_source, registry_source
 from moldau.model.extras import MissingExtraError
@@ -29,7 +29,7 @@ TASK_TRIES = 4
 
 
 @click.command("load")
-@click.argument("file", metavar="[FILE]", required=False, type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("file", metavar="[FILE]", required=False, type=ExistingPath(path_type=Path, dir_okay=False))
 @bootstrap_option
 @registry_option("The schema registry of Avro events.")
 @click.option("--topics", metavar="A,B", type=TEXT, help="Topics to load, separated by commas.")

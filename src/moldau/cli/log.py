@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from moldau.cli.colours import verdict
+from moldau.cli.options import ExistingPath
 from moldau.cli.output import counted, human_bytes
 from moldau.cli.output_records import json_bytes, printable
 
@@ -19,7 +20,7 @@ def log() -> None:
 
 
 @log.command("dump", short_help="Print what stands in one file of a log.")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@click.argument("file", type=ExistingPath(dir_okay=False))
 @click.option("--records", is_flag=True, help="Print the records of each batch too.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def dump(file: str, records: bool, as_json: bool) -> None:
@@ -40,7 +41,7 @@ def dump(file: str, records: bool, as_json: bool) -> None:
 
 
 @log.command("verify")
-@click.argument("directory", type=click.Path(exists=True, file_okay=False))
+@click.argument("directory", type=ExistingPath(file_okay=False))
 @click.option("--records", is_flag=True, help="Decompress every batch and walk its records too; slower.")
 @click.option("--notes", is_flag=True, help="Show notes too: what the broker repairs itself, and what cannot be checked.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of lines.")
@@ -83,7 +84,7 @@ def verify(directory: str, records: bool, notes: bool, as_json: bool) -> None:
 
 
 @log.command("accept-loss", short_help="Let a partition start without its lost records.")
-@click.argument("directory", type=click.Path(exists=True, file_okay=False))
+@click.argument("directory", type=ExistingPath(file_okay=False))
 @click.argument("partitions", metavar="TOPIC-PARTITION...", nargs=-1, required=True)
 def accept_loss(directory: str, partitions: tuple[str, ...]) -> None:
     """Accept that records of partitions in the data directory DIRECTORY are lost.

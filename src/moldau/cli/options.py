@@ -1,5 +1,6 @@
 """Options that many commands share, and the values they read."""
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -69,6 +70,24 @@ class GroupName(Text):
         from moldau.cli.completing import group_names
 
         return group_names(ctx, incomplete)
+
+
+class ExistingPath(click.Path[Any]):
+    """A path that exists. One that cannot be looked at for another reason, as below a directory without permission, is not "missing"."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(exists=True, **options)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path, or a usage error."""
+        if not (self.allow_dash and value == "-"):
+            try:
+                os.stat(value)
+            except (FileNotFoundError, NotADirectoryError):
+                pass  # click's own words
+            except OSError as error:
+                self.fail(f"{self.name.title()} {click.format_filename(value)!r}: {(error.strerror or str(error)).lower()}", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 class Seconds(click.FloatRange):

@@ -11,7 +11,7 @@ import click
 
 from moldau.cli.input_records import BadLine, Input, read_csv, read_json, read_lines
 from moldau.cli.interruptions import Interruptions
-from moldau.cli.options import NAME, SECONDS, TEXT, TOPIC, bootstrap_option, config_option, open_cluster
+from moldau.cli.options import NAME, SECONDS, TEXT, TOPIC, ExistingPath, bootstrap_option, config_option, open_cluster
 from moldau.cli.output import counted, say
 from moldau.cli.progress import Progress
 from moldau.model.errors import ErrorCode
@@ -37,7 +37,7 @@ def _pattern(ctx: click.Context, parameter: click.Parameter, value: str | None) 
 
 @click.command("produce")
 @click.argument("topic", type=TOPIC)
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True), default="-")
+@click.argument("file", type=ExistingPath(dir_okay=False, allow_dash=True), default="-")
 @click.option(
     "-f",
     "--format",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import click
 
 from moldau.cli.colours import verdict
-from moldau.cli.options import DEFAULT_REGISTRY, NAME, json_option, registry_option, timeout_option
+from moldau.cli.options import DEFAULT_REGISTRY, NAME, ExistingPath, json_option, registry_option, timeout_option
 from moldau.cli.output import counted, print_json, print_table, say, visible
 from moldau.cli.registry_source import check_registry_url, naming_source, registry_source
 from moldau.model.near_names import did_you_mean
@@ -74,7 +74,7 @@ def _schema_file(function: F) -> F:
         click.option(
             "-t", "--type", "kind", type=click.Choice(list(TYPES)), help="Language of the text.  [default: by .avsc and .proto of the name]"
         ),
-        click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True)),
+        click.argument("file", type=ExistingPath(dir_okay=False, allow_dash=True)),
     ):
         function = decorate(function)
     return function

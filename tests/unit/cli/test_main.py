@@ -1,10 +1,12 @@
 """Every command ends in one line and an exit code: 0 done, 1 failed, 2 wrong arguments. No traceback for what is not our bug."""
 
+import errno
 import os
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -228,6 +230,34 @@ def test_wrong_arguments_are_told_before_anything_happens(arguments: Sequence[st
     result = run(*arguments)
     assert result.exit_code == 2
     assert said in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind"),
+    [
+        (["produce", "t"], "File"),
+        (["log", "dump"], "File"),
+        (["log", "verify"], "Directory"),
+        (["load"], "File"),
+        (["schema", "register", "s"], "File"),
+        (["group", "reset", "g", "--from-file"], "File"),
+    ],
+)
+def test_a_path_below_a_directory_without_permission_is_not_said_to_be_missing(
+    arguments: Sequence[str], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`os.stat` is what the system refuses there; root, who may run this, is refused nothing."""
+    stat = os.stat
+
+    def refuse(path: Any, *more: Any, **options: Any) -> os.stat_result:
+        if path == "/closed/there":
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return stat(path, *more, **options)
+
+    monkeypatch.setattr(os, "stat", refuse)
+    result = run(*arguments, "/closed/there")
+    assert result.exit_code == 2
+    assert f"{kind} '/closed/there': permission denied" in result.output
 
 
 @pytest.mark.parametrize(
