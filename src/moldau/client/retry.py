@@ -1,4 +1,4 @@
-"""How long to try again: until a deadline, with pauses that double."""
+"""How long to try again: until a deadline, with pauses that double; the last one ends at the deadline."""
 
 import time
 from collections.abc import Callable
@@ -26,15 +26,17 @@ class Retry:
         self._pause_s = PAUSE_FIRST_S
 
     def pause(self, trouble: MoldauError) -> None:
-        """Wait before the next try; raises `trouble` when another try cannot help or there is no time for one."""
+        """Wait before the next try, the last of which is made when the time is over; raises `trouble` when another try cannot help or
+        there is no time for one.
+        """
         if not may_pass(trouble):
             raise trouble
-        limit_s = self._timeout_s
-        if isinstance(trouble, PeerError) and trouble.code in _UNKNOWN_TOPIC:
-            limit_s = min(limit_s, UNKNOWN_TOPIC_GRACE_S)
-        if self._monotonic() - self._start + self._pause_s > limit_s:
+        elapsed_s = self._monotonic() - self._start
+        if isinstance(trouble, PeerError) and trouble.code in _UNKNOWN_TOPIC and elapsed_s + self._pause_s > UNKNOWN_TOPIC_GRACE_S:
             raise trouble
-        self._sleep(self._pause_s)
+        if elapsed_s >= self._timeout_s:
+            raise trouble
+        self._sleep(min(self._pause_s, self._timeout_s - elapsed_s))
         self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
 
 

@@ -38,11 +38,15 @@ def _pause_for_ever(retry: Retry, trouble: MoldauError) -> None:
         retry.pause(trouble)
 
 
-def test_pauses_double_up_to_a_second_within_the_time() -> None:
+def test_pauses_double_up_to_a_second_and_the_last_one_ends_with_the_time() -> None:
+    """With 2 s to try and a next pause of a second, trying ended after 1.26 s, and `(tried for 2 s)` was not so."""
     time = FakeTime()
     tire(time.retry(5.0), LOST)
-    assert time.pauses == [0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0, 1.0, 1.0]
-    assert time.now <= 105.0
+    assert time.pauses == pytest.approx([0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0, 1.0, 1.0, 0.74])
+    assert time.now == pytest.approx(105.0)
+    time = FakeTime()
+    tire(time.retry(2.0), LOST)
+    assert time.now == pytest.approx(102.0)
 
 
 def test_an_unknown_topic_has_a_second() -> None:
