@@ -73,6 +73,24 @@ def test_a_schema_from_registration_to_its_end(moldau: ConsoleInside, tmp_path: 
     assert "orders-value" not in moldau.ok("schema", "list", "--deleted").out
 
 
+def test_what_was_deleted_softly_before_is_told_with_the_command_that_deletes_it_for_good(moldau: ConsoleInside, tmp_path: Path) -> None:
+    """The registry's own message names `permanent=true`, which no command takes."""
+    file = tmp_path / "a.avsc"
+    file.write_text(avro(id="int"))
+    moldau.ok("schema", "register", "twice", str(file))
+    moldau.ok("schema", "delete", "twice")
+    for arguments, said in (
+        (("twice",), "subject twice was deleted softly before; to delete it for good: moldau schema delete twice --permanent"),
+        (
+            ("twice", "--version", "1"),
+            "subject twice: version 1 was deleted softly before; to delete it for good: moldau schema delete twice --version 1 --permanent",
+        ),
+    ):
+        refused = moldau("schema", "delete", *arguments)
+        assert (refused.code, refused.err.startswith(f"Error: {said}")) == (1, True), refused.err
+    moldau.ok("schema", "delete", "twice", "--permanent")
+
+
 def test_why_a_schema_is_refused_is_told_by_the_field(moldau: ConsoleInside, tmp_path: Path) -> None:
     first, second = tmp_path / "a.avsc", tmp_path / "b.avsc"
     first.write_text(avro(id="int"))

@@ -239,10 +239,12 @@ def delete(subject: str, version: str | None, permanent: bool, registry: str, ti
         raise click.UsageError("--permanent needs the number of the version: the latest one is another one once that was deleted softly")
     with _open(registry, timeout) as client:
         if version is None:
-            gone = _delete(lambda *, permanent: client.delete_subject(subject, permanent=permanent), permanent=permanent)
+            with _deleted_before(f"subject {subject}", subject):
+                gone = _delete(lambda *, permanent: client.delete_subject(subject, permanent=permanent), permanent=permanent)
         else:
             number = str(client.latest(subject).version) if version == LATEST else version
-            gone = [_delete(lambda *, permanent: client.delete_version(subject, number, permanent=permanent), permanent=permanent)]
+            with _deleted_before(f"subject {subject}: version {number}", f"{subject} --version {number}"):
+                gone = [_delete(lambda *, permanent: client.delete_version(subject, number, permanent=permanent), permanent=permanent)]
     how = "for good" if permanent else "softly; --permanent deletes for good"
     say(f"deleted {subject} {'version' if len(gone) == 1 else 'versions'} {_ranges(gone)} ({how})")
 
@@ -262,6 +264,20 @@ def _delete(step: Callable[..., Any], *, permanent: bool) -> Any:
 
 _DELETED_SOFTLY = (40404, 40406)
 """Codes for a subject and a version of which that was done before."""
+
+
+@contextmanager
+def _deleted_before(what: str, arguments: str) -> Iterator[None]:
+    """The error for what was deleted softly before names the command that deletes it for good; the registry's names a parameter of REST."""
+    from moldau.registry.client_errors import RegistryError
+
+    try:
+        yield
+    except RegistryError as error:
+        if error.code not in _DELETED_SOFTLY:
+            raise
+        message = f"{what} was deleted softly before; to delete it for good: moldau schema delete {arguments} --permanent"
+        raise RegistryError(error.status, error.code, message) from error
 
 
 def _refuse(what: str, note: str, found: Sequence[str], told: str | Literal[False]) -> None:
