@@ -78,10 +78,12 @@ def test_a_group_at_work_is_neither_reset_nor_deleted_nor_read_for(moldau: Conso
         preview = moldau.ok("group", "reset", "working", "--topic", "busy", "--to", "latest")
         assert preview.lines[-1].split() == ["busy", "0", "-", "10"]
         assert "group working is Stable with members (worker at 127.0.0.1): while they run it cannot be reset" in preview.err
-        assert moldau("group", "delete", "working").err.startswith("Error: NON_EMPTY_GROUP: group working: ")
+        refused = moldau("group", "delete", "working")
+        assert refused.err == "Error: NON_EMPTY_GROUP: group working is Stable with members (worker at 127.0.0.1); stop them first\n"
         consumer.commit()
         held = moldau("group", "delete", "working", "--topic", "busy")
         assert held.err.startswith("Error: GROUP_SUBSCRIBED_TO_TOPIC: group working, partition busy-0: ")
+        assert held.err.endswith(": group working is Stable with members (worker at 127.0.0.1); stop them first\n")
         assert moldau("consume", "busy", "--group", "working").err.startswith("Error: group working is Stable with members")
     moldau.ok("group", "reset", "working", "--to", "latest", "--execute")
     moldau.ok("group", "delete", "working")

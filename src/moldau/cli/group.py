@@ -1,6 +1,6 @@
 """``moldau group``: list, describe, reset and delete consumer groups. Raw requests, nothing to install beyond Moldau itself."""
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -8,7 +8,7 @@ import click
 from moldau.cli.offsets import POINT, POINT_FORMS, StartPoint
 from moldau.cli.options import GROUP, TOPIC, ExistingPath, bootstrap_option, json_option, open_cluster, timeout_option
 from moldau.cli.output import print_each, print_json, print_table, say
-from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.errors import ErrorCode, MoldauError, PeerError
 from moldau.model.identity import TopicPartition
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def delete(
     with open_cluster(bootstrap, timeout) as cluster:
         groups = Groups(cluster)
         for name in dict.fromkeys(names):
-            with _missing_ok(name, allowed=if_exists):
+            with _missing_ok(name, allowed=if_exists), _naming_members(cluster, name):
                 if not topics:
                     groups.delete(name)
                     say(f"deleted group {name}")
@@ -163,6 +163,25 @@ def _committed_in(cluster: "Cluster", name: str, topics: "Sequence[str]", partit
     if not there:
         raise click.ClickException(f"group {name} has no offsets there; nothing was deleted")
     return sorted(there)
+
+
+@contextmanager
+def _naming_members(cluster: "Cluster", name: str) -> "Iterator[None]":
+    """The error for a group that cannot be deleted since it has members names them."""
+    from moldau.cli.group_reset import members_of
+    from moldau.client.errors import RequestFailedError
+
+    try:
+        yield
+    except RequestFailedError as error:
+        members = None
+        if error.code in (ErrorCode.NON_EMPTY_GROUP, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC):
+            with suppress(MoldauError):
+                members = members_of(cluster, name)
+        if members is None:
+            raise
+        what = members if error.code is ErrorCode.NON_EMPTY_GROUP else f"{error.message.rstrip('.')}: {members}"
+        raise RequestFailedError(error.code, f"{what}; stop them first", error.subject) from error
 
 
 @contextmanager
