@@ -31,13 +31,28 @@ COMMANDS = {
 }
 
 
+_OPTIONS_OF_COMMANDS = ("-b", "--bootstrap", "--json", "--registry", "--timeout")
+"""Those of nearly all commands, which other tools take before the command too."""
+
+
 class Application(LazyGroup):
     """The outermost group: turns our error families into one line and an exit code."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """What is left for the command. An option that belongs after it is told so."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            _check_place(error)
+            raise
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; whatever is not our bug ends as a message."""
         try:
             return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            _check_place(error)
+            raise
         except click.UsageError:
             raise
         except click.ClickException as error:
@@ -57,6 +72,13 @@ class Application(LazyGroup):
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             ctx.exit(INTERRUPTED)
+
+
+def _check_place(error: click.NoSuchOption) -> None:
+    """click.NoSuchOption that says where the option goes, if it is one of commands and was given to a group of them."""
+    if error.option_name in _OPTIONS_OF_COMMANDS and error.ctx is not None and isinstance(error.ctx.command, click.Group):
+        message = f"{error.message} Options follow the command that they are for: moldau topic list --bootstrap HOST:PORT"
+        raise click.NoSuchOption(error.option_name, message, ctx=error.ctx) from error
 
 
 def _one_line(message: str) -> click.ClickException:

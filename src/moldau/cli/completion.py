@@ -2,13 +2,15 @@
 
 import click
 
+from moldau.cli.options import NearChoice
+
 SHELLS = ("bash", "zsh", "fish")
 VARIABLE = "_MOLDAU_COMPLETE"
 """Set by the script when it asks ``moldau`` for completions."""
 
 
 @click.command("completion")
-@click.argument("shell", type=click.Choice(SHELLS))
+@click.argument("shell", type=NearChoice(SHELLS))
 def completion(shell: str) -> None:
     """Print the script that makes a shell complete what is typed after moldau: commands, options, names of topics and groups.
 

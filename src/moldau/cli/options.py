@@ -90,6 +90,15 @@ class ExistingPath(click.Path[Any]):
         return super().convert(value, param, ctx)
 
 
+class NearChoice(click.Choice[str]):
+    """One of some words; the error for another one suggests the nearest."""
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
+        """All words, and the nearest."""
+        message, hint = super().get_invalid_choice_message(value, ctx), did_you_mean(str(value), self.choices)
+        return f"{message.removesuffix('.')}{hint}" if hint else message
+
+
 class Seconds(click.FloatRange):
     """A time limit from 0.1 s to a day: a number of seconds, or ``90s``, ``5m``, ``1h``."""
 

@@ -22,6 +22,7 @@ from support.scripted_broker import Request, ScriptedBroker
         (["topic", "lst"], ". Did you mean 'list'?"),
         (["topic", "list", "--bootstap", "x"], ". Did you mean '--bootstrap'?"),
         (["serve", "--set", "num.partition=3"], ", did you mean 'num.partitions'?"),
+        (["completion", "bsh"], "'bsh' is not one of 'bash', 'zsh', 'fish', did you mean 'bash'?"),
     ],
 )
 def test_a_slip_of_a_command_an_option_or_a_setting(arguments: list[str], hint: str) -> None:
@@ -31,9 +32,27 @@ def test_a_slip_of_a_command_an_option_or_a_setting(arguments: list[str], hint: 
     assert hint in result.output
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [["-b", "h:1", "topic", "list"], ["--bootstrap=h:1", "topic", "list"], ["--json", "topic", "list"], ["topic", "-b", "h:1", "list"]],
+)
+def test_an_option_before_its_command_is_told_where_it_goes(arguments: list[str]) -> None:
+    result = CliRunner().invoke(application, arguments)
+    assert result.exit_code == 2
+    assert ". Options follow the command that they are for: moldau topic list --bootstrap HOST:PORT\n" in result.output
+    assert "Did you mean" not in result.output
+
+
+def test_an_option_that_a_command_lacks_is_not_said_to_be_misplaced() -> None:
+    result = CliRunner().invoke(application, ["completion", "--timeout", "3", "bash"])
+    assert result.exit_code == 2
+    assert "Options follow" not in result.output
+
+
 def test_nothing_is_suggested_where_nothing_is_near() -> None:
     result = CliRunner().invoke(application, ["xylophone"])
     assert "No such command 'xylophone'.\n" in result.output
+    assert "'cmd' is not one of 'bash', 'zsh', 'fish'.\n" in CliRunner().invoke(application, ["completion", "cmd"]).output
     assert did_you_mean("FLIGHTS", ["flights"]) == ", did you mean 'flights'?"
 
 
