@@ -133,6 +133,8 @@ def consume(
     except TemplateError as error:
         raise click.BadParameter(str(error), param_hint="--format") from error
     point = _start(start, since)
+    if group is None:  # whose offsets may well be before the end
+        _check_span(point, until, "--from" if since is None else "--since")
     with (
         Interruptions() as interruptions,
         open_cluster(bootstrap, timeout) as cluster,
@@ -204,6 +206,12 @@ def _start(start: StartPoint, since: int | None) -> StartPoint:
     if click.get_current_context().get_parameter_source("start") is not ParameterSource.DEFAULT:
         raise click.UsageError("--from and --since both say where to begin: give one of them")
     return AtTime(since)
+
+
+def _check_span(point: StartPoint, until: int | None, begin_option: str) -> None:
+    """click.UsageError for an end that is before the beginning. Times to come are none: records carry whatever time producers give them."""
+    if until is not None and isinstance(point, AtTime) and until < point.timestamp_ms:
+        raise click.UsageError(f"--until is before {begin_option}: there is nothing between them")
 
 
 def _choose(cluster: "Cluster", topic: str, partitions: tuple[int, ...]) -> list[TopicPartition]:

@@ -214,6 +214,8 @@ def test_an_interrupt_has_its_own_code(monkeypatch: pytest.MonkeyPatch) -> None:
         (["config", "describe", "--broker", "9" * 5000], "neither a broker's number nor 'default'"),
         (["consume", "t", "--from", "start"], "'start' is none of"),
         (["consume", "t", "--format", "xml"], "neither value nor json"),
+        (["consume", "t", "--since", "10m", "--until", "20m"], "--until is before --since: there is nothing between them"),
+        (["consume", "t", "--from", "2013-01-02", "--until", "2013-01-01"], "--until is before --from: there is nothing between them"),
         (["produce", "t", "/no/such/file"], "does not exist"),
         (["produce", "t", "--key-field", "k"], "--key-field needs --format json or csv"),
         (["produce", "t", "--format", "json", "--key-separator", ":"], "--key-separator is for --format lines"),
@@ -269,6 +271,9 @@ def test_a_path_below_a_directory_without_permission_is_not_said_to_be_missing(
         ["topic", "delete", "t"],
         ["config", "describe", "--topic", "t"],
         ["consume", "t"],
+        ["consume", "t", "--since", "2013-01-01", "--until", "2013-01-01"],
+        ["consume", "t", "--since", "2113-01-01", "--until-end"],
+        ["consume", "t", "--since", "10m", "--until", "20m", "--group", "g"],
         ["produce", "t"],
     ],
 )
