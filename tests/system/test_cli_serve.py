@@ -117,6 +117,23 @@ def test_a_port_in_use(tmp_path: Path) -> None:
     assert line.endswith("address already in use; stop the process that listens there, or choose another address with --listen (listeners)")
 
 
+@pytest.mark.parametrize("taken_by", ["another process", "its own broker"])
+def test_a_port_in_use_of_the_registry_beside(taken_by: str, tmp_path: Path) -> None:
+    """Claim: as for the broker's port, one line, and nothing is left in the data directory."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        if taken_by == "its own broker":
+            taken.close()
+        listen = where if taken_by == "its own broker" else "127.0.0.1:0"
+        done = Console()("serve", "--listen", listen, "--data", str(tmp_path / "data"), "--registry", where)
+    assert (done.code, done.out) == (1, "")
+    assert done.err == (
+        f"Error: the schema registry cannot listen on {where}: address already in use; stop the process that listens there, "
+        "or choose another address with --registry\n"
+    )
+    assert not (tmp_path / "data").exists()
+
+
 def test_a_directory_in_use(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data"):
         code, line = refused("--listen", "127.0.0.1:0", "--data", str(tmp_path / "data"))

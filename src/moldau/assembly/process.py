@@ -23,12 +23,14 @@ def serve(
     *,
     adopt: bool = False,
     loop_name: str = "",
+    on_bound: Callable[[], object] = lambda: None,
     on_listening: Callable[[list[tuple[str, int]]], object] = lambda _addresses: None,
     on_stopping: Callable[[], object] | None = None,
 ) -> bool:
     """Run a broker until a signal asks to stop; a second signal waits neither for connections nor for `on_stopping`. See `termination` for
     what hangs. Whether `on_stopping` has ended.
 
+    `on_bound` is called when the broker has its ports, before anything is made in its directories; what it raises ends the start.
     `on_listening` gets the addresses, with real ports, once requests are taken; `on_stopping` runs in a thread before the broker stops, for
     what depends on it. Everything else comes from `config`: ``listeners``,
     ``advertised.listeners``, ``log.dirs``. OSError for a port that cannot be had, WorldError for a data directory that cannot be used;
@@ -41,7 +43,7 @@ def serve(
     loop = new_event_loop(loop_name)
     asyncio.set_event_loop(loop)
     try:
-        return loop.run_until_complete(_serve(loop, config, adopt, on_listening, on_stopping))
+        return loop.run_until_complete(_serve(loop, config, adopt, on_bound, on_listening, on_stopping))
     finally:
         asyncio.set_event_loop(None)
         loop.close()
@@ -51,6 +53,7 @@ async def _serve(
     loop: asyncio.AbstractEventLoop,
     config: BrokerConfig,
     adopt: bool,
+    on_bound: Callable[[], object],
     on_listening: Callable[[list[tuple[str, int]]], object],
     on_stopping: Callable[[], object] | None,
 ) -> bool:
@@ -70,7 +73,7 @@ async def _serve(
     upkeep: list[GarbagePauses | HeapTrimmer] = []
     ended = True
     try:
-        running.start(adopt=adopt)
+        running.start(adopt=adopt, on_bound=on_bound)
         on_listening(running.addresses)
         upkeep += [GarbagePauses(LoopClock(loop)), HeapTrimmer(LoopClock(loop), on_large=use_one_heap)]
         await asked.wait()

@@ -81,11 +81,15 @@ class RunningBroker:
         self._server: Server
         self._deadline = math.inf
 
-    def start(self, *, adopt: bool = False) -> None:
-        """Listen and serve. OSError for the sockets, WorldError for the rest; then nothing is left open."""
+    def start(self, *, adopt: bool = False, on_bound: Callable[[], object] = lambda: None) -> None:
+        """Listen and serve. OSError for the sockets, WorldError for the rest; then nothing is left open.
+
+        `on_bound` is called when it has the ports, before the store is opened; what it raises ends the start in the same way.
+        """
         check_directory(os.path.abspath(self.config.list("log.dirs")[0]), STORE)
         sockets = self._bind()
         try:
+            on_bound()
             self._open(adopt=adopt)
         except BaseException:
             for bound in sockets:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -127,7 +128,9 @@ def registry(
 
 
 class RegistryBeside:
-    """A registry beside the broker of this process. It starts in a thread, since the broker has to answer it meanwhile."""
+    """A registry beside the broker of this process. It starts in a thread, since the broker has to answer it meanwhile; its port is bound
+    before, so that a start which cannot have it leaves nothing.
+    """
 
     def __init__(
         self, listen: str, *, hosts: Sequence[str] = (), origins: Sequence[str] = (), connections_max: int, memory_bytes_max: int
@@ -138,9 +141,24 @@ class RegistryBeside:
         self._origins = origins
         self._connections_max = connections_max
         self._memory_bytes_max = memory_bytes_max
+        self._bound: socket.socket | None = None
         self._server: RegistryServer | None = None
         self._thread: threading.Thread | None = None
         self._stopping = False
+
+    def bind(self) -> None:
+        """Take the port. click.ClickException if it cannot be had."""
+        from moldau.registry.binding import bind
+
+        try:
+            self._bound = bind(*parse_host_port(self._listen))
+        except OSError as error:
+            raise listen_error(error.strerror or str(error), error, "--registry") from error
+
+    def release(self) -> None:
+        """Give the port back if the registry was never started."""
+        if self._bound is not None:
+            self._bound.close()
 
     def start(self, bootstrap: str, announce: Callable[[], object]) -> None:
         """Begin to start it, and `announce` the broker and it when it listens; a failure asks the process to end."""
@@ -171,7 +189,9 @@ class RegistryBeside:
                 allowed_origins=self._origins,
                 http_limits=limits,
                 memory_bytes_max=self._memory_bytes_max,
+                bound=self._bound,
             )
+            self._bound = None
             self._server = server
             url = server.start()
         except Exception as error:

@@ -101,7 +101,7 @@ def serve(
         if beside is None:
             run(config, adopt=adopt, on_listening=_announce)
         else:
-            ended = run(config, adopt=adopt, on_listening=partial(_start_beside, beside), on_stopping=beside.stop)
+            ended = run(config, adopt=adopt, on_bound=beside.bind, on_listening=partial(_start_beside, beside), on_stopping=beside.stop)
             if not ended:  # the broker has; the registry's threads may wait for it
                 os._exit(INTERRUPTED)
     except OSError as error:
@@ -109,6 +109,9 @@ def serve(
             raise
         text = f"cannot listen on {', '.join(config.list('listeners'))}: {_reason(error)}"
         raise listen_error(text, error, "--listen (listeners)") from error
+    finally:
+        if beside is not None:
+            beside.release()
     if beside is not None and beside.failure is not None:
         if isinstance(beside.failure, OSError):
             failure = beside.failure

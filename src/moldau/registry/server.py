@@ -22,6 +22,7 @@ from moldau.model.host_port import parse_host_port
 from moldau.model.registry_defaults import MEMORY_BYTES_MAX
 from moldau.registry.access import Access
 from moldau.registry.app import App
+from moldau.registry.binding import bind
 from moldau.registry.changes import Changes
 from moldau.registry.confirming import Confirming
 from moldau.registry.election import SESSION_TIMEOUT_S, Election
@@ -51,7 +52,8 @@ class RegistryServer:
 
     `advertise` is the address that other registries reach it under, if that is another one. All registries of a `group` share a `topic`.
     One that is `alone` forwards no changes; others forward to an elected one that confirms itself, or whose URL is in `trusted_writers`.
-    Clients may know it under `allowed_hosts` too, and pages of `allowed_origins` may ask it (`access`); `*` is any.
+    Clients may know it under `allowed_hosts` too, and pages of `allowed_origins` may ask it (`access`); `*` is any. `bound` is a socket
+    that is bound to `listen` already (`binding`); the first start takes it over.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class RegistryServer:
         http_limits: HttpLimits = HttpLimits(),  # noqa: B008 - frozen
         work_limits: WorkLimits = WorkLimits(),  # noqa: B008 - frozen
         memory_bytes_max: int = MEMORY_BYTES_MAX,
+        bound: socket.socket | None = None,
     ) -> None:
         self.bootstrap = bootstrap
         self.topic = topic
@@ -85,6 +88,7 @@ class RegistryServer:
         self._http_limits = http_limits
         self._work_limits = work_limits
         self._memory_bytes_max = memory_bytes_max
+        self._bound = bound
         self._pid = os.getpid()
         self._parts: _Parts | None = None
 
@@ -107,7 +111,7 @@ class RegistryServer:
     def start(self) -> str:
         """Start, and wait until it answers; its URL. OSError for a port that cannot be had, UnfitTopicError, WorldError, PeerError."""
         if self._parts is None:
-            bound = _bind(*self._listen)
+            bound, self._bound = self._bound or bind(*self._listen), None
             try:
                 self._parts = self._assemble(bound)
                 self._parts.start()
@@ -212,18 +216,3 @@ class _Parts:
 
     def _serve(self) -> None:
         asyncio.run(self._http.serve([self._bound]))
-
-
-def _bind(host: str, port: int) -> socket.socket:
-    """A socket bound to the address. OSError names it."""
-    address = "0.0.0.0" if host in ("", "*") else host
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio sets TCP_NODELAY only where the protocol is named
-    try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind((address, port))
-    except OSError as error:
-        bound.close()
-        reason = (error.strerror or str(error)).lower()
-        raise OSError(error.errno, f"the schema registry cannot listen on {host}:{port}: {reason}") from error
-    return bound
