@@ -151,6 +151,26 @@ def test_a_directory_of_another_system(tmp_path: Path) -> None:
     assert "--adopt" in line
 
 
+def test_a_directory_of_other_files(tmp_path: Path) -> None:
+    """Claim: `--data .` in a source tree leaves it as it was, also as the second directory; `--adopt` insists, once for all."""
+    code = tmp_path / "code"
+    (code / "src").mkdir(parents=True)
+    (code / "README.md").write_text("")
+    for more in ([], ["--data", str(tmp_path / "first")]):
+        done = Console()("serve", "--listen", "127.0.0.1:0", *more, "--data", str(code))
+        assert (done.code, done.out) == (1, "")
+        assert done.err == (
+            f"Error: {code}: is no data directory and not empty (README.md, src); choose another one with --data (log.dirs), "
+            "or start with --adopt to keep data among these files\n"
+        )
+    assert sorted(each.name for each in tmp_path.rglob("*")) == ["README.md", "code", "src"]
+    for insisting in (["--adopt"], []):
+        process, _ = start("--listen", "127.0.0.1:0", "--data", str(code), *insisting)
+        assert end(process, signal.SIGTERM)[0] == 0
+    assert "moldau=made" in (code / "meta.properties").read_text()
+    assert (code / "README.md").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

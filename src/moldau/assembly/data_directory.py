@@ -1,14 +1,36 @@
-"""Whether the directory of the metadata store can be used, found out before anything is started or made in it.
+"""Whether directories can be data directories, found out before anything is started or made in them.
 
-Other data directories may fail: they go offline, and the broker serves the rest. Without this one there is no broker.
+That of the metadata store has to be usable: without it there is no broker. Other data directories may fail: they go offline, and the
+broker serves the rest.
 """
 
 import os
 
 from moldau.adapters.usable_directory import check_usable
+from moldau.log.checkpoints import OFFSET_CHECKPOINTS
+from moldau.log.folders import METADATA_FOLDER, parse_folder
+from moldau.log.meta_properties import FILE_NAME as META_PROPERTIES
 
 ROOM_BYTES = 256 * 1024
 """A new directory has to take this much: metadata store, identity, checkpoints."""
+
+
+_OF_DATA_DIRECTORIES = (META_PROPERTIES, *OFFSET_CHECKPOINTS, METADATA_FOLDER, "bootstrap.checkpoint")
+"""What the names of files begin with that only brokers write, Kafka's too; those of a start that was killed have more behind them."""
+_OF_FILE_SYSTEMS = ("lost+found",)
+
+
+def strangers_in(path: str, store: str) -> list[str]:
+    """What lies in a directory that no broker has used yet: names, sorted. None of a data directory; hidden files do not count, nor does
+    what a file system has at its root. A directory that cannot be listed has none.
+    """
+    try:
+        names = os.listdir(path)
+    except OSError:
+        return []
+    if any(name.startswith((store, *_OF_DATA_DIRECTORIES)) or parse_folder(name) is not None for name in names):
+        return []
+    return sorted(name for name in names if not name.startswith(".") and name not in _OF_FILE_SYSTEMS)
 
 
 def check_directory(path: str, store: str) -> None:

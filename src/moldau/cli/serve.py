@@ -2,6 +2,7 @@
 
 import gc
 import os
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -45,7 +46,9 @@ def host_port(ctx: click.Context, parameter: click.Parameter, value: str | None)
     help="Settings: TOML with dotted names, or a server.properties of Apache Kafka.",
 )
 @click.option("-s", "--set", "settings", metavar="NAME=VALUE", multiple=True, help="A setting, such as num.partitions=3; may be repeated.")
-@click.option("--adopt", is_flag=True, help="Take over a data directory that another system, such as Apache Kafka, wrote.")
+@click.option(
+    "--adopt", is_flag=True, help="Take over a data directory that another system, such as Apache Kafka, wrote, or one with other files."
+)
 @click.option(
     "--registry",
     metavar="[HOST:PORT]",
@@ -91,6 +94,8 @@ def serve(
     from moldau.cli.output import is_output_error
     from moldau.cli.server_log import set_up_logging
 
+    if not adopt:
+        _refuse_strangers(config.list("log.dirs"))
     set_up_logging(log_level, log_format)
     if registry is not None:
         from moldau.assembly.exposure import warn_if_exposed
@@ -117,6 +122,21 @@ def serve(
             failure = beside.failure
             raise listen_error(failure.strerror or str(failure), failure, "--registry") from failure
         raise beside.failure
+
+
+def _refuse_strangers(directories: Sequence[str]) -> None:
+    """click.ClickException for a directory of other files, as that of a program: most often the name is a slip."""
+    from moldau.assembly.data_directory import strangers_in
+    from moldau.assembly.running import STORE
+
+    for directory in directories:
+        found = strangers_in(directory, STORE)
+        if found:
+            names = ", ".join([*found[:2], *(["..."] if len(found) > 2 else [])])
+            raise click.ClickException(
+                f"{directory}: is no data directory and not empty ({names}); choose another one with --data (log.dirs), "
+                "or start with --adopt to keep data among these files"
+            )
 
 
 def _config(

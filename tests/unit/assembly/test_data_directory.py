@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from moldau.adapters import usable_directory
-from moldau.assembly.data_directory import check_directory
+from moldau.assembly.data_directory import check_directory, strangers_in
 from moldau.model.errors import StorageError
 
 STORE = "store.sqlite"
@@ -79,3 +79,27 @@ def test_a_directory_with_a_store_may_be_full(with_store: bool, reserving: str, 
         with pytest.raises(StorageError, match="no space left"):
             check_directory(str(tmp_path), STORE)
         assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("names", "strangers"),
+    [
+        ([], []),
+        (["src", "README.md"], ["README.md", "src"]),
+        ([".gitkeep", ".git", "lost+found"], []),
+        ([".gitkeep", "lost+found", "notes.txt"], ["notes.txt"]),
+        (["notes.txt", "meta.properties"], []),
+        (["notes.txt", STORE], []),
+        (["notes.txt", "recovery-point-offset-checkpoint"], []),
+        (["notes.txt", "orders-0"], []),
+        (["notes.txt", "orders-0.0123456789abcdef0123456789abcdef-delete"], []),
+        (["meta.properties.tmp"], []),
+        ([f"{STORE}-wal"], []),
+    ],
+)
+def test_what_lies_in_a_directory_that_no_broker_has_used(names: list[str], strangers: list[str], tmp_path: Path) -> None:
+    """Claim: nothing in a data directory, whoever wrote it, or in one that a start which was killed has left; hidden files do not count."""
+    for name in names:
+        (tmp_path / name).write_text("")
+    assert strangers_in(str(tmp_path), STORE) == strangers
+    assert strangers_in(str(tmp_path / "new"), STORE) == []
