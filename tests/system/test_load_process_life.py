@@ -96,6 +96,19 @@ def test_ended_while_spark_starts_it_leaves_nothing(load: Load, number: signal.S
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("pause_s", [0.02, 0.3])
+def test_a_second_signal_ends_it_as_the_first_would(load: Load, number: signal.Signals, pause_s: float) -> None:
+    """Whether it comes before the first has had its effect or after."""
+    process = load.start("--once")
+    assert until(lambda: any("SparkSubmit" in each for each in load.alive()) or process.poll() is not None)
+    process.send_signal(number)
+    time.sleep(pause_s)
+    process.send_signal(number)
+    assert process.communicate(timeout=LIMIT_S) == ("", "interrupted\n")
+    assert (process.returncode, until(lambda: not load.left(), 15.0)) == (130, True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_who_follows_ends_with_0_at_any_moment(load: Load, number: signal.Signals) -> None:
     """While Spark starts, which a line says, and after the first round, which has its own."""
     process = load.start("--follow")

@@ -11,7 +11,9 @@ def main() -> None:
     _replace_closed_streams()
     try:
         from moldau.cli.application import application
+        from moldau.cli.interruptions import Interruptions
 
+        Interruptions.process_ends = True
         application(prog_name="moldau")
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")

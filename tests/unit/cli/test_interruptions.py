@@ -14,11 +14,11 @@ def interrupt() -> None:
     signal.raise_signal(signal.SIGINT)
 
 
-def outcome_of(program: str) -> tuple[int, str]:
-    """The exit code of a process that runs these lines, and what it prints."""
-    program = f"import signal, threading\nfrom moldau.cli.interruptions import Interruptions\n{program}"
-    done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, timeout=60, check=False)
-    return done.returncode, done.stdout
+def outcome_of(program: str) -> tuple[int, str, str]:
+    """The exit code of a process that runs these lines, and what it prints on both outputs."""
+    program = f"import os, signal, sys, threading\nfrom moldau.cli.interruptions import Interruptions\n{program}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, done.stdout, done.stderr
 
 
 def test_a_signal_raises_at_once_or_after_what_holds_it() -> None:
@@ -55,17 +55,37 @@ def test_a_command_may_stop_in_its_own_way() -> None:
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_a_second_signal_ends_a_command_with_processes_of_its_own() -> None:
-    """Claim: it says how, and the exit code is 130 whatever threads are at work."""
+@pytest.mark.parametrize("how", ["SIGINT", "SIGTERM"])
+def test_a_second_signal_ends_a_command_with_processes_of_its_own(how: str) -> None:
+    """Claim: it says how; the line and the exit code 130 are those of a first one, whatever threads are at work."""
     program = (
         "threading.Thread(target=threading.Event().wait).start()\n"
         "with Interruptions() as interruptions:\n"
         "    interruptions.on_stop = lambda: print('stop', flush=True)\n"
         "    interruptions.at_once = lambda: print('at once', flush=True)\n"
-        "    signal.raise_signal(signal.SIGINT)\n"
-        "    signal.raise_signal(signal.SIGINT)\n"
+        "    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)\n"  # as while Spark starts
+        f"    signal.raise_signal(signal.{how})\n"
+        f"    signal.raise_signal(signal.{how})\n"
     )
-    assert outcome_of(program) == (130, "stop\nat once\n")
+    assert outcome_of(program) == (130, "stop\nat once\n", "interrupted\n")
+
+
+@pytest.mark.parametrize("how", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize(
+    ("command", "code"), [("signal.raise_signal(signal.SIGINT)", 130), ("interruptions.done = True", 0), ("pass", None)]
+)
+def test_a_signal_while_the_process_ends_does_not_change_how(command: str, code: int | None, how: str) -> None:
+    """Claim: not once the command was interrupted, or has said that it is done; else the signal is as it was before."""
+    program = (
+        "from contextlib import suppress\n"
+        "Interruptions.process_ends = True\n"
+        "with suppress(KeyboardInterrupt), Interruptions() as interruptions:\n"
+        f"    {command}\n"
+        f"signal.raise_signal(signal.{how})\n"
+        f"sys.exit({code})\n"
+    )
+    died = -signal.Signals[how].value
+    assert outcome_of(program)[0] == (died if code is None else code)
 
 
 def test_a_signal_that_another_thread_receives_ends_what_the_main_thread_waits_for() -> None:
@@ -80,4 +100,4 @@ def test_a_signal_that_another_thread_receives_ends_what_the_main_thread_waits_f
         "    asked.wait()\n"
         "print('stopped')\n"
     )
-    assert outcome_of(program) == (0, "stopped\n")
+    assert outcome_of(program) == (0, "stopped\n", "")
