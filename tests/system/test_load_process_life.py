@@ -96,6 +96,17 @@ def test_ended_while_spark_starts_it_leaves_nothing(load: Load, number: signal.S
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_when_all_is_loaded_interrupts_nothing(load: Load, number: signal.Signals) -> None:
+    """While watermarks are set and Spark is ended."""
+    process = load.start("--once", "--max-dead-letters", "100%")
+    assert process.stdout is not None
+    assert f"{load.world.topic}: 18 rows" in process.stdout.readline()
+    process.send_signal(number)
+    assert process.communicate(timeout=LIMIT_S) == ("", "")
+    assert (process.returncode, until(lambda: not load.left(), 15.0)) == (0, True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("pause_s", [0.02, 0.3])
 def test_a_second_signal_ends_it_as_the_first_would(load: Load, number: signal.Signals, pause_s: float) -> None:
     """Whether it comes before the first has had its effect or after."""

@@ -90,6 +90,7 @@ def load_command(ctx: click.Context, /, file: Path | None, **given: Any) -> None
                 raise
             say("stopped before anything was loaded", err=True)
             code = DONE
+        interruptions.done = True
     ctx.exit(code)
 
 
@@ -248,8 +249,12 @@ def _stopped(spark: "SparkOnDemand", loaded: threading.Event) -> int:
 
 
 def _stop(service: "LoadService", spark: "SparkOnDemand", *, once: bool) -> None:
-    """One round is interrupted; a service ends after the loads that are under way, which have not begun while Spark is starting."""
+    """One round is interrupted, unless all of it is loaded: then it ends as if nothing had come. A service ends after the loads that are
+    under way, which have not begun while Spark is starting.
+    """
     service.stop()
+    if once and service.round_is_loaded:
+        return
     if once or spark.is_starting:
         spark.end_soon()
     if once:

@@ -112,10 +112,27 @@ class LoadService:
         self._stopped = threading.Event()
         self._failing: dict[str, str] = {}
         """What was told last of each topic that fails."""
+        self._left: set[str] | None = None
+        """Topics of the round that are not loaded up to its end, or failed; None before the first round."""
+        self._outcomes: list[Outcome] = []
+        """Of the topics of the round that are over."""
+
+    @property
+    def round_is_loaded(self) -> bool:
+        """Whether all topics of the round are loaded, so that nothing is left undone by an end here. Any thread, and signal handlers."""
+        return self._left is not None and not self._left
 
     def run_once(self) -> list[Outcome]:
-        """One round. WorldError for brokers that are away; what is wrong with a topic is in its outcome."""
-        outcomes = self._round(files_min=2)
+        """One round. WorldError for brokers that are away; what is wrong with a topic is in its outcome.
+
+        A KeyboardInterrupt waits for the loads that are under way, and is dropped if all topics are loaded then.
+        """
+        try:
+            outcomes = self._round(files_min=2)
+        except KeyboardInterrupt:
+            if not self.round_is_loaded:
+                raise
+            outcomes = self._outcomes
         self._update_watermarks([each.job for each in outcomes])
         return outcomes
 
@@ -149,6 +166,7 @@ class LoadService:
         with ClusterLog(self._jobs.bootstrap, f"moldau-load-{self._jobs.name}") as source:
             wanted = None if self._jobs.pattern is not None else list(self._jobs.topics)
             jobs = self._jobs.jobs(source.partition_counts(wanted))
+        self._left, self._outcomes = {job.topic for job in jobs}, []
         with ThreadPoolExecutor(self._parallel, f"load {self._jobs.name}") as pool:
             return list(pool.map(lambda job: self._topic(job, files_min), jobs))
 
@@ -170,6 +188,9 @@ class LoadService:
         except _EXPECTED as problem:
             error = problem
         outcome = Outcome(job, tuple(loads), error, compacted, time.monotonic() - begun)
+        self._outcomes.append(outcome)
+        if self._left is not None and error is None and loads and not loads[-1].more:
+            self._left.discard(job.topic)
         if self._is_new(outcome) or outcome.changed:
             self._on_outcome(outcome)
         return outcome

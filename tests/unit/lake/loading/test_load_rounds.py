@@ -1,7 +1,10 @@
 """What happens to one topic does not keep the others: it is told once, tried again, and ends nothing by itself (mission I2)."""
 
+import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -35,7 +38,7 @@ class _NoWatermarks:
 
 
 @contextmanager
-def service(monkeypatch: pytest.MonkeyPatch, loads: Mapping[str, list[LoadResult | Exception]]) -> Iterator[tuple[LoadService, list[Any]]]:
+def service(monkeypatch: pytest.MonkeyPatch, loads: Mapping[str, list[Any]]) -> Iterator[tuple[LoadService, list[Any]]]:
     """A service whose loads end as the lists say, a round each; it is stopped when the lists have come to their ends."""
     told: list[Any] = []
 
@@ -45,7 +48,8 @@ def service(monkeypatch: pytest.MonkeyPatch, loads: Mapping[str, list[LoadResult
             made.stop()
         if isinstance(answer, Exception):
             raise answer
-        return answer
+        result: LoadResult = answer() if callable(answer) else answer
+        return result
 
     monkeypatch.setattr(service_module, "ClusterLog", _Brokers)
     monkeypatch.setattr(service_module, "load", load)
@@ -85,6 +89,35 @@ def test_nothing_left_to_do_ends_the_service(monkeypatch: pytest.MonkeyPatch) ->
     lost: dict[str, list[Any]] = {"good": [loaded(1), DataLossError("gone"), loaded()], "text": [DataLossError("lost")] * 3}
     with service(monkeypatch, lost) as (made, _), pytest.raises(DataLossError, match="gone"):
         made.run(0.0)
+
+
+def interrupt_the_main_thread() -> LoadResult:
+    """While it waits for the round."""
+    main = threading.main_thread().ident
+    assert main is not None
+    signal.pthread_kill(main, signal.SIGINT)
+    return loaded(2)
+
+
+def test_a_round_that_is_interrupted_when_all_its_topics_are_loaded_is_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Claim: the last load was under way when the signal came, and nothing is left undone."""
+    with service(monkeypatch, {"good": [loaded(1)], "text": [interrupt_the_main_thread]}) as (made, _):
+        assert not made.round_is_loaded
+        assert words(made.run_once()) == [("good", 1, None), ("text", 2, None)]
+        assert made.round_is_loaded
+
+
+def test_a_round_that_is_interrupted_with_a_topic_that_is_not_loaded_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    loads: dict[str, list[Any]] = {"good": [DataLossError("gone")], "text": [interrupt_the_main_thread]}
+    with service(monkeypatch, loads) as (made, _), pytest.raises(KeyboardInterrupt):
+        made.run_once()
+    assert not made.round_is_loaded
+
+
+def test_a_round_that_ends_before_a_topic_is_loaded_to_its_end_is_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    with service(monkeypatch, {"good": [loaded(1)], "text": [replace(loaded(1), more=True)]}) as (made, _):
+        assert words(made.run_once()) == [("good", 1, None), ("text", 1, None)]
+    assert not made.round_is_loaded
 
 
 def test_what_ends_a_service() -> None:
