@@ -30,6 +30,8 @@ BEGINNING, END, COMMITTED = -2, -1, -1000
 """Offsets that stand for a place, as librdkafka has them."""
 _SEEK_PAUSE_S = 0.02
 _LEAVE_STEP_S = 0.01
+_LEAVE_SHARE = 0.5
+"""Of the time of a `close`, how much of it may be spent on leaving; the rest is for the end of librdkafka."""
 
 
 class Session(Questions):
@@ -319,14 +321,14 @@ class Session(Questions):
             return
         self.closed = True
         limit_s = self.close_timeout_s if timeout_s is None else timeout_s
-        if not self._calls.run(self._commit_and_leave, limit_s):
+        if not self._calls.run(lambda: self._commit_and_leave(limit_s), limit_s):
             self._commits.raise_failure()
             for where, offset in self._commits.unknown().items():
                 raise CommitError(self.group or "", *where, offset, timed_out(f"no answer within {limit_s:g} s; it may not be committed"))
             log.warning("consumer: closed without an answer of the brokers within %g s", limit_s)
         self._commits.raise_failure()
 
-    def _commit_and_leave(self) -> None:
+    def _commit_and_leave(self, limit_s: float) -> None:
         """Librdkafka commits at its end too, but in the middle of a rebalance only after it has left the group, which is refused."""
         from confluent_kafka import KafkaException
 
@@ -340,12 +342,15 @@ class Session(Questions):
             self._calls.call_back(lambda: self._committed(error, results))
         try:
             if self._subscribed:
-                self._hear_rebalances_out()
+                self._hear_rebalances_out(limit_s * _LEAVE_SHARE)
         finally:
             self._inner.close()
 
-    def _hear_rebalances_out(self) -> None:
+    def _hear_rebalances_out(self, limit_s: float) -> None:
         """Leave the group, and hear of an assignment that has come: after this there is no other.
+
+        While a rebalance is under way librdkafka leaves at its end. Closed before that it would not leave at all, and the others would
+        wait for this member until its session times out. So that end is waited for, `limit_s` at most.
 
         Librdkafka forgets a question of the callback of an assignment that is first heard of while it closes, and the callback, which holds
         the interpreter's lock, waits for the answer for ever (librdkafka issues 4527 and 4884).
@@ -354,5 +359,8 @@ class Session(Questions):
 
         with suppress(KafkaException):  # of a member that was fenced
             self._inner.unsubscribe()
+        deadline = time.monotonic() + limit_s
+        while self._inner.memberid() and time.monotonic() < deadline:
+            self._inner.poll(_LEAVE_STEP_S)
         while self._inner.poll(0) is not None:
             pass
