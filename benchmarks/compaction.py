@@ -69,7 +69,7 @@ def fill(log: PartitionLog, size: int) -> None:
             log.append(batch, check_batch(batch), now_ms)
         log.write_staged()
     log._roll(now_ms)
-    log.advance_high_watermark(log.written_offset)
+    log.advance_high_watermark(log.log_end_offset)
     job = log.flush_job()
     assert job is not None
     job.run()

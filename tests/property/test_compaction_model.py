@@ -129,7 +129,7 @@ class CompactionMachine(RuleBasedStateMachine):
 
     @rule()
     def roll(self) -> None:
-        if self.world.log.written_offset > self.world.log.active_base_offset:
+        if self.world.log.log_end_offset > self.world.log.active_base_offset:
             self.world.roll()
             self.flushed = self.world.log.flushed_offset
 
@@ -272,7 +272,7 @@ class CompactionMachine(RuleBasedStateMachine):
         for producer_id in self._open():
             self._end(producer_id, commit=True)
         world = self.world
-        if world.log.written_offset > world.log.active_base_offset:
+        if world.log.log_end_offset > world.log.active_base_offset:
             world.roll()
         flush(world.log)
         for _ in range(50):

@@ -64,7 +64,7 @@ def fill(log: PartitionLog) -> None:
             how = ControlType.ABORT if number % 2 else ControlType.COMMIT
             log.append_marker(9, 0, EndTxnMarker(how, 0), time + 3, transaction_version=1)
             log.write_staged()
-            log.advance_high_watermark(log.written_offset)
+            log.advance_high_watermark(log.log_end_offset)
         flush(log)
 
 

@@ -89,7 +89,7 @@ class ListMachine(LogMachine):
 
     def settle_rolled(self) -> None:
         """An append that needed a new segment has written what was staged for the old one."""
-        while self.staged and self.staged[0][1] < self.log.written_offset:
+        while self.staged and self.staged[0][1] < self.log.log_end_offset:
             self.note_written(self.staged.pop(0))
 
     def note_written(self, batch: tuple[int, int, memoryview]) -> None:
@@ -102,7 +102,7 @@ class ListMachine(LogMachine):
         self.log.write_staged()
         while self.staged:
             self.note_written(self.staged.pop(0))
-        self.log.advance_high_watermark(self.log.written_offset)
+        self.log.advance_high_watermark(self.log.log_end_offset)
 
     @rule(room=st.integers(0, 400), records=st.integers(1, 3), broken=st.booleans())
     def fill_disk(self, room: int, records: int, broken: bool) -> None:
@@ -132,15 +132,15 @@ class ListMachine(LogMachine):
             for base, _, batch in staged:
                 self.refused.setdefault(base, []).append(bytes(batch))
         for entry in staged:
-            if entry[1] < self.log.written_offset:
+            if entry[1] < self.log.log_end_offset:
                 self.note_written(entry)
-        if self.log.written_offset == first_offset:
+        if self.log.log_end_offset == first_offset:
             assert self.producer_views() == before
-        self.sequences[PRODUCERS[0]] = first_sequence + self.log.written_offset - first_offset
-        assert self.log.end_offset == self.log.written_offset
+        self.sequences[PRODUCERS[0]] = first_sequence + self.log.log_end_offset - first_offset
+        assert self.log.end_offset == self.log.log_end_offset
         self.disk.capacity = None
         self.disk.fail = None
-        self.log.advance_high_watermark(self.log.written_offset)
+        self.log.advance_high_watermark(self.log.log_end_offset)
 
     def producer_views(self) -> list[tuple[int, ...]]:
         return sorted(tuple(view) for view in self.log.active_producers())
@@ -208,10 +208,10 @@ class ListMachine(LogMachine):
             assert data in expected, f"offset {base} was served with other bytes than were written last"
             self.history[base] = data
         self.relearn_sequences()
-        self.log.advance_high_watermark(self.log.written_offset)
+        self.log.advance_high_watermark(self.log.log_end_offset)
 
     @rule(seed=st.integers(0, 2**32), damage=st.integers(1, 255))
-    @precondition(lambda self: self.log.written_offset > self.checkpoint[0])
+    @precondition(lambda self: self.log.log_end_offset > self.checkpoint[0])
     def crash_and_damage(self, seed: int, damage: int) -> None:
         """A crash after which one byte behind the recovery point is not what it was: it and all that follows must be gone."""
         self.write()
@@ -257,8 +257,8 @@ class ListMachine(LogMachine):
     def read(self, start: float, limit: float, max_bytes: int, at_least_one: bool) -> None:
         """One fetch: whole batches from the one that holds the offset, before the one that holds the limit, a last one may be cut."""
         log = self.log
-        offset = log.start_offset + round(start * (log.written_offset - log.start_offset))
-        limit_offset = offset + round(limit * (log.written_offset - offset))
+        offset = log.start_offset + round(start * (log.log_end_offset - log.start_offset))
+        limit_offset = offset + round(limit * (log.log_end_offset - offset))
         wanted = b"".join(data for _, last, data in self.written if last >= offset and last < limit_offset)
         first = next((len(data) for _, last, data in self.written if last >= offset and last < limit_offset), 0)
         estimate = log.readable_bytes(offset, limit_offset, max_bytes)
@@ -328,8 +328,8 @@ class ListMachine(LogMachine):
         if not hasattr(self, "log"):
             return
         log = self.log
-        assert log.start_offset <= log.high_watermark <= log.written_offset <= log.end_offset
-        assert log.flushed_offset <= log.written_offset
+        assert log.start_offset <= log.high_watermark <= log.log_end_offset <= log.end_offset
+        assert log.flushed_offset <= log.log_end_offset
         assert self.read_all() == self.written
         if self.written:
             self.look_up_times()

@@ -71,7 +71,7 @@ class Twins:
                 stored = b"" if file is None else file.file.pread(file.length, file.position)
                 if file is not None:
                     file.release()
-                outcomes.append((answers, closed, log.end_offset, log.written_offset, log.high_watermark, stored))
+                outcomes.append((answers, closed, log.end_offset, log.log_end_offset, log.high_watermark, stored))
                 client.peer.disconnect()
                 world.clock.settle()
             assert outcomes[0] == outcomes[1], payloads[-1].hex()

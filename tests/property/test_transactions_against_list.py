@@ -109,7 +109,7 @@ class TransactionMachine(LogMachine):
 
     def settle_rolled(self) -> None:
         """An append that needed a new segment, even one that was refused, has written what was staged for the old one."""
-        while self.staged and self.staged[0].last < self.log.written_offset:
+        while self.staged and self.staged[0].last < self.log.log_end_offset:
             self.written.append(self.staged.pop(0))
 
     def ongoing(self) -> dict[int, int]:
@@ -321,7 +321,7 @@ class TransactionMachine(LogMachine):
         if not hasattr(self, "log"):
             return
         log, start = self.log, self.log.start_offset
-        assert log.start_offset <= log.last_stable_offset <= log.high_watermark <= log.written_offset
+        assert log.start_offset <= log.last_stable_offset <= log.high_watermark <= log.log_end_offset
         assert self.read_all() == [event for event in self.written if event.last >= start]
         begun = ongoing(log)
         known = spans(self.written + self.staged)
@@ -365,7 +365,7 @@ class TransactionMachine(LogMachine):
         return span.first <= offset <= (latest if left is None else left)
 
     def ranges(self) -> list[tuple[int, int]]:
-        start, end = self.log.start_offset, self.log.written_offset
+        start, end = self.log.start_offset, self.log.log_end_offset
         middle = (start + end) // 2
         return [(first, last) for first, last in ((start, end), (start, middle), (middle, end), (middle, middle + 1)) if first < last]
 

@@ -107,7 +107,7 @@ class CompactionWorld:
     def write(self) -> None:
         """Write what is staged, and let consumers see it."""
         self.log.write_staged()
-        self.log.advance_high_watermark(self.log.written_offset)
+        self.log.advance_high_watermark(self.log.log_end_offset)
 
     def end_transaction(self, producer_id: int, epoch: int, *, commit: bool) -> int:
         """Write the marker; its offset."""
@@ -154,7 +154,7 @@ class CompactionWorld:
         """All batches, as fetches bring them."""
         found: list[tuple[BatchHeader, bytes]] = []
         offset = self.log.start_offset
-        while (part := self.log.read(offset, 1 << 20, self.log.written_offset, at_least_one=True).records) is not None:
+        while (part := self.log.read(offset, 1 << 20, self.log.log_end_offset, at_least_one=True).records) is not None:
             data = part.file.pread(part.length, part.position)
             part.release()
             found += [(header, bytes(batch)) for header, batch in batches(memoryview(data))]

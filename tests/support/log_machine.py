@@ -62,7 +62,7 @@ class LogMachine(RuleBasedStateMachine):
         if job is not None:
             job.run()
             self.log.flush_done(job)
-        assert self.log.flushed_offset == self.log.written_offset
+        assert self.log.flushed_offset == self.log.log_end_offset
         assert self.log.flush_job() is None
 
     @rule()
@@ -78,7 +78,7 @@ class LogMachine(RuleBasedStateMachine):
     def stored(self) -> Iterator[tuple[BatchHeader, memoryview]]:
         """All batches, read by fetches of a few hundred bytes; dense, and up to the end of what is written."""
         offset, first = self.log.start_offset, True
-        while (part := self.log.read(offset, FETCH_BYTES, self.log.written_offset, at_least_one=True).records) is not None:
+        while (part := self.log.read(offset, FETCH_BYTES, self.log.log_end_offset, at_least_one=True).records) is not None:
             data = part.file.pread(part.length, part.position)
             part.release()
             before = offset
@@ -87,4 +87,4 @@ class LogMachine(RuleBasedStateMachine):
                 yield header, view
                 offset, first = header.last_offset + 1, False
             assert offset > before
-        assert offset == self.log.written_offset
+        assert offset == self.log.log_end_offset

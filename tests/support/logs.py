@@ -40,7 +40,7 @@ def append(log: PartitionLog, *produced: memoryview, now_ms: int = NOW_MS) -> No
     for batch in produced:
         log.append(batch, check_batch(batch), now_ms)
     log.write_staged()
-    log.advance_high_watermark(log.written_offset)
+    log.advance_high_watermark(log.log_end_offset)
 
 
 def append_values(log: PartitionLog, *values: bytes) -> None:

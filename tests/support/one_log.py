@@ -76,7 +76,7 @@ def append(log: PartitionLog, *batches: memoryview, now_ms: int = NOW_MS) -> Non
     for batch in batches:
         stage(log, batch, now_ms)
     log.write_staged()
-    log.advance_high_watermark(log.written_offset)
+    log.advance_high_watermark(log.log_end_offset)
 
 
 def flush(log: PartitionLog) -> None:
@@ -98,7 +98,7 @@ def headers(log: PartitionLog) -> list[BatchHeader]:
     """Headers of all batches, by fetches."""
     found: list[BatchHeader] = []
     offset = log.start_offset
-    while (part := log.read(offset, 1 << 20, log.written_offset, at_least_one=True).records) is not None:
+    while (part := log.read(offset, 1 << 20, log.log_end_offset, at_least_one=True).records) is not None:
         data = part.file.pread(part.length, part.position)
         part.release()
         found += [header for header, _ in batches(memoryview(data))]

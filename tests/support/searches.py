@@ -11,13 +11,13 @@ def offset_for_timestamp(
     log: PartitionLog, timestamp_ms: int, limit_offset: int | None = None, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
 ) -> TimestampOffset | None:
     """The first record that is not older."""
-    limit = log.written_offset if limit_offset is None else limit_offset
+    limit = log.log_end_offset if limit_offset is None else limit_offset
     return run_search(log.search_timestamp(timestamp_ms, limit, decompressed_bytes_max))
 
 
 def max_timestamp_offset(log: PartitionLog, limit_offset: int | None = None) -> TimestampOffset | None:
     """The record with the largest timestamp."""
-    limit = log.written_offset if limit_offset is None else limit_offset
+    limit = log.log_end_offset if limit_offset is None else limit_offset
     return run_search(log.search_largest_timestamp(limit, DECOMPRESSED_BYTES_MAX))
 
 

@@ -71,7 +71,7 @@ class Leading:
 
     def _flush_recovered(self, log: "PartitionLog") -> None:
         """With ``visibility=flushed`` a log shows what recovery found only once it is on disk, and shows it from the start."""
-        job = log.flush_job() if log.flushed_offset < log.written_offset else None
+        job = log.flush_job() if log.flushed_offset < log.log_end_offset else None
         if job is None:
             return
         try:

@@ -126,7 +126,7 @@ class Partition:
         """
         log = self.log
         before = log.high_watermark
-        if not log.advance_high_watermark(log.flushed_offset if self.shows_flushed else log.written_offset):
+        if not log.advance_high_watermark(log.flushed_offset if self.shows_flushed else log.log_end_offset):
             return False
         if log.unsettled or self.lags:
             self._advance_stable(before)
@@ -134,7 +134,7 @@ class Partition:
 
     def has_written(self, base_offset: int) -> bool:
         """Whether the batch that got this offset is in the log, after a write that has failed."""
-        return self.is_open and 0 <= base_offset < self.log.written_offset
+        return self.is_open and 0 <= base_offset < self.log.log_end_offset
 
     def stable_growth(self, count: int) -> int:
         """How much there is more to read for who reads committed records only, after an append of `count` bytes: a bound, as long as

@@ -32,7 +32,7 @@ class PendingProduce:
         while self._seen < len(unflushed):
             partition, last_offset = unflushed[self._seen]
             self._seen += 1
-            if last_offset < partition.log.written_offset:
+            if last_offset < partition.log.log_end_offset:
                 self._left += 1
                 flusher.wait(partition, last_offset, partial(self._synced, partition))
 

@@ -49,7 +49,7 @@ class StateLoads:
         One without records, as of a topic that was just made, is done at once.
         """
         led = self._broker.partitions.get(topic_partition)
-        if led is not None and led.log.written_offset == led.log.start_offset:
+        if led is not None and led.log.log_end_offset == led.log.start_offset:
             done(None)
             return
         self._line.append((topic_partition, take, done))
@@ -85,7 +85,7 @@ class StateLoads:
         if self._running is None:
             found = broker.partitions.get(topic_partition)
             if found is not None:
-                self._running = found, _batches_of(found, found.log.written_offset)
+                self._running = found, _batches_of(found, found.log.log_end_offset)
         if self._running is None or not self._running[0].is_open:
             raise PeerError(ErrorCode.NOT_COORDINATOR, f"{topic_partition} is not led by broker {broker.broker_id}")
         for batch in self._running[1]:
@@ -103,7 +103,7 @@ def _batches_of(partition: "Partition", end_offset: int) -> Iterator[LoadedBatch
     while offset < end_offset:
         stretch, after = log.stretch(offset)
         try:
-            for found in _sound(str(partition.topic_partition), stretch.file, stretch.length, range(offset, log.written_offset)):
+            for found in _sound(str(partition.topic_partition), stretch.file, stretch.length, range(offset, log.log_end_offset)):
                 if found is None:
                     yield None
                 elif found[0].base_offset >= end_offset:

@@ -121,7 +121,7 @@ class StateTopic:
         """
         topic_partition = TopicPartition(self.name, partition)
         led = self._broker.partitions.get(topic_partition)
-        if led is not None and led.log.written_offset == led.log.start_offset:
+        if led is not None and led.log.log_end_offset == led.log.start_offset:
             done(None)
         else:
             self._loads.add(topic_partition, take, done)

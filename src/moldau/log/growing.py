@@ -36,7 +36,7 @@ class AppendResult(NamedTuple):
 
 
 class GrowingLog:
-    """Invariants: start <= high watermark <= written <= end, flushed <= written. Nothing is staged while written equals end."""
+    """Invariants: start <= high watermark <= log end <= end, flushed <= log end. Nothing is staged while log end equals end."""
 
     __slots__ = (
         "_after_ms",
@@ -67,12 +67,12 @@ class GrowingLog:
         "flushed_offset",
         "high_watermark",
         "leader_epoch",
+        "log_end_offset",
         "recovery",
         "start_offset",
         "topic_partition",
         "unsettled",
         "written_batches",
-        "written_offset",
     )
 
     def __init__(
@@ -108,7 +108,7 @@ class GrowingLog:
         self.checkpointed_batches = 0
         """How many of them lie before the recovery point that a start would go by."""
         self.flushed_offset = opened.flushed_offset
-        self.written_offset = self.end_offset = opened.end_offset
+        self.log_end_offset = self.end_offset = opened.end_offset
         self.high_watermark = opened.end_offset
         self.leader_epoch = leader_epoch
         self._epoch_begins = leader_epoch > opened.epochs.latest
@@ -193,7 +193,7 @@ class GrowingLog:
     @property
     def has_staged(self) -> bool:
         """Whether something is appended that is not written."""
-        return self.end_offset != self.written_offset
+        return self.end_offset != self.log_end_offset
 
     def write_staged(self) -> None:
         """Write all staged batches (into the page cache) with one call. StorageError: none of them is in the log."""
@@ -202,7 +202,7 @@ class GrowingLog:
             self._lost = None
             self._take_back_staged()
             raise lost
-        if self.end_offset != self.written_offset:
+        if self.end_offset != self.log_end_offset:
             self._write()
 
     def assign_leader_epoch(self, epoch: int) -> None:
@@ -242,7 +242,7 @@ class GrowingLog:
         return self._appender
 
     def _write(self) -> None:
-        first_offset, count = self.written_offset, len(self._appender.staged)
+        first_offset, count = self.log_end_offset, len(self._appender.staged)
         try:
             self._appender.write()
         except StorageError:
@@ -252,7 +252,7 @@ class GrowingLog:
         aborted = self._producers.commit()
         if aborted:
             self._appender.note_aborted(aborted)
-        self.written_offset = self.end_offset
+        self.log_end_offset = self.end_offset
         self.written_batches += count
         if self._epoch_begins:
             self._epochs.assign(self.leader_epoch, first_offset)
@@ -264,7 +264,7 @@ class GrowingLog:
         if self.has_staged:
             self._appender.undo()
             self._producers.undo()
-            self.end_offset = self.written_offset
+            self.end_offset = self.log_end_offset
 
     def _roll(self, now_ms: int) -> None:
         """Seal the active segment and begin a new one at the end. Nothing is staged. StorageError: the old one stays, or there is a new."""

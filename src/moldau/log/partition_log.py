@@ -2,7 +2,7 @@
 
 Offsets, and where the bytes before each are::
 
-    start_offset     flushed_offset      written_offset      end_offset
+    start_offset     flushed_offset      log_end_offset      end_offset
          |  on disk        |  in the page cache  |  staged in memory |
                                  high_watermark: up to where consumers may read
 
@@ -108,7 +108,7 @@ class PartitionLog(ShorteningLog):
 
     def advance_high_watermark(self, offset: int) -> bool:
         """Let consumers read up to `offset`, as far as that is written; never back. Whether more may be read now."""
-        offset = min(offset, self.written_offset)
+        offset = min(offset, self.log_end_offset)
         if offset <= self.high_watermark:
             return False
         self.high_watermark = offset
@@ -123,7 +123,7 @@ class PartitionLog(ShorteningLog):
             raise PeerError(
                 ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.topic_partition}: offset {offset} is not in {self.start_offset}..{self.end_offset}"
             )
-        return self._reader.read(offset, max_bytes, limit_offset, self.written_offset, at_least_one=at_least_one)
+        return self._reader.read(offset, max_bytes, limit_offset, self.log_end_offset, at_least_one=at_least_one)
 
     def aborted_in(self, read: ReadResult, offset: int, limit_offset: int) -> list[tuple[int, int]]:
         """Producer and first offset of each aborted transaction that may be in what `read` gave from `offset` on. StorageError."""
@@ -134,7 +134,7 @@ class PartitionLog(ShorteningLog):
         if not self.start_offset <= offset <= self.end_offset:
             return max_bytes
         try:
-            return self._reader.readable_bytes(offset, limit_offset, max_bytes, self.written_offset)
+            return self._reader.readable_bytes(offset, limit_offset, max_bytes, self.log_end_offset)
         except PeerError:
             return max_bytes
 
@@ -145,7 +145,7 @@ class PartitionLog(ShorteningLog):
         """
         slot = self._segments.slot_of(offset)
         segment = self._segments.items[slot]
-        return FileRange(segment.file(), 0, segment.size), self._segments.end_of(slot, self.written_offset)
+        return FileRange(segment.file(), 0, segment.size), self._segments.end_of(slot, self.log_end_offset)
 
     def remember_bad_batch(self, first_offset: int, last_offset: int) -> None:
         """A reader found the batch with these offsets damaged: fetches end before it and fail in it."""
@@ -169,7 +169,7 @@ class PartitionLog(ShorteningLog):
     def _searched(self, decompressed_bytes_max: int) -> "SearchedLog":
         from moldau.log.timestamps import SearchedLog
 
-        return SearchedLog(self._segments, lambda: self.start_offset, lambda: self.written_offset, decompressed_bytes_max)
+        return SearchedLog(self._segments, lambda: self.start_offset, lambda: self.log_end_offset, decompressed_bytes_max)
 
     def _searching(self, steps: "TimeSearch") -> "TimeSearch":
         try:
@@ -179,7 +179,7 @@ class PartitionLog(ShorteningLog):
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """The newest epoch up to `epoch` that has records, and the offset after its last; ``(-1, -1)`` if unknown (KIP-101)."""
-        return self._epochs.end_offset_of(epoch, self.written_offset)
+        return self._epochs.end_offset_of(epoch, self.log_end_offset)
 
     def epoch_at(self, offset: int) -> int:
         """The leader epoch that wrote `offset`, -1 if unknown."""
@@ -205,7 +205,7 @@ class PartitionLog(ShorteningLog):
     @property
     def must_flush(self) -> bool:
         """Whether `flush.messages` is reached: acknowledgements of what is not flushed wait for the disk."""
-        return self.written_offset - self.flushed_offset >= self.config.flush_messages
+        return self.log_end_offset - self.flushed_offset >= self.config.flush_messages
 
     def flush_wanted(self, now_ms: int) -> bool:
         """Whether a flush should start: `flush.messages` or `flush.ms` is reached, or a segment was rolled and not synced yet."""
@@ -215,7 +215,7 @@ class PartitionLog(ShorteningLog):
         """What brings everything written to disk; None if it is there. After `run`, elsewhere, comes `flush_done` or, if it has raised,
         `flush_failed`. StorageError, for good after a sync has failed.
         """
-        unwritten = self.written_offset > self.flushed_offset
+        unwritten = self.log_end_offset > self.flushed_offset
         active = self._segments.active
         aborted = active.transaction_index
         if not (unwritten or self._unflushed.has_files or self._unflushed.has_names or self._epochs.changed or aborted.unsynced):
@@ -229,7 +229,7 @@ class PartitionLog(ShorteningLog):
             self._unflushed.add(aborted.path)
             aborted.unsynced = False
         file = active.file() if unwritten else None
-        job = self._unflushed.job(self.written_offset, file, self._epochs)
+        job = self._unflushed.job(self.log_end_offset, file, self._epochs)
         job.place = (active, active.size)
         job.batches = self.written_batches
         job.stable_offset = self.last_stable_offset
@@ -243,7 +243,7 @@ class PartitionLog(ShorteningLog):
             self._stable_on_disk = job.stable_offset
             if job.place is not None:
                 self._reader.remember(job.offset, *job.place)
-        rest = self.written_offset > self.flushed_offset
+        rest = self.log_end_offset > self.flushed_offset
         self._flush_due_ms = self._now_ms + self.config.flush_ms if rest else NEVER_MS
 
     def flush_failed(self, job: FlushJob) -> None:
@@ -299,7 +299,7 @@ class PartitionLog(ShorteningLog):
         return {
             "start_offset": self.start_offset,
             "end_offset": self.end_offset,
-            "written_offset": self.written_offset,
+            "log_end_offset": self.log_end_offset,
             "flushed_offset": self.flushed_offset,
             "high_watermark": self.high_watermark,
             "last_stable_offset": self.last_stable_offset,

@@ -49,9 +49,9 @@ class Reader:
         self.holes_allowed = True
         """Whether offsets may be missing: the log was compacted, or a loss was accepted. Otherwise a hole is damage that no read skips."""
 
-    def read(self, offset: int, max_bytes: int, limit_offset: int, written_offset: int, *, at_least_one: bool) -> ReadResult:
+    def read(self, offset: int, max_bytes: int, limit_offset: int, log_end_offset: int, *, at_least_one: bool) -> ReadResult:
         """The range from `offset` on; none where nothing lies before the limits. PeerError CORRUPT_MESSAGE at a damaged batch."""
-        limit = min(limit_offset, written_offset)
+        limit = min(limit_offset, log_end_offset)
         if self.bad:
             limit = self._limit_before_bad(offset, limit)
         if offset >= limit:
@@ -60,7 +60,7 @@ class Reader:
         if place is None:
             return _NOTHING
         segment, position = place
-        stop = self._stop(segment, limit, written_offset)
+        stop = self._stop(segment, limit, log_end_offset)
         length = stop - position
         if length > max_bytes:
             length = min(length, self._cut(segment, position, offset, max_bytes, at_least_one=at_least_one))
@@ -80,21 +80,21 @@ class Reader:
         segments = self._segments
         return min(limit_offset, segments.end_of(segments.slot_of(read.segment.base_offset), limit_offset))
 
-    def readable_bytes(self, offset: int, limit_offset: int, max_bytes: int, written_offset: int) -> int:
+    def readable_bytes(self, offset: int, limit_offset: int, max_bytes: int, log_end_offset: int) -> int:
         """How many bytes reads from `offset` on would give, up to `max_bytes`, over all segments."""
-        limit = min(limit_offset, written_offset)
+        limit = min(limit_offset, log_end_offset)
         if offset >= limit:
             return 0
         place = self._place_of(offset)
         if place is None:
             return 0
         segment, position = place
-        total = self._stop(segment, limit, written_offset) - position
+        total = self._stop(segment, limit, log_end_offset) - position
         segments = self._segments
         for slot in range(segments.slot_of(segment.base_offset) + 1, len(segments)):
             if total >= max_bytes or segments.bases[slot] >= limit:
                 break
-            total += self._stop(segments.items[slot], limit, written_offset)
+            total += self._stop(segments.items[slot], limit, log_end_offset)
         return max(0, min(total, max_bytes))
 
     def remember(self, offset: int, segment: Segment, position: int) -> None:
@@ -155,12 +155,12 @@ class Reader:
                 return segment, position
         return None
 
-    def _stop(self, segment: Segment, limit: int, written_offset: int) -> int:
+    def _stop(self, segment: Segment, limit: int, log_end_offset: int) -> int:
         """Where in `segment` the batch that holds `limit` starts; the segment's end if that is later."""
         segments = self._segments
-        if limit >= segments.end_of(segments.slot_of(segment.base_offset), written_offset):
-            if limit == written_offset and segment is segments.active:
-                self.remember(written_offset, segment, segment.size)
+        if limit >= segments.end_of(segments.slot_of(segment.base_offset), log_end_offset):
+            if limit == log_end_offset and segment is segments.active:
+                self.remember(log_end_offset, segment, segment.size)
             return segment.size
         try:
             place = self._find(limit)

@@ -109,7 +109,7 @@ class ShorteningLog(TransactionalLog):
     def durable_stable_offset(self) -> int:
         """Up to where a crash, too, leaves all records, and all transactions decided as they are."""
         stable = self.last_stable_offset
-        return stable if self.flushed_offset >= self.written_offset else min(stable, self._stable_on_disk)
+        return stable if self.flushed_offset >= self.log_end_offset else min(stable, self._stable_on_disk)
 
     def producer_ends(self) -> list[tuple[int, int, int]]:
         """Id, offset of the last record (-1 for none) and epoch of each producer that is remembered."""
@@ -148,7 +148,7 @@ class ShorteningLog(TransactionalLog):
             self._snapshots.forget(each.base_offset)
 
     def _bounds(self) -> Bounds:
-        return Bounds(self.start_offset, self.written_offset, self.high_watermark, self.last_stable_offset)
+        return Bounds(self.start_offset, self.log_end_offset, self.high_watermark, self.last_stable_offset)
 
     def _start_at(self, offset: int) -> None:
         if offset > self.start_offset:
@@ -191,7 +191,7 @@ class ShorteningLog(TransactionalLog):
     def _end_at(self, offset: int) -> None:
         self._reader.forget_positions()
         self._cut_to = offset if self._cut_to is None else min(self._cut_to, offset)
-        self.written_offset = self.end_offset = offset
+        self.log_end_offset = self.end_offset = offset
         self.start_offset = min(self.start_offset, offset)
         self.flushed_offset = min(self.flushed_offset, offset)
         self._stable_on_disk = min(self._stable_on_disk, offset)

@@ -133,4 +133,4 @@ class TransactionalLog(GrowingLog):
         from moldau.log.transaction_mending import mend
 
         segment = self._segments.items[slot]
-        mend(self._segments, segment, self._snapshots, self._producers.partition, self.written_offset, self._now_ms)
+        mend(self._segments, segment, self._snapshots, self._producers.partition, self.log_end_offset, self._now_ms)

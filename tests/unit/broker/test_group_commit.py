@@ -31,7 +31,7 @@ def test_an_acknowledgement_waits_for_its_sync(world: BrokerWorld) -> None:
     client = world.connect()
     send(client, b"a")
     assert offsets(client) == []
-    assert (world.partition("safe").log.written_offset, world.partition("safe").log.flushed_offset) == (1, 0)
+    assert (world.partition("safe").log.log_end_offset, world.partition("safe").log.flushed_offset) == (1, 0)
     world.background.run_next()
     assert offsets(client) == [0]
     assert world.partition("safe").log.flushed_offset == 1

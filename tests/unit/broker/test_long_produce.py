@@ -62,7 +62,7 @@ def nothing_is_left(world: BrokerWorld) -> bool:
 
 
 def lengths(world: BrokerWorld, topic: str = "wide", count: int = COUNT) -> list[int]:
-    return [world.partition(topic, index).log.written_offset for index in range(count)]
+    return [world.partition(topic, index).log.log_end_offset for index in range(count)]
 
 
 def test_others_are_served_while_it_runs(world: BrokerWorld) -> None:

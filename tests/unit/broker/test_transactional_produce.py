@@ -312,7 +312,7 @@ def test_acks_0_gets_no_answer_and_an_error_closes_the_connection(
     if waits:
         answer(client, coordinator)
     assert client.answers() == []
-    assert world.partition("t").log.written_offset == 2
+    assert world.partition("t").log.log_end_offset == 2
     end(world)
     coordinator.code = ErrorCode.TRANSACTION_ABORTABLE
     client.send(produce_request("t", records(world, 2), transactional_id=ID, acks=0), 12, answered=False)

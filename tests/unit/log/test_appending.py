@@ -38,10 +38,10 @@ def test_staged_batches_are_written_together_and_only_then_read() -> None:
     disk.operations.clear()
     for _ in range(5):
         stage(log, make_batch(b"b"))
-    assert (log.written_offset, log.end_offset, log.has_staged) == (1, 6, True)
+    assert (log.log_end_offset, log.end_offset, log.has_staged) == (1, 6, True)
     assert offsets(log) == [0]
     log.write_staged()
-    assert (log.written_offset, log.has_staged) == (6, False)
+    assert (log.log_end_offset, log.has_staged) == (6, False)
     assert disk.operations["append"] == 1
     assert offsets(log) == [0, 1, 2, 3, 4, 5]
 
@@ -273,7 +273,7 @@ def test_a_write_that_fails_when_a_batch_needs_a_new_segment_fails_all_that_was_
     stage(log, make_batch(b"x" * 30))
     with pytest.raises(StorageError):
         log.write_staged()
-    assert (log.end_offset, log.written_offset, log.active_producers()) == (0, 0, [])
+    assert (log.end_offset, log.log_end_offset, log.active_producers()) == (0, 0, [])
     append(log, *batches_of(1))
     assert offsets(log) == [0]
 

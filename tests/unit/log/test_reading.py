@@ -23,7 +23,7 @@ def filled(disk: ForgetfulDisk, batches: int = 10, **settings: int) -> Partition
 
 
 def length(log: PartitionLog, offset: int, max_bytes: int = 1 << 20, limit: int | None = None, *, at_least_one: bool = True) -> int:
-    result = log.read(offset, max_bytes, log.written_offset if limit is None else limit, at_least_one=at_least_one)
+    result = log.read(offset, max_bytes, log.log_end_offset if limit is None else limit, at_least_one=at_least_one)
     if result.records is None:
         return 0
     result.records.release()
@@ -32,7 +32,7 @@ def length(log: PartitionLog, offset: int, max_bytes: int = 1 << 20, limit: int 
 
 def refusal(log: PartitionLog, offset: int) -> ErrorCode:
     with pytest.raises(PeerError) as caught:
-        log.read(offset, 1000, log.written_offset, at_least_one=True)
+        log.read(offset, 1000, log.log_end_offset, at_least_one=True)
     return caught.value.code
 
 

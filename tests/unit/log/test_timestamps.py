@@ -149,7 +149,7 @@ def test_headers_that_promise_in_vain_are_believed_after_a_few() -> None:
     log = open_log(new_disk())
     for _ in range(20):
         append(log, promising(1, 1, promised=9))
-    looked = [reached.in_vain for _, reached in pieces_of(log.search_timestamp(5, log.written_offset, MAX_BYTES))]
+    looked = [reached.in_vain for _, reached in pieces_of(log.search_timestamp(5, log.log_end_offset, MAX_BYTES))]
     assert looked == [True] * VAIN_LOOKS_MAX + [False]
     assert offset_for_timestamp(log, 5) == (9, 2 * VAIN_LOOKS_MAX, 0)
     append(honest := open_log(new_disk()), promising(1, promised=9), make_batch(b"v", timestamps=[7]))
@@ -160,7 +160,7 @@ def test_a_long_walk_over_headers_comes_in_pieces(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(looking_up, "HEADERS_AT_A_TIME", 10)
     log = open_log(new_disk(), LogConfig(index_interval_bytes=1 << 20))
     append(log, *(make_batch(b"v", timestamps=[1]) for _ in range(95)), make_batch(b"v", timestamps=[2]))
-    assert len(list(pieces_of(log.search_timestamp(2, log.written_offset, MAX_BYTES)))) == 10
+    assert len(list(pieces_of(log.search_timestamp(2, log.log_end_offset, MAX_BYTES)))) == 10
     assert offset_for_timestamp(log, 2) == (2, 95, 0)
 
 
@@ -174,7 +174,7 @@ def segmented() -> PartitionLog:
 
 def test_records_that_are_removed_while_they_are_looked_for_are_not_the_answer() -> None:
     log = segmented()
-    search = log.search_timestamp(30, log.written_offset, MAX_BYTES)
+    search = log.search_timestamp(30, log.log_end_offset, MAX_BYTES)
     piece = next(search)
     assert piece is not None
     piece.file.retain()
@@ -185,7 +185,7 @@ def test_records_that_are_removed_while_they_are_looked_for_are_not_the_answer()
 
 def test_a_search_goes_on_in_what_has_taken_the_place_of_its_segment() -> None:
     log = segmented()
-    search = log.search_timestamp(30, log.written_offset, MAX_BYTES)
+    search = log.search_timestamp(30, log.log_end_offset, MAX_BYTES)
     piece = next(search)
     assert piece is not None
     piece.file.retain()
@@ -196,7 +196,7 @@ def test_a_search_goes_on_in_what_has_taken_the_place_of_its_segment() -> None:
 
 def test_damage_in_a_segment_that_is_gone_is_not_remembered() -> None:
     log = segmented()
-    search = log.search_timestamp(30, log.written_offset, MAX_BYTES)
+    search = log.search_timestamp(30, log.log_end_offset, MAX_BYTES)
     assert next(search) is not None
     log.delete_records(5)
     piece = search.throw(BadBatchError("gone", 0, 0, "checksum does not match"))

@@ -34,7 +34,7 @@ def end(log: PartitionLog, producer_id: int, how: ControlType, epoch: int = 0, c
     """End the producer's transaction and let the marker be read; its offset."""
     result = mark(log, producer_id, how, epoch, coordinator, version)
     log.write_staged()
-    log.advance_high_watermark(log.written_offset)
+    log.advance_high_watermark(log.log_end_offset)
     return result.base_offset
 
 

@@ -151,7 +151,7 @@ def directory_with_transactions() -> ForgetfulDisk:
     def end(producer_id: int, how: ControlType) -> None:
         log.append_marker(producer_id, 0, EndTxnMarker(how, 0), NOW_MS, transaction_version=1)
         log.write_staged()
-        log.advance_high_watermark(log.written_offset)
+        log.advance_high_watermark(log.log_end_offset)
 
     write(8, 0)
     for sequence in range(20):
