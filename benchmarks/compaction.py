@@ -177,7 +177,7 @@ def fill_topics(data: Path, topics: list[str], size: int) -> None:
             if file.name != "partition.metadata":
                 shutil.copy(file, data / f"{topic}-0" / file.name)
     (data / "recovery-point-offset-checkpoint").write_text(
-        "\n".join(["0", str(len(topics)), *(f"{topic} 0 {log.end_offset}" for topic in topics), ""])
+        "\n".join(["0", str(len(topics)), *(f"{topic} 0 {log.log_end_offset}" for topic in topics), ""])
     )
     os.sync()
 

@@ -80,7 +80,7 @@ def assert_same_transactions(manager: LogManager) -> None:
     assert ended is not None
     assert hanging is not None
     assert ended.last_stable_offset == ended.high_watermark
-    assert [first_offset for _, first_offset in ended.aborted_transactions(0, ended.end_offset)] == [31]
+    assert [first_offset for _, first_offset in ended.aborted_transactions(0, ended.log_end_offset)] == [31]
     assert (hanging.last_stable_offset, len(ongoing(hanging))) == (0, 1)
 
 
@@ -135,10 +135,10 @@ def test_adoption(left: Left) -> None:
     for topic in ("rolled", "compacted", "transactions"):
         log = manager.get(TopicPartition(topic, 0))
         assert log is not None
-        end_offset = log.end_offset
+        end_offset = log.log_end_offset
         append(log, make_batch([b"ours"]))
         flush(log)
-        assert (log.end_offset, records_of(log)[-1].offset) == (end_offset + 1, end_offset)
+        assert (log.log_end_offset, records_of(log)[-1].offset) == (end_offset + 1, end_offset)
     for _, log in manager.logs():
         log.close()
     (left.directory / ".lock").unlink()

@@ -97,8 +97,8 @@ def check(world: CompactionWorld) -> int:
     assert {o: c for o, c in there.items() if o >= stretches[-1][1]} == {o: c for o, c in before.items() if o >= stretches[-1][1]}
     assert world.names(names.CLEANED, names.SWAP) == []
     assert [str(each) for each in verify(world.disk, FOLDER, records=True) if each.severity is not Severity.NOTE] == []
-    for offset in range(0, world.log.end_offset, 3):
-        world.log.read(offset, 100, world.log.end_offset, at_least_one=True)
+    for offset in range(0, world.log.log_end_offset, 3):
+        world.log.read(offset, 100, world.log.log_end_offset, at_least_one=True)
     return new
 
 

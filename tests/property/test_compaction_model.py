@@ -169,7 +169,7 @@ class CompactionMachine(RuleBasedStateMachine):
     def restart(self) -> None:
         self._let_go()
         self.world.restart()
-        self.flushed = self.world.log.end_offset
+        self.flushed = self.world.log.log_end_offset
         serious = [str(each) for each in verify(self.world.disk, "/data", records=True) if each.severity is not Severity.NOTE]
         assert serious == []
 
@@ -179,7 +179,7 @@ class CompactionMachine(RuleBasedStateMachine):
         self._let_go()
         self.world.disk.crash(Random(seed))
         self.world.start()
-        end = self.world.log.end_offset
+        end = self.world.log.log_end_offset
         assert end >= self.flushed
         self.history = [each for each in self.history if each.last_offset < end]
         self.flushed = 0  # what recovery found is not synced yet
@@ -282,7 +282,7 @@ class CompactionMachine(RuleBasedStateMachine):
                 break
         self.holds()
         log = world.log
-        assert log.active_base_offset == log.end_offset
+        assert log.active_base_offset == log.log_end_offset
         appended, _, _ = self._expected()
         keys = {key for offset, (key, _) in appended.items() if offset >= log.start_offset}
         visible = [offset for offset in world.content() if offset >= log.start_offset]

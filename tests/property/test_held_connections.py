@@ -125,7 +125,7 @@ class Crowd:
             self.go_on(True)
 
     def stored(self, topic: str) -> list[int]:
-        reader, end, found = self.world.connect(), self.world.partition(topic).log.end_offset, list[int]()
+        reader, end, found = self.world.connect(), self.world.partition(topic).log.log_end_offset, list[int]()
         while len(found) < end:
             values = reader.values(topic, len(found), max_bytes=1 << 24, partition_max_bytes=1 << 24)
             found += [int((value or b"").partition(b":")[0]) for value in values]

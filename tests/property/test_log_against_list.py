@@ -65,7 +65,7 @@ class ListMachine(LogMachine):
 
     @rule(records=st.integers(1, 4), size=st.integers(0, 300), timestamp=st.integers(0, 40), producer=st.sampled_from((None, *PRODUCERS)))
     def append(self, records: int, size: int, timestamp: int, producer: int | None) -> None:
-        base = self.log.end_offset
+        base = self.log.staged_end_offset
         batch = self.make_batch(records, size, timestamp, producer)
         if len(batch) > self.config.segment_bytes:
             with pytest.raises(PeerError, match=r"segment\.bytes"):
@@ -112,13 +112,13 @@ class ListMachine(LogMachine):
         self.disk.capacity = self.disk.used() + room
         if broken:
             self.disk.fail = lambda operation, path: operation == "truncate" and path.endswith(".log")
-        first_offset, first_sequence = self.log.end_offset, self.sequences.get(PRODUCERS[0], 0)
+        first_offset, first_sequence = self.log.log_end_offset, self.sequences.get(PRODUCERS[0], 0)
         staged: list[tuple[int, int, memoryview]] = []
         failure = None
         try:
             for number in range(records):
                 batch = self.make_batch(1, 100, number, PRODUCERS[0])
-                base = self.log.end_offset
+                base = self.log.staged_end_offset
                 self.log.append(batch, check_batch(batch), NOW_MS)
                 self.sequences[PRODUCERS[0]] += 1
                 staged.append((base, base, batch))
@@ -137,7 +137,7 @@ class ListMachine(LogMachine):
         if self.log.log_end_offset == first_offset:
             assert self.producer_views() == before
         self.sequences[PRODUCERS[0]] = first_sequence + self.log.log_end_offset - first_offset
-        assert self.log.end_offset == self.log.log_end_offset
+        assert self.log.staged_end_offset == self.log.log_end_offset
         self.disk.capacity = None
         self.disk.fail = None
         self.log.advance_high_watermark(self.log.log_end_offset)
@@ -168,7 +168,7 @@ class ListMachine(LogMachine):
     @rule(share=st.floats(0, 1))
     def truncate(self, share: float) -> None:
         self.write()
-        offset = self.share_of(share, self.log.end_offset)
+        offset = self.share_of(share, self.log.log_end_offset)
         end = self.log.truncate_to(offset)
         self.write_checkpoint()
         assert end <= offset
@@ -179,12 +179,12 @@ class ListMachine(LogMachine):
     @rule(forward=st.integers(0, 50))
     def truncate_fully(self, forward: int) -> None:
         self.write()
-        offset = self.log.end_offset + forward
+        offset = self.log.log_end_offset + forward
         self.log.truncate_fully_and_start_at(offset)
         self.write_checkpoint()
         self.written.clear()
         self.sequences.clear()
-        assert (self.log.start_offset, self.log.end_offset) == (offset, offset)
+        assert (self.log.start_offset, self.log.log_end_offset) == (offset, offset)
 
     @rule()
     def restart(self) -> None:
@@ -200,7 +200,7 @@ class ListMachine(LogMachine):
         self.disk.crash(Random(seed))
         self.staged.clear()
         self.open(clean=False)
-        assert self.log.end_offset >= acknowledged
+        assert self.log.log_end_offset >= acknowledged
         assert self.log.start_offset >= self.checkpoint[1]
         self.written = self.read_all()
         for base, _, data in self.written:
@@ -237,7 +237,7 @@ class ListMachine(LogMachine):
             assert data[start:stop] in [tried[start:stop] for tried in (self.history.get(base, b""), *self.refused.get(base, []))]
         self.history.update({base: data for base, _, data in self.written})
         self.relearn_sequences()
-        self.checkpoint = (min(self.checkpoint[0], self.log.end_offset), self.log.start_offset)
+        self.checkpoint = (min(self.checkpoint[0], self.log.log_end_offset), self.log.start_offset)
 
     def offset_at(self, data: bytes, position: int) -> int | None:
         at = 0
@@ -328,7 +328,7 @@ class ListMachine(LogMachine):
         if not hasattr(self, "log"):
             return
         log = self.log
-        assert log.start_offset <= log.high_watermark <= log.log_end_offset <= log.end_offset
+        assert log.start_offset <= log.high_watermark <= log.log_end_offset <= log.staged_end_offset
         assert log.flushed_offset <= log.log_end_offset
         assert self.read_all() == self.written
         if self.written:

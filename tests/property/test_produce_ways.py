@@ -67,11 +67,11 @@ class Twins:
                 answers = client.peer.receive()
                 closed = client.closed
                 log = world.partition(TOPIC).log
-                file = log.read(max(log.end_offset - 3, 0), 1 << 20, log.end_offset, at_least_one=True).records
+                file = log.read(max(log.log_end_offset - 3, 0), 1 << 20, log.log_end_offset, at_least_one=True).records
                 stored = b"" if file is None else file.file.pread(file.length, file.position)
                 if file is not None:
                     file.release()
-                outcomes.append((answers, closed, log.end_offset, log.log_end_offset, log.high_watermark, stored))
+                outcomes.append((answers, closed, log.staged_end_offset, log.log_end_offset, log.high_watermark, stored))
                 client.peer.disconnect()
                 world.clock.settle()
             assert outcomes[0] == outcomes[1], payloads[-1].hex()

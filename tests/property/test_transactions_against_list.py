@@ -150,11 +150,11 @@ class TransactionMachine(LogMachine):
         if known is None or known < behind:
             return
         if behind or producer in self.ongoing():
-            end_offset = self.log.end_offset
+            end_offset = self.log.staged_end_offset
             with pytest.raises(PeerError) as refusal:
                 self.mark(producer, known - behind, kind, 2)
             assert refusal.value.code == ErrorCode.INVALID_PRODUCER_EPOCH
-            assert self.log.end_offset == end_offset
+            assert self.log.staged_end_offset == end_offset
         else:
             self.mark(producer, known, kind, 2)
 
@@ -179,7 +179,7 @@ class TransactionMachine(LogMachine):
         self.write()
         random = Random(seed)
         epochs, sequences = dict(self.epochs), dict(self.sequences)
-        before = (self.views(), self.log.end_offset)
+        before = (self.views(), self.log.log_end_offset)
         self.disk.capacity = self.disk.used() + room
         try:
             for _ in range(random.randint(1, 4)):
@@ -196,7 +196,7 @@ class TransactionMachine(LogMachine):
         self.settle_rolled()
         self.staged.clear()
         self.epochs, self.sequences = epochs, sequences
-        if self.log.end_offset == before[1]:
+        if self.log.log_end_offset == before[1]:
             assert self.views() == before[0]
         else:
             self.relearn()
@@ -222,7 +222,7 @@ class TransactionMachine(LogMachine):
     @rule(share=st.floats(0, 1))
     def truncate(self, share: float) -> None:
         self.write()
-        offset = self.share_of(share, self.log.end_offset)
+        offset = self.share_of(share, self.log.log_end_offset)
         self.log.truncate_to(offset)
         self.write_checkpoint()
         self.written = [event for event in self.written if event.last < offset]
@@ -249,7 +249,7 @@ class TransactionMachine(LogMachine):
         self.disk.crash(Random(seed))
         self.staged.clear()
         self.open(clean=False)
-        assert self.log.end_offset >= acknowledged
+        assert self.log.log_end_offset >= acknowledged
         gone = [event for event in self.written if event.last < self.log.start_offset]
         self.written = gone + self.read_all()
         self.relearn()
@@ -348,7 +348,7 @@ class TransactionMachine(LogMachine):
 
     def first_left(self, span: Span) -> int | None:
         """The first of a transaction's batches that the log still has."""
-        inside = (span.first, span.end if span.end >= 0 else self.log.end_offset)
+        inside = (span.first, span.end if span.end >= 0 else self.log.staged_end_offset)
         bases = [
             event.base
             for event in self.written + self.staged
@@ -361,7 +361,7 @@ class TransactionMachine(LogMachine):
         left = self.first_left(span)
         if offset is None:
             return left is None
-        latest = span.end if span.end >= 0 else self.log.end_offset
+        latest = span.end if span.end >= 0 else self.log.staged_end_offset
         return span.first <= offset <= (latest if left is None else left)
 
     def ranges(self) -> list[tuple[int, int]]:

@@ -115,9 +115,9 @@ class _Writing:
         if self._check is not None:
             self._check(partition, marker)
         log = partition.log
-        before = log.end_offset
+        before = log.staged_end_offset
         appended = log.append_marker(marker.producer_id, marker.producer_epoch, end, now_ms, transaction_version=marker.transaction_version)
-        if log.end_offset > before:
+        if log.staged_end_offset > before:
             self._broker.staged_writes.add(partition, MARKER_BYTES)
         self._staged.append(_Staged(partition, marker, results, appended.last_offset))
         return ErrorCode.NONE
@@ -145,7 +145,7 @@ class _Writing:
         """Report no sooner than those are on disk that have to be."""
         for staged in written:
             log = staged.partition.log
-            if staged.last_offset >= log.flushed_offset and log.end_offset - log.flushed_offset >= log.config.flush_messages:
+            if staged.last_offset >= log.flushed_offset and log.log_end_offset - log.flushed_offset >= log.config.flush_messages:
                 self._left += 1
                 self._broker.flusher.wait(staged.partition, staged.last_offset, partial(self._flushed, staged))
 

@@ -94,7 +94,7 @@ class StateTopic:
             self._broker.storage_failed(led, error)
             return
         log = led.log
-        if last_offset >= log.flushed_offset and log.end_offset - log.flushed_offset >= log.config.flush_messages:
+        if last_offset >= log.flushed_offset and log.log_end_offset - log.flushed_offset >= log.config.flush_messages:
             self._wait_for_disk(led, last_offset, done)
         else:
             done(None)

@@ -40,7 +40,7 @@ def describe(files: FileSystem, directory: LogDirectory, placements: Iterable[Pl
     except StorageError as error:
         return DirectoryDescription(directory.path, str(error))
     partitions = (
-        PartitionDescription(placement.topic_partition, log.size_bytes, max(0, log.high_watermark - log.end_offset))
+        PartitionDescription(placement.topic_partition, log.size_bytes, max(0, log.high_watermark - log.log_end_offset))
         for placement in list(placements)
         if placement.directory is directory and (log := placement.log) is not None
     )

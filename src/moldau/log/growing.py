@@ -36,7 +36,7 @@ class AppendResult(NamedTuple):
 
 
 class GrowingLog:
-    """Invariants: start <= high watermark <= log end <= end, flushed <= log end. Nothing is staged while log end equals end."""
+    """Invariants: start <= high watermark <= log end <= staged end, flushed <= log end. Nothing is staged while both ends are equal."""
 
     __slots__ = (
         "_after_ms",
@@ -62,13 +62,13 @@ class GrowingLog:
         "checkpointed_batches",
         "config",
         "directory",
-        "end_offset",
         "flushed_batches",
         "flushed_offset",
         "high_watermark",
         "leader_epoch",
         "log_end_offset",
         "recovery",
+        "staged_end_offset",
         "start_offset",
         "topic_partition",
         "unsettled",
@@ -108,7 +108,7 @@ class GrowingLog:
         self.checkpointed_batches = 0
         """How many of them lie before the recovery point that a start would go by."""
         self.flushed_offset = opened.flushed_offset
-        self.log_end_offset = self.end_offset = opened.end_offset
+        self.log_end_offset = self.staged_end_offset = opened.end_offset
         self.high_watermark = opened.end_offset
         self.leader_epoch = leader_epoch
         self._epoch_begins = leader_epoch > opened.epochs.latest
@@ -148,7 +148,7 @@ class GrowingLog:
             self._check_timestamps(base_timestamp, timestamp, now_ms)
         size = length + LOG_OVERHEAD
         appender = self._appender
-        offset = self.end_offset
+        offset = self.staged_end_offset
         last_offset = offset + delta
         append_time = -1
         if self._append_time:
@@ -186,14 +186,14 @@ class GrowingLog:
         if position > appender.index_from:
             appender.index(last_offset, timestamp)
         appender.position = position + size
-        self.end_offset = last_offset + 1
+        self.staged_end_offset = last_offset + 1
         result: AppendResult = _result(AppendResult, (offset, last_offset, append_time, False))
         return result
 
     @property
     def has_staged(self) -> bool:
         """Whether something is appended that is not written."""
-        return self.end_offset != self.log_end_offset
+        return self.staged_end_offset != self.log_end_offset
 
     def write_staged(self) -> None:
         """Write all staged batches (into the page cache) with one call. StorageError: none of them is in the log."""
@@ -202,7 +202,7 @@ class GrowingLog:
             self._lost = None
             self._take_back_staged()
             raise lost
-        if self.end_offset != self.log_end_offset:
+        if self.staged_end_offset != self.log_end_offset:
             self._write()
 
     def assign_leader_epoch(self, epoch: int) -> None:
@@ -246,13 +246,13 @@ class GrowingLog:
         try:
             self._appender.write()
         except StorageError:
-            self.end_offset = first_offset
+            self.staged_end_offset = first_offset
             self._producers.undo()
             raise
         aborted = self._producers.commit()
         if aborted:
             self._appender.note_aborted(aborted)
-        self.log_end_offset = self.end_offset
+        self.log_end_offset = self.staged_end_offset
         self.written_batches += count
         if self._epoch_begins:
             self._epochs.assign(self.leader_epoch, first_offset)
@@ -264,7 +264,7 @@ class GrowingLog:
         if self.has_staged:
             self._appender.undo()
             self._producers.undo()
-            self.end_offset = self.log_end_offset
+            self.staged_end_offset = self.log_end_offset
 
     def _roll(self, now_ms: int) -> None:
         """Seal the active segment and begin a new one at the end. Nothing is staged. StorageError: the old one stays, or there is a new."""
@@ -274,7 +274,7 @@ class GrowingLog:
         appender.seal()
         self._take_snapshot()
         sealed = appender.segment
-        self._create_segment(self.end_offset)
+        self._create_segment(self.log_end_offset)
         self._unflushed.add(sealed.path, *sealed.index_paths())
         sealed.transaction_index.unsynced = False
         sealed.store_checksums()
@@ -304,7 +304,7 @@ class GrowingLog:
 
     def _take_snapshot(self) -> None:
         """Keep the producers as they are at the end of the log. One that is there already may be safe on disk, and stays as it is."""
-        if self.end_offset not in self._snapshots.offsets:
-            self._unflushed.add(self._snapshots.write(self.end_offset, self._producers.entries))
-        self._snapshots.remove_between(self._segments.bases, self.end_offset)
+        if self.log_end_offset not in self._snapshots.offsets:
+            self._unflushed.add(self._snapshots.write(self.log_end_offset, self._producers.entries))
+        self._snapshots.remove_between(self._segments.bases, self.log_end_offset)
         self._snapshot_due = self._segments.active.size + SNAPSHOT_INTERVAL_BYTES

@@ -174,7 +174,7 @@ class Loader:
             offsets[CLEANED].setdefault(key, log.start_offset)  # as where compaction was, offsets may be missing from now on
         if key not in offsets[CLEANED] and not placement.directory.adopted and not config.compacts:
             log.expect_no_holes()
-        if offsets[CLEANED].get(key, 0) > log.end_offset:  # what is appended from now on was never cleaned
+        if offsets[CLEANED].get(key, 0) > log.log_end_offset:  # what is appended from now on was never cleaned
             offsets[CLEANED][key] = log.start_offset
         placement.opened(log)
         return log

@@ -2,7 +2,7 @@
 
 Offsets, and where the bytes before each are::
 
-    start_offset     flushed_offset      log_end_offset      end_offset
+    start_offset     flushed_offset      log_end_offset   staged_end_offset
          |  on disk        |  in the page cache  |  staged in memory |
                                  high_watermark: up to where consumers may read
 
@@ -99,7 +99,7 @@ class PartitionLog(ShorteningLog):
         if opened.report is None:
             log._stable_on_disk = log.last_stable_offset
         if high_watermark is not None:
-            log.high_watermark = max(log.start_offset, min(high_watermark, log.end_offset))
+            log.high_watermark = max(log.start_offset, min(high_watermark, log.log_end_offset))
         return log
 
     def expect_no_holes(self) -> None:
@@ -119,9 +119,10 @@ class PartitionLog(ShorteningLog):
 
         `at_least_one` gives the first batch whole even if it is longer. PeerError: OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE.
         """
-        if not self.start_offset <= offset <= self.end_offset:
+        if not self.start_offset <= offset <= self.log_end_offset:
             raise PeerError(
-                ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.topic_partition}: offset {offset} is not in {self.start_offset}..{self.end_offset}"
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.topic_partition}: offset {offset} is not in {self.start_offset}..{self.log_end_offset}",
             )
         return self._reader.read(offset, max_bytes, limit_offset, self.log_end_offset, at_least_one=at_least_one)
 
@@ -131,7 +132,7 @@ class PartitionLog(ShorteningLog):
 
     def readable_bytes(self, offset: int, limit_offset: int, max_bytes: int) -> int:
         """How much `read`, called again and again, would give, up to `max_bytes`; all of it where `read` would raise."""
-        if not self.start_offset <= offset <= self.end_offset:
+        if not self.start_offset <= offset <= self.log_end_offset:
             return max_bytes
         try:
             return self._reader.readable_bytes(offset, limit_offset, max_bytes, self.log_end_offset)
@@ -265,7 +266,7 @@ class PartitionLog(ShorteningLog):
             self._unflushed.add(*active.index_paths())
             active.transaction_index.unsynced = False
             active.store_checksums()
-        if self._producers.entries or self.end_offset > active.base_offset:
+        if self._producers.entries or self.log_end_offset > active.base_offset:
             self._take_snapshot()
 
     def close(self) -> None:
@@ -298,8 +299,8 @@ class PartitionLog(ShorteningLog):
         """Numbers for a person who looks into a running broker."""
         return {
             "start_offset": self.start_offset,
-            "end_offset": self.end_offset,
             "log_end_offset": self.log_end_offset,
+            "staged_end_offset": self.staged_end_offset,
             "flushed_offset": self.flushed_offset,
             "high_watermark": self.high_watermark,
             "last_stable_offset": self.last_stable_offset,

@@ -56,9 +56,9 @@ class ShorteningLog(TransactionalLog):
         What is cut off may have been flushed: the new recovery point has to be on disk before the next batch is flushed.
         """
         self._take_back_staged()
-        if offset >= self.end_offset:
-            self._epochs.truncate_end(self.end_offset)
-            return self.end_offset
+        if offset >= self.log_end_offset:
+            self._epochs.truncate_end(self.log_end_offset)
+            return self.log_end_offset
         if offset < self._segments.bases[0]:
             self.truncate_fully_and_start_at(offset)
             return offset
@@ -191,7 +191,7 @@ class ShorteningLog(TransactionalLog):
     def _end_at(self, offset: int) -> None:
         self._reader.forget_positions()
         self._cut_to = offset if self._cut_to is None else min(self._cut_to, offset)
-        self.log_end_offset = self.end_offset = offset
+        self.log_end_offset = self.staged_end_offset = offset
         self.start_offset = min(self.start_offset, offset)
         self.flushed_offset = min(self.flushed_offset, offset)
         self._stable_on_disk = min(self._stable_on_disk, offset)

@@ -161,7 +161,7 @@ def test_a_repeated_batch_of_an_idempotent_producer_is_acknowledged_only_when_on
     assert offsets(client) == offsets(again) == []
     world.background.run_all()
     assert offsets(client) == offsets(again) == [0]
-    assert world.partition("safe").log.end_offset == 1
+    assert world.partition("safe").log.log_end_offset == 1
 
 
 def test_visibility_flushed_shows_only_what_is_on_disk(world: BrokerWorld) -> None:

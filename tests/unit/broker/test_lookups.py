@@ -105,7 +105,7 @@ def test_searches_of_many_connections_take_turns_and_later_requests_wait(world: 
         assert len(world.compute.jobs) == 3
         for _ in range(3):
             world.compute.run_next()
-        assert world.partition("t").log.end_offset == 50
+        assert world.partition("t").log.log_end_offset == 50
         assert client.values("t", 49) == [b"new"], "others are served meanwhile"
     world.compute.run_all()
     world.clock.settle()

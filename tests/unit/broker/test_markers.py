@@ -104,7 +104,7 @@ def test_a_full_disk_delays_the_markers_but_not_the_decision(world: BrokerWorld)
     world.disk.capacity = None
     world.clock.advance(1)
     assert state(client) == "CompleteCommit"
-    assert (log.last_stable_offset, log.end_offset) == (2, 2)
+    assert (log.last_stable_offset, log.log_end_offset) == (2, 2)
     assert producer.send("t", b"b") is NONE
 
 

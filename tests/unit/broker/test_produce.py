@@ -71,7 +71,7 @@ def test_an_error_with_acks_0_closes_the_connection(world: BrokerWorld, client: 
 @pytest.mark.parametrize("acks", [2, -2, 127])
 def test_other_acks_are_refused(world: BrokerWorld, client: Client, acks: int) -> None:
     assert send(client, batch(world, b"x"), acks=acks).error_code == ErrorCode.INVALID_REQUIRED_ACKS
-    assert world.partition("t").log.end_offset == 0
+    assert world.partition("t").log.log_end_offset == 0
 
 
 def test_unknown_topics_and_partitions(world: BrokerWorld, client: Client) -> None:
@@ -119,7 +119,7 @@ def test_damaged_batches(world: BrokerWorld, client: Client, damage: Any, code: 
     answer = send(client, damage(batch(world, b"value")))
     assert (answer.error_code, answer.base_offset) == (code, -1)
     assert answer.error_message
-    assert world.partition("t").log.end_offset == 0
+    assert world.partition("t").log.log_end_offset == 0
 
 
 def test_a_batch_longer_than_max_message_bytes(world: BrokerWorld, client: Client) -> None:
@@ -129,7 +129,7 @@ def test_a_batch_longer_than_max_message_bytes(world: BrokerWorld, client: Clien
     assert send(client, fits, topic="small").error_code == 0
     for _ in range(2):
         assert send(client, batch(world, b"x" * 1000), topic="small").error_code == ErrorCode.MESSAGE_TOO_LARGE
-    assert world.partition("small").log.end_offset == 2
+    assert world.partition("small").log.log_end_offset == 2
 
 
 def test_a_batch_longer_than_a_segment(world: BrokerWorld, client: Client) -> None:
@@ -228,7 +228,7 @@ def test_idempotent_producers(world: BrokerWorld, client: Client) -> None:
     assert send(client, numbered(9)).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert send(client, numbered(0, epoch=1)).base_offset == 3
     assert send(client, numbered(1, epoch=0)).error_code == ErrorCode.INVALID_PRODUCER_EPOCH
-    assert world.partition("t").log.end_offset == 4
+    assert world.partition("t").log.log_end_offset == 4
 
 
 def test_configurations_change_at_once(world: BrokerWorld, client: Client) -> None:

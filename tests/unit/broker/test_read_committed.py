@@ -324,6 +324,6 @@ def test_a_response_lists_a_bounded_number_of_aborted_transactions(
         assert len(response.aborted_transactions) <= 20, "to the next entry of the offset index there are 4 KB more"
         values += committed_values(response)
         offset = [header for header, _ in batches(response.records)][-1].last_offset + 1
-        if offset == world.partition("t").log.end_offset:
+        if offset == world.partition("t").log.log_end_offset:
             break
     assert values == [b"last"]

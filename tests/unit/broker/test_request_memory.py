@@ -427,7 +427,7 @@ def test_small_requests_of_clients_that_send_and_close_do_not_pile_up(busy: Brok
     assert (busy.request_bytes(), busy.broker.request_memory.held) == (0, 0)
     busy.recompress.run_all()
     assert (busy.request_bytes(), busy.broker.request_memory.held) == (0, 0)
-    assert busy.partition("gzipped").log.end_offset == 0
+    assert busy.partition("gzipped").log.log_end_offset == 0
     assert caplog.records == []
 
 
@@ -442,7 +442,7 @@ def test_what_a_thread_has_begun_counts_to_its_end_though_the_connection_is_lost
     done(walked, None)
     busy.clock.settle()
     assert busy.broker.request_memory.held == 0
-    assert busy.partition("gzipped").log.end_offset == 0
+    assert busy.partition("gzipped").log.log_end_offset == 0
 
 
 def test_requests_larger_than_the_bound_pass_one_after_the_other(busy: BrokerWorld) -> None:

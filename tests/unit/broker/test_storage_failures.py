@@ -63,7 +63,7 @@ def test_however_much_room_is_left_each_answer_says_what_has_become_of_its_batch
     world.disk.capacity = None
     offsets = [answer.base_offset for answer in answers if answer.error_code == 0]
     assert {answer.error_code for answer in answers} <= {0, ErrorCode.KAFKA_STORAGE_ERROR}
-    assert offsets == list(range(2, world.partition("t").log.end_offset))
+    assert offsets == list(range(2, world.partition("t").log.log_end_offset))
     assert [client.values("t", offset)[0] for offset in offsets] == [b"%d" % number * 50 for number in range(len(offsets))]
 
 

@@ -161,7 +161,7 @@ def test_what_the_coordinator_says_as_producers_know_it(
     coordinator.code = code
     for version, told in ((3, version_10), (10, version_10), (11, version_11), (12, version_12)):
         assert send(client, 0, version).error_code == told, version
-    assert world.partition("t").log.end_offset == 0
+    assert world.partition("t").log.log_end_offset == 0
 
 
 def test_an_error_of_one_partition_leaves_the_others_alone(world: BrokerWorld, client: Client, coordinator: Coordinator) -> None:
@@ -253,11 +253,11 @@ def test_an_answer_that_comes_too_late_lets_nothing_in(
         drain(world.broker.topics.delete([world.broker.registry.snapshot.topics["t"]]))
     else:
         end(world, ControlType.ABORT, epoch=0 if meanwhile == "abort" else 1)
-    end_offset = log.end_offset
+    end_offset = log.log_end_offset
     answer(client, coordinator)
     (answered,) = client.answers()
     assert answered.body.responses[0].partition_responses[0].error_code == code
-    assert log.end_offset == end_offset
+    assert log.log_end_offset == end_offset
 
 
 def test_a_client_that_goes_away_takes_its_batch_along(world: BrokerWorld, client: Client, coordinator: Coordinator) -> None:
@@ -266,7 +266,7 @@ def test_a_client_that_goes_away_takes_its_batch_along(world: BrokerWorld, clien
     client.peer.disconnect()
     world.clock.settle()
     answer(client, coordinator)
-    assert world.partition("t").log.end_offset == 0
+    assert world.partition("t").log.log_end_offset == 0
 
 
 @pytest.mark.parametrize("lost", [False, True])

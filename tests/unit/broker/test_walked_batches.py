@@ -62,7 +62,7 @@ def test_records_without_a_key_are_named(world: BrokerWorld, client: Client, com
     assert all("compacted-0" in error.batch_index_error_message for error in answer.record_errors)
     assert (answer.base_offset, answer.log_start_offset) == (-1, 0)
     assert "record 0 of the batch, and 2 others" in answer.error_message
-    assert world.partition("compacted").log.end_offset == 0
+    assert world.partition("compacted").log.log_end_offset == 0
 
 
 def test_timestamps_out_of_bounds_are_named_and_decide_the_code(world: BrokerWorld, client: Client) -> None:
@@ -221,7 +221,7 @@ def test_a_connection_that_is_lost_meanwhile_leaves_nothing_in_the_log(world: Br
     client.peer.disconnect()
     world.compute.run_all()
     world.clock.settle()
-    assert world.partition("compacted").log.end_offset == 0
+    assert world.partition("compacted").log.log_end_offset == 0
     assert world.connect().produce("plain", b"a").error_code == 0
 
 

@@ -38,7 +38,7 @@ def test_staged_batches_are_written_together_and_only_then_read() -> None:
     disk.operations.clear()
     for _ in range(5):
         stage(log, make_batch(b"b"))
-    assert (log.log_end_offset, log.end_offset, log.has_staged) == (1, 6, True)
+    assert (log.log_end_offset, log.staged_end_offset, log.has_staged) == (1, 6, True)
     assert offsets(log) == [0]
     log.write_staged()
     assert (log.log_end_offset, log.has_staged) == (6, False)
@@ -104,7 +104,7 @@ def test_of_many_segments_that_are_old_at_once_some_are_rolled_a_little_later() 
     assert len(names(disk, ".log")) == 1 + EARLY_ROLLS_MAX
     append(log, make_batch(b"x", timestamps=[NOW_MS + 2001]), now_ms=NOW_MS + EARLY_ROLL_MS)
     assert len(names(disk, ".log")) == 2 + EARLY_ROLLS_MAX
-    assert log.end_offset == 201
+    assert log.log_end_offset == 201
 
 
 def test_while_others_are_rolled_a_segment_whose_index_is_full_goes_on_without_entries() -> None:
@@ -193,7 +193,7 @@ def test_a_repeated_batch_is_answered_and_not_stored() -> None:
     log.write_staged()
     assert stage(log, again) == (0, 1, -1, True)
     assert not log.has_staged
-    assert log.end_offset == 2
+    assert log.log_end_offset == 2
 
 
 # Failures
@@ -227,7 +227,7 @@ def test_a_disk_that_fills_up_at_any_byte_leaves_no_trace(room: int) -> None:
     append(log, *batches_of(3))
     assert offsets(log) == [0, 1, 2, 3]
     close_clean(log)
-    assert open_log(disk, clean=True).end_offset == 4
+    assert open_log(disk, clean=True).log_end_offset == 4
 
 
 def test_reads_go_on_while_the_disk_is_full() -> None:
@@ -273,7 +273,7 @@ def test_a_write_that_fails_when_a_batch_needs_a_new_segment_fails_all_that_was_
     stage(log, make_batch(b"x" * 30))
     with pytest.raises(StorageError):
         log.write_staged()
-    assert (log.end_offset, log.log_end_offset, log.active_producers()) == (0, 0, [])
+    assert (log.staged_end_offset, log.log_end_offset, log.active_producers()) == (0, 0, [])
     append(log, *batches_of(1))
     assert offsets(log) == [0]
 
@@ -287,7 +287,7 @@ def test_a_new_segment_that_cannot_be_made_is_made_by_a_later_append() -> None:
         with pytest.raises(StorageError):
             stage(log, make_batch(b"x" * 30))
         log.write_staged()
-        assert log.end_offset == 2
+        assert log.staged_end_offset == 2
     disk.fail = None
     append(log, make_batch(b"x" * 30))
     assert names(disk, ".log") == [0, 2]
@@ -318,7 +318,7 @@ def test_a_segment_that_could_not_be_made_leaves_no_empty_file_behind() -> None:
     disk.fail = None
     assert names(disk, ".log") == [0]
     close_clean(log)
-    assert open_log(disk, clean=True).end_offset == 2
+    assert open_log(disk, clean=True).log_end_offset == 2
 
 
 def test_a_file_that_cannot_be_closed_at_a_roll_leaves_a_log_that_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

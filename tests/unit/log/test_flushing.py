@@ -71,7 +71,7 @@ def test_after_a_flush_a_crash_takes_nothing(seed: int) -> None:
     flush(log)
     disk.crash(Random(seed))
     log = open_log(disk, recovery_point=10)
-    assert log.end_offset == 10
+    assert log.log_end_offset == 10
     assert offsets(log) == list(range(10))
     assert log.active_producers()[0].last_sequence == 9
 
@@ -89,7 +89,7 @@ def test_what_is_written_while_a_job_runs_waits_for_the_next() -> None:
     flush(log)
     assert log.flushed_offset == 5
     disk.crash()
-    assert open_log(disk, recovery_point=5).end_offset == 5
+    assert open_log(disk, recovery_point=5).log_end_offset == 5
 
 
 def test_a_job_that_starts_before_another_has_ended_covers_its_files_too() -> None:
@@ -105,7 +105,7 @@ def test_a_job_that_starts_before_another_has_ended_covers_its_files_too() -> No
     log.flush_done(second)
     assert log.flushed_offset == 4
     disk.crash()
-    assert open_log(disk, recovery_point=4).end_offset == 4
+    assert open_log(disk, recovery_point=4).log_end_offset == 4
 
 
 def test_staged_batches_are_not_part_of_a_flush() -> None:
@@ -113,7 +113,7 @@ def test_staged_batches_are_not_part_of_a_flush() -> None:
     append(log, make_batch(b"x"))
     stage(log, make_batch(b"y"))
     flush(log)
-    assert (log.flushed_offset, log.end_offset) == (1, 2)
+    assert (log.flushed_offset, log.staged_end_offset) == (1, 2)
 
 
 def test_a_sync_that_failed_is_never_followed_by_one_that_counts() -> None:

@@ -29,7 +29,7 @@ def grown(disk: ForgetfulDisk) -> int:
     file.truncate(0)
     file.append([before])
     file.release()
-    return log.end_offset
+    return log.log_end_offset
 
 
 @pytest.fixture
@@ -52,5 +52,5 @@ def test_young_records_are_kept_by_retention(log: PartitionLog) -> None:
 def test_a_clean_start_makes_nothing_anew(caplog: pytest.LogCaptureFixture) -> None:
     disk = new_disk()
     log = open_log(disk, CONFIG, recovery_point=grown(disk), clean=True)
-    assert log.end_offset == 6
+    assert log.log_end_offset == 6
     assert "rebuilt" not in caplog.text

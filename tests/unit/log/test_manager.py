@@ -51,7 +51,7 @@ def test_a_created_partition_survives_a_crash_with_its_id() -> None:
     assert manager.topic_id(T0) == TOPIC_ID
     log = manager.get(T0)
     assert log is not None
-    assert (log.start_offset, log.end_offset) == (0, 0)
+    assert (log.start_offset, log.log_end_offset) == (0, 0)
 
 
 def test_records_and_watermarks_survive_a_clean_stop() -> None:
@@ -253,7 +253,7 @@ def test_deleted_records_stay_deleted_over_a_crash_after_a_checkpoint() -> None:
     disk.crash()
     log_after = restart(disk).get(T0)
     assert log_after is not None
-    assert (log_after.start_offset, log_after.end_offset) == (2, 3)
+    assert (log_after.start_offset, log_after.log_end_offset) == (2, 3)
 
 
 # Whose directory
@@ -445,7 +445,7 @@ def test_the_folder_of_an_earlier_topic_of_that_name_is_set_aside_whole() -> Non
     manager.shutdown()
     manager = restart(disk)
     log = manager.create(T0, OTHER_ID, LogConfig(), NOW_MS)
-    assert (log.start_offset, log.end_offset) == (0, 0)
+    assert (log.start_offset, log.log_end_offset) == (0, 0)
     [stray] = [name for name in disk.list("/data") if name.endswith("-stray")]
     assert b"old" in disk.read(f"/data/{stray}/00000000000000000000.log")
     disk.crash()
@@ -502,7 +502,7 @@ def test_a_deletion_that_was_killed_before_its_checkpoint_leaves_nothing_to_a_ne
     for name in (RECOVERY_POINTS, LOG_STARTS):
         assert parse_offsets(disk.read(f"/data/{name}"), name) == {}, "on disk: a crash must not find them either"
     log = create(manager, "t")
-    assert (log.start_offset, log.end_offset) == (0, 0)
+    assert (log.start_offset, log.log_end_offset) == (0, 0)
 
 
 def test_a_deletion_is_durable_also_when_no_checkpoint_has_to_be_written() -> None:
@@ -807,7 +807,7 @@ def test_a_folder_that_is_gone_keeps_its_partition_offline_until_the_loss_is_acc
     assert "moldau log accept-loss /data t-0" in caplog.text
     accept_loss(disk, "/data", [T0])
     manager = registered(disk)
-    assert create(manager, "t").end_offset == 0
+    assert create(manager, "t").log_end_offset == 0
     assert not disk.exists("/data/.moldau_accepted_loss")
     assert "loss accepted: partition=t-0 folder=/data/t-0" in caplog.text
 
@@ -818,7 +818,7 @@ def test_a_partition_that_never_had_a_folder_is_new() -> None:
     registered(disk).shutdown()
     manager = registered(disk)
     assert manager.problem(T0) is None
-    assert create(manager, "t").end_offset == 0
+    assert create(manager, "t").log_end_offset == 0
 
 
 def test_a_deleted_topics_lines_in_checkpoints_are_no_loss() -> None:

@@ -63,7 +63,7 @@ def test_many_logs_are_appended_to_in_turn_and_read_back(place: tuple[FileSystem
         close_clean(log)
     assert logs.open_files == 0
     again = Logs(*place, 20, clean=True)
-    assert [log.end_offset for log in again.logs] == [7] * 20
+    assert [log.log_end_offset for log in again.logs] == [7] * 20
     for log in again.logs:
         append(log, make_batch(b"y"))
     assert [offsets(log) for log in again.logs] == [list(range(8))] * 20
@@ -168,7 +168,7 @@ def test_a_failed_write_is_cut_off_before_the_next_whatever_was_open_meanwhile()
     assert disk.operations["open"] == before, "the file was not closed"
     assert offsets(first) == [0, 1]
     close_clean(first)
-    assert Logs(disk, "data", 1, clean=True).logs[0].end_offset == 2
+    assert Logs(disk, "data", 1, clean=True).logs[0].log_end_offset == 2
 
 
 def test_a_file_that_cannot_be_opened_again_leaves_the_log_as_it_was() -> None:
@@ -181,7 +181,7 @@ def test_a_file_that_cannot_be_opened_again_leaves_the_log_as_it_was() -> None:
     with pytest.raises(StorageError):
         logs.logs[0].write_staged()
     disk.fail = None
-    assert logs.logs[0].end_offset == 1
+    assert logs.logs[0].log_end_offset == 1
     append(logs.logs[0], make_batch(b"y"))
     assert offsets(logs.logs[0]) == [0, 1]
 

@@ -48,7 +48,7 @@ def filled(disk: ForgetfulDisk, batches: int, config: LogConfig = THREE, *, prod
 def test_a_new_log_is_empty_at_its_start_offset_and_its_folder_is_made() -> None:
     disk = new_disk()
     log = open_log(disk, start_offset=70)
-    assert (log.start_offset, log.end_offset, log.flushed_offset, log.high_watermark) == (70, 70, 70, 70)
+    assert (log.start_offset, log.log_end_offset, log.flushed_offset, log.high_watermark) == (70, 70, 70, 70)
     assert names(disk, ".log") == [70]
     flush(log)
     disk.crash()
@@ -62,7 +62,7 @@ def test_after_a_clean_stop_only_the_end_of_the_active_segment_is_read() -> None
     overwrite(disk, LOG, 0, b"\xff" * 500)  # who does not look does not see
     disk.operations.clear()
     log = open_log(disk, clean=True)
-    assert (log.start_offset, log.end_offset, log.flushed_offset) == (0, 4000, 4000)
+    assert (log.start_offset, log.log_end_offset, log.flushed_offset) == (0, 4000, 4000)
     assert log.recovery is None
     assert disk.operations["pread"] <= 6
     assert disk.operations["read"] <= 3
@@ -109,7 +109,7 @@ def test_a_stop_that_was_called_clean_and_was_not_is_found_out() -> None:
     log = open_log(disk, THREE, clean=True)
     assert log.recovery is not None
     assert log.recovery.bytes_cut == 12
-    assert log.end_offset == 10
+    assert log.log_end_offset == 10
 
 
 def test_closing_without_a_change_writes_nothing() -> None:
@@ -128,7 +128,7 @@ def test_a_missing_index_of_the_active_segment_is_made_anew(suffix: str) -> None
     before = disk.read(f"{DIRECTORY}/{0:020d}{suffix}")
     disk.remove(f"{DIRECTORY}/{0:020d}{suffix}")
     log = open_log(disk, THREE, clean=True)
-    assert log.end_offset == 3
+    assert log.log_end_offset == 3
     close_clean(log)
     assert disk.read(f"{DIRECTORY}/{0:020d}{suffix}") == before
 
@@ -182,7 +182,7 @@ def test_a_start_offset_outside_the_log_costs_nothing_and_is_named(clean: bool, 
     disk = new_disk()
     close_clean(filled(disk, 12))
     log = open_log(disk, THREE, clean=clean, recovery_point=12, start_offset=50)
-    assert (log.start_offset, log.end_offset) == (0, 12)
+    assert (log.start_offset, log.log_end_offset) == (0, 12)
     assert offsets(log) == list(range(12))
     assert log.take_removed() == []
     assert "start offset not used: partition=t-0 start_offset=50 end_offset=12" in caplog.text
@@ -233,7 +233,7 @@ def test_a_file_with_an_offset_that_no_log_has_is_left_alone(caplog: pytest.LogC
     for name in ("99999999999999999999.log", "09223372036854775807.log", "99999999999999999999.snapshot"):
         disk.write_atomically(f"{DIRECTORY}/{name}", b"")
         log = open_log(disk, THREE, clean=True, recovery_point=3)
-        assert (log.start_offset, log.end_offset) == (0, 3)
+        assert (log.start_offset, log.log_end_offset) == (0, 3)
         assert disk.exists(f"{DIRECTORY}/{name}")
         assert f"file left alone: path={DIRECTORY}/{name}" in caplog.text
 
@@ -272,7 +272,7 @@ def test_every_damaged_byte_behind_the_recovery_point_ends_the_log_there(batch: 
     old = disk.read(f"{DIRECTORY}/{file}")[at]
     overwrite(disk, file, at, bytes([old ^ 0x10]))
     log = crashed(disk, 4)
-    assert log.end_offset == batch
+    assert log.log_end_offset == batch
     assert offsets(log) == list(range(batch))
     assert log.recovery is not None
     assert len(log.recovery.removed) == (12 - batch) // 4 - (0 if batch % 4 else 1)
@@ -287,7 +287,7 @@ def test_damage_before_the_recovery_point_is_left_to_readers() -> None:
     filled(disk, 10)
     overwrite(disk, LOG, SIZE + 70, b"?")
     log = crashed(disk, 8)
-    assert log.end_offset == 10
+    assert log.log_end_offset == 10
     assert len(offsets(log)) == 10
 
 
@@ -329,7 +329,7 @@ def test_a_base_offset_that_skips_ahead_is_damage_although_the_checksum_matches(
     disk = new_disk()
     filled(disk, 3)
     overwrite(disk, LOG, SIZE, (7).to_bytes(8, "big"))
-    assert crashed(disk, 0).end_offset == 1
+    assert crashed(disk, 0).log_end_offset == 1
 
 
 def test_whole_batches_of_an_earlier_leadership_behind_a_cut_are_not_taken() -> None:
@@ -340,7 +340,7 @@ def test_whole_batches_of_an_earlier_leadership_behind_a_cut_are_not_taken() -> 
     stamp(batch, 2, 4)
     disk.open(f"{DIRECTORY}/{LOG}", writable=True).append([batch])
     log.close()
-    assert crashed(disk, 0).end_offset == 2
+    assert crashed(disk, 0).log_end_offset == 2
 
 
 def test_index_entries_behind_the_recovery_point_are_not_believed() -> None:
@@ -390,7 +390,7 @@ def test_indexes_that_were_stored_and_not_synced_are_completed_also_at_the_end_o
         true = disk.read(f"{DIRECTORY}/{0:020d}{suffix}")
         disk.open(f"{DIRECTORY}/{0:020d}{suffix}", writable=True).truncate(min(kept, len(true)))
         log = crashed(disk, 4)
-        assert (disk.read(f"{DIRECTORY}/{0:020d}{suffix}"), log.end_offset) == (true, 5)
+        assert (disk.read(f"{DIRECTORY}/{0:020d}{suffix}"), log.log_end_offset) == (true, 5)
         newest = max_timestamp_offset(log)
         assert newest is not None
         assert newest.offset == 4
@@ -415,7 +415,7 @@ def test_a_hole_that_ends_at_the_recovery_point_costs_nothing() -> None:
         disk.rename(f"{DIRECTORY}/{4:020d}{suffix}", f"{DIRECTORY}/{4:020d}{suffix}.gone")
     disk.open(f"{DIRECTORY}/{8:020d}.log", create=True)
     log = crashed(disk, 8)
-    assert (log.end_offset, offsets(log)) == (8, [0, 1, 2, 3])
+    assert (log.log_end_offset, offsets(log)) == (8, [0, 1, 2, 3])
 
 
 def test_epochs_behind_the_recovery_point_come_from_the_batches() -> None:

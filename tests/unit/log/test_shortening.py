@@ -40,7 +40,7 @@ def test_an_expired_active_segment_is_rolled_and_goes_unless_it_is_empty() -> No
     disk = new_disk()
     log = filled(disk, TWO._replace(retention_ms=1000))
     assert [segment.base_offset for segment in log.apply_retention(NOW_MS + 1001)] == [0, 2, 4, 6]
-    assert (log.start_offset, log.end_offset, names(disk, ".log")) == (7, 7, [7])
+    assert (log.start_offset, log.log_end_offset, names(disk, ".log")) == (7, 7, [7])
     assert log.apply_retention(NOW_MS + 9999) == []
     append(log, make_batch(b"y", producer=(7, 0, 7)))
     assert offsets(log) == [7]
@@ -124,7 +124,7 @@ def test_truncating_leaves_what_came_before(offset: int) -> None:
     flush(log)
     assert log.truncate_to(offset) == offset
     assert offsets(log) == list(range(offset))
-    assert (log.end_offset, log.high_watermark, log.flushed_offset) == (offset, offset, offset)
+    assert (log.log_end_offset, log.high_watermark, log.flushed_offset) == (offset, offset, offset)
     assert [view.last_sequence for view in log.active_producers()] == ([offset - 1] if offset else [])
     again = make_batch(b"x" * 30, producer=(7, 0, offset))
     append(log, again)
@@ -154,7 +154,7 @@ def test_truncating_fully_begins_anew_at_any_offset() -> None:
     disk = new_disk()
     log = filled(disk)
     log.truncate_fully_and_start_at(100)
-    assert (log.start_offset, log.end_offset, offsets(log)) == (100, 100, [])
+    assert (log.start_offset, log.log_end_offset, offsets(log)) == (100, 100, [])
     assert (names(disk, ".log"), names(disk, ".snapshot"), log.active_producers()) == ([100], [], [])
     append(log, make_batch(b"y"))
     close_clean(log)

@@ -25,7 +25,7 @@ def transactional(producer_id: int, epoch: int, sequence: int, count: int = 1, s
 
 def produce(log: PartitionLog, producer_id: int, sequence: int, count: int = 1, epoch: int = 0) -> int:
     """Append a batch of a transaction and let it be read; its first offset."""
-    offset = log.end_offset
+    offset = log.log_end_offset
     append(log, transactional(producer_id, epoch, sequence, count))
     return offset
 
@@ -52,10 +52,10 @@ def abort(log: PartitionLog, producer_id: int, epoch: int = 0, coordinator: int 
 
 
 def refused(log: PartitionLog, producer_id: int, epoch: int, coordinator: int = 0, version: int = 1) -> ErrorCode:
-    end_offset = log.end_offset
+    end_offset = log.staged_end_offset
     with pytest.raises(PeerError) as error:
         commit(log, producer_id, epoch, coordinator, version)
-    assert log.end_offset == end_offset
+    assert log.staged_end_offset == end_offset
     return error.value.code
 
 
@@ -450,7 +450,7 @@ def test_what_the_index_says_before_the_recovery_point_survives_a_crash(disk: Fo
     abort(log, A)
     disk.crash()
     log = open_log(disk, recovery_point=recovery_point)
-    assert (log.end_offset, log.aborted_transactions(0, 10)) == (2, [(A, 0)])
+    assert (log.log_end_offset, log.aborted_transactions(0, 10)) == (2, [(A, 0)])
     produce(log, A, 1)
     abort(log, A)
     assert log.aborted_transactions(0, 10) == [(A, 0), (A, 2)]
@@ -526,4 +526,4 @@ def test_a_log_that_starts_in_the_middle_of_a_batch_knows_whose_it_is_after_a_cr
     disk.crash()
     log = open_log(disk, recovery_point=3, start_offset=1)
     assert list(ongoing(log)) == [A]
-    assert (log.end_offset, log.last_stable_offset) == (3, 1)
+    assert (log.log_end_offset, log.last_stable_offset) == (3, 1)

@@ -178,10 +178,10 @@ class Fetch:
                         partition.index, 0, high_watermark, stable_offset, log.start_offset, b"", diverging_epoch=(epoch, end_offset)
                     )
             offset = want.fetch_offset
-            if not log.start_offset <= offset <= log.end_offset:
+            if not log.start_offset <= offset <= log.log_end_offset:
                 raise PeerError(
                     ErrorCode.OFFSET_OUT_OF_RANGE,
-                    f"{partition.topic_partition}: offset {offset} is not in {log.start_offset}..{log.end_offset}",
+                    f"{partition.topic_partition}: offset {offset} is not in {log.start_offset}..{log.log_end_offset}",
                 )
             records: FileRange | bytes = b""
             aborted: Sequence[tuple[int, int]] | None = () if self.committed else None

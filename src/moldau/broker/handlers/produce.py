@@ -198,7 +198,7 @@ def append(
     appended = log.append(batch, header, now_ms)
     if not appended.duplicate:
         broker.staged_writes.add(partition, len(batch))
-    if appended.last_offset >= log.flushed_offset and log.end_offset - log.flushed_offset >= log.config.flush_messages:
+    if appended.last_offset >= log.flushed_offset and log.staged_end_offset - log.flushed_offset >= log.config.flush_messages:
         outcome.unflushed.append((partition, appended.last_offset))
     return ProducePartitionResult(partition.index, 0, appended.base_offset, appended.log_append_time_ms, log.start_offset)
 

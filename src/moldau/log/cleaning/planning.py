@@ -85,7 +85,7 @@ def find_dirt(log: PartitionLog, cleaned_offset: int | None, now_ms: int) -> Dir
 
 def first_dirty_offset(log: PartitionLog, cleaned_offset: int | None) -> int:
     """Where the dirty part begins; the start of the log if the checkpoint does not fit it."""
-    if cleaned_offset is None or not log.start_offset <= cleaned_offset <= log.end_offset:
+    if cleaned_offset is None or not log.start_offset <= cleaned_offset <= log.log_end_offset:
         return log.start_offset
     return cleaned_offset
 

@@ -144,7 +144,7 @@ def test_a_deleted_log() -> None:
     world.workers.run_all()
     assert cleaner_of(world).running == []
     again = world.manager.create(KEY, bytes(16), world.config, world.now_ms)
-    assert (again.end_offset, world.names(names.CLEANED)) == (0, [])
+    assert (again.log_end_offset, world.names(names.CLEANED)) == (0, [])
 
 
 def test_a_log_that_is_closed_with_its_directory() -> None:

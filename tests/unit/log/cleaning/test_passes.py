@@ -47,9 +47,9 @@ def test_start_and_end_of_the_log_stay() -> None:
     for _ in range(3):
         world.append((b"a", b"1"))
     world.roll_and_clean()
-    assert (world.log.start_offset, world.log.end_offset, world.log.high_watermark) == (0, 3, 3)
+    assert (world.log.start_offset, world.log.log_end_offset, world.log.high_watermark) == (0, 3, 3)
     world.restart()
-    assert (world.log.start_offset, world.log.end_offset) == (0, 3)
+    assert (world.log.start_offset, world.log.log_end_offset) == (0, 3)
     assert world.append((b"b", b"1")) == 3
 
 

@@ -14,7 +14,7 @@ def filled(*ages_ms: int, **config: object) -> CompactionWorld:
     """A segment of two batches for each age, the last one active."""
     world = CompactionWorld(CONFIG._replace(min_cleanable_dirty_ratio=0.5, **config))  # type: ignore[arg-type]
     for age_ms in ages_ms:
-        if world.log.end_offset:
+        if world.log.log_end_offset:
             world.roll()
         for _ in range(2):
             world.append((b"k", b"v" * 100), timestamps=[NOW_MS - age_ms])
