@@ -16,12 +16,12 @@ from moldau.audit.reconcile import reconcile
 from moldau.audit.rules import Rules
 from moldau.client import Producer
 from moldau.client.cluster import Cluster
-from moldau.lake.demo.file_input import open_input
-from moldau.lake.demo.flights import FLIGHTS, JULY_MS, FlightsInput
-from moldau.lake.demo.host import Done, Orders, publish
-from moldau.lake.demo.inputs import Event
-from moldau.lake.demo.publish import PublishError, as_bits, ensure_topics
-from moldau.lake.demo.there import ForeignRecordError, lines_there
+from moldau.demo.file_input import open_input
+from moldau.demo.flights import FLIGHTS, JULY_MS, FlightsInput
+from moldau.demo.host import Done, Orders, publish
+from moldau.demo.inputs import Event
+from moldau.demo.publish import PublishError, as_bits, ensure_topics
+from moldau.demo.there import ForeignRecordError, lines_there
 from moldau.model.identity import TopicPartition
 from moldau.registry.client import RegistryClient
 from moldau.testing.broker import Broker

@@ -11,9 +11,9 @@ from moldau.cli.options import ExistingPath
 from moldau.model.extras import MissingExtraError
 
 if TYPE_CHECKING:
-    from moldau.lake.demo.options import DemoOptions
-    from moldau.lake.demo.report import Report
-    from moldau.lake.demo.run import Progress
+    from moldau.demo.options import DemoOptions
+    from moldau.demo.report import Report
+    from moldau.demo.run import Progress
 
 DIRECTORY, DIRECTORY_WITH_LOSS = "demo-data", "demo-data-loss"
 
@@ -79,9 +79,9 @@ def demo(
     from moldau.cli.demo_view import print_report, progress_view
 
     try:
-        from moldau.lake.demo.file_input import open_input
-        from moldau.lake.demo.inputs import InputError
-        from moldau.lake.demo.options import DemoError, DemoOptions
+        from moldau.demo.file_input import open_input
+        from moldau.demo.inputs import InputError
+        from moldau.demo.options import DemoError, DemoOptions
 
         if file is None and (key is not None or time is not None):
             raise click.UsageError("--key and --time go with --input; the flights have theirs")
@@ -115,10 +115,10 @@ def _run(options: "DemoOptions", progress: "Progress") -> "Report":
     from pyspark.errors import PySparkException
 
     from moldau.client.failures import ClientError
-    from moldau.lake.demo.children import ChildError
-    from moldau.lake.demo.publish import PublishError
-    from moldau.lake.demo.run import run_demo
-    from moldau.lake.demo.there import ForeignRecordError
+    from moldau.demo.children import ChildError
+    from moldau.demo.publish import PublishError
+    from moldau.demo.run import run_demo
+    from moldau.demo.there import ForeignRecordError
     from moldau.lake.loading.errors import LoadError
     from moldau.lake.reading.offsets import DataLossError
     from moldau.lake.session import SessionError

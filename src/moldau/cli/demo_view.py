@@ -15,8 +15,8 @@ from moldau.cli.colours import verdict
 from moldau.cli.output import human_bytes, print_table
 
 if TYPE_CHECKING:
-    from moldau.lake.demo.report import Report
-    from moldau.lake.demo.run import Progress
+    from moldau.demo.report import Report
+    from moldau.demo.run import Progress
 
 
 class _Silent:

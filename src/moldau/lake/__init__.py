@@ -1,4 +1,4 @@
-"""Loading a lake from the log: a PySpark data source, tables that keep their offsets, and the demonstration of both.
+"""Loading a lake from the log: a PySpark data source, and tables that keep their offsets.
 
 ``from moldau.lake import LoadJobs, LoadService, wait_until_complete``. Nothing is imported before it is asked for. One load of one topic is
 `moldau.lake.loading.load.load`.

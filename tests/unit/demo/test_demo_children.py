@@ -1,6 +1,6 @@
 """Processes of the demonstration speak to its own broker and registry, whatever the user's variables name."""
 
-from moldau.lake.demo.children import own_environment
+from moldau.demo.children import own_environment
 
 
 def test_no_variable_of_moldau_reaches_a_child() -> None:

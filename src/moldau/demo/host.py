@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from moldau.lake.demo.file_input import open_input
-from moldau.lake.demo.inputs import LINE_FIELD, BadLine, Event, EventInput
+from moldau.demo.file_input import open_input
+from moldau.demo.inputs import LINE_FIELD, BadLine, Event, EventInput
 
 if TYPE_CHECKING:
     from moldau.tracking.producer import TrackerProducer

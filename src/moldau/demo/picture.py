@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from html import escape
 
-from moldau.lake.demo.tiers import TIERS, Timeline
+from moldau.demo.tiers import TIERS, Timeline
 
 COLOURS = {"producer": "#1f6f8b", "local": "#d9822b", "lake": "#3a7d44"}
 _WIDTH, _HEIGHT = 900, 560

@@ -6,8 +6,8 @@ from typing import Any
 
 from moldau.audit.verdicts import Report as AuditReport
 from moldau.audit.verdicts import Verdict
-from moldau.lake.demo.proof import Proof
-from moldau.lake.demo.tiers import LAKE_TIER
+from moldau.demo.proof import Proof
+from moldau.demo.tiers import LAKE_TIER
 from moldau.tracking.counts import NOTHING, Count
 
 

@@ -11,9 +11,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Protocol
 
-from moldau.lake.demo.inputs import BadLine
-from moldau.lake.demo.options import DemoError, DemoOptions, check_description, sole_user, write_file
-from moldau.lake.demo.report import GroupLag, Report, Sizes, Step
+from moldau.demo.inputs import BadLine
+from moldau.demo.options import DemoError, DemoOptions, check_description, sole_user, write_file
+from moldau.demo.report import GroupLag, Report, Sizes, Step
 
 GROUP = "moldau-demo"
 """The load's consumer group."""
@@ -59,7 +59,7 @@ class _Run:
         self._steps: list[Step] = []
 
     def all_steps(self) -> Report:
-        from moldau.lake.demo.children import BrokerProcess
+        from moldau.demo.children import BrokerProcess
 
         options = self._options
         schemas = self._step("read the columns", None, lambda: (options.input.schemas(), 0))
@@ -73,12 +73,12 @@ class _Run:
 
     def _pipeline(self, going: ExitStack, broker: Any, schemas: Any) -> Report:
         """Hosts, auditor and load side by side; then what they have to say for themselves."""
-        from moldau.lake.demo.loading import Loading
-        from moldau.lake.demo.picture import draw
-        from moldau.lake.demo.proof import prove
-        from moldau.lake.demo.publish import Publishing
-        from moldau.lake.demo.questions import ask_all
-        from moldau.lake.demo.tiers import TIERS, TierWatch
+        from moldau.demo.loading import Loading
+        from moldau.demo.picture import draw
+        from moldau.demo.proof import prove
+        from moldau.demo.publish import Publishing
+        from moldau.demo.questions import ask_all
+        from moldau.demo.tiers import TIERS, TierWatch
         from moldau.lake.loading.group_lag import group_lag
         from moldau.lake.table import read_table
 
@@ -175,9 +175,9 @@ class _Run:
 
     def _orders(self, broker: Any, schemas: tuple[Mapping[str, Any], ...]) -> tuple[Any, int]:
         """One for each host, with what the topic holds."""
-        from moldau.lake.demo.host import Orders
-        from moldau.lake.demo.publish import as_bits, ensure_topics
-        from moldau.lake.demo.there import lines_there
+        from moldau.demo.host import Orders
+        from moldau.demo.publish import as_bits, ensure_topics
+        from moldau.demo.there import lines_there
         from moldau.registry.client import RegistryClient
         from moldau.tracking.schemas.event_schema import event_schema
 
@@ -216,8 +216,8 @@ class _Run:
             write_file(self._planted, json.dumps({"lines": lines}))
 
     def _auditor(self, bootstrap: str) -> Any:
-        from moldau.lake.demo.children import command
-        from moldau.lake.demo.tiers import LOCAL_TIER
+        from moldau.demo.children import command
+        from moldau.demo.tiers import LOCAL_TIER
 
         words = ["audit", "run", "--tier", LOCAL_TIER, "--interval", "2", "--bootstrap", bootstrap]
         return command(words, self._directory / "auditor.log")
@@ -225,7 +225,7 @@ class _Run:
     def _end_auditor(self, auditor: Any, bootstrap: str) -> None:
         """It publishes what it has counted, and ends; what it had not come to is counted now."""
         from moldau.audit.auditor import Auditor, AuditorOptions
-        from moldau.lake.demo.tiers import LOCAL_TIER
+        from moldau.demo.tiers import LOCAL_TIER
 
         auditor.stop()
         Auditor(bootstrap, AuditorOptions(tier=LOCAL_TIER)).run(once=True)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from moldau.lake.demo.inputs import LINE_FIELD, InputError
+from moldau.demo.inputs import LINE_FIELD, InputError
 
 _EXACT_MAX = 1 << 53
 _INT64_MAX = (1 << 63) - 1

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from moldau.adapters.usable_directory import check_usable
-from moldau.lake.demo.inputs import EventInput
+from moldau.demo.inputs import EventInput
 
 ROOM_BYTES = 8 << 20
 """A broker's files, a small table and Spark's log; the flights take many times as much."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from moldau.lake.demo.inputs import BadLine, Event, EventInput, Host, service_name
+from moldau.demo.inputs import BadLine, Event, EventInput, Host, service_name
 
 HOSTS = 3
 
@@ -55,10 +55,10 @@ class FileInput(ABC):
 def open_input(file: Path | None, key: str | None, time: str | None) -> EventInput:
     """The events of a file, ``.csv`` or JSON lines; None: the flights."""
     if file is None:
-        from moldau.lake.demo.flights import FlightsInput
+        from moldau.demo.flights import FlightsInput
 
         return FlightsInput()
-    from moldau.lake.demo.csv_input import CsvInput
-    from moldau.lake.demo.json_input import JsonLinesInput
+    from moldau.demo.csv_input import CsvInput
+    from moldau.demo.json_input import JsonLinesInput
 
     return (CsvInput if file.suffix.lower() == ".csv" else JsonLinesInput)(file, key, time)

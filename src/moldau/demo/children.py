@@ -32,7 +32,7 @@ def watch():
 """
 _START = "threading.Thread(target=watch, daemon=True).start()\n"
 _COMMAND = f'{_WATCHED}{_START}from moldau.cli.main import main\nsys.argv[0] = "moldau"\nmain()\n'
-_HOST = f"{_WATCHED}orders = sys.stdin.buffer.readline()\n{_START}from moldau.lake.demo.host import run\nrun(orders)\n"
+_HOST = f"{_WATCHED}orders = sys.stdin.buffer.readline()\n{_START}from moldau.demo.host import run\nrun(orders)\n"
 
 
 class ChildError(RuntimeError):

@@ -2,8 +2,8 @@
 
 import xml.etree.ElementTree as ET
 
-from moldau.lake.demo.picture import draw
-from moldau.lake.demo.tiers import Timeline
+from moldau.demo.picture import draw
+from moldau.demo.tiers import Timeline
 
 
 def lines(svg: str) -> list[list[tuple[float, float]]]:

@@ -17,8 +17,8 @@ import numpy as np
 
 from moldau.client.admin import Admin
 from moldau.client.cluster import Cluster
-from moldau.lake.demo.children import Child, host
-from moldau.lake.demo.host import Done, Orders
+from moldau.demo.children import Child, host
+from moldau.demo.host import Done, Orders
 
 FOR_EVER = {"retention.ms": "-1", "retention.bytes": "-1"}
 """Events of 2013 are older than any retention, and the counts of them are to be there when the demonstration is run again."""

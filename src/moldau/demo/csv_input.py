@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-from moldau.lake.demo.avro_fields import event_record, field_name
-from moldau.lake.demo.file_input import FileInput
-from moldau.lake.demo.inputs import BadLine, Event, InputError, key_of, time_of
+from moldau.demo.avro_fields import event_record, field_name
+from moldau.demo.file_input import FileInput
+from moldau.demo.inputs import BadLine, Event, InputError, key_of, time_of
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")

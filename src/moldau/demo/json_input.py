@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from moldau.lake.demo.avro_fields import Shape, ShapeError, event_record, merge_fields, renamed, shape_of
-from moldau.lake.demo.file_input import FileInput
-from moldau.lake.demo.inputs import BadLine, Event, InputError, key_of, time_of
+from moldau.demo.avro_fields import Shape, ShapeError, event_record, merge_fields, renamed, shape_of
+from moldau.demo.file_input import FileInput
+from moldau.demo.inputs import BadLine, Event, InputError, key_of, time_of
 
 _EXACT_MAX = 1 << 53
 """Up to here a float that is a whole number is that number."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from moldau.lake.demo.inputs import LINE_FIELD, BadLine, EventInput
+from moldau.demo.inputs import LINE_FIELD, BadLine, EventInput
 
 GUID_SUM = "pmod(sum(CAST(xxhash64(header.guid) AS DECIMAL(38, 0))), 18446744073709551616)"
 """The audit's checksum."""

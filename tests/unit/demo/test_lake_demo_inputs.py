@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from moldau.lake.demo.csv_input import CsvInput
-from moldau.lake.demo.file_input import open_input
-from moldau.lake.demo.flights import FLIGHTS, JULY_MS, FlightsInput
-from moldau.lake.demo.inputs import LINE_FIELD, BadLine, Event, InputError, key_of, service_name, time_of
-from moldau.lake.demo.json_input import JsonLinesInput
+from moldau.demo.csv_input import CsvInput
+from moldau.demo.file_input import open_input
+from moldau.demo.flights import FLIGHTS, JULY_MS, FlightsInput
+from moldau.demo.inputs import LINE_FIELD, BadLine, Event, InputError, key_of, service_name, time_of
+from moldau.demo.json_input import JsonLinesInput
 from moldau.tracking.schemas.event_schema import event_schema
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from moldau.audit.verdicts import Report
-from moldau.lake.demo.host import REJECT_HEADER
-from moldau.lake.demo.tiers import LAKE_TIER
+from moldau.demo.host import REJECT_HEADER
+from moldau.demo.tiers import LAKE_TIER
 from moldau.lake.loading.jobs import LoadJobs
 from moldau.lake.loading.load import load
 from moldau.lake.tables.committing import Writer

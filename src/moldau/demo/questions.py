@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import Any
 
-from moldau.lake.demo.report import Question
+from moldau.demo.report import Question
 from moldau.lake.reports import COMPLETENESS, EVENTS_PER_HOUR, RAW_TOPIC, raw_report, run_report
 from moldau.tracking.counts import Count
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from moldau.demo.host import LINE_HEADER
+from moldau.demo.inputs import LINE_FIELD
 from moldau.lake.avro.columns import AvroColumns
-from moldau.lake.demo.host import LINE_HEADER
-from moldau.lake.demo.inputs import LINE_FIELD
 from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.lake.reading.columns import RecordColumns
 from moldau.lake.reading.offsets import OffsetRange

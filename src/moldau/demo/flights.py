@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from moldau.lake.demo.inputs import LINE_FIELD, BadLine, Event, Host, InputError, time_of
+from moldau.demo.inputs import LINE_FIELD, BadLine, Event, Host, InputError, time_of
 from moldau.model.extras import MissingExtraError
 
 FLIGHTS = 336_776
