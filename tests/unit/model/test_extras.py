@@ -14,7 +14,7 @@ from moldau.model import extras
 from moldau.model.extras import PACKAGES, MissingExtraError, load, require
 
 PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
-MODULES = {"google-re2": "re2", "grpcio-tools": "grpc_tools", "protobuf": "google.protobuf", "confluent-kafka": "confluent_kafka"}
+MODULES = {"grpcio-tools": "grpc_tools", "protobuf": "google.protobuf", "confluent-kafka": "confluent_kafka"}
 
 
 def modules(extra: str) -> set[str]:

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.broker.transactions.states import BY_LABEL, State
 from moldau.broker.transactions.transaction import NO_EPOCH
-from moldau.model.errors import ErrorCode, PeerError
 
 if TYPE_CHECKING:
     from moldau.broker.transactions.machine import Machine
@@ -39,13 +38,9 @@ def listed(machines: "Iterable[tuple[str, Machine]]", filters: Filters, now_ms: 
     producer_ids = frozenset(filters.producer_ids)
     matches = None
     if filters.pattern:
-        from moldau.broker.transactions.pattern import Pattern
-        from moldau.broker.transactions.pattern_states import PatternError
+        from moldau.broker.transactions.pattern import compile_pattern
 
-        try:
-            matches = Pattern(filters.pattern).matches
-        except PatternError as error:
-            raise PeerError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
+        matches = compile_pattern(filters.pattern)
     for transactional_id, machine in machines:
         state, current = machine.state, machine.current
         if (

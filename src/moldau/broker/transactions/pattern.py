@@ -1,61 +1,46 @@
-"""Regular expressions that take linear time, as RE2's do in Kafka: a peer's pattern is matched on the broker's thread.
+"""Regular expressions for transactional ids (KIP-1152), matched by RE2, whose syntax RE2/J in Kafka has too.
 
-Python's own matcher goes back and tries again, so that some short patterns take longer than the age of the universe. Here a pattern
-becomes a graph of states (:mod:`moldau.broker.transactions.pattern_states`), and a text moves a set of them along, letter by letter; sets
-that were seen before are looked up.
+A client's pattern is matched on the broker's thread. RE2 takes time linear in the text; Python's `re` backtracks, and takes exponential
+time for some short patterns. A pattern is compiled once per request and not kept after it.
 """
 
-from moldau.broker.transactions.pattern_states import PatternError, compile_states
+from collections.abc import Callable
+
+import re2
+
+from moldau.model.errors import ErrorCode, PeerError
 
 LENGTH_MAX = 1000
-KEPT_MAX = 20_000
-"""Steps from a set of states by a letter that are remembered."""
-
-StateSet = frozenset[int]
-
-
-class Pattern:
-    """A pattern that a text as a whole may match."""
-
-    def __init__(self, text: str) -> None:
-        if len(text) > LENGTH_MAX:
-            raise PatternError(f"a pattern of {len(text)} letters, at most {LENGTH_MAX} are taken")
-        self._states = compile_states(_without_ends(text))
-        self._start = self._closure([0])
-        self._kept: dict[tuple[StateSet, str], StateSet] = {}
-
-    def matches(self, text: str) -> bool:
-        """Whether all of `text` matches."""
-        states = self._start
-        for letter in text:
-            step = states, letter
-            found = self._kept.get(step)
-            if found is None:
-                if len(self._kept) >= KEPT_MAX:
-                    self._kept.clear()
-                found = self._kept[step] = self._closure([each + 1 for each in states if self._passes(each, letter)])
-            states = found
-            if not states:
-                return False
-        return len(self._states) - 1 in states
-
-    def _passes(self, state: int, letter: str) -> bool:
-        test = self._states[state].test
-        return test is not None and test(letter)
-
-    def _closure(self, begin: list[int]) -> StateSet:
-        found: set[int] = set()
-        while begin:
-            state = begin.pop()
-            if state not in found:
-                found.add(state)
-                begin.extend(self._states[state].targets)
-        return frozenset(found)
+"""Characters of a pattern."""
+INSTRUCTIONS_MAX = 2000
+"""Of a compiled pattern: the time for one character of a text grows with them, to 30 us."""
+MEMORY_BYTES_MAX = 1024 * 1024
+"""Memory of a compiled pattern and of the states that it caches while it matches."""
 
 
-def _without_ends(text: str) -> str:
-    """Without a ``^`` before and a ``$`` behind, which say what holds anyway."""
-    text = text.removeprefix("^")
-    before = text.removesuffix("$")
-    backslashes = len(before) - len(before.rstrip("\\"))
-    return text if backslashes % 2 else before
+def compile_pattern(text: str) -> Callable[[str], bool]:
+    """Whether a text matches the pattern as a whole. PeerError INVALID_REGULAR_EXPRESSION: malformed, too large, or no RE2 syntax
+    (lookaround, backreferences, repetitions above 1,000).
+    """
+    if len(text) > LENGTH_MAX:
+        raise PeerError(ErrorCode.INVALID_REGULAR_EXPRESSION, f"the pattern has {len(text)} characters; the limit is {LENGTH_MAX}")
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = MEMORY_BYTES_MAX
+    try:
+        compiled = re2.compile(text, options)
+    except re2.error as error:
+        raise PeerError(ErrorCode.INVALID_REGULAR_EXPRESSION, f"invalid pattern: {_reason(error)}") from error
+    finally:
+        re2.purge()  # the library keeps the last 128 patterns
+    if compiled.programsize > INSTRUCTIONS_MAX:
+        message = f"the pattern has {compiled.programsize} instructions; the limit is {INSTRUCTIONS_MAX}"
+        raise PeerError(ErrorCode.INVALID_REGULAR_EXPRESSION, message)
+    fullmatch = compiled.fullmatch
+    return lambda candidate: fullmatch(candidate) is not None
+
+
+def _reason(error: Exception) -> str:
+    """RE2 gives its reasons as bytes, which end in the part of the pattern that it refuses."""
+    reason = error.args[0]
+    return reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
