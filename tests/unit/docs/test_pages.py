@@ -13,8 +13,8 @@ CODE = r"(?:P ?\d+(?:\.\d+)?|[A-Z]\d{1,2})"
 HOUSE_REFERENCE = re.compile(rf"\b[Mm]issions? [A-Z]\d|\bfault [A-Z]\d|\({CODE}(?:(?:,| to| and|;) {CODE})*\)|[(;,] P \d")
 """Such as (H1), (missions H1 to H4), (P 4). They stand in decisions and tests."""
 
-TEXTS = [README, *PAGES, *sorted((ROOT / "docs" / "formats").glob("*.md")), *sorted((ROOT / "src").rglob("*.py"))]
-LINKED = [README, *sorted((ROOT / "docs").rglob("*.md"))]
+TEXTS = [README, ROOT / "CONTRIBUTING.md", *PAGES, *sorted((ROOT / "docs" / "formats").glob("*.md")), *sorted((ROOT / "src").rglob("*.py"))]
+LINKED = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def name(path: Path) -> str:
