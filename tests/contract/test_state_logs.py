@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from moldau.broker.state_log import KeyValue, LoadedBatch, StateLog, TransactionalProducer
+from moldau.broker.coordinators.state_log import KeyValue, LoadedBatch, StateLog, TransactionalProducer
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import drain
 from moldau.protocol.records.control import ControlType, EndTxnMarker
@@ -49,7 +49,7 @@ class Real:
     def __init__(self, **settings: Any) -> None:
         self.world = BrokerWorld(offsets_topic_num_partitions=PARTITIONS, **settings)
         self.clock = self.world.clock
-        self.log = self.world.broker.coordinating.offsets_topic
+        self.log = self.world.broker.coordinators.offsets_topic
         drain(self.log.ensured())
 
     def mark(self, partition: int, producer: TransactionalProducer, *, committed: bool) -> None:

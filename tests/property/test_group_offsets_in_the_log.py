@@ -12,8 +12,8 @@ from unittest.mock import patch
 import hypothesis.strategies as st
 from hypothesis import given, settings
 
+from moldau.broker.coordinators.state_log import LoadedBatch, TransactionalProducer
 from moldau.broker.groups import offsets as offsets_module
-from moldau.broker.state_log import LoadedBatch, TransactionalProducer
 from moldau.model.errors import ErrorCode
 from moldau.model.steps import Steps, drain
 from moldau.protocol.records.control import ControlType

@@ -7,10 +7,10 @@ other = Coordinated(one.log).lead()          # goes on with the same list
 
 from collections.abc import Sequence
 
+from moldau.broker.coordinators.state_log import KeyValue, TransactionalProducer
 from moldau.broker.groups.coordinator import GroupCoordinator
 from moldau.broker.groups.offsets import NO_TOPIC_ID, Commit, CommittedOffset
 from moldau.broker.groups.records import offset_key, offset_value
-from moldau.broker.state_log import KeyValue, TransactionalProducer
 from moldau.model.config import BrokerConfig, read_static
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.testing.clock import FakeClock

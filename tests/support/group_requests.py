@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from moldau.broker import state_log
+from moldau.broker.coordinators import state_log
 from moldau.model.errors import ErrorCode
 from moldau.model.steps import drain
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest

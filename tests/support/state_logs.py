@@ -1,4 +1,4 @@
-"""An internal topic that is a list: what tests of coordinators put in place of :class:`moldau.broker.state_topic.StateTopic`.
+"""An internal topic that is a list: what tests of coordinators put in place of :class:`moldau.broker.coordinators.state_topic.StateTopic`.
 
 log = ListStateLog()
 log.append(0, [(b"key", b"value")], done)     # done(None) at once
@@ -9,8 +9,8 @@ log.newest(0)                                 # what compaction would leave: {ke
 
 from collections.abc import Callable, Sequence
 
-from moldau.broker.state_log import Done, KeyValue, LoadedBatch, TransactionalProducer
-from moldau.broker.state_topic import java_hash
+from moldau.broker.coordinators.state_log import Done, KeyValue, LoadedBatch, TransactionalProducer
+from moldau.broker.coordinators.state_topic import java_hash
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.ports.clock import Clock
 from moldau.protocol.records.control import ControlType, EndTxnMarker
@@ -18,7 +18,7 @@ from moldau.protocol.records.record import CREATE_TIME, Record
 
 
 class ListStateLog:
-    """A :class:`moldau.broker.state_log.StateLog`. With a `clock` a load is done when the clock's turn comes, else at once."""
+    """A :class:`moldau.broker.coordinators.state_log.StateLog`. With a `clock` a load is done when the clock's turn comes, else at once."""
 
     def __init__(self, partitions: int = 50, *, clock: Clock | None = None) -> None:
         self.partitions = partitions

@@ -38,10 +38,9 @@ messages = "moldau.protocol.messages."
 print([name for name in sys.modules if name.startswith(messages) and name != messages + "metadata"])
 """
 UNWANTED = (
-    "moldau.broker.coordinating",
+    "moldau.broker.coordinators",
     "moldau.broker.groups",
     "moldau.broker.markers",
-    "moldau.broker.state_topic",
     "moldau.broker.transactions",
     "moldau.client",
     "moldau.log.closing",

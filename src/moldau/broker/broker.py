@@ -31,7 +31,7 @@ from moldau.protocol.framing import ReceiveBuffer
 
 if TYPE_CHECKING:
     from moldau.broker.configs import Configs
-    from moldau.broker.coordinating import Coordinating
+    from moldau.broker.coordinators.coordinators import Coordinators
     from moldau.broker.groups.coordinator import GroupCoordinator
     from moldau.broker.topics import Topics
     from moldau.broker.transactions.coordinator import TransactionCoordinator
@@ -130,7 +130,7 @@ class Broker:
         self._log_files_max = log_files_max
         self._topics: Topics | None = None
         self._configs: Configs | None = None
-        self._coordinating: Coordinating | None = None
+        self._coordinators: Coordinators | None = None
         self._take_limits()
 
     # Start and stop
@@ -157,7 +157,7 @@ class Broker:
             monotonic=self.clock.monotonic,
             cache=SegmentCache(self._files, open_files_max=self._log_files_max),
             producers_max=lambda: self.config.int("producer.ids.max"),
-            epoch_given=lambda producer_id: None if self._coordinating is None else self._coordinating.epoch_of(producer_id),
+            epoch_given=lambda producer_id: None if self._coordinators is None else self._coordinators.epoch_of(producer_id),
         )
         self.logs.start(now_ms, adopt=adopt)
         try:
@@ -166,8 +166,8 @@ class Broker:
             deleted = self._finish_deletions(now_ms)
             self._catch_up_with_logs()
             self._lead()
-            if self._coordinating is not None:
-                drain(self._coordinating.topics_deleted(deleted))
+            if self._coordinators is not None:
+                drain(self._coordinators.topics_deleted(deleted))
             if adopt:
                 self._pass_over_producers(partition.log for partition in self.partitions)
         except BaseException:
@@ -179,8 +179,8 @@ class Broker:
         """Answer what waits; the steps flush and close the logs, as many as there is time for, and must come to their end."""
         self.housekeeping.stop()
         self.slices.close()
-        if self._coordinating is not None:
-            self._coordinating.close()
+        if self._coordinators is not None:
+            self._coordinators.close()
         self.delayed.close()
         for partition in self.partitions:
             partition.close()
@@ -194,7 +194,7 @@ class Broker:
             "requests_delayed": self.delayed.waiting,
             "requests_sliced": self.slices.running,
             **self.request_memory.statistics(),
-            **(self._coordinating.statistics() if self._coordinating is not None else {}),
+            **(self._coordinators.statistics() if self._coordinators is not None else {}),
             **self.logs.statistics(),
         }
 
@@ -217,28 +217,28 @@ class Broker:
         return self._configs
 
     @property
-    def coordinating(self) -> "Coordinating":
+    def coordinators(self) -> "Coordinators":
         """The coordinators and their topics; loaded when first asked for."""
-        if self._coordinating is None:
-            from moldau.broker.coordinating import Coordinating
+        if self._coordinators is None:
+            from moldau.broker.coordinators.coordinators import Coordinators
 
-            self._coordinating = Coordinating(self)
-        return self._coordinating
+            self._coordinators = Coordinators(self)
+        return self._coordinators
 
     @property
-    def coordinating_if_any(self) -> "Coordinating | None":
+    def coordinators_if_any(self) -> "Coordinators | None":
         """The same, None if nothing has asked for it."""
-        return self._coordinating
+        return self._coordinators
 
     @property
     def groups(self) -> "GroupCoordinator":
         """The coordinator of groups."""
-        return self.coordinating.groups
+        return self.coordinators.groups
 
     @property
     def transactions(self) -> "TransactionCoordinator":
         """The coordinator of transactions."""
-        return self.coordinating.transactions
+        return self.coordinators.transactions
 
     # Connections
 
@@ -254,8 +254,8 @@ class Broker:
 
     def finish_connections(self) -> None:
         """Take no more requests; each connection closes once its answers have left. Members of groups that wait are answered."""
-        if self._coordinating is not None:
-            self._coordinating.close()
+        if self._coordinators is not None:
+            self._coordinators.close()
         self.slices.run(self._finish_connections(), _report)
 
     def _finish_connections(self) -> Steps:

@@ -57,7 +57,7 @@ class Leading:
         self.table.add(partition)
         self._broker.housekeeping.hurry(log.config.flush_ms)
         if topic.internal:
-            self._broker.coordinating.opened(topic_partition)
+            self._broker.coordinators.opened(topic_partition)
 
     def open_partitions(self, wanted: Sequence[tuple[TopicPartition, bytes]]) -> Steps:
         """Begin to lead new partitions, each with its topic's id; their folders are made and brought to disk together."""
@@ -95,8 +95,8 @@ class Leading:
     def topics_deleted(self, topics: Iterable[str]) -> Steps:
         """Make their removal durable, and drop the state of the deleted topics, in steps."""
         yield from self._broker.logs.settle_deleted()
-        if self._broker.coordinating_if_any is not None:
-            yield from self._broker.coordinating_if_any.topics_deleted(topics)
+        if self._broker.coordinators_if_any is not None:
+            yield from self._broker.coordinators_if_any.topics_deleted(topics)
 
     def reconfigure_topic(self, topic: str) -> Steps:
         """Obey the topic's configuration as it is now."""
@@ -158,7 +158,7 @@ class Leading:
             partition.close()
             self._broker.delayed.changed(partition)
             if topic_partition.topic in INTERNAL_TOPICS:
-                self._broker.coordinating.closed(topic_partition)
+                self._broker.coordinators.closed(topic_partition)
 
     def flushed(self, partition: Partition) -> None:
         """A sync has brought more of the partition's log to disk."""

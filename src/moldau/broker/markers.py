@@ -11,7 +11,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from moldau.broker.internal_topics import OFFSETS
+from moldau.broker.coordinators.internal_topics import OFFSETS
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
 from moldau.model.steps import UNFINISHED, Steps

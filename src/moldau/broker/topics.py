@@ -200,7 +200,7 @@ class Topics:
 
         Kafka makes what is created by hand like any topic, and then retention deletes the state of groups and transactions.
         """
-        from moldau.broker.internal_topics import INTERNAL, internal_topic_spec
+        from moldau.broker.coordinators.internal_topics import INTERNAL, internal_topic_spec
 
         ours = internal_topic_spec(INTERNAL[wanted.name], self._config, len(self._registry.snapshot.brokers))
         configs = list((dict(ours.configs) | dict(wanted.configs)).items())

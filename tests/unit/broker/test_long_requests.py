@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from moldau.broker import state_log
+from moldau.broker.coordinators import state_log
 from moldau.broker.groups import offsets as offsets_module
 from moldau.broker.groups import removal
 from moldau.broker.handlers import offset_commit, offset_fetch, txn_offset_commit
@@ -124,7 +124,7 @@ def test_others_are_served_while_a_long_request_runs(world: BrokerWorld, name: s
 
 @pytest.mark.parametrize("what", ["groups", "a topic that groups have read"])
 def test_others_are_served_while_what_many_groups_have_is_deleted(world: BrokerWorld, what: str) -> None:
-    drain(world.broker.coordinating.offsets_topic.ensured())
+    drain(world.broker.coordinators.offsets_topic.ensured())
     world.create_topic("read")
     client = world.connect()
     names = [f"g{number}" for number in range(100)]

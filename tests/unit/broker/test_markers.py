@@ -21,7 +21,7 @@ READ_COMMITTED = 1
 @pytest.fixture
 def world() -> BrokerWorld:
     made = BrokerWorld(immediate=False, transaction_state_log_num_partitions=2)
-    made.finish(made.broker.coordinating.transactions_topic.ensured())
+    made.finish(made.broker.coordinators.transactions_topic.ensured())
     return made
 
 

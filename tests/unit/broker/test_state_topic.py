@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from moldau.broker.state_log import EncodedRecords, KeyValue, LoadedBatch
-from moldau.broker.state_topic import StateTopic, java_hash
+from moldau.broker.coordinators.state_log import EncodedRecords, KeyValue, LoadedBatch
+from moldau.broker.coordinators.state_topic import StateTopic, java_hash
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from moldau.protocol.records.builder import RecordBatchBuilder
@@ -28,7 +28,7 @@ class TickingClock(FakeClock):
 
 
 def make_topic(world: BrokerWorld) -> StateTopic:
-    topic = world.broker.coordinating.offsets_topic
+    topic = world.broker.coordinators.offsets_topic
     world.finish(topic.ensured())
     return topic
 
@@ -286,7 +286,7 @@ def test_records_that_cannot_be_read_are_left_out_loudly(
 
 def test_a_partition_without_records_is_read_at_once() -> None:
     world = BrokerWorld(transaction_state_log_num_partitions=2)
-    topic = world.broker.coordinating.transactions_topic
+    topic = world.broker.coordinators.transactions_topic
     world.finish(topic.ensured())
     told: list[PeerError | None] = []
     topic.load(0, lambda batch: None, told.append)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from moldau.broker.coordinators.state_log import EncodedRecords
 from moldau.broker.groups.group import Group, GroupMemory, group_size
 from moldau.broker.groups.group_records import group_value
 from moldau.broker.groups.membership_roster import ROSTER_COST
@@ -19,15 +20,14 @@ from moldau.broker.groups.records import group_key, offset_key_start, offset_val
 from moldau.broker.groups.removal import Removal
 from moldau.broker.groups.shard import DoesNotFitError, Shard
 from moldau.broker.slices import SliceScheduler
-from moldau.broker.state_log import EncodedRecords
 from moldau.model.budget import Budget
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import Pause, Steps, drain, no_steps
 
 if TYPE_CHECKING:
+    from moldau.broker.coordinators.state_log import Done, KeyValue, StateLog, TransactionalProducer
     from moldau.broker.groups.runner import GroupRunner
     from moldau.broker.groups.state import GroupState
-    from moldau.broker.state_log import Done, KeyValue, StateLog, TransactionalProducer
     from moldau.model.config import BrokerConfig
     from moldau.ports.clock import Clock
 

@@ -15,11 +15,11 @@ from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import UNFINISHED, Steps, no_steps
 
 if TYPE_CHECKING:
+    from moldau.broker.coordinators.state_log import Done
     from moldau.broker.groups.coordinator import GroupCoordinator
     from moldau.broker.groups.group import Group
     from moldau.broker.groups.offsets import GroupOffsets
     from moldau.broker.groups.shard import Shard
-    from moldau.broker.state_log import Done
     from moldau.ports.clock import Timer
 
 OFFSETS_AT_ONCE = 100

@@ -23,10 +23,10 @@ from moldau.protocol.records.control import ControlType
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from moldau.broker.coordinators.state_log import LoadedBatch
     from moldau.broker.groups.group import GroupMemory
     from moldau.broker.groups.offsets import CommittedOffset
     from moldau.broker.groups.state import GroupState
-    from moldau.broker.state_log import LoadedBatch
     from moldau.protocol.records.record import Record
 
 _LOG = logging.getLogger(__name__)

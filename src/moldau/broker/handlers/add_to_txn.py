@@ -8,8 +8,8 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from moldau.broker.context import RequestContext
+from moldau.broker.coordinators.internal_topics import INTERNAL
 from moldau.broker.dispatch import Reply
-from moldau.broker.internal_topics import INTERNAL
 from moldau.broker.transactions.events import Add
 from moldau.broker.transactions.partitions import gathered, partitions_of
 from moldau.broker.transactions.transaction import EPOCH_PER_TRANSACTION, OLD_PROTOCOL
@@ -161,7 +161,7 @@ def handle_offsets(broker: "Broker", request: AddOffsetsToTxnRequest, context: R
     def answer(code: ErrorCode, _producer_id: int, _epoch: int) -> None:
         reply(AddOffsetsToTxnResponse(error_code=_known_to(context.api_version, code)))
 
-    topic = broker.coordinating.offsets_topic
+    topic = broker.coordinators.offsets_topic
     partition = TopicPartition(topic.name, topic.partition_for(request.group_id))
     wanted = Add(answer, request.producer_id, request.producer_epoch, partitions_of([partition]), OLD_PROTOCOL)
     broker.transactions.add_partitions(request.transactional_id, wanted)

@@ -16,8 +16,8 @@ from moldau.protocol.messages.find_coordinator import Coordinator, FindCoordinat
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
+    from moldau.broker.coordinators.state_topic import StateTopic
     from moldau.broker.dispatch import Reply
-    from moldau.broker.state_topic import StateTopic
 
 FIRST_WITH_KEYS = 4
 NOBODY = -1
@@ -53,9 +53,9 @@ def handle(broker: "Broker", request: FindCoordinatorRequest, context: RequestCo
 def _topic(broker: "Broker", kind: int) -> "StateTopic":
     match kind:
         case 0:
-            return broker.coordinating.offsets_topic
+            return broker.coordinators.offsets_topic
         case 1:
-            return broker.coordinating.transactions_topic
+            return broker.coordinators.transactions_topic
     raise PeerError(ErrorCode.INVALID_REQUEST, f"key type {kind}: there are coordinators of groups (0) and of transactions (1)")
 
 

@@ -18,9 +18,9 @@ from moldau.protocol.messages.offset_commit import (
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
+    from moldau.broker.coordinators.state_log import Done
     from moldau.broker.dispatch import Reply
     from moldau.broker.groups.group import Group
-    from moldau.broker.state_log import Done
 
 FIRST_BY_ID = 10
 FIRST_WITH_NOT_FOUND = 9

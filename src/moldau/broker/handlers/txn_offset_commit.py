@@ -7,9 +7,9 @@ for it with AddOffsetsToTxn. While the offsets topic's log holds an open transac
 from typing import TYPE_CHECKING
 
 from moldau.broker.context import RequestContext
+from moldau.broker.coordinators.internal_topics import OFFSETS
+from moldau.broker.coordinators.state_log import TransactionalProducer
 from moldau.broker.handlers.committing import Verdict, commit_code
-from moldau.broker.internal_topics import OFFSETS
-from moldau.broker.state_log import TransactionalProducer
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from moldau.model.steps import Steps, unless_few
@@ -84,7 +84,7 @@ def _handle(broker: "Broker", request: TxnOffsetCommitRequest, context: RequestC
     if not verdict.commits:
         answer(None)
         return
-    place = TopicPartition(OFFSETS.name, broker.coordinating.offsets_topic.partition_for(request.group_id))
+    place = TopicPartition(OFFSETS.name, broker.coordinators.offsets_topic.partition_for(request.group_id))
     led = broker.partitions.get(place)
     if led is None or led.log.has_ongoing_transaction(request.producer_id, request.producer_epoch):
         commit(ErrorCode.NONE)

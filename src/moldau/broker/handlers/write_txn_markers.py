@@ -11,8 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from moldau.broker.context import RequestContext
+from moldau.broker.coordinators.internal_topics import TRANSACTIONS
 from moldau.broker.dispatch import Reply
-from moldau.broker.internal_topics import TRANSACTIONS
 from moldau.broker.markers import Marker, MarkerResults, write_markers
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
@@ -75,7 +75,7 @@ def _check(broker: "Broker", oldest_coordinator: int, partition: "Partition", ma
             f"{partition.topic_partition}: no coordinator of producer {marker.producer_id} has epoch {marker.coordinator_epoch} yet",
         )
     if seen is None or marker.producer_epoch > seen.epoch:
-        given = broker.coordinating.epoch_of(marker.producer_id)
+        given = broker.coordinators.epoch_of(marker.producer_id)
         if marker.producer_epoch > (FIRST_EPOCH if given is None else given):
             raise PeerError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,

@@ -24,8 +24,8 @@ from moldau.model.errors import CoordinationError, ErrorCode, PeerError
 from moldau.model.seldom import Seldom
 
 if TYPE_CHECKING:
+    from moldau.broker.coordinators.state_log import StateLog
     from moldau.broker.markers import Marker, MarkersDone
-    from moldau.broker.state_log import StateLog
     from moldau.broker.transactions.owned import Owned
     from moldau.cluster.producer_ids import ProducerIds
     from moldau.model.config.store import BrokerConfig

@@ -4,7 +4,7 @@ import logging
 from sys import getsizeof
 from typing import TYPE_CHECKING
 
-from moldau.broker.internal_topics import TRANSACTIONS
+from moldau.broker.coordinators.internal_topics import TRANSACTIONS
 from moldau.broker.transactions.machine import Machine, Surroundings
 from moldau.broker.transactions.records import decode_key, decode_value
 from moldau.broker.transactions.states import State
@@ -12,7 +12,7 @@ from moldau.model.budget import Account, Budget
 from moldau.model.errors import PeerError
 
 if TYPE_CHECKING:
-    from moldau.broker.state_log import LoadedBatch
+    from moldau.broker.coordinators.state_log import LoadedBatch
     from moldau.broker.transactions.producer_epochs import ProducerEpochs
     from moldau.broker.transactions.transaction import Transaction
 

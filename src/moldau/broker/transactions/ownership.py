@@ -10,7 +10,7 @@ from moldau.model.budget import Budget
 from moldau.model.errors import ErrorCode, PeerError
 
 if TYPE_CHECKING:
-    from moldau.broker.state_log import LoadedBatch, StateLog
+    from moldau.broker.coordinators.state_log import LoadedBatch, StateLog
     from moldau.broker.transactions.machine import Machine
 
 _LOG = logging.getLogger(__name__)

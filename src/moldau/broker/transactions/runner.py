@@ -24,8 +24,8 @@ from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.seldom import Seldom
 
 if TYPE_CHECKING:
+    from moldau.broker.coordinators.state_log import StateLog
     from moldau.broker.markers import MarkerResults, MarkersDone
-    from moldau.broker.state_log import StateLog
     from moldau.broker.transactions.machine import Machine
     from moldau.broker.transactions.owned import Owned
     from moldau.broker.transactions.transaction import Transaction

@@ -51,7 +51,7 @@ def test_a_group_keeps_them_from_when_its_last_member_left(world: BrokerWorld, c
     assert fetch(client, "g") == {PLACE: 1}
     world.clock.advance(2 * CHECK_S)
     assert groups(world) == set()
-    index = world.broker.coordinating.offsets_topic.partition_for("g")
+    index = world.broker.coordinators.offsets_topic.partition_for("g")
     assert group_key("g") in world.disk.read(f"/data/__consumer_offsets-{index}/00000000000000000000.log")[-100:]
 
 

@@ -5,6 +5,7 @@ from itertools import islice, pairwise
 
 import pytest
 
+from moldau.broker.coordinators.state_log import KeyValue, TransactionalProducer
 from moldau.broker.groups.group import Group
 from moldau.broker.groups.group_records import group_value
 from moldau.broker.groups.membership_events import Join, Joined
@@ -13,7 +14,6 @@ from moldau.broker.groups.records import group_key, offset_key
 from moldau.broker.groups.removal import OFFSETS_AT_ONCE, PENDING_AT_ONCE
 from moldau.broker.groups.state import GroupState, MemberState
 from moldau.broker.slices import TURN_S
-from moldau.broker.state_log import KeyValue, TransactionalProducer
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import UNFINISHED, Steps, drain
 from support.coordinated_groups import Coordinated, committed

@@ -68,7 +68,7 @@ def test_where_the_partition_is_offline_there_is_no_coordinator() -> None:
     world = BrokerWorld()
     client = world.connect()
     client.ask(FindCoordinatorRequest("g"), 2)
-    index = world.broker.coordinating.offsets_topic.partition_for("g")
+    index = world.broker.coordinators.offsets_topic.partition_for("g")
     world.broker.leading.directory_offline("/data", [world.partition("__consumer_offsets", index).topic_partition])
     (lost, fine) = client.ask(FindCoordinatorRequest(coordinator_keys=["g", "h"]), 4).coordinators
     assert (code(lost.error_code), lost.node_id) == ("COORDINATOR_NOT_AVAILABLE", -1)
@@ -86,7 +86,7 @@ def test_a_broker_says_how_much_it_coordinates() -> None:
 def test_a_broker_that_stops_begins_no_coordination() -> None:
     world = group_world()
     world.broker.finish_connections()
-    world.broker.coordinating.opened(world.partition("__consumer_offsets").topic_partition)
+    world.broker.coordinators.opened(world.partition("__consumer_offsets").topic_partition)
     assert world.broker.groups.shards() == []
 
 
@@ -94,4 +94,4 @@ def test_nothing_of_coordinators_is_made_where_nobody_asks_for_one(tmp_path: Pat
     world = BrokerWorld(store=str(tmp_path / "store"))
     world.create_topic("t")
     world.restart()
-    assert world.broker.coordinating_if_any is None
+    assert world.broker.coordinators_if_any is None

@@ -145,7 +145,7 @@ def test_groups_without_members_are_deleted_with_their_offsets(client: Client, v
 
 def values_in_log(world: BrokerWorld, group: str) -> dict[bytes | None, bytes | None]:
     """The newest value of every key in the partition of a group; null for those that are deleted."""
-    index = world.broker.coordinating.offsets_topic.partition_for(group)
+    index = world.broker.coordinators.offsets_topic.partition_for(group)
     data = world.disk.read(f"/data/__consumer_offsets-{index}/00000000000000000000.log")
     return {record.key: record.value for record in iterate_log(memoryview(data), max_decompressed_bytes=1 << 20)}
 

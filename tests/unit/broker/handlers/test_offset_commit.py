@@ -272,7 +272,7 @@ def test_a_deletion_that_a_crash_interrupted_takes_the_offsets_too(tmp_path: Pat
 
 def stored(world: BrokerWorld, group: str, topic: str) -> bytes | None:
     """The newest value in the log of what a group has committed in partition 0 of a topic."""
-    index = world.broker.coordinating.offsets_topic.partition_for(group)
+    index = world.broker.coordinators.offsets_topic.partition_for(group)
     data = world.disk.read(f"/data/__consumer_offsets-{index}/00000000000000000000.log")
     records = iterate_log(memoryview(data), max_decompressed_bytes=1 << 20)
     return [record.value for record in records if record.key == offset_key(group, topic, 0)][-1]

@@ -56,7 +56,7 @@ def world(tmp_path: Path) -> BrokerWorld:
 @pytest.fixture
 def producer(world: BrokerWorld) -> Producer:
     client = world.connect()
-    drain(world.broker.coordinating.transactions_topic.ensured())
+    drain(world.broker.coordinators.transactions_topic.ensured())
     return Producer(client)
 
 
@@ -194,7 +194,7 @@ def test_a_long_commit_whose_topic_is_deleted_before_it_is_appended_leaves_no_of
 
 def test_so_does_a_short_one_whose_topic_is_deleted_while_its_transaction_is_brought_to_disk() -> None:
     world = group_world(transaction_state_log_num_partitions=1, log_flush_interval_messages=1)
-    drain(world.broker.coordinating.transactions_topic.ensured())
+    drain(world.broker.coordinators.transactions_topic.ensured())
     client = world.connect()
     producer = Producer(client)
     world.create_topic("u")

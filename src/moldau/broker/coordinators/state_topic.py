@@ -1,7 +1,7 @@
-"""The internal topic of a coordinator: a :class:`moldau.broker.state_log.StateLog` on partitions that this broker leads.
+"""The internal topic of a coordinator: a :class:`moldau.broker.coordinators.state_log.StateLog` on partitions that this broker leads.
 
-The topic is made when it is first needed (:mod:`moldau.broker.internal_topics`). An append is one
-batch, on the broker's thread: in the log and in the page cache when it returns. Reading it back is in :mod:`moldau.broker.state_loading`.
+The topic is made when it is first needed (:mod:`moldau.broker.coordinators.internal_topics`). An append is one batch, on the broker's
+thread: in the log and in the page cache when it returns. Reading it back is in :mod:`moldau.broker.coordinators.loading`.
 """
 
 import logging
@@ -9,9 +9,9 @@ from functools import lru_cache
 from struct import unpack
 from typing import TYPE_CHECKING
 
-from moldau.broker.internal_topics import InternalTopic, internal_topic_spec
-from moldau.broker.state_loading import StateLoads
-from moldau.broker.state_log import EncodedRecords
+from moldau.broker.coordinators.internal_topics import InternalTopic, internal_topic_spec
+from moldau.broker.coordinators.loading import StateLoads
+from moldau.broker.coordinators.state_log import EncodedRecords
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
 from moldau.model.seldom import Seldom
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from moldau.broker.broker import Broker
+    from moldau.broker.coordinators.state_log import Done, KeyValue, LoadedBatch, TransactionalProducer
     from moldau.broker.partition import Partition
-    from moldau.broker.state_log import Done, KeyValue, LoadedBatch, TransactionalProducer
 
 _LOG = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class StateTopic:
             raise PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"topic '{self.name}' cannot be made: {outcome.message}")
 
     def append(self, partition: int, records: "Sequence[KeyValue]", done: "Done", producer: "TransactionalProducer | None" = None) -> None:
-        """As :meth:`moldau.broker.state_log.StateLog.append`.
+        """As :meth:`moldau.broker.coordinators.state_log.StateLog.append`.
 
         Should a disk be lost, the partition closes, which tells its coordinator to resign; that comes after ``done(error)`` where the
         append failed, and may come before it where the sync did.
@@ -115,7 +115,7 @@ class StateTopic:
         self._broker.flusher.wait(led, last_offset, synced)
 
     def load(self, partition: int, take: "Callable[[LoadedBatch], object]", done: "Done") -> None:
-        """As :meth:`moldau.broker.state_log.StateLog.load`. One partition is read after the other, in the order of the calls.
+        """As :meth:`moldau.broker.coordinators.state_log.StateLog.load`. One partition is read after the other, in the order of the calls.
 
         One without records is read at once, so that whoever asked for a coordinator, and had the topic made by it, need not come again.
         """

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from moldau.broker.coordinators.internal_topics import OFFSETS, TRANSACTIONS
+from moldau.broker.coordinators.state_topic import StateTopic
 from moldau.broker.groups.coordinator import GroupCoordinator
-from moldau.broker.internal_topics import OFFSETS, TRANSACTIONS
-from moldau.broker.state_topic import StateTopic
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from moldau.model.steps import Steps
 
 
-class Coordinating:
+class Coordinators:
     """See the module."""
 
     def __init__(self, broker: "Broker") -> None:

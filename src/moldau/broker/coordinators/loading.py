@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from moldau.broker.state_log import Done, LoadedBatch
+from moldau.broker.coordinators.state_log import Done, LoadedBatch
 from moldau.log.batches import BadBatchError, OldFormatError, scan
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
@@ -44,7 +44,7 @@ class StateLoads:
         self._running: tuple[Partition, Iterator[LoadedBatch | None]] | None = None
 
     def add(self, topic_partition: TopicPartition, take: Take, done: Done) -> None:
-        """Read a partition after those that were added before: see :meth:`moldau.broker.state_log.StateLog.load`.
+        """Read a partition after those that were added before: see :meth:`moldau.broker.coordinators.state_log.StateLog.load`.
 
         One without records, as of a topic that was just made, is done at once.
         """
