@@ -133,6 +133,16 @@ def test_a_transaction_is_read_back_with_its_producer_and_its_marker(subject: Su
     ]
 
 
+def test_an_append_returns_the_offset_of_its_first_record_and_none_when_it_is_refused(subject: Subject) -> None:
+    assert [subject.log.append(1, [(b"k", b"v")] * count, lambda _: None) for count in (2, 3, 1)] == [0, 2, 5]
+    subject.mark(1, TransactionalProducer(7, 2), committed=True)
+    assert subject.log.append(1, [(b"k", b"v")], lambda _: None) == 7
+    subject.close(1)
+    outcomes: list[PeerError | None] = []
+    assert subject.log.append(1, [(b"k", b"v")], outcomes.append) is None
+    assert [error is None for error in outcomes] == [False]
+
+
 def test_what_is_appended_while_it_is_read_is_not_read(subject: Subject) -> None:
     assert append(subject, 0, [(b"a", b"1")]) is None
     batches: list[LoadedBatch] = []

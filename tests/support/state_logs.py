@@ -31,23 +31,29 @@ class ListStateLog:
         """What loads end with, after everything was read."""
         self.clock = clock
         self._failures: list[PeerError] = []
-        self._held: list[tuple[Done, PeerError | None]] | None = None
+        self._held: list[Done] | None = None
 
     def partition_for(self, key: str) -> int:
         """As Kafka."""
         return java_hash(key) % self.partitions
 
-    def append(self, partition: int, records: Sequence[KeyValue], done: Done, producer: TransactionalProducer | None = None) -> None:
+    def append(self, partition: int, records: Sequence[KeyValue], done: Done, producer: TransactionalProducer | None = None) -> int | None:
         """Keep a batch, unless it is to fail."""
         error = self._failures.pop(0) if self._failures else None
         if partition in self.closed:
             error = PeerError(ErrorCode.NOT_COORDINATOR, f"partition {partition} is not led here")
-        if error is None:
-            base = self._offsets(partition, len(records))
-            now_ms = -1 if self.clock is None else self.clock.time_ms()
-            kept = [Record(base + index, now_ms, CREATE_TIME, key, value, []) for index, (key, value) in enumerate(records)]
-            self.batches[partition].append(LoadedBatch(base, *(producer or (-1, -1)), None, kept))
-        self._answer(done, error)
+        if error is not None:
+            done(error)
+            return None
+        base = self._offsets(partition, len(records))
+        now_ms = -1 if self.clock is None else self.clock.time_ms()
+        kept = [Record(base + index, now_ms, CREATE_TIME, key, value, []) for index, (key, value) in enumerate(records)]
+        self.batches[partition].append(LoadedBatch(base, *(producer or (-1, -1)), None, kept))
+        if self._held is None:
+            done(None)
+        else:
+            self._held.append(done)
+        return base
 
     def load(self, partition: int, take: Callable[[LoadedBatch], object], done: Done) -> None:
         """Give every batch there is, then the end."""
@@ -98,7 +104,7 @@ class ListStateLog:
         self._failures += [PeerError(code, "the test wants it so")] * times
 
     def hold(self) -> None:
-        """Answer appends only at `release`. They are in the log at once."""
+        """Answer appends only at `release`. They are in the log at once; what is refused is answered at once."""
         self._held = [] if self._held is None else self._held
 
     def release(self, count: int | None = None) -> None:
@@ -107,16 +113,14 @@ class ListStateLog:
         if count is None:
             self._held = None
         for _ in range(len(held) if count is None else count):
-            done, error = held.pop(0)
-            done(error)
+            held.pop(0)(None)
+
+    def answer_held(self, index: int, error: PeerError | None = None) -> None:
+        """Answer one of those that are held: out of order, or with an `error` for records that the log has and loses."""
+        assert self._held is not None
+        self._held.pop(index)(error)
 
     @property
     def waiting(self) -> int:
         """Appends that are not answered."""
         return len(self._held or ())
-
-    def _answer(self, done: Done, error: PeerError | None) -> None:
-        if self._held is None:
-            done(error)
-        else:
-            self._held.append((done, error))

@@ -62,12 +62,14 @@ class StateLog(Protocol):
     def partition_for(self, key: str) -> int:
         """The partition that holds the state of a group or a transactional id: Java's hash of the string, as in Kafka."""
 
-    def append(self, partition: int, records: Sequence[KeyValue], done: Done, producer: TransactionalProducer | None = None) -> None:
-        """Append all records in one batch, then ``done(None)`` once they are as safe as ``acks=all`` promises, now or later. Many should be
-        `EncodedRecords`.
+    def append(self, partition: int, records: Sequence[KeyValue], done: Done, producer: TransactionalProducer | None = None) -> int | None:
+        """Append all records in one batch, then ``done(None)`` once they are as safe as ``acks=all`` promises, inside the call or later.
+        Many should be `EncodedRecords`.
 
-        ``done(error)`` says that nothing of them is in the log, with the code for the client: COORDINATOR_NOT_AVAILABLE when replicas are
-        missing or the disk failed, NOT_COORDINATOR when the partition is not led here any more, MESSAGE_TOO_LARGE when the batch is.
+        Returns the offset of the first record. None when the log refuses them: then nothing of them is in the log, and ``done(error)`` has
+        been called with the code for the client: COORDINATOR_NOT_AVAILABLE when replicas are missing or the disk failed, NOT_COORDINATOR
+        when the partition is not led here any more, MESSAGE_TOO_LARGE when the batch is. With an offset, ``done(error)`` says that they
+        are in the log and will not be safe: the coordinator has to resign.
         """
 
     def load(self, partition: int, take: Callable[[LoadedBatch], object], done: Done) -> None:

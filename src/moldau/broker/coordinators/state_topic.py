@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from moldau.broker.broker import Broker
     from moldau.broker.coordinators.state_log import Done, KeyValue, LoadedBatch, TransactionalProducer
     from moldau.broker.partition import Partition
+    from moldau.log.growing import AppendResult
 
 _LOG = logging.getLogger(__name__)
 
@@ -74,7 +75,9 @@ class StateTopic:
                 _LOG.error("internal topic not made: topic=%s reason=%s", self.name, outcome.message)
             raise PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"topic '{self.name}' cannot be made: {outcome.message}")
 
-    def append(self, partition: int, records: "Sequence[KeyValue]", done: "Done", producer: "TransactionalProducer | None" = None) -> None:
+    def append(
+        self, partition: int, records: "Sequence[KeyValue]", done: "Done", producer: "TransactionalProducer | None" = None
+    ) -> int | None:
         """As :meth:`moldau.broker.coordinators.state_log.StateLog.append`.
 
         Should a disk be lost, the partition closes, which tells its coordinator to resign; that comes after ``done(error)`` where the
@@ -83,21 +86,22 @@ class StateTopic:
         led = self._broker.partitions.get(TopicPartition(self.name, partition))
         if led is None:
             done(PeerError(ErrorCode.NOT_COORDINATOR, f"{self.name}-{partition} is not led by broker {self._broker.broker_id}"))
-            return
+            return None
         try:
-            last_offset = self._append(led, records, producer)
+            appended = self._append(led, records, producer)
         except PeerError as error:
             done(error)
-            return
+            return None
         except StorageError as error:
             done(_not_stored(led, error))
             self._broker.storage_failed(led, error)
-            return
-        log = led.log
+            return None
+        log, last_offset = led.log, appended.last_offset
         if last_offset >= log.flushed_offset and log.log_end_offset - log.flushed_offset >= log.config.flush_messages:
             self._wait_for_disk(led, last_offset, done)
         else:
             done(None)
+        return appended.base_offset
 
     def _wait_for_disk(self, led: "Partition", last_offset: int, done: "Done") -> None:
         """``done`` once the record is on disk. If a sync finds no room, only the answer has to wait for the next one: the record stays in
@@ -126,8 +130,8 @@ class StateTopic:
         else:
             self._loads.add(topic_partition, take, done)
 
-    def _append(self, led: "Partition", records: "Sequence[KeyValue]", producer: "TransactionalProducer | None") -> int:
-        """Write the batch; the offset of its last record."""
+    def _append(self, led: "Partition", records: "Sequence[KeyValue]", producer: "TransactionalProducer | None") -> "AppendResult":
+        """Write the batch."""
         broker = self._broker
         minimum = led.rules.min_insync_replicas
         if minimum > 1:
@@ -139,7 +143,7 @@ class StateTopic:
         led.log.write_staged()
         if led.advance() and led.watchers:
             broker.delayed.appended(led, len(batch))
-        return appended.last_offset
+        return appended
 
     def _build(self, led: "Partition", records: "Sequence[KeyValue]", producer: "TransactionalProducer | None", now_ms: int) -> memoryview:
         codec = _CODECS.get(led.rules.compression_type, self._codec)

@@ -86,7 +86,7 @@ def test_what_does_not_fit_is_kept_and_served_when_there_is_room(caplog: pytest.
 
 def test_ids_take_what_is_counted() -> None:
     world = TransactionWorld()
-    world.log.append = lambda partition, records, done, producer=None: done(None)  # type: ignore[method-assign,assignment]
+    world.log.append = lambda partition, records, done, producer=None: done(None)  # type: ignore[method-assign,assignment,return-value]
     world.init("before")
     tracemalloc.start()
     try:
