@@ -1,4 +1,4 @@
-"""The coordinators of groups and of transactions: which there are, and the internal topics that keep their state.
+"""The coordinators of groups and of transactions: their internal topics, and the runtime that loads, serves and resigns their partitions.
 
 A broker without groups and transactions imports nothing of here.
 """

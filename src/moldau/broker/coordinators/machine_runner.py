@@ -1,0 +1,94 @@
+"""Runs the state machines of a partition: members of a group, a transactional id.
+
+A machine takes events and returns effects. The runner carries the effects out in order, and hands an event that an effect causes to its
+machine after all effects of the event before: no machine is entered twice. A store is written first, and its `stored` event comes when it
+is committed; so a machine changes what others see, and answers, after that.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from moldau.broker.coordinators.partition_coordinator import PartitionCoordinator
+    from moldau.broker.coordinators.state_log import KeyValue
+    from moldau.model.errors import PeerError
+
+_LOG = logging.getLogger(__name__)
+
+Machine = TypeVar("Machine", contravariant=True)
+Event = TypeVar("Event")
+Effect = TypeVar("Effect")
+
+
+class MachineKind(Protocol[Machine, Event, Effect]):
+    """What the runner has to know of one kind of machine."""
+
+    def step(self, machine: Machine, event: Event) -> Iterable[Effect]:
+        """Let the machine take an event."""
+
+    def records(self, machine: Machine, effect: Effect) -> "Sequence[KeyValue] | None":
+        """What a store appends; None for any other effect."""
+
+    def stored(self, machine: Machine, effect: Effect, error: "PeerError | None") -> Event | None:
+        """The event that follows a store; None if the machine does not want to know."""
+
+    def carry_out(self, machine: Machine, effect: Effect) -> object:
+        """Do what an effect other than a store asks for: answer a token, write markers."""
+
+
+class MachineRunner(Generic[Machine, Event, Effect]):
+    """See the module. One for each partition: it ends with the partition's coordinator."""
+
+    __slots__ = ("_coordinator", "_events", "_is_running", "_kind")
+
+    def __init__(self, coordinator: "PartitionCoordinator[Any]", kind: MachineKind[Machine, Event, Effect]) -> None:
+        self._coordinator = coordinator
+        self._kind = kind
+        self._events: deque[tuple[Machine, Event]] = deque()
+        self._is_running = False
+
+    def take(self, machine: Machine, event: Event) -> None:
+        """Hand the machine an event: now, or after what is being carried out. Raises what its `step` raises if that is now."""
+        events = self._events
+        events.append((machine, event))
+        if self._is_running:
+            return
+        self._is_running = True
+        try:
+            self._take_next()
+        finally:
+            while events:
+                try:
+                    self._take_next()
+                except Exception:
+                    _LOG.exception("event lost by a bug")
+            self._is_running = False
+
+    def _take_next(self) -> None:
+        machine, event = self._events.popleft()
+        self.carry_out(machine, self._kind.step(machine, event))
+
+    def carry_out(self, machine: Machine, effects: Iterable[Effect]) -> None:
+        """Carry effects out in order. One that raises does not keep the others from being carried out."""
+        kind = self._kind
+        for effect in effects:
+            try:
+                records = kind.records(machine, effect)
+                if records is None:
+                    kind.carry_out(machine, effect)
+                else:
+                    self._store(machine, effect, records)
+            except Exception:
+                _LOG.exception("effect lost by a bug: effect=%s", type(effect).__name__)
+
+    def _store(self, machine: Machine, effect: Effect, records: "Sequence[KeyValue]") -> None:
+        def done(error: "PeerError | None") -> None:
+            if self._coordinator.is_over:
+                return  # the state answers those who wait in the machine
+            event = self._kind.stored(machine, effect, error)
+            if event is not None:
+                self.take(machine, event)
+
+        self._coordinator.write(records, None, done)

@@ -1,0 +1,224 @@
+"""The coordinator of one partition of an internal topic: its phase, its state, and the queue of writes that are not committed yet.
+
+Writes are applied and answered in the order of the log, in whatever order the log answers: one whose answer comes before that of an
+earlier write waits for it. The rules and the table of phases are in :mod:`moldau.broker.coordinators.runtime`.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from moldau.model.errors import PeerError
+from moldau.model.steps import Steps
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from moldau.broker.coordinators.runtime import CoordinatorRuntime
+    from moldau.broker.coordinators.state_log import Done, KeyValue, LoadedBatch, TransactionalProducer
+    from moldau.model.budget import Budget
+
+_LOG = logging.getLogger(__name__)
+
+NO_OFFSET = -1
+APPENDING = -2
+"""The base offset of a write while the log has not returned it."""
+
+
+class PartitionState(Protocol):
+    """What one kind of coordinator keeps of a partition."""
+
+    def replay(self, batch: "LoadedBatch") -> None:
+        """Apply the next batch of the log. Records that cannot be understood are left out."""
+
+    def finish_replay(self) -> Steps:
+        """The log has been read to its end: in steps, make what was read ready to be served."""
+
+    def loaded(self) -> None:
+        """The coordinator is active from now on, and may write."""
+
+    def resigned(self, error: PeerError) -> None:
+        """Answer `error` to those who wait for something other than a write, and release all memory. The last call."""
+
+    def memory(self) -> "Sequence[Budget]":
+        """The budgets that bound it, together with the state of other partitions."""
+
+
+S = TypeVar("S", bound=PartitionState)
+
+
+class Phase(Enum):
+    """How far a partition is."""
+
+    LOADING = "loading"
+    ACTIVE = "active"
+    REFUSED = "refused"
+    """Its state does not fit into memory; nothing is lost."""
+    FAILED = "failed"
+    """It cannot be read."""
+    RESIGNED = "resigned"
+
+
+class _Write:
+    """A write that is not applied yet, or what waits for those before it."""
+
+    __slots__ = ("base_offset", "committed", "done", "error", "is_committed", "owner")
+
+    def __init__(self, owner: "PartitionCoordinator[Any]", committed: "Callable[[int], object] | None", done: "Done") -> None:
+        self.owner = owner
+        self.committed = committed
+        self.done = done
+        self.base_offset = APPENDING
+        self.is_committed = False
+        self.error: PeerError | None = None
+
+    def answered(self, error: PeerError | None) -> None:
+        """The log has committed it, or not; inside `append` or later."""
+        self.error = error
+        self.is_committed = error is None
+        if self.base_offset != APPENDING:
+            self.owner.settle(self)
+
+
+class PartitionCoordinator(Generic[S]):
+    """The coordinator of one partition, from its election until it resigns; then `is_over`.
+
+    Invariant: `_writes` has the writes that are in the log, or being appended, and are not applied, in the order of the log.
+    """
+
+    __slots__ = ("_is_settling", "_runtime", "_writes", "epoch", "partition", "phase", "state")
+
+    def __init__(self, runtime: "CoordinatorRuntime[S]", partition: int, epoch: int) -> None:
+        self.partition = partition
+        self.epoch = epoch
+        """The leader epoch of the partition; markers carry it."""
+        self.phase = Phase.LOADING
+        self._runtime = runtime
+        self._writes: deque[_Write] = deque()
+        self._is_settling = False
+        self.state: S = runtime.make_state(self)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has resigned."""
+        return self.phase is Phase.RESIGNED
+
+    def write(
+        self,
+        records: "Sequence[KeyValue]",
+        committed: "Callable[[int], object] | None",
+        done: "Done",
+        producer: "TransactionalProducer | None" = None,
+    ) -> None:
+        """Append records, one batch. When it is committed, now or later: ``committed(base_offset)`` changes the state, then
+        ``done(None)`` answers; both after those of the writes before it.
+
+        ``done(error)`` without `committed`: as `StateLog.append` has it, or NOT_COORDINATOR when the coordinator resigns before. With
+        NOT_COORDINATOR the records may be in the log.
+        """
+        if self.phase is not Phase.ACTIVE:
+            assert self.phase is Phase.RESIGNED, "a coordinator that loads does not write"
+            done(self._not_coordinator())
+            return
+        write = _Write(self, committed, done)
+        self._writes.append(write)
+        try:
+            base_offset = self._runtime.log.append(self.partition, records, write.answered, producer)
+        except BaseException:
+            self._writes.remove(write)
+            raise
+        if self.is_over:
+            return  # answered already
+        if base_offset is None:
+            self._writes.remove(write)
+            self._answer(write, write.error)
+        else:
+            write.base_offset = base_offset
+        if write.is_committed or write.error is not None:
+            self.settle(write)
+
+    def after_writes(self, done: "Done") -> None:
+        """``done(None)`` when all writes before are committed, at once if there are none; ``done(NOT_COORDINATOR)`` if it resigns before.
+
+        For decisions that depend on what is not applied yet, such as deleting a group: its last commit may still be queued.
+        """
+        if self.phase is Phase.RESIGNED:
+            done(self._not_coordinator())
+        elif self._writes:
+            write = _Write(self, None, done)
+            write.is_committed = True
+            write.base_offset = NO_OFFSET
+            self._writes.append(write)
+        else:
+            done(None)
+
+    def deadline(self, key: "Hashable", due_ms: float | None, action: Callable[[], object]) -> None:
+        """Call `action` once, not before `due_ms` of :meth:`CoordinatorRuntime.now_ms`; replaces the key's deadline. None cancels it."""
+        if due_ms is None:
+            self._runtime.deadlines.cancel(self, key)
+        elif self.phase is not Phase.RESIGNED:
+            self._runtime.deadlines.set(self, key, due_ms, action)
+
+    def while_serving(self, steps: Steps) -> Steps:
+        """The same steps; they end when the coordinator resigns."""
+        try:
+            for pause in steps:
+                yield pause
+                if self.phase is Phase.RESIGNED:
+                    return
+        finally:
+            steps.close()
+
+    # For the runtime
+
+    def settle(self, write: _Write) -> None:
+        """The log has answered a write whose append has returned: apply and answer the oldest ones, as many as are committed.
+
+        What their callbacks write follows after them.
+        """
+        if self.phase is Phase.RESIGNED:
+            return
+        if write.error is not None and write.base_offset != APPENDING:
+            self._runtime.write_lost(self, write.error)
+            return
+        if self._is_settling:
+            return
+        self._is_settling = True
+        writes = self._writes
+        while writes and writes[0].is_committed and writes[0].base_offset != APPENDING:
+            self._apply(writes.popleft())
+        self._is_settling = False
+
+    def resign(self, error: PeerError) -> None:
+        """Answer all that waits; the runtime has forgotten the coordinator."""
+        self.phase = Phase.RESIGNED
+        self._runtime.deadlines.drop(self)
+        self.state.resigned(error)
+        writes = self._writes
+        while writes:
+            write = writes.popleft()
+            self._answer(write, write.error or error)
+
+    def _apply(self, write: _Write) -> None:
+        if write.committed is not None:
+            try:
+                write.committed(write.base_offset)
+            except Exception:
+                _LOG.exception("committed record not applied by a bug: partition=%s", self._name)
+                self._runtime.not_applied(self)
+        self._answer(write, self._not_coordinator() if self.phase is Phase.RESIGNED else None)
+
+    def _answer(self, write: _Write, error: PeerError | None) -> None:
+        try:
+            write.done(error)
+        except Exception:  # a bug on the way to one client must not hold up the others
+            _LOG.exception("answer lost by a bug: partition=%s", self._name)
+
+    def _not_coordinator(self) -> PeerError:
+        return self._runtime.not_coordinator(self.partition)
+
+    @property
+    def _name(self) -> str:
+        return f"{self._runtime.topic}-{self.partition}"

@@ -1,0 +1,258 @@
+"""What coordinators of groups and of transactions have in common: their partitions are loaded, served and resigned.
+
+A :class:`CoordinatorRuntime` has one :class:`PartitionCoordinator` for each partition of its internal topic that this broker leads. The
+kinds differ in the :class:`moldau.broker.coordinators.partition_coordinator.PartitionState`.
+
+==============  ==================================  ===================================================================  ===========
+phase           event                               effect                                                               next
+==============  ==================================  ===================================================================  ===========
+none            elected                             make the state, mark its budgets, load                               LOADING
+LOADING         batch                               `replay`, unless twice a budget is held: refuse
+LOADING         end of the log                      `finish_replay` in slices, check the budgets, `loaded`               ACTIVE
+LOADING         a budget is exceeded                drop the state, keep the reason                                      REFUSED
+LOADING         the partition cannot be read        drop the state, keep the reason                                      FAILED
+any             elected with a higher epoch         as resigned, then as elected                                         LOADING
+any             elected, the epoch is not higher    none
+ACTIVE          `write`                             append, and queue
+ACTIVE          an append is committed              of queued writes, in the order of the log: `committed`, then `done`
+ACTIVE          an append is refused                `done(error)`; the log has nothing of it
+ACTIVE          an append fails when in the log     as resigned, since log and memory may differ                         none
+ACTIVE          `committed` raises, a bug           as resigned, keep the reason                                         FAILED
+REFUSED FAILED  `reload`                            as elected                                                           LOADING
+any             resigned                            `PartitionState.resigned`, then `done(NOT_COORDINATOR)` for writes    none
+==============  ==================================  ===================================================================  ===========
+
+Rules. State changes once, when its record is committed, in the order of the log; so it is at any time what a replay of the committed
+records gives. Every callback that is handed out (to the log, to the clock, to a sweep) is without effect once its coordinator has
+resigned. `done` of a write is called exactly once.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Generic, NamedTuple
+
+from moldau.broker.coordinators.deadlines import Deadlines
+from moldau.broker.coordinators.partition_coordinator import PartitionCoordinator, Phase, S
+from moldau.broker.coordinators.sweeps import Sweep
+from moldau.broker.slices import Ended, SliceScheduler
+from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.steps import Steps
+
+if TYPE_CHECKING:
+    from moldau.broker.coordinators.state_log import LoadedBatch, StateLog
+    from moldau.ports.clock import Clock
+
+_LOG = logging.getLogger(__name__)
+
+PEAK_FACTOR = 2
+"""While partitions are read, their state may take up to this many times a limit on memory: later records delete some of it."""
+
+
+class _Unserved(NamedTuple):
+    """A partition that is led here, and has no coordinator. `reason` is a message for clients."""
+
+    epoch: int
+    phase: Phase
+    reason: str
+
+
+class CoordinatorRuntime(Generic[S]):
+    """See the module. Everything runs on the broker's thread."""
+
+    def __init__(self, topic: str, log: "StateLog", clock: "Clock", make_state: "Callable[[PartitionCoordinator[S]], S]") -> None:
+        self.topic = topic
+        self.log = log
+        self.clock = clock
+        self.make_state = make_state
+        self.deadlines = Deadlines(clock)
+        self.unserved: dict[int, _Unserved] = {}
+        """By partition: those that are refused or failed."""
+        self._coordinators: dict[int, PartitionCoordinator[S]] = {}
+        """By partition: those that are loading or active."""
+        self._sweeps: list[Sweep[S]] = []
+        self._slices = SliceScheduler(clock)
+
+    # For the broker
+
+    def elected(self, partition: int, leader_epoch: int) -> None:
+        """This broker leads the partition in that epoch. Every higher epoch is loaded again, also when the leader is the same."""
+        known = self._coordinators.get(partition) or self.unserved.get(partition)
+        if known is not None:
+            if leader_epoch <= known.epoch:
+                return
+            self.resigned(partition)
+        self._load(partition, leader_epoch)
+
+    def resigned(self, partition: int) -> None:
+        """This broker does not lead the partition any more, or not its log: those who wait are answered NOT_COORDINATOR."""
+        self.unserved.pop(partition, None)
+        self._resign(self._coordinators.get(partition))
+
+    def reload(self) -> None:
+        """Load again what was refused or has failed: settings have changed, or other state was deleted."""
+        for partition, (epoch, _, _) in list(self.unserved.items()):
+            del self.unserved[partition]
+            self._load(partition, epoch)
+
+    def close(self) -> None:
+        """The broker stops."""
+        for sweep in self._sweeps:
+            sweep.close()
+        self._slices.close()
+        for partition in [*self._coordinators, *self.unserved]:
+            self.resigned(partition)
+        self.deadlines.close()
+
+    # For a kind of coordinator
+
+    def coordinator_of(self, key: str) -> PartitionCoordinator[S]:
+        """The active coordinator of a group or a transactional id. PeerError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS;
+        COORDINATOR_NOT_AVAILABLE for a partition that was refused or has failed.
+        """
+        partition = self.log.partition_for(key)
+        found = self._coordinators.get(partition)
+        if found is None or found.phase is not Phase.ACTIVE:
+            raise self._not_served(key, partition, found)
+        return found
+
+    def coordinator(self, partition: int) -> PartitionCoordinator[S] | None:
+        """The coordinator of a partition, also one that loads."""
+        return self._coordinators.get(partition)
+
+    def active(self) -> Iterator[PartitionCoordinator[S]]:
+        """Those that are active now; some may resign while they are iterated."""
+        return iter([each for each in self._coordinators.values() if each.phase is Phase.ACTIVE])
+
+    def phase(self, partition: int) -> Phase | None:
+        """How far a partition is; None if it is not led here."""
+        found = self._coordinators.get(partition) or self.unserved.get(partition)
+        return None if found is None else found.phase
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether a partition is being loaded."""
+        return any(each.phase is Phase.LOADING for each in self._coordinators.values())
+
+    def now_ms(self) -> int:
+        """The time of deadlines, in milliseconds that never go back."""
+        return self.deadlines.now_ms()
+
+    def add_sweep(
+        self,
+        name: str,
+        interval_ms: Callable[[], int],
+        wanted: Callable[[], bool],
+        steps_of: "Callable[[PartitionCoordinator[S]], Steps]",
+        *,
+        reloads: bool = False,
+    ) -> Sweep[S]:
+        """Make a sweep, see :class:`moldau.broker.coordinators.sweeps.Sweep`; it starts with `Sweep.wake`."""
+        sweep = Sweep(self, name, interval_ms, wanted, steps_of, reloads=reloads)
+        self._sweeps.append(sweep)
+        return sweep
+
+    # For its parts
+
+    def run_steps(self, steps: Steps, ended: Ended, *, droppable: bool) -> None:
+        """Run steps in slices, then `ended`, also when that is at once."""
+        try:
+            work = self._slices.run(steps, ended, droppable=droppable)
+        except Exception as bug:
+            ended(bug)
+            return
+        if work is None:
+            ended(None)
+
+    def write_lost(self, coordinator: PartitionCoordinator[S], error: PeerError) -> None:
+        """A write is in the log and will not be committed."""
+        _LOG.error("coordinator resigns, a write is lost: partition=%s-%d reason=%s", self.topic, coordinator.partition, error.message)
+        self._resign(coordinator)
+
+    def not_applied(self, coordinator: PartitionCoordinator[S]) -> None:
+        """A write is committed, and memory does not have it."""
+        if not coordinator.is_over:
+            self._drop(coordinator, Phase.FAILED, f"{self.topic}-{coordinator.partition} is loaded again after a bug, see the log")
+
+    def not_coordinator(self, partition: int) -> PeerError:
+        """The error for a partition without a coordinator here."""
+        return PeerError(ErrorCode.NOT_COORDINATOR, f"{self.topic}-{partition} is not led here")
+
+    def _load(self, partition: int, epoch: int) -> None:
+        coordinator = self._coordinators[partition] = PartitionCoordinator(self, partition, epoch)
+        self._note_reading(coordinator)
+
+        def take(batch: "LoadedBatch") -> None:
+            if not coordinator.is_over:
+                self._check_memory(coordinator, PEAK_FACTOR)
+                coordinator.state.replay(batch)
+
+        def done(error: PeerError | None) -> None:
+            if coordinator.is_over:
+                return
+            if error is None:
+                self.run_steps(coordinator.while_serving(coordinator.state.finish_replay()), finished, droppable=False)
+            else:
+                self._not_loaded(coordinator, error)
+
+        def finished(bug: Exception | None) -> None:
+            if coordinator.is_over:
+                return
+            if bug is None:
+                self._activate(coordinator)
+            else:
+                _LOG.error("partition not loaded by a bug: partition=%s-%d", self.topic, partition, exc_info=bug)
+                self._not_loaded(coordinator, PeerError(ErrorCode.UNKNOWN_SERVER_ERROR, "a bug, see the log"))
+
+        self.log.load(partition, take, done)
+
+    def _activate(self, coordinator: PartitionCoordinator[S]) -> None:
+        try:
+            self._check_memory(coordinator)
+        except _DoesNotFitError as too_large:
+            self._not_loaded(coordinator, too_large)
+            return
+        coordinator.phase = Phase.ACTIVE
+        self._note_reading(coordinator)
+        coordinator.state.loaded()
+
+    def _not_loaded(self, coordinator: PartitionCoordinator[S], error: PeerError) -> None:
+        _LOG.error("coordinator not loaded: partition=%s-%d reason=%s", self.topic, coordinator.partition, error.message)
+        self._drop(coordinator, Phase.REFUSED if isinstance(error, _DoesNotFitError) else Phase.FAILED, error.message)
+
+    def _drop(self, coordinator: PartitionCoordinator[S], phase: Phase, reason: str) -> None:
+        self._resign(coordinator)
+        self.unserved[coordinator.partition] = _Unserved(coordinator.epoch, phase, reason)
+        for sweep in self._sweeps:
+            sweep.wake_to_reload()
+
+    def _resign(self, coordinator: PartitionCoordinator[S] | None) -> None:
+        if coordinator is not None and not coordinator.is_over:
+            del self._coordinators[coordinator.partition]
+            coordinator.resign(self.not_coordinator(coordinator.partition))
+            self._note_reading(coordinator)
+
+    def _note_reading(self, coordinator: PartitionCoordinator[S]) -> None:
+        under_way = self.is_loading
+        for budget in coordinator.state.memory():
+            budget.reading(under_way)
+
+    def _check_memory(self, coordinator: PartitionCoordinator[S], factor: int = 1) -> None:
+        for budget in coordinator.state.memory():
+            if budget.is_exceeded(factor):
+                raise _DoesNotFitError(
+                    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                    f"{self.topic}-{coordinator.partition} does not fit into memory: {budget.setting} is {budget.limit} bytes,"
+                    f" {budget.held} are needed so far; nothing is lost, raise the setting to have it served",
+                )
+
+    def _not_served(self, key: str, partition: int, found: PartitionCoordinator[S] | None) -> PeerError:
+        if found is not None:
+            return PeerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"'{key}': {self.topic}-{partition} is being loaded")
+        unserved = self.unserved.get(partition)
+        if unserved is not None:
+            return PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, unserved.reason)
+        return PeerError(ErrorCode.NOT_COORDINATOR, f"'{key}': {self.topic}-{partition} is not led here")
+
+
+class _DoesNotFitError(PeerError):
+    """The state of a partition takes more memory than a setting allows."""
