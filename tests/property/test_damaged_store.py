@@ -12,9 +12,9 @@ from random import Random
 
 import pytest
 
-from moldau.adapters.sqlite_coordination import SqliteCoordination
 from moldau.model.errors import CoordinationError
 from moldau.ports.coordination import Create
+from support.trees import AskedTree
 
 THOROUGH = os.environ.get("MOLDAU_TORTURE") == "1"
 FLIPS = 4000 if THOROUGH else 120
@@ -25,7 +25,7 @@ def now_ms() -> int:
     return 1_700_000_000_000
 
 
-def content(tree: SqliteCoordination, path: str = "/") -> dict[str, tuple[bytes, int]]:
+def content(tree: AskedTree, path: str = "/") -> dict[str, tuple[bytes, int]]:
     data, stat = tree.get(path)
     found = {path: (data, stat.version)}
     for name in tree.children(path):
@@ -39,7 +39,7 @@ class Store:
     def __init__(self, folder: Path, *, crashed: bool) -> None:
         self.path = folder / "store.db"
         source = folder / "source.db"
-        tree = SqliteCoordination(str(source), now_ms)
+        tree = AskedTree(str(source), now_ms)
         self.states: list[dict[str, tuple[bytes, int]]] = []
         tree.create("/topics")
         for number in range(12):
@@ -58,7 +58,7 @@ class Store:
         for suffix, data in (self.files | damaged).items():
             Path(f"{self.path}{suffix}").write_bytes(data)
         try:
-            tree = SqliteCoordination(str(self.path), now_ms)
+            tree = AskedTree(str(self.path), now_ms)
         except CoordinationError as error:
             return str(error)
         try:
@@ -126,6 +126,6 @@ def test_a_write_ahead_log_of_other_bytes_is_refused(store: Store) -> None:
 def test_a_file_of_an_older_backup_is_whole(store: Store, tmp_path: Path) -> None:
     """A log of another generation has other salts, and is not looked at for transactions."""
     shutil.copy(tmp_path / "source.db", tmp_path / "copy.db")
-    tree = SqliteCoordination(str(tmp_path / "copy.db"), now_ms)
+    tree = AskedTree(str(tmp_path / "copy.db"), now_ms)
     assert content(tree)
     tree.close()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from moldau.adapters.sqlite_coordination import MEMORY, SqliteCoordination
+from moldau.adapters.sqlite_file import MEMORY
 from moldau.broker.admin_log import AdminLog
 from moldau.broker.configs import Configs
 from moldau.broker.context import RequestContext
@@ -19,10 +19,11 @@ from moldau.model.config import BrokerConfig, read_static
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from moldau.model.steps import UNFINISHED, Steps, drain
-from moldau.ports.coordination import Create, Operation
+from moldau.ports.coordination import Create, Done, Multi, Request
 from moldau.protocol.codec import decode, encode
 from moldau.protocol.messages import load
 from moldau.testing.clock import FakeClock
+from support.trees import AskedTree
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
@@ -33,13 +34,15 @@ ADVERTISED = ("broker.example", 9999)
 R = TypeVar("R")
 
 
-class FailingTree(SqliteCoordination):
+class FailingTree(AskedTree):
     """A tree whose next write fails as on a full disk, when told to."""
 
     full = False
 
-    def multi(self, operations: Sequence[Operation]) -> None:
-        super().multi([*operations, Create("/no/such/parent")] if self.full else operations)
+    def submit(self, request: Request, done: Done) -> None:
+        if self.full and isinstance(request, Multi):
+            request = Multi((*request.writes, Create("/no/such/parent")))
+        super().submit(request, done)
 
 
 @dataclass

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from moldau.adapters.sqlite_coordination import MEMORY, SqliteCoordination
+from moldau.adapters.sqlite_file import MEMORY
 from moldau.broker.broker import Broker
 from moldau.broker.partition import Partition
 from moldau.broker.walked_batches import Walk
@@ -37,6 +37,7 @@ from moldau.testing.clock import FakeClock
 from moldau.testing.disk import ForgetfulDisk
 from moldau.testing.network import MemoryTransport, Peer
 from moldau.testing.workers import FakeWorkers
+from support.trees import AskedTree
 
 R = TypeVar("R")
 
@@ -58,7 +59,7 @@ class BrokerWorld:
         self.broker = self._start()
 
     def _start(self, *, adopt: bool = False) -> Broker:
-        self.store = SqliteCoordination(self.store_path, self.clock.time_ms)
+        self.store = AskedTree(self.store_path, self.clock.time_ms)
         broker = Broker(
             BrokerConfig(read_static(settings=self.settings)),
             directories=["/data"],

@@ -1,11 +1,12 @@
 """The coordination tree in one SQLite file: the embedded store of a single broker.
 
 One process holds the file, alone, for as long as it runs; a second one is refused. Every write is one transaction in a write-ahead log, so
-a `multi` is seen whole or not at all, also after a crash. It is on disk when the call returns (``synchronous=FULL``), until `sync_in` gives
-a background: from then on a `multi` writes to the page cache, and those that wait in `when_durable` share one sync of the log.
+a `Multi` is seen whole or not at all, also after a crash. A request is carried out inside `submit`, and a write is on disk when it is
+answered (``synchronous=FULL``), until `sync_in` gives a background: from then on a `Multi` writes to the page cache, and those that wait in
+`when_durable` share one sync of the log.
 
-    multi, when_durable      a sync starts
-    multi, when_durable      waits for the next
+    Multi, when_durable      a sync starts
+    Multi, when_durable      waits for the next
     sync ends                the first is answered; the next sync starts
 
 A log longer than `LOG_BYTES_MAX` is copied into the database in the background. A call would wait for that: `when_writable` calls back when
@@ -14,85 +15,69 @@ header on disk, a power cut could bring old pages back. After a failed sync no w
 error once, and a later sync says nothing about the pages of this one. A stop copies the log into the database and removes it; both are
 synced before, so that what was reported durable is on disk in one of the two at any time.
 
-Ephemeral nodes of a session that ended in a crash go when the file is opened again, before anyone can see them.
+`run_on` gives a thread instead: from then on each request runs there, in order, and is answered when it is on disk.
 
-Layout, which does not change without a new ``user_version``: table ``node``, one row per path; ``sequence`` counts the sequential children
-made under it; ``ephemeral`` is 0 or 1; ``checksum`` is the CRC-32C of the rest of the row. Format 1 had no checksum; a file of that format
-gets them when it is opened. The path ":memory:" keeps the tree in memory and forgets it at `close`.
-
-Everything is checked when the file is opened: SQLite's own structure, each row, and whether the write-ahead log holds finished transactions
-that SQLite would drop. A retention time with a changed digit would cost records. 2,000 nodes take 10 ms.
+The session is connected as long as the file is open, and is never suspended. A session's id is larger than that of every earlier one which
+wrote something. Ephemeral nodes of a session that ended in a crash go when the file is opened again, before anyone can see them. The path
+":memory:" keeps the tree in memory and forgets it at `close`. For the file's layout see `sqlite_file`.
 """
 
-import errno
 import logging
 import os
 import sqlite3
-import stat
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 
-from fastcrc.crc32 import iscsi as crc32c
-
-from moldau.adapters.sqlite_wal import dropped_transactions
+from moldau.adapters.sqlite_file import FORMAT, MEMORY, has_no_room, log_of, open_database, translate
+from moldau.adapters.sqlite_tree import SqliteTree
 from moldau.model.errors import CoordinationError
-from moldau.ports.background import Background
+from moldau.ports.background import Background, HereAndNow
 from moldau.ports.coordination import (
-    BadVersionError,
-    Check,
-    Create,
-    Delete,
+    REQUESTS_MAX,
+    Done,
     Durable,
-    EventType,
-    NodeExistsError,
-    NodeStat,
-    NoNodeError,
-    NotEmptyError,
-    Operation,
+    Exists,
+    GetChildren,
+    GetData,
+    Listener,
+    Multi,
+    Outcome,
+    Request,
+    SessionClosedError,
+    SessionEvent,
     SessionState,
-    SetData,
-    Watch,
+    Stream,
+    TooManyRequestsError,
+    Watches,
     WatchEvent,
+    check_paths,
+    nothing,
 )
 
 _LOG = logging.getLogger(__name__)
 
-MEMORY = ":memory:"
-APPLICATION_ID = 0x4D6F6C64
-"""Marks the file as ours ("Mold"). Do not change."""
-FORMAT = 2
 NO_FILE = -1
 LOG_BYTES_MAX = 4 << 20
 """A longer write-ahead log is copied into the database: some 200 changes of topics."""
 COPY_AGAIN_MS = 1000
 """When the database had no room for the log, the next copy is tried this long after that at the earliest."""
-_FORMAT_WITHOUT_CHECKSUMS = 1
-_TYPES = (str, str, bytes, int, int, int, int, int)
-WAY_OUT = (
-    "Restore the file from a backup. Without one, move it away and start with --adopt: "
-    "the topics are then recreated from the folders of their partitions, without their settings"
-)
-
-_NODE_TABLE = (
-    "CREATE TABLE node (path TEXT PRIMARY KEY, parent TEXT NOT NULL, data BLOB NOT NULL, version INTEGER NOT NULL, "
-    "sequence INTEGER NOT NULL, ephemeral INTEGER NOT NULL, created_ms INTEGER NOT NULL, modified_ms INTEGER NOT NULL, "
-    "checksum INTEGER NOT NULL) WITHOUT ROWID"
-)
-_ROW = "path, parent, data, version, sequence, ephemeral, created_ms, modified_ms"
-_PARENT_INDEX = "CREATE INDEX node_by_parent ON node (parent, path)"
 
 
 class SqliteCoordination:
-    """One session with the tree of a file. Used by one thread."""
+    """One session with the tree of a file."""
 
-    def __init__(self, path: str, time_ms: Callable[[], int]) -> None:
+    def __init__(self, path: str, time_ms: Callable[[], int], requests_max: int = REQUESTS_MAX) -> None:
         """Open or create the file. CoordinationError names it when it is held by another process, damaged, or not ours."""
         self._path = path
         self._time_ms = time_ms
-        self._data_watches: dict[str, list[Watch]] = {}
-        self._child_watches: dict[str, list[Watch]] = {}
-        self._listeners: list[Callable[[SessionState], object]] = []
+        self._requests_max = requests_max
+        self._watches = Watches()
+        self._stream = Stream()
+        self._thread: Background | None = None
+        self._submitted = 0
+        """Requests whose answer has not come from the thread yet."""
         self._closed = False
         self._transactions = threading.Lock()
         """Held for each transaction and each read, and while the log is copied: SQLite refuses to copy it during a read."""
@@ -113,169 +98,101 @@ class SqliteCoordination:
         """Wait for the next one."""
         self._held: list[Callable[[], object]] = []
         self._failure: str | None = None
-        with self._errors():
-            if path != MEMORY:
-                _refuse_irregular(path)
-            if path != MEMORY and not os.path.exists(path):
-                _create_file(path, time_ms())
-            self._database = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
-        try:
-            with self._errors():
-                self._prepare()
-        except BaseException:
-            self._database.close()
-            raise
+        self._database = open_database(path, time_ms())
+        self._tree = SqliteTree(self._database, time_ms)
 
-    def _prepare(self) -> None:
-        self._database.create_function("node_checksum", 8, _checksum, deterministic=True)
-        self._database.execute("PRAGMA locking_mode=EXCLUSIVE")
-        self._database.execute("PRAGMA synchronous=FULL")
-        if self._path == MEMORY:
-            _create_schema(self._database, self._time_ms())
+    # Requests, events, answers
+
+    @property
+    def session_id(self) -> int:
+        """Id of the session; 0 after `close`."""
+        return 0 if self._closed else self._tree.session_id
+
+    def submit(self, request: Request, done: Done) -> None:
+        """Carry out a request; see the port."""
+        check_paths(request)
+        if self._closed:
+            self._stream.put(partial(done, SessionClosedError()))
+        elif self._thread is None:
+            self._answer(request, done, *self._carry_out(request))
+        elif self._submitted >= self._requests_max:
+            self._stream.put(partial(done, TooManyRequestsError(self._requests_max)))
+        else:
+            self._submitted += 1
+            self._thread.run(partial(self._carry_out, request), partial(self._carried_out, request, done))
+
+    def listen(self, listener: Listener) -> None:
+        """Have `listener` called with events; see the port."""
+        self._stream.listen(listener)
+        if not self._closed:
+            self._stream.put(partial(listener, SessionEvent(SessionState.CONNECTED, self.session_id)))
+
+    def run_on(self, thread: Background) -> None:
+        """From now on carry out requests in `thread`, which runs what it gets one after the other, in order."""
+        self._thread = thread
+        if self._path != MEMORY:
+            self._use(thread)
+
+    def close(self, done: Callable[[], object] = nothing) -> None:
+        """End the session; see the port. A second call does nothing. CoordinationError when the file cannot be closed in order."""
+        session_id = self.session_id
+        if self._closed:
+            self._stream.put(done)
             return
-        self._check_format()
-        self._check_log()
-        self._check_content()
-        self._database.execute("PRAGMA wal_autocheckpoint=0")  # it would begin a new log at any write, also where no sync follows
-        with self._transaction():
-            self._database.execute("DELETE FROM node WHERE ephemeral = 1")
+        self._closed = True
 
-    def _check_format(self) -> None:
-        (application_id,) = self._database.execute("PRAGMA application_id").fetchone()
-        (version,) = self._database.execute("PRAGMA user_version").fetchone()
-        if application_id != APPLICATION_ID:
-            raise CoordinationError(f"{self._path}: an SQLite file, but not one of Moldau's", retriable=False)
-        if version not in (FORMAT, _FORMAT_WITHOUT_CHECKSUMS):
-            raise CoordinationError(f"{self._path}: format {version}, this version reads {FORMAT}", retriable=False)
-        self._has_checksums = version == FORMAT
+        def ended(_: None, error: BaseException | None) -> None:
+            self._close_log()
+            self._stream.fire([SessionEvent(SessionState.CLOSED, session_id)])
+            self._stream.put(done)
+            if error is not None:
+                raise error
 
-    def _check_log(self) -> None:
-        """CoordinationError if the write-ahead log holds transactions that were finished, and that SQLite skips."""
-        _, frames, _ = self._database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        log = self._log
-        dropped = dropped_transactions(log, max(frames, 0))
-        if dropped is None or dropped > 1:
-            what = "its header" if dropped is None else f"{dropped} transactions after its frame {frames}"
-            raise CoordinationError(f"{log}: damaged: {what} cannot be used, and would be lost. {WAY_OUT}", retriable=False)
-        if dropped:
-            _LOG.warning("transaction dropped: path=%s frame=%d; it was not whole, as after a power cut in the middle of it", log, frames)
-        if frames > 0 or dropped:  # where a power cut leaves a hole in the next log, there shall be nothing of this one
-            self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (HereAndNow() if self._thread is None else self._thread).run(self._end, ended)
 
-    def _check_content(self) -> None:
-        """CoordinationError for a file whose structure or whose rows are not what was written. Checksums are added where there are none."""
-        (found,) = self._database.execute("PRAGMA integrity_check(1)").fetchone()
-        if found != "ok":
-            raise _damaged(self._path, found.splitlines()[-1])
-        if not self._has_checksums:
-            with self._transaction():
-                self._database.execute("ALTER TABLE node ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0")
-                self._database.execute(f"UPDATE node SET checksum = node_checksum({_ROW})")
-                self._database.execute(f"PRAGMA user_version={FORMAT}")
+    def _carry_out(self, request: Request) -> tuple[Outcome, list[WatchEvent]]:
+        """The outcome, and what changed. In the thread, if there is one."""
         try:
-            for *row, checksum in self._database.execute(f"SELECT {_ROW}, checksum FROM node"):
-                if checksum != _checksum(*row) or tuple(map(type, row)) != _TYPES:  # one flipped bit makes bytes of a text
-                    raise _damaged(self._path, f"the checksum of node {row[0]!r} does not match")
-        except sqlite3.Error as error:  # a path that is no text any more
-            raise _damaged(self._path, str(error)) from error
+            if isinstance(request, GetData | Exists | GetChildren):
+                with self._transactions, self._errors():
+                    return self._tree.read(request), []
+            with self._transaction(may_defer=isinstance(request, Multi)):
+                written = self._tree.write(request)
+            self._tree.committed()
+            return written
+        except CoordinationError as error:
+            return error, []
 
-    def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False, parents: bool = False) -> str:
-        """Create a node; see the port."""
-        _check_path(path)
-        events: list[WatchEvent] = []
-        with self._transaction():
-            if parents:
-                self._create_parents(path, events)
-            made = self._create(Create(path, data, ephemeral, sequential), events)
-        self._fire(events)
-        return made
+    def _carried_out(
+        self, request: Request, done: Done, outcome: tuple[Outcome, list[WatchEvent]] | None, error: BaseException | None
+    ) -> None:
+        """The thread has carried out a request."""
+        self._submitted -= 1
+        if error is not None:
+            raise error
+        assert outcome is not None, "a request without an error has an outcome"
+        self._answer(request, done, *outcome)
 
-    def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, NodeStat]:
-        """Data of a node; see the port."""
-        with self._transactions, self._errors():
-            row = self._row(path)
-        if row is None:
-            raise NoNodeError(path)
-        if watch is not None:
-            self._data_watches.setdefault(path, []).append(watch)
-        return row[0], _stat_of(row)
+    def _answer(self, request: Request, done: Done, outcome: Outcome, changes: list[WatchEvent]) -> None:
+        """A request was carried out: deliver its events, then its answer."""
+        if isinstance(request, GetData | Exists | GetChildren):
+            self._watches.note(request, outcome)
+        elif not isinstance(outcome, CoordinationError):
+            if self._background is not None and (self._thread is not None or not isinstance(request, Multi)):
+                self._copy_if_long(os.fstat(self._log_file).st_size)
+            self._stream.fire(self._watches.take(changes))
+        self._stream.put(partial(done, outcome))
 
-    def set(self, path: str, data: bytes, version: int = -1) -> NodeStat:
-        """Replace data; see the port."""
-        events: list[WatchEvent] = []
-        with self._transaction() as deferred:
-            self._set(SetData(path, data, version), events)
-            row = self._row(path)
-        self._written(events, deferred=deferred)
-        assert row is not None, "a node that was just set"
-        return _stat_of(row)
-
-    def delete(self, path: str, version: int = -1, *, recursive: bool = False) -> None:
-        """Remove a node; see the port. With `recursive` the whole branch goes in one transaction."""
-        if not recursive:
-            self._write([Delete(path, version)], may_defer=False)
-            return
-        events: list[WatchEvent] = []
-        with self._transaction():
-            if self._version(path) is None:
-                raise NoNodeError(path)
-            below = self._database.execute("SELECT path FROM node WHERE path > ? AND path < ? ORDER BY path DESC", (path + "/", path + "0"))
-            for (each,) in below.fetchall():
-                self._delete(Delete(each), events)
-            self._delete(Delete(path, version), events)
-        self._fire(events)
-
-    def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """Names of the children; see the port."""
-        with self._transactions, self._errors():
-            rows = self._database.execute("SELECT path FROM node WHERE parent = ? ORDER BY path", (path,)).fetchall()
-            if not rows and self._version(path) is None:
-                raise NoNodeError(path)
-        if watch is not None:
-            self._child_watches.setdefault(path, []).append(watch)
-        start = len(path) if path == "/" else len(path) + 1
-        return [each[start:] for (each,) in rows]
-
-    def exists(self, path: str, watch: Watch | None = None) -> NodeStat | None:
-        """The node's state, or None; see the port."""
-        try:
-            return self.get(path, watch)[1]
-        except NoNodeError:
-            if watch is not None:
-                self._data_watches.setdefault(path, []).append(watch)
-            return None
-
-    def multi(self, operations: Sequence[Operation]) -> None:
-        """All or nothing; see the port."""
-        self._write(operations, may_defer=True)
-
-    def _write(self, operations: Sequence[Operation], *, may_defer: bool) -> None:
-        events: list[WatchEvent] = []
-        with self._transaction(may_defer=may_defer) as deferred:
-            for operation in operations:
-                match operation:
-                    case Create():
-                        self._create(operation, events)
-                    case SetData():
-                        self._set(operation, events)
-                    case Delete():
-                        self._delete(operation, events)
-                    case Check():
-                        self._check(operation.path, operation.version)
-        self._written(events, deferred=deferred)
-
-    def _written(self, events: list[WatchEvent], *, deferred: bool) -> None:
-        """A transaction has ended."""
-        self._unsynced |= deferred
-        if not deferred and self._background is not None:
-            self._copy_if_long(os.fstat(self._log_file).st_size)
-        self._fire(events)
+    # Durability
 
     def sync_in(self, background: Background) -> None:
-        """From now on bring what `multi` writes to disk in the background."""
+        """From now on bring what a `Multi` writes to disk in the background."""
         if self._path != MEMORY:
-            self._background = background
-            self._log_file = os.open(self._log, os.O_RDONLY)  # stays the log also when its directory is moved away
+            self._use(background)
+
+    def _use(self, background: Background) -> None:
+        self._background = background
+        self._log_file = os.open(log_of(self._path), os.O_RDONLY)  # stays the log also when its directory is moved away
 
     def when_durable(self, done: Durable) -> None:
         """Hear when all writes so far are on disk; see the port. A failed sync is the answer to all later calls, too."""
@@ -343,7 +260,7 @@ class SqliteCoordination:
             try:
                 self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             except sqlite3.Error as error:
-                if _has_no_room(error):
+                if has_no_room(error):
                     self._begin_log()
                 raise
             self._begin_log()
@@ -403,122 +320,17 @@ class SqliteCoordination:
     def _failed(self) -> CoordinationError:
         return CoordinationError(str(self._failure), retriable=False)
 
-    @property
-    def _log(self) -> str:
-        return f"{self._path}-wal"
-
-    def on_session(self, listener: Callable[[SessionState], object]) -> None:
-        """Hear of the session's end; in a file it is never suspended."""
-        self._listeners.append(listener)
-
-    def close(self) -> None:
-        """End the session; its ephemeral nodes go. A second call does nothing."""
-        if self._closed:
-            return
+    def _end(self) -> None:
         try:
             if self._failure is None:
                 with self._transaction():
-                    self._database.execute("DELETE FROM node WHERE ephemeral = 1")
+                    self._tree.end_session()
         finally:
             with self._transactions, self._errors():
-                self._closed = True
                 try:
                     self._synchronous(full=True)  # or it would copy the log and remove it without a sync
                 finally:
                     self._database.close()
-            self._close_log()
-        for listener in self._listeners:
-            listener(SessionState.EXPIRED)
-
-    def _create(self, operation: Create, events: list[WatchEvent]) -> str:
-        path = operation.path
-        _check_path(path)
-        parent = _parent(path)
-        if operation.sequential:
-            path += self._next_number(parent)
-        if self._version(path) is not None:
-            raise NodeExistsError(path)
-        row = self._database.execute("SELECT ephemeral FROM node WHERE path = ?", (parent,)).fetchone()
-        if row is None:
-            raise NoNodeError(parent)
-        if row[0]:
-            raise CoordinationError(f"{parent}: an ephemeral node has no children", retriable=False)
-        now = self._time_ms()
-        row = (path, parent, operation.data, 0, 0, int(operation.ephemeral), now, now)
-        self._database.execute("INSERT INTO node VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, _checksum(*row)))
-        events.append(WatchEvent(EventType.CREATED, path))
-        events.append(WatchEvent(EventType.CHILDREN, parent))
-        return path
-
-    def _create_parents(self, path: str, events: list[WatchEvent]) -> None:
-        missing = []
-        parent = _parent(path)
-        while self._version(parent) is None:
-            missing.append(parent)
-            parent = _parent(parent)
-        for each in reversed(missing):
-            self._create(Create(each), events)
-
-    def _next_number(self, parent: str) -> str:
-        row = self._database.execute(
-            "UPDATE node SET sequence = sequence + 1, "
-            "checksum = node_checksum(path, parent, data, version, sequence + 1, ephemeral, created_ms, modified_ms) "
-            "WHERE path = ? RETURNING sequence",
-            (parent,),
-        ).fetchone()
-        if row is None:
-            raise NoNodeError(parent)
-        return f"{row[0] - 1:010d}"
-
-    def _set(self, operation: SetData, events: list[WatchEvent]) -> None:
-        self._check(operation.path, operation.version)
-        self._database.execute(
-            "UPDATE node SET data = :data, version = version + 1, modified_ms = :now, "
-            "checksum = node_checksum(path, parent, :data, version + 1, sequence, ephemeral, created_ms, :now) WHERE path = :path",
-            {"data": operation.data, "now": self._time_ms(), "path": operation.path},
-        )
-        events.append(WatchEvent(EventType.CHANGED, operation.path))
-
-    def _delete(self, operation: Delete, events: list[WatchEvent]) -> None:
-        path = operation.path
-        self._check(path, operation.version)
-        if path == "/":
-            raise CoordinationError("/: the root cannot be deleted", retriable=False)
-        if self._database.execute("SELECT 1 FROM node WHERE parent = ? LIMIT 1", (path,)).fetchone() is not None:
-            raise NotEmptyError(path)
-        self._database.execute("DELETE FROM node WHERE path = ?", (path,))
-        events.append(WatchEvent(EventType.DELETED, path))
-        events.append(WatchEvent(EventType.CHILDREN, _parent(path)))
-
-    def _check(self, path: str, version: int) -> None:
-        found = self._version(path)
-        if found is None:
-            raise NoNodeError(path)
-        if version not in (-1, found):
-            raise BadVersionError(path)
-
-    def _row(self, path: str) -> tuple[bytes, int, int, int, int, int] | None:
-        row: tuple[bytes, int, int, int, int, int] | None = self._database.execute(
-            "SELECT data, version, created_ms, modified_ms, ephemeral, "
-            "(SELECT count(*) FROM node AS child WHERE child.parent = node.path) FROM node WHERE path = ?",
-            (path,),
-        ).fetchone()
-        return row
-
-    def _version(self, path: str) -> int | None:
-        row = self._database.execute("SELECT version FROM node WHERE path = ?", (path,)).fetchone()
-        return None if row is None else row[0]
-
-    def _fire(self, events: list[WatchEvent]) -> None:
-        """Call the watches that the events concern, each once, after the transaction: what they read is the new state."""
-        calls: list[tuple[Watch, WatchEvent]] = []
-        for event in events:
-            if event.type is not EventType.CHILDREN:
-                calls += ((watch, event) for watch in self._data_watches.pop(event.path, ()))
-            if event.type in (EventType.CHILDREN, EventType.DELETED):
-                calls += ((watch, event) for watch in self._child_watches.pop(event.path, ()))
-        for watch, event in calls:
-            watch(event)
 
     def _synchronous(self, *, full: bool) -> None:
         if self._full != full:
@@ -526,127 +338,31 @@ class SqliteCoordination:
             self._full = full
 
     @contextmanager
-    def _transaction(self, *, may_defer: bool = False) -> Iterator[bool]:
-        """One transaction; given is whether its sync is deferred."""
+    def _transaction(self, *, may_defer: bool = False) -> Iterator[None]:
+        """One transaction; its sync is deferred where that is allowed and possible."""
         with self._transactions, self._errors():
             if self._failure is not None:  # it may be new, where the log was being copied
                 raise self._failed()
-            deferred = may_defer and self._background is not None and self._log_begun
+            deferred = may_defer and self._thread is None and self._background is not None and self._log_begun
             self._synchronous(full=not deferred)
             rows_changed = self._database.total_changes
             self._database.execute("BEGIN IMMEDIATE")
             try:
-                yield deferred
+                yield
                 self._database.execute("COMMIT")
             except BaseException:
                 if self._database.in_transaction:
                     self._database.execute("ROLLBACK")
                 raise
             self._log_begun |= not deferred and self._database.total_changes > rows_changed
+            self._unsynced |= deferred
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Turn SQLite's errors into ours, with the file's path."""
+        """Turn SQLite's errors into ours; note that a sync has failed."""
         try:
             yield
         except sqlite3.Error as error:
             if self._background is not None and getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_FSYNC:
                 self._note_failure(error)
-            raise _translate(self._path, error, self._closed) from error
-        except UnicodeDecodeError as error:  # the names in a damaged schema, which Python makes text of
-            raise _damaged(self._path, "not text") from error
-
-
-def _stat_of(row: tuple[bytes, int, int, int, int, int]) -> NodeStat:
-    _, version, created_ms, modified_ms, ephemeral, children = row
-    return NodeStat(version, created_ms, modified_ms, bool(ephemeral), children)
-
-
-def _translate(path: str, error: sqlite3.Error, closed: bool) -> CoordinationError:
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if closed:
-        return CoordinationError(f"{path}: the session is closed", retriable=False)
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        advice = "stop the broker that runs over this directory, or choose another one with --data (log.dirs)"
-        return CoordinationError(f"{path}: in use by another process; {advice}", retriable=False)
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return _damaged(path, str(error))
-    return CoordinationError(f"{path}: {error}", retriable=_has_no_room(error))
-
-
-def _has_no_room(error: sqlite3.Error) -> bool:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
-
-
-def _damaged(path: str, what: str) -> CoordinationError:
-    return CoordinationError(f"{path}: damaged: {what}. {WAY_OUT}", retriable=False)
-
-
-def _checksum(
-    path: object,
-    parent: object,
-    data: object,
-    version: object,
-    sequence: object,
-    ephemeral: object,
-    created_ms: object,
-    modified_ms: object,
-) -> int:
-    """Of a row's columns without the last, in their order, with a zero byte between. Do not change."""
-    before, after = f"{path}\0{parent}\0", f"\0{version}\0{sequence}\0{ephemeral}\0{created_ms}\0{modified_ms}"
-    return crc32c(before.encode() + (data if isinstance(data, bytes) else str(data).encode()) + after.encode())
-
-
-def _refuse_irregular(path: str) -> None:
-    """CoordinationError for a link or a FIFO in the place of one of the database's files: SQLite would follow it, or wait for ever."""
-    for each in (path, f"{path}-wal", f"{path}-journal", f"{path}-shm"):
-        if os.path.lexists(each) and not stat.S_ISREG(os.lstat(each).st_mode):
-            raise CoordinationError(f"{each}: is not a regular file; move it away. {WAY_OUT}", retriable=False)
-
-
-def _check_path(path: str) -> None:
-    if not path.startswith("/") or path.endswith("/") or "//" in path:
-        raise ValueError(f"not a path of the tree: {path!r}")
-
-
-def _parent(path: str) -> str:
-    return path[: path.rindex("/")] or "/"
-
-
-def _create_file(path: str, now_ms: int) -> None:
-    """Make the file aside, sync it once, and give it its name: no half-made file under that name, and a third of the syncs."""
-    aside = f"{path}.{os.getpid()}"
-    try:
-        database = sqlite3.connect(aside, isolation_level=None)
-        try:
-            database.execute("PRAGMA synchronous=OFF")
-            _create_schema(database, now_ms)
-            database.execute("PRAGMA journal_mode=WAL")
-        finally:
-            database.close()
-        _sync(aside)
-        with suppress(FileExistsError):  # another process was faster: theirs is as good, and held by them
-            os.link(aside, path)
-        _sync(os.path.dirname(path) or ".")
-    except OSError as error:
-        raise CoordinationError(f"{path}: {error.strerror}", retriable=error.errno == errno.ENOSPC) from error
-    finally:
-        with suppress(OSError):
-            os.unlink(aside)
-
-
-def _create_schema(database: sqlite3.Connection, now_ms: int) -> None:
-    database.execute(_NODE_TABLE)
-    database.execute(_PARENT_INDEX)
-    database.execute(f"PRAGMA application_id={APPLICATION_ID}")
-    database.execute(f"PRAGMA user_version={FORMAT}")
-    row = ("/", "", b"", 0, 0, 0, now_ms, now_ms)
-    database.execute("INSERT INTO node VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, _checksum(*row)))
-
-
-def _sync(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+            raise translate(self._path, error) from error

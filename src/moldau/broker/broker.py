@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from moldau.log.partition_log import PartitionLog
     from moldau.ports.background import Background
     from moldau.ports.clock import Clock
-    from moldau.ports.coordination import Coordination
+    from moldau.ports.coordination import EmbeddedCoordination
     from moldau.ports.filesystem import FileSystem
     from moldau.ports.transport import Transport
     from moldau.ports.workers import Workers
@@ -66,7 +66,7 @@ class Broker:
         background: "Background",
         compute: "Background | None" = None,
         recompress: "Background | None" = None,
-        coordination: "Coordination",
+        coordination: "EmbeddedCoordination",
         random_bytes: Callable[[int], bytes],
         workers: "Callable[[], Workers] | None" = None,
         log_files_max: int = OPEN_FILES_MAX,

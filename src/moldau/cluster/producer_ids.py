@@ -5,7 +5,7 @@ from moldau.cluster.znodes import ProducerIdBlock, decode_block, encode_block
 from moldau.model.errors import CoordinationError
 from moldau.model.identity import ProducerId
 from moldau.model.steps import Elsewhere, Steps
-from moldau.ports.coordination import BadVersionError, Coordination
+from moldau.ports.coordination import BadVersionError, EmbeddedCoordination, GetData, SetData, answered
 
 BLOCK_SIZE = 1000
 _LAST = 2**63 - 1
@@ -14,7 +14,7 @@ _LAST = 2**63 - 1
 class ProducerIds:
     """Each id is given out once in the life of a cluster; what a broker has not used of its block at its end is lost."""
 
-    def __init__(self, coordination: Coordination, broker_id: int) -> None:
+    def __init__(self, coordination: EmbeddedCoordination, broker_id: int) -> None:
         self._coordination = coordination
         self._broker_id = broker_id
         self._next = 0
@@ -43,7 +43,7 @@ class ProducerIds:
 
         CoordinationError. Nothing is written when ids beyond it have been given out already.
         """
-        last = decode_block(paths.PRODUCER_ID_BLOCK, self._coordination.get(paths.PRODUCER_ID_BLOCK)[0])
+        last = decode_block(paths.PRODUCER_ID_BLOCK, answered(self._coordination, GetData(paths.PRODUCER_ID_BLOCK)).data)
         if self._next <= used <= self._end:
             self._next = used + 1
         elif last is None or last.end < used:
@@ -54,14 +54,14 @@ class ProducerIds:
         """The block after the last one given out, or from `least` on; again from the start when another broker was faster."""
         path = paths.PRODUCER_ID_BLOCK
         while True:
-            data, stat = self._coordination.get(path)
+            data, stat = answered(self._coordination, GetData(path))
             last = decode_block(path, data)
             start = max(least, 0 if last is None else last.end + 1)
             if start > _LAST - BLOCK_SIZE:
                 raise CoordinationError(f"{path}: no producer ids are left after {start - 1}", retriable=False)
             block = ProducerIdBlock(self._broker_id, start, start + BLOCK_SIZE - 1)
             try:
-                self._coordination.set(path, encode_block(block), stat.version)
+                answered(self._coordination, SetData(path, encode_block(block), stat.version))
             except BadVersionError:
                 continue
             return block

@@ -1,6 +1,6 @@
 """Reads the coordination tree at a start: everything that is on it, node by node. Missing branches read as empty."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from moldau.cluster import paths
@@ -15,7 +15,7 @@ from moldau.cluster.znodes import (
     decode_state,
     decode_topic,
 )
-from moldau.ports.coordination import Coordination, NoNodeError
+from moldau.ports.coordination import EmbeddedCoordination, GetChildren, GetData, NoNodeError, answered
 
 
 class FoundState(NamedTuple):
@@ -33,7 +33,7 @@ class FoundTopic(NamedTuple):
     states: tuple[FoundState, ...]
 
 
-def missing_roots(tree: Coordination) -> list[str]:
+def missing_roots(tree: EmbeddedCoordination) -> list[str]:
     """The fixed paths that are not there yet, parents first."""
     there: set[str] = set()
     for parent in dict.fromkeys(path.rpartition("/")[0] for path in paths.ROOTS):
@@ -42,19 +42,19 @@ def missing_roots(tree: Coordination) -> list[str]:
     return [path for path in paths.ROOTS if path not in there]
 
 
-def cluster_id(tree: Coordination) -> str | None:
+def cluster_id(tree: EmbeddedCoordination) -> str | None:
     """The cluster's id, None in a new store."""
     data = _get(tree, paths.CLUSTER_ID)
     return None if data is None else decode_cluster_id(paths.CLUSTER_ID, data)
 
 
-def controller_epoch(tree: Coordination) -> int | None:
+def controller_epoch(tree: EmbeddedCoordination) -> int | None:
     """The last controller's epoch, None in a new store."""
     data = _get(tree, paths.CONTROLLER_EPOCH)
     return None if data is None else decode_epoch(paths.CONTROLLER_EPOCH, data)
 
 
-def brokers(tree: Coordination) -> list[BrokerInfo]:
+def brokers(tree: EmbeddedCoordination) -> list[BrokerInfo]:
     """The live brokers."""
     found = []
     for name in _children(tree, paths.BROKER_IDS):
@@ -65,33 +65,33 @@ def brokers(tree: Coordination) -> list[BrokerInfo]:
     return found
 
 
-def topics(tree: Coordination, but: Collection[str] = ()) -> list[FoundTopic]:
+def topics(tree: EmbeddedCoordination, but: Collection[str] = ()) -> list[FoundTopic]:
     """All topics but some. NoNodeError if a partition has no state."""
     return [_topic(tree, name) for name in _children(tree, paths.TOPICS) if name not in but]
 
 
-def _topic(tree: Coordination, name: str) -> FoundTopic:
+def _topic(tree: EmbeddedCoordination, name: str) -> FoundTopic:
     path = paths.topic(name)
-    node = decode_topic(path, tree.get(path)[0])
+    node = decode_topic(path, answered(tree, GetData(path)).data)
     return FoundTopic(name, node, tuple(_state(tree, paths.partition_state(name, index)) for index in range(len(node.replicas))))
 
 
-def _state(tree: Coordination, path: str) -> FoundState:
-    data, stat = tree.get(path)
+def _state(tree: EmbeddedCoordination, path: str) -> FoundState:
+    data, stat = answered(tree, GetData(path))
     return FoundState(decode_state(path, data), stat.version)
 
 
-def topics_being_deleted(tree: Coordination) -> set[str]:
+def topics_being_deleted(tree: EmbeddedCoordination) -> set[str]:
     """Topics marked for deletion."""
     return set(_children(tree, paths.DELETE_TOPICS))
 
 
-def topic_configs(tree: Coordination) -> dict[str, dict[str, str]]:
+def topic_configs(tree: EmbeddedCoordination) -> dict[str, dict[str, str]]:
     """What topics set themselves."""
     return {name: values for name in _children(tree, paths.CONFIG_TOPICS) if (values := _config(tree, paths.topic_config(name)))}
 
 
-def broker_configs(tree: Coordination) -> dict[int | None, dict[str, str]]:
+def broker_configs(tree: EmbeddedCoordination) -> dict[int | None, dict[str, str]]:
     """Dynamic configurations by broker, those of all under None."""
     found: dict[int | None, dict[str, str]] = {}
     for name in _children(tree, paths.CONFIG_BROKERS):
@@ -101,20 +101,20 @@ def broker_configs(tree: Coordination) -> dict[int | None, dict[str, str]]:
     return found
 
 
-def _config(tree: Coordination, path: str) -> dict[str, str]:
+def _config(tree: EmbeddedCoordination, path: str) -> dict[str, str]:
     data = _get(tree, path)
     return decode_config(path, data) if data else {}
 
 
-def _get(tree: Coordination, path: str) -> bytes | None:
+def _get(tree: EmbeddedCoordination, path: str) -> bytes | None:
     try:
-        return tree.get(path)[0]
+        return answered(tree, GetData(path)).data
     except NoNodeError:
         return None
 
 
-def _children(tree: Coordination, path: str) -> list[str]:
+def _children(tree: EmbeddedCoordination, path: str) -> Sequence[str]:
     try:
-        return tree.children(path)
+        return answered(tree, GetChildren(path)).names
     except NoNodeError:
         return []

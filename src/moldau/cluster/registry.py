@@ -40,7 +40,19 @@ from moldau.log.topic_ids import ID_BYTES, format_id
 from moldau.model.errors import CoordinationError
 from moldau.model.identity import TopicPartition
 from moldau.model.steps import UNFINISHED, Elsewhere, Pause, Steps
-from moldau.ports.coordination import Coordination, Create, Delete, NodeExistsError, NoNodeError, Operation, SetData
+from moldau.ports.coordination import (
+    Create,
+    Delete,
+    EmbeddedCoordination,
+    Exists,
+    GetChildren,
+    Multi,
+    NodeExistsError,
+    NoNodeError,
+    SetData,
+    Write,
+    answered,
+)
 
 PARTITIONS_PER_STEP = 100
 """Partitions whose nodes one transaction makes or removes: about 5 ms."""
@@ -78,7 +90,7 @@ class Registry:
     """The metadata of a cluster, by way of one broker's session. Used by one thread."""
 
     def __init__(
-        self, coordination: Coordination, *, broker_id: int, time_ms: Callable[[], int], random_bytes: Callable[[int], bytes]
+        self, coordination: EmbeddedCoordination, *, broker_id: int, time_ms: Callable[[], int], random_bytes: Callable[[int], bytes]
     ) -> None:
         self.coordination = coordination
         self.snapshot = MetadataSnapshot()
@@ -99,7 +111,7 @@ class Registry:
         id is taken.
         """
         tree = self.coordination
-        operations: list[Operation] = [Create(root) for root in reading.missing_roots(tree)]
+        operations: list[Write] = [Create(root) for root in reading.missing_roots(tree)]
         cluster_id = self._settle_cluster_id(cluster_id, operations)
         self._become_controller(operations)
         self.deleting = reading.topics_being_deleted(tree)
@@ -122,7 +134,7 @@ class Registry:
         self._run([self._registration(broker)])
         self.snapshot = self.snapshot.with_brokers([*self.snapshot.brokers.values(), broker], self._broker_id)
 
-    def _settle_cluster_id(self, wanted: str | None, operations: list[Operation]) -> str:
+    def _settle_cluster_id(self, wanted: str | None, operations: list[Write]) -> str:
         found = reading.cluster_id(self.coordination)
         if found is None:
             found = format_id(self._random_bytes(ID_BYTES)) if wanted is None else wanted
@@ -131,7 +143,7 @@ class Registry:
             raise OtherClusterError(found, str(wanted))
         return found
 
-    def _become_controller(self, operations: list[Operation]) -> None:
+    def _become_controller(self, operations: list[Write]) -> None:
         epoch = reading.controller_epoch(self.coordination)
         self._controller_epoch = 1 if epoch is None else epoch + 1
         data = str(self._controller_epoch).encode()
@@ -142,15 +154,19 @@ class Registry:
         node = BrokerNode(broker.host, broker.port, broker.rack, self._time_ms())
         return Create(paths.broker(broker.broker_id), encode_broker(node), ephemeral=True)
 
-    def _run(self, operations: Sequence[Operation]) -> None:
+    def _write(self, operations: Sequence[Write]) -> None:
+        """All of them or none. CoordinationError."""
+        answered(self.coordination, Multi(tuple(operations)))
+
+    def _run(self, operations: Sequence[Write]) -> None:
         try:
-            self.coordination.multi(operations)
+            self._write(operations)
         except NodeExistsError as error:
             if error.path.startswith(f"{paths.BROKER_IDS}/") or error.path == paths.CONTROLLER:
                 raise CoordinationError(f"{error.path}: a live broker has registered there", retriable=False) from error
             raise
 
-    def _raise_epochs(self, topic: reading.FoundTopic, operations: list[Operation]) -> TopicInfo:
+    def _raise_epochs(self, topic: reading.FoundTopic, operations: list[Write]) -> TopicInfo:
         topic_id = topic.node.topic_id
         if topic_id is None:
             topic_id = self.new_topic_id()
@@ -196,7 +212,7 @@ class Registry:
     def create_topics(self, topics: Sequence[NewTopic]) -> Steps:
         """Create topics, all of them or none. NodeExistsError if one is there."""
         yield from self.writable()
-        operations: list[Operation] = []
+        operations: list[Write] = []
         made = []
         for topic in topics:
             operations.append(Create(paths.topic_config(topic.name), encode_config(topic.configs)))
@@ -204,24 +220,24 @@ class Registry:
             operations.append(Create(paths.partitions(topic.name)))
             partitions = self._add_partitions(topic.name, 0, topic.replicas, operations, topic.first_epochs)
             made.append(TopicInfo(topic.name, topic.topic_id, tuple(partitions)))
-        self.coordination.multi(operations)
+        self._write(operations)
         yield from self._durable()
         self.snapshot = self.snapshot.with_topics(made, {topic.name: dict(topic.configs) for topic in topics if topic.configs})
 
     def create_large_topic(self, topic: NewTopic) -> Steps:
         """As `create_topics`, for one topic of many partitions, in steps; it becomes visible with the last."""
         name = topic.name
-        first: list[Operation] = [
+        first: list[Write] = [
             Create(paths.topic_config(name), encode_config(topic.configs)),
             Create(paths.topic(name), encode_topic(topic.topic_id, [])),
             Create(paths.partitions(name)),
         ]
         yield from self.writable()
-        self.coordination.multi(first)
+        self._write(first)
         try:
             yield UNFINISHED
             made = yield from self._add_in_steps(name, 0, topic.replicas, topic.first_epochs)
-            self.coordination.multi([SetData(paths.topic(name), encode_topic(topic.topic_id, topic.replicas))])
+            self._write([SetData(paths.topic(name), encode_topic(topic.topic_id, topic.replicas))])
             yield from self._durable()
         except CoordinationError:
             self.deleting.add(name)  # until the next start
@@ -238,12 +254,12 @@ class Registry:
         yield from self.writable()
         self._check_same(topic)
         there = len(topic.partitions)
-        left = self.coordination.children(paths.partitions(name))
+        left = answered(self.coordination, GetChildren(paths.partitions(name))).names
         if len(left) > there:
             yield from self._delete_partitions(name, [index for index in map(int, left) if index >= there])
         added = yield from self._add_in_steps(name, there, replicas, {}, topic)
         everything = [*(partition.replicas for partition in topic.partitions), *replicas]
-        self.coordination.multi([SetData(paths.topic(name), encode_topic(topic.topic_id, everything))])
+        self._write([SetData(paths.topic(name), encode_topic(topic.topic_id, everything))])
         yield from self._durable()
         self._check_same(topic)
         self.snapshot = self.snapshot.with_topics([TopicInfo(name, topic.topic_id, (*topic.partitions, *added))])
@@ -254,9 +270,9 @@ class Registry:
         """Make the nodes of partitions that the topic's node does not name yet; `topic`, if given, must not be replaced meanwhile."""
         added: list[PartitionInfo] = []
         for start in range(0, len(replicas), PARTITIONS_PER_STEP):
-            operations: list[Operation] = []
+            operations: list[Write] = []
             added += self._add_partitions(name, first + start, replicas[start : start + PARTITIONS_PER_STEP], operations, epochs)
-            self.coordination.multi(operations)
+            self._write(operations)
             yield UNFINISHED
             yield from self.writable()
             if topic is not None:
@@ -273,7 +289,7 @@ class Registry:
         name: str,
         first: int,
         replicas: Sequence[Sequence[int]],
-        operations: list[Operation],
+        operations: list[Write],
         epochs: Mapping[int, int] = MappingProxyType({}),
     ) -> list[PartitionInfo]:
         added = []
@@ -288,7 +304,7 @@ class Registry:
         """At a start: have partitions led in higher epochs, all in one transaction, as their logs know later ones than this store, a
         restored one.
         """
-        operations: list[Operation] = []
+        operations: list[Write] = []
         changed: dict[str, list[PartitionInfo]] = {}
         for topic_partition, epoch in epochs.items():
             name, index = topic_partition
@@ -297,7 +313,7 @@ class Registry:
             state = PartitionState(info.leader, epoch, info.isr, self._controller_epoch)
             operations.append(SetData(paths.partition_state(name, index), encode_state(state), info.state_version))
             infos[index] = _info(index, info.replicas, state, info.state_version + 1)
-        self.coordination.multi(operations)
+        self._write(operations)
         topics = self.snapshot.topics
         self.snapshot = self.snapshot.with_topics([TopicInfo(name, topics[name].topic_id, tuple(infos)) for name, infos in changed.items()])
 
@@ -306,7 +322,7 @@ class Registry:
 
         The caller has waited until the tree is `writable`.
         """
-        self.coordination.multi([Create(paths.delete_topic(name)) for name in names])
+        self._write([Create(paths.delete_topic(name)) for name in names])
         self.deleting.update(names)
         self.snapshot = self.snapshot.without_topics(names)
         yield from self._durable()
@@ -317,14 +333,14 @@ class Registry:
         On disk they may be there longer, with the mark: the next start finishes that.
         """
         yield from self.writable()
-        operations: list[Operation] = []
+        operations: list[Write] = []
         gone: list[str] = []
         for name in names:
             indexes = self._partitions_of(name)
             yield from self._delete_partitions(name, indexes[PARTITIONS_PER_STEP:])
             operations += (each for index in indexes[:PARTITIONS_PER_STEP] for each in _deleted(name, index))
             last = (paths.partitions(name), paths.topic(name), paths.topic_config(name), paths.delete_topic(name))
-            operations += (Delete(path) for path in last if self.coordination.exists(path) is not None)
+            operations += (Delete(path) for path in last if answered(self.coordination, Exists(path)) is not None)
             gone.append(name)
             if len(operations) >= PARTITIONS_PER_STEP:
                 self._forget_deleted(gone, operations)
@@ -332,8 +348,8 @@ class Registry:
                 yield from self.writable()
         self._forget_deleted(gone, operations)
 
-    def _forget_deleted(self, names: list[str], operations: list[Operation]) -> None:
-        self.coordination.multi(operations)
+    def _forget_deleted(self, names: list[str], operations: list[Write]) -> None:
+        self._write(operations)
         self.deleting.difference_update(names)
         names.clear()
         operations.clear()
@@ -341,13 +357,13 @@ class Registry:
     def _partitions_of(self, name: str) -> list[int]:
         """The partitions that have nodes; none for a topic of which only the mark is left."""
         try:
-            return sorted(map(int, self.coordination.children(paths.partitions(name))))
+            return sorted(map(int, answered(self.coordination, GetChildren(paths.partitions(name))).names))
         except NoNodeError:
             return []
 
     def _delete_partitions(self, name: str, indexes: Sequence[int]) -> Steps:
         for start in range(0, len(indexes), PARTITIONS_PER_STEP):
-            self.coordination.multi([each for index in indexes[start : start + PARTITIONS_PER_STEP] for each in _deleted(name, index)])
+            self._write([each for index in indexes[start : start + PARTITIONS_PER_STEP] for each in _deleted(name, index)])
             yield UNFINISHED
             yield from self.writable()
 
@@ -368,9 +384,9 @@ class Registry:
 
     def _set_config(self, path: str, entity: str, values: Mapping[str, str]) -> None:
         """Write the values together with the notification for other brokers, and drop notifications that they have had the time to see."""
-        exists = self.coordination.exists(path) is not None
+        exists = answered(self.coordination, Exists(path)) is not None
         data = encode_config(values)
-        self.coordination.multi(
+        self._write(
             [
                 SetData(path, data) if exists else Create(path, data),
                 Create(f"{paths.CONFIG_CHANGES}/config_change_", encode_config_change(entity), sequential=True),
@@ -388,12 +404,12 @@ class Registry:
         if now < self._purge_due_ms and self._changes % CHANGES_PURGED_MAX:
             return []
         self._purge_due_ms = 0
-        names = self.coordination.children(paths.CONFIG_CHANGES)
+        names = answered(self.coordination, GetChildren(paths.CONFIG_CHANGES)).names
         old: list[str] = []
         for name in names[: 2 * CHANGES_PURGED_MAX]:
             path = f"{paths.CONFIG_CHANGES}/{name}"
             if len(names) - len(old) <= CHANGES_MAX:
-                stat = self.coordination.exists(path)
+                stat = answered(self.coordination, Exists(path))
                 if stat is None or stat.created_ms >= now - CHANGES_KEPT_MS:
                     self._purge_due_ms = now if stat is None else stat.created_ms + CHANGES_KEPT_MS + 1
                     break
@@ -401,7 +417,7 @@ class Registry:
         return old
 
 
-def _deleted(name: str, index: int) -> tuple[Operation, Operation]:
+def _deleted(name: str, index: int) -> tuple[Write, Write]:
     return Delete(paths.partition_state(name, index)), Delete(paths.partition(name, index))
 
 

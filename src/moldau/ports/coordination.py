@@ -1,56 +1,122 @@
 """The coordination tree: ZooKeeper's shape, whoever keeps it.
 
-Paths are absolute (``/brokers/ids/0``), data is bytes. Versions count the writes of a node from 0. Watches fire once.
-Ephemeral nodes go with the session. In a `multi` all operations happen or none.
+Paths are absolute (``/brokers/ids/0``), data is bytes. Versions count the writes of a node from 0. Ephemeral nodes end with the session. In
+a `Multi` all writes happen or none. An outcome is a value: a result, or the error that the request ended with.
+
+Guarantees of every keeper, each with a row in the contract suite:
+
+* Order: requests of a session take effect in the order of `submit`, and `done` is called in that order, exactly once, with errors too. Only
+  a request beyond the bound on waiting ones, or after `close`, is answered at once.
+* One stream: the event of a change comes before the answer of any request of this session that shows the change. A watch set by a read
+  sees every change after that read.
+* Calls back: `done` may be called before `submit` returns, but never inside another `done` or listener; what is submitted there is answered
+  after it returns.
+* Watches fire once. Several changes may be one event: read when it is processed, and compare. A read that fails sets no watch, but `Exists`
+  of a missing node does. SUSPENDED ends all watches without an event each.
+* Sessions: at SUSPENDED requests on their way are answered `ConnectionLostError`; those submitted meanwhile wait, and are sent in order at
+  CONNECTED or answered `SessionExpiredError`. EXPIRED comes before the CONNECTED of the next session, which has a larger id.
+* `created_id` grows over the whole tree and survives restarts: no path gets an id twice, and a later request a larger one. Nodes made by
+  one `Multi` share it.
+* The name of a sequential node is larger than every earlier one of its parent; the numbers may have gaps.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import NamedTuple, Protocol
+from functools import partial
+from typing import NamedTuple, Protocol, overload
 
 from moldau.model.errors import CoordinationError
 
 
-class NoNodeError(CoordinationError):
-    """The path is not there."""
+class NodeError(CoordinationError):
+    """A request that the state of a node refuses."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}", retriable=False)
+        self.path = path
+        self.index: int | None = None
+        """In a `Multi` the place of the write that failed, from 0."""
+
+
+class NoNodeError(NodeError):
+    """The node does not exist."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"{path}: no such node", retriable=False)
-        self.path = path
+        super().__init__(path, "no such node")
 
 
-class NodeExistsError(CoordinationError):
-    """The path is there already."""
+class NodeExistsError(NodeError):
+    """The node exists already."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"{path}: node exists", retriable=False)
-        self.path = path
+        super().__init__(path, "node exists")
 
 
-class BadVersionError(CoordinationError):
+class BadVersionError(NodeError):
     """The node has another version than the caller expected."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"{path}: version differs", retriable=False)
-        self.path = path
+        super().__init__(path, "version differs")
 
 
-class NotEmptyError(CoordinationError):
+class NotEmptyError(NodeError):
     """The node has children."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"{path}: node has children", retriable=False)
-        self.path = path
+        super().__init__(path, "node has children")
+
+
+class EphemeralParentError(NodeError):
+    """The parent is an ephemeral node, which has no children."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, "an ephemeral node has no children")
+
+
+class ConnectionLostError(CoordinationError):
+    """The connection ended before the answer came: the request may have been carried out or not."""
+
+    def __init__(self) -> None:
+        super().__init__("connection to the coordination tree lost; the request may have been carried out or not", retriable=True)
+
+
+class SessionExpiredError(CoordinationError):
+    """The session expired before the request was sent: it was not carried out."""
+
+    def __init__(self) -> None:
+        super().__init__("session with the coordination tree expired; the request was not sent", retriable=True)
+
+
+class SessionClosedError(CoordinationError):
+    """The session was closed by its owner: the request was not carried out."""
+
+    def __init__(self) -> None:
+        super().__init__("session with the coordination tree is closed", retriable=False)
+
+
+class TooManyRequestsError(CoordinationError):
+    """As many requests wait as may: this one was not carried out."""
+
+    def __init__(self, requests_max: int) -> None:
+        super().__init__(f"{requests_max} requests wait for the coordination tree; no more are taken", retriable=True)
 
 
 class NodeStat(NamedTuple):
     """What the tree knows about a node."""
 
     version: int
+    created_id: int
     created_ms: int
     modified_ms: int
-    ephemeral: bool
+    owner: int
+    """Id of the session whose end removes the node; 0 for one that lasts."""
     children: int
+
+    @property
+    def is_ephemeral(self) -> bool:
+        """Whether the node ends with a session."""
+        return self.owner != 0
 
 
 class EventType(Enum):
@@ -63,11 +129,12 @@ class EventType(Enum):
 
 
 class SessionState(Enum):
-    """The client's relation to the tree. After EXPIRED all its ephemeral nodes are gone."""
+    """The client's relation to the tree. At EXPIRED and CLOSED all its ephemeral nodes are gone."""
 
     CONNECTED = "connected"
     SUSPENDED = "suspended"
     EXPIRED = "expired"
+    CLOSED = "closed"
 
 
 class WatchEvent(NamedTuple):
@@ -77,13 +144,18 @@ class WatchEvent(NamedTuple):
     path: str
 
 
-Watch = Callable[[WatchEvent], object]
-Durable = Callable[[CoordinationError | None], object]
-"""Called with None when writes are on disk, or with the reason why they cannot be brought there."""
+class SessionEvent(NamedTuple):
+    """The session's state changed; `session_id` is that of the session which the event is about."""
+
+    state: SessionState
+    session_id: int
 
 
 class Create(NamedTuple):
-    """Create a node (an operation of `multi`); `sequential` appends ten digits to the path."""
+    """Create a node: `Created`. `sequential` appends ten digits to the path.
+
+    NodeExistsError; NoNodeError and EphemeralParentError name the parent.
+    """
 
     path: str
     data: bytes = b""
@@ -92,7 +164,7 @@ class Create(NamedTuple):
 
 
 class SetData(NamedTuple):
-    """Replace a node's data; `version` -1 takes any."""
+    """Replace a node's data: `NodeStat`. `version` -1 takes any. NoNodeError, BadVersionError."""
 
     path: str
     data: bytes
@@ -100,49 +172,118 @@ class SetData(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Delete a node without children; `version` -1 takes any."""
+    """Delete a node without children: None. `version` -1 takes any. NoNodeError, BadVersionError, NotEmptyError."""
 
     path: str
     version: int = -1
 
 
 class Check(NamedTuple):
-    """Do nothing, but fail the `multi` if the node has another version."""
+    """Do nothing, but fail the `Multi` if the node has another version: None. NoNodeError, BadVersionError."""
 
     path: str
     version: int
 
 
-Operation = Create | SetData | Delete | Check
+class GetData(NamedTuple):
+    """`Data` of a node. NoNodeError."""
+
+    path: str
+    watch: bool = False
+
+
+class Exists(NamedTuple):
+    """`NodeStat` of a node, or None; a watch also sees its creation."""
+
+    path: str
+    watch: bool = False
+
+
+class GetChildren(NamedTuple):
+    """`Children` of a node. NoNodeError."""
+
+    path: str
+    watch: bool = False
+
+
+Write = Create | SetData | Delete | Check
+
+
+class Multi(NamedTuple):
+    """All writes or none: `MultiDone`. The error is that of the first which cannot be done, with its `index`. Below 1 MB together."""
+
+    writes: tuple[Write, ...]
+
+
+class Data(NamedTuple):
+    """Answer to `GetData`."""
+
+    data: bytes
+    stat: NodeStat
+
+
+class Children(NamedTuple):
+    """Answer to `GetChildren`: names of the direct children, sorted."""
+
+    names: Sequence[str]
+    stat: NodeStat
+
+
+class Created(NamedTuple):
+    """Answer to `Create`: the path made."""
+
+    path: str
+    stat: NodeStat
+
+
+class MultiDone(NamedTuple):
+    """Answer to `Multi`: those to its writes, in their order."""
+
+    results: tuple[Created | NodeStat | None, ...]
+
+
+Request = GetData | Exists | GetChildren | Create | SetData | Delete | Multi
+Result = Data | NodeStat | Children | Created | MultiDone | None
+Outcome = Result | CoordinationError
+Done = Callable[[Outcome], object]
+Listener = Callable[[WatchEvent | SessionEvent], object]
+Durable = Callable[[CoordinationError | None], object]
+"""Called with None when writes are on disk, or with the reason why they cannot be brought there."""
+
+REQUESTS_MAX = 10_000
+"""Requests that wait for their answer in one session."""
+
+
+def nothing() -> None:
+    """The `done` of those who do not wait."""
 
 
 class Coordination(Protocol):
-    """One client's session with the tree. Watches and listeners are called on the broker's thread."""
+    """One client's sessions with the tree, one after another. Everything is called on the broker's thread."""
 
-    def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False, parents: bool = False) -> str:
-        """Create a node; the path made (`sequential` appends ten digits). NodeExistsError, NoNodeError (parent missing)."""
+    @property
+    def session_id(self) -> int:
+        """Id of the session; 0 while there is none."""
 
-    def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, NodeStat]:
-        """Data of a node. NoNodeError."""
+    def submit(self, request: Request, done: Done) -> None:
+        """Have a request carried out. Never blocks, and raises only ValueError, for a malformed path."""
 
-    def set(self, path: str, data: bytes, version: int = -1) -> NodeStat:
-        """Replace data, if the version is `version` or that is -1. NoNodeError, BadVersionError."""
+    def listen(self, listener: Listener) -> None:
+        """Have `listener` called with every event from now on; first with CONNECTED if the session is connected."""
 
-    def delete(self, path: str, version: int = -1, *, recursive: bool = False) -> None:
-        """Remove a node. NoNodeError, BadVersionError, NotEmptyError."""
+    def close(self, done: Callable[[], object] = nothing) -> None:
+        """End the session, and with it its ephemeral nodes. What waits is answered, then CLOSED comes, then `done`.
 
-    def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """Names of the children, sorted. NoNodeError."""
-
-    def exists(self, path: str, watch: Watch | None = None) -> NodeStat | None:
-        """The node's state, or None; a watch also sees its creation."""
-
-    def multi(self, operations: Sequence[Operation]) -> None:
-        """All or nothing; the error is that of the first operation that cannot be done.
-
-        It may not be on disk yet when the call returns: see `when_durable`. What the other methods write is. The order of writes is kept in
-        any case: after a crash there is no write without all that came before it.
+        What is submitted later is answered `SessionClosedError`.
         """
+
+
+class EmbeddedCoordination(Coordination, Protocol):
+    """A tree in this process. A request is answered inside `submit`, unless that is called in a `done` or a listener.
+
+    What a `Multi` wrote may not be on disk yet when it is answered: see `when_durable`. What the other requests write is. The order of
+    writes is kept in any case: after a crash there is no write without all that came before it.
+    """
 
     def when_durable(self, done: Durable) -> None:
         """Call ``done(None)`` once all that was written before this call is on disk, at once if it is there.
@@ -152,13 +293,124 @@ class Coordination(Protocol):
 
     @property
     def is_writable(self) -> bool:
-        """Whether reads and `multi` do not wait for a disk now."""
+        """Whether reads and `Multi` do not wait for a disk now."""
 
     def when_writable(self, resume: Callable[[], object]) -> None:
         """Call `resume` once they do not; at once if they would not now."""
 
-    def on_session(self, listener: Callable[[SessionState], object]) -> None:
-        """Hear of every change of the session's state."""
 
-    def close(self) -> None:
-        """End the session; its ephemeral nodes go."""
+@overload
+def answered(tree: EmbeddedCoordination, request: GetData) -> Data: ...
+@overload
+def answered(tree: EmbeddedCoordination, request: Exists) -> NodeStat | None: ...
+@overload
+def answered(tree: EmbeddedCoordination, request: GetChildren) -> Children: ...
+@overload
+def answered(tree: EmbeddedCoordination, request: Create) -> Created: ...
+@overload
+def answered(tree: EmbeddedCoordination, request: SetData) -> NodeStat: ...
+@overload
+def answered(tree: EmbeddedCoordination, request: Delete) -> None: ...
+@overload
+def answered(tree: EmbeddedCoordination, request: Multi) -> MultiDone: ...
+def answered(tree: EmbeddedCoordination, request: Request) -> Result:
+    """The result of a request that the tree answers inside `submit`. Raises the error that it ended with; RuntimeError if none came."""
+    outcomes: list[Outcome] = []
+    tree.submit(request, outcomes.append)
+    if not outcomes:
+        raise RuntimeError(f"not answered inside the call: {request}")
+    (outcome,) = outcomes
+    if isinstance(outcome, CoordinationError):
+        raise outcome
+    return outcome
+
+
+def check_paths(request: Request) -> None:
+    """ValueError for a request with a malformed path."""
+    if isinstance(request, Multi):
+        for write in request.writes:
+            _check_path(write.path)
+    else:
+        _check_path(request.path)
+
+
+class Watches:
+    """The watches of one session, on the side of the tree."""
+
+    def __init__(self) -> None:
+        self._data: set[str] = set()
+        self._children: set[str] = set()
+
+    def note(self, request: Request, outcome: Outcome) -> None:
+        """Set the watch that a request asks for, when it is carried out."""
+        if isinstance(request, GetData | Exists | GetChildren) and request.watch and not isinstance(outcome, CoordinationError):
+            (self._children if isinstance(request, GetChildren) else self._data).add(request.path)
+
+    def take(self, changes: Sequence[WatchEvent]) -> list[WatchEvent]:
+        """The changes that watches concern, which end with that. One event for a deleted node, also if both watches were set."""
+        seen: list[WatchEvent] = []
+        if not self._data and not self._children:
+            return seen
+        for change in changes:
+            of_children = change.type in (EventType.CHILDREN, EventType.DELETED) and change.path in self._children
+            of_data = change.type is not EventType.CHILDREN and change.path in self._data
+            if of_children:
+                self._children.discard(change.path)
+            if of_data:
+                self._data.discard(change.path)
+            if of_children or of_data:
+                seen.append(change)
+        return seen
+
+    def clear(self) -> None:
+        """End all of them."""
+        self._data.clear()
+        self._children.clear()
+
+
+class Stream:
+    """Events and answers of one session in their order, never one inside another."""
+
+    def __init__(self) -> None:
+        self._listeners: list[Listener] = []
+        self._calls: deque[Callable[[], object]] = deque()
+        self._is_calling = False
+
+    def listen(self, listener: Listener) -> None:
+        """Have `listener` called with every event."""
+        self._listeners.append(listener)
+
+    def fire(self, events: Sequence[WatchEvent | SessionEvent]) -> None:
+        """Call the listeners with events."""
+        self.add(events)
+        self.run()
+
+    def put(self, call: Callable[[], object]) -> None:
+        """Call; when a call of this stream is in progress, after that has returned."""
+        self._calls.append(call)
+        self.run()
+
+    def add(self, events: Sequence[WatchEvent | SessionEvent]) -> None:
+        """Have `run` call the listeners with events."""
+        self._calls.extend(partial(listener, event) for event in events for listener in self._listeners)
+
+    def run(self) -> None:
+        """Make the calls that wait, unless one is in progress, after which they are made."""
+        if self._is_calling:
+            return
+        self._is_calling = True
+        try:
+            while self._calls:
+                self._calls.popleft()()
+        finally:
+            self._is_calling = False
+
+
+def parent_of(path: str) -> str:
+    """The path of a node's parent; the root's is the root."""
+    return path[: path.rindex("/")] or "/"
+
+
+def _check_path(path: str) -> None:
+    if not path.startswith("/") or "//" in path or (path.endswith("/") and path != "/"):
+        raise ValueError(f"not a path of the tree: {path!r}")

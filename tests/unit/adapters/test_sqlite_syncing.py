@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from moldau.adapters import sqlite_coordination
-from moldau.adapters.sqlite_coordination import COPY_AGAIN_MS, SqliteCoordination
+from moldau.adapters.sqlite_coordination import COPY_AGAIN_MS
 from moldau.model.errors import CoordinationError
-from moldau.ports.coordination import Create, SetData
+from moldau.ports.coordination import Create, Multi, MultiDone, Outcome, SetData
 from moldau.testing.background import FakeBackground
+from support.trees import AskedTree
 
 BLOCK = 4096
 
@@ -64,8 +65,8 @@ def time() -> Time:
 
 
 @pytest.fixture
-def tree(path: str, background: FakeBackground, time: Time) -> Iterator[SqliteCoordination]:
-    tree = SqliteCoordination(path, time)
+def tree(path: str, background: FakeBackground, time: Time) -> Iterator[AskedTree]:
+    tree = AskedTree(path, time)
     tree.multi([Create("/topics")])
     tree.sync_in(background)
     yield tree
@@ -76,7 +77,7 @@ def log_bytes(path: str) -> int:
     return os.stat(f"{path}-wal").st_size
 
 
-def test_those_who_write_during_a_sync_share_the_next(tree: SqliteCoordination, background: FakeBackground, disk: Disk) -> None:
+def test_those_who_write_during_a_sync_share_the_next(tree: AskedTree, background: FakeBackground, disk: Disk) -> None:
     told: list[str] = []
     for name in "abc":
         tree.multi([Create(f"/topics/{name}")])
@@ -92,7 +93,7 @@ def test_those_who_write_during_a_sync_share_the_next(tree: SqliteCoordination, 
     assert background.jobs == []
 
 
-def test_who_wrote_nothing_since_a_sync_began_waits_for_that_one(tree: SqliteCoordination, background: FakeBackground, disk: Disk) -> None:
+def test_who_wrote_nothing_since_a_sync_began_waits_for_that_one(tree: AskedTree, background: FakeBackground, disk: Disk) -> None:
     told: list[str] = []
     tree.multi([Create("/topics/a")])
     tree.when_durable(lambda _: told.append("writer"))
@@ -103,9 +104,7 @@ def test_who_wrote_nothing_since_a_sync_began_waits_for_that_one(tree: SqliteCoo
     assert background.jobs == []
 
 
-def test_after_a_failed_sync_nothing_is_promised_and_no_write_taken(
-    tree: SqliteCoordination, background: FakeBackground, disk: Disk
-) -> None:
+def test_after_a_failed_sync_nothing_is_promised_and_no_write_taken(tree: AskedTree, background: FakeBackground, disk: Disk) -> None:
     """The kernel reports an error once, and forgets which pages it was: a second sync would succeed."""
     told: list[CoordinationError | None] = []
     disk.fails = True
@@ -123,7 +122,7 @@ def test_after_a_failed_sync_nothing_is_promised_and_no_write_taken(
 
 
 def test_a_long_log_is_copied_in_the_background_and_short_again(
-    tree: SqliteCoordination, path: str, background: FakeBackground, disk: Disk, monkeypatch: pytest.MonkeyPatch
+    tree: AskedTree, path: str, background: FakeBackground, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_coordination, "LOG_BYTES_MAX", 100_000)
     told: list[str] = []
@@ -146,7 +145,7 @@ def test_a_long_log_is_copied_in_the_background_and_short_again(
     assert told[-1] == "after"
     copied = shutil.copyfile(path, f"{path}.crashed")
     shutil.copyfile(f"{path}-wal", f"{path}.crashed-wal")
-    found = SqliteCoordination(copied, lambda: 1)
+    found = AskedTree(copied, lambda: 1)
     assert len(found.children("/topics")) == 21
     found.close()
 
@@ -171,7 +170,7 @@ class FullDatabase:
 
 
 def test_a_failed_copy_for_want_of_room_is_tried_again_after_a_while_and_no_change_is_synced_in_the_call(
-    tree: SqliteCoordination, path: str, background: FakeBackground, disk: Disk, time: Time, monkeypatch: pytest.MonkeyPatch
+    tree: AskedTree, path: str, background: FakeBackground, disk: Disk, time: Time, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_coordination, "LOG_BYTES_MAX", 5000)
     told: list[CoordinationError | None] = []
@@ -207,7 +206,7 @@ def test_a_failed_copy_for_want_of_room_is_tried_again_after_a_while_and_no_chan
 
 def test_the_first_write_to_an_empty_log_is_synced_in_the_call(path: str, background: FakeBackground) -> None:
     """Without the header on disk frames of an older log might count again after a power cut."""
-    tree = SqliteCoordination(path, lambda: 1)
+    tree = AskedTree(path, lambda: 1)
     tree.sync_in(background)
     told: list[CoordinationError | None] = []
     tree.multi([Create("/a")])
@@ -222,7 +221,7 @@ def test_the_first_write_to_an_empty_log_is_synced_in_the_call(path: str, backgr
 
 
 def test_a_node_that_is_set_alone_is_on_disk_when_the_call_returns(
-    tree: SqliteCoordination, path: str, background: FakeBackground, monkeypatch: pytest.MonkeyPatch
+    tree: AskedTree, path: str, background: FakeBackground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a block of producer ids has to be; the log stays short by these alone, too."""
     told: list[CoordinationError | None] = []
@@ -237,21 +236,43 @@ def test_a_node_that_is_set_alone_is_on_disk_when_the_call_returns(
 
 
 def test_a_node_that_is_set_is_not_read_again_once_the_log_may_be_being_copied(
-    tree: SqliteCoordination, background: FakeBackground, monkeypatch: pytest.MonkeyPatch
+    tree: AskedTree, background: FakeBackground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A read would wait for the copy that the write has begun."""
 
-    def get(*_: object) -> None:
+    def read(_: object) -> None:
         raise AssertionError("a read after the write")
 
     monkeypatch.setattr(sqlite_coordination, "LOG_BYTES_MAX", 0)
     tree.create("/topics/a")
     with monkeypatch.context() as patched:
-        patched.setattr(tree, "get", get)
+        patched.setattr(tree._tree, "read", read)
         stat = tree.set("/topics", b"x")
     assert not tree.is_writable
     assert (b"x", stat) == tree.get("/topics")
     assert (stat.version, stat.children) == (1, 1)
+    background.run_all()
+
+
+def test_on_a_thread_a_request_is_on_disk_when_it_is_answered_and_the_log_stays_short(
+    path: str, background: FakeBackground, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_coordination, "LOG_BYTES_MAX", 20_000)
+    tree = AskedTree(path, lambda: 1)
+    tree.run_on(background)
+    outcomes: list[Outcome] = []
+    for number in range(20):
+        tree.submit(Multi((Create(f"/{number}", b"x" * 3000),)), outcomes.append)
+    assert outcomes == []
+    background.run_next()
+    told: list[CoordinationError | None] = []
+    tree.when_durable(told.append)
+    assert (len(outcomes), told, disk.synced) == (1, [None], []), "by SQLite itself, in the transaction"
+    assert tree._database.execute("PRAGMA synchronous").fetchone() == (2,)
+    background.run_all()
+    assert [type(outcome) for outcome in outcomes] == [MultiDone] * 20
+    assert log_bytes(path) < 50_000
+    tree.close()
     background.run_all()
 
 
@@ -273,7 +294,7 @@ class FailingDatabase:
 
 
 def test_a_failed_sync_in_a_call_counts_for_what_waits_for_the_background_too(
-    tree: SqliteCoordination, background: FakeBackground, disk: Disk, monkeypatch: pytest.MonkeyPatch
+    tree: AskedTree, background: FakeBackground, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error is reported to the call; the sync in the background would succeed, without the pages."""
     told: list[CoordinationError | None] = []
@@ -304,7 +325,7 @@ class NotingDatabase:
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_stop_removes_the_log_only_after_it_has_synced_the_copy(
-    tree: SqliteCoordination, path: str, background: FakeBackground, disk: Disk, monkeypatch: pytest.MonkeyPatch, fails: bool
+    tree: AskedTree, path: str, background: FakeBackground, disk: Disk, monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
     """SQLite copies the log and removes it when it is closed: without a sync a power cut would take what was reported durable."""
     noting = NotingDatabase(tree._database)
@@ -320,9 +341,7 @@ def test_a_stop_removes_the_log_only_after_it_has_synced_the_copy(
     assert not os.path.exists(f"{path}-wal")
 
 
-def test_a_sync_that_ends_in_a_bug_has_failed(
-    tree: SqliteCoordination, background: FakeBackground, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sync_that_ends_in_a_bug_has_failed(tree: AskedTree, background: FakeBackground, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that wait are told, and nothing of it is called durable later."""
 
     def broken(_descriptor: int) -> None:
@@ -339,7 +358,7 @@ def test_a_sync_that_ends_in_a_bug_has_failed(
 
 
 def test_those_that_wait_for_a_copy_are_resumed_when_it_ends_in_a_bug(
-    tree: SqliteCoordination, background: FakeBackground, disk: Disk, monkeypatch: pytest.MonkeyPatch
+    tree: AskedTree, background: FakeBackground, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_coordination, "LOG_BYTES_MAX", 5000)
     tree.multi([Create("/topics/a", b"x" * 9000)])
@@ -358,7 +377,7 @@ def test_those_that_wait_for_a_copy_are_resumed_when_it_ends_in_a_bug(
 class CopiesDuringReads:
     """A connection that has the log copied by another thread while a read has begun and not ended."""
 
-    def __init__(self, tree: SqliteCoordination, background: FakeBackground) -> None:
+    def __init__(self, tree: AskedTree, background: FakeBackground) -> None:
         self.database = tree._database
         self.tree = tree
         self.thread = threading.Thread(target=background.run_next)
@@ -378,11 +397,11 @@ class CopiesDuringReads:
 
 @pytest.mark.parametrize("read", [lambda tree: tree.get("/topics/a"), lambda tree: tree.children("/topics")])
 def test_a_read_while_the_log_is_copied_does_not_keep_it_from_being_copied(
-    tree: SqliteCoordination,
+    tree: AskedTree,
     path: str,
     background: FakeBackground,
     monkeypatch: pytest.MonkeyPatch,
-    read: Callable[[SqliteCoordination], object],
+    read: Callable[[AskedTree], object],
 ) -> None:
     """SQLite says "database table is locked", and no change would be taken until the next start: so the copy waits for the read."""
     monkeypatch.setattr(sqlite_coordination, "LOG_BYTES_MAX", 5000)
@@ -392,18 +411,18 @@ def test_a_read_while_the_log_is_copied_does_not_keep_it_from_being_copied(
     assert not tree.is_writable
     with monkeypatch.context() as patched:
         database = CopiesDuringReads(tree, background)
-        patched.setattr(tree, "_database", database)
+        patched.setattr(tree._tree, "_database", database)
         read(tree)
         database.thread.join()
     assert tree.is_writable
     tree.multi([Create("/topics/b")])
-    assert log_bytes(path) < 5000 + 2 * BLOCK
+    assert log_bytes(path) < 5000 + 3 * BLOCK
 
 
 class FailsMeanwhile:
     """A lock that is free when a sync in another thread has failed."""
 
-    def __init__(self, tree: SqliteCoordination) -> None:
+    def __init__(self, tree: AskedTree) -> None:
         self.tree = tree
 
     def __enter__(self) -> None:
@@ -413,7 +432,7 @@ class FailsMeanwhile:
         pass
 
 
-def test_a_write_that_has_waited_for_a_copy_which_failed_is_not_taken(tree: SqliteCoordination, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_has_waited_for_a_copy_which_failed_is_not_taken(tree: AskedTree, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own sync would succeed, and say nothing about the pages before it."""
     with monkeypatch.context() as patched:
         patched.setattr(tree, "_transactions", FailsMeanwhile(tree))
@@ -422,18 +441,18 @@ def test_a_write_that_has_waited_for_a_copy_which_failed_is_not_taken(tree: Sqli
     assert tree.get("/topics")[0] == b""
 
 
-def crashed(path: str, missing: range, log: bytes) -> SqliteCoordination:
+def crashed(path: str, missing: range, log: bytes) -> AskedTree:
     """The tree that is found where these blocks of the log were never written."""
     copy = shutil.copyfile(path, f"{path}.{missing.start}")
     found = bytearray(log)
     for block in missing:
         found[block * BLOCK : (block + 1) * BLOCK] = bytes(len(found[block * BLOCK : (block + 1) * BLOCK]))
     Path(f"{copy}-wal").write_bytes(found)
-    return SqliteCoordination(copy, lambda: 1)
+    return AskedTree(copy, lambda: 1)
 
 
 def test_a_power_cut_keeps_what_was_reported_durable_whichever_later_blocks_were_lost(
-    tree: SqliteCoordination, path: str, background: FakeBackground, disk: Disk
+    tree: AskedTree, path: str, background: FakeBackground, disk: Disk
 ) -> None:
     """Of changes that no sync has covered a beginning is left; the start takes that for no damage. Block 169 holds no salt of a frame."""
     told: list[CoordinationError | None] = []

@@ -8,6 +8,7 @@ import pytest
 from moldau.adapters import sqlite_coordination
 from moldau.model.errors import CoordinationError, ErrorCode
 from moldau.model.identity import TopicPartition
+from moldau.ports.coordination import Done, Request
 from moldau.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -159,12 +160,12 @@ def test_a_topic_whose_deletion_could_not_be_synced_is_not_served_any_more(
 
 
 def test_a_topic_whose_deletion_could_not_be_written_is_still_served(world: BrokerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_operations: object) -> None:
-        raise CoordinationError("no room", retriable=True)
+    def refuse(_request: Request, done: Done) -> None:
+        done(CoordinationError("no room", retriable=True))
 
     remover = world.connect()
     with monkeypatch.context() as patched:
-        patched.setattr(world.store, "multi", refuse)
+        patched.setattr(world.store, "submit", refuse)
         remover.send(delete("t"), 6)
         finish(world)
     assert answered(remover) == [ErrorCode.KAFKA_STORAGE_ERROR]

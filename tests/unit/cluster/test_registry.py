@@ -1,11 +1,11 @@
 """Metadata on the coordination tree: what a change writes, what a restart finds, and that nothing is ever half there."""
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from moldau.adapters.sqlite_coordination import MEMORY, SqliteCoordination
+from moldau.adapters.sqlite_file import MEMORY
 from moldau.cluster import paths
 from moldau.cluster.producer_ids import BLOCK_SIZE, ProducerIds
 from moldau.cluster.registry import CHANGES_KEPT_MS, CHANGES_MAX, CHANGES_PURGED_MAX, PARTITIONS_PER_STEP, NewTopic, Registry
@@ -13,8 +13,9 @@ from moldau.cluster.snapshot import BrokerInfo
 from moldau.cluster.znodes import ProducerIdBlock, decode_controller, decode_state, encode_block
 from moldau.model.errors import CoordinationError
 from moldau.model.steps import drain
-from moldau.ports.coordination import Create, NodeExistsError, NoNodeError, Operation
+from moldau.ports.coordination import Create, Done, Multi, NodeExistsError, NoNodeError, Request
 from moldau.testing.clock import FakeClock
+from support.trees import AskedTree
 
 ME = BrokerInfo(0, "127.0.0.1", 9092)
 
@@ -25,7 +26,7 @@ def counted_bytes() -> Callable[[int], bytes]:
     return lambda size: next(numbers).to_bytes(size, "big")
 
 
-class KeptTree(SqliteCoordination):
+class KeptTree(AskedTree):
     """A tree that a session's end leaves in memory, as a file would be, without its ephemeral nodes."""
 
     fail_next = False
@@ -35,11 +36,11 @@ class KeptTree(SqliteCoordination):
             if self.exists(path) is not None:
                 self.delete(path)
 
-    def multi(self, operations: Sequence[Operation]) -> None:
-        if self.fail_next:
+    def submit(self, request: Request, done: Done) -> None:
+        if self.fail_next and isinstance(request, Multi):
             self.fail_next = False
-            super().multi([*operations, Create("/no/parent")])
-        super().multi(operations)
+            request = Multi((*request.writes, Create("/no/parent")))
+        super().submit(request, done)
 
 
 @pytest.fixture
@@ -79,8 +80,8 @@ def test_a_first_start_makes_the_fixed_paths_and_a_cluster_id(start: Callable[..
     assert registry.snapshot.cluster_id == "AAAAAAAAAAAAAAAAAAAAAQ"
     assert tree.get(paths.CONTROLLER_EPOCH)[0] == b"1"
     assert decode_controller(paths.CONTROLLER, tree.get(paths.CONTROLLER)[0]) == 0
-    assert tree.get(paths.CONTROLLER)[1].ephemeral
-    assert tree.get(paths.broker(0))[1].ephemeral
+    assert tree.get(paths.CONTROLLER)[1].is_ephemeral
+    assert tree.get(paths.broker(0))[1].is_ephemeral
     assert registry.snapshot.brokers == {0: ME}
     assert registry.snapshot.controller_id == 0
 

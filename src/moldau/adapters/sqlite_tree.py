@@ -1,0 +1,190 @@
+"""The nodes of a coordination tree as rows of a table: what each request reads and writes, and which watches it concerns.
+
+Knows nothing of sessions, watches and syncs. The caller begins and ends the transactions.
+"""
+
+import sqlite3
+from collections.abc import Callable
+from typing import assert_never
+
+from moldau.adapters.sqlite_file import SESSION, TRANSACTION, last_of, next_of, node_checksum
+from moldau.model.errors import CoordinationError
+from moldau.ports.coordination import (
+    BadVersionError,
+    Check,
+    Children,
+    Create,
+    Created,
+    Data,
+    Delete,
+    EphemeralParentError,
+    EventType,
+    Exists,
+    GetChildren,
+    GetData,
+    Multi,
+    MultiDone,
+    NodeError,
+    NodeExistsError,
+    NodeStat,
+    NoNodeError,
+    NotEmptyError,
+    SetData,
+    WatchEvent,
+    Write,
+    parent_of,
+)
+
+Read = GetData | Exists | GetChildren
+_CHILDREN = "(SELECT count(*) FROM node AS child WHERE child.parent = node.path)"
+_STAT = f"version, created_id, created_ms, modified_ms, owner, {_CHILDREN}"
+
+
+class SqliteTree:
+    """The nodes of one database, and the session that makes its ephemeral ones."""
+
+    def __init__(self, database: sqlite3.Connection, time_ms: Callable[[], int]) -> None:
+        self._database = database
+        self._time_ms = time_ms
+        self.session_id = last_of(database, SESSION) + 1
+        """Larger than that of every session which wrote something."""
+        self._has_written = False
+        self._transaction_id = 0
+        self._events: list[WatchEvent] = []
+
+    def read(self, request: Read) -> Data | NodeStat | Children | None:
+        """Carry out a read."""
+        match request:
+            case GetData(path):
+                if (found := self._find(path, "data")) is None:
+                    raise NoNodeError(path)
+                return Data(*found)
+            case Exists(path):
+                return None if (found := self._find(path, "x''")) is None else found[1]
+            case GetChildren(path):
+                return self._children(path)
+            case _:
+                assert_never(request)
+
+    def write(self, request: Create | SetData | Delete | Multi) -> tuple[Created | NodeStat | MultiDone | None, list[WatchEvent]]:
+        """Carry out a write inside a transaction that is rolled back on errors: its result, and what changed."""
+        self._events = []
+        self._transaction_id = 0
+        if not self._has_written:
+            next_of(self._database, SESSION)
+        result = self._multi(request) if isinstance(request, Multi) else self._write(request)
+        return result, self._events
+
+    def committed(self) -> None:
+        """The transaction of the last write is committed."""
+        self._has_written = True
+
+    def end_session(self) -> None:
+        """Remove all ephemeral nodes, inside a transaction."""
+        self._database.execute("DELETE FROM node WHERE owner != 0")
+
+    def _multi(self, request: Multi) -> MultiDone:
+        results = []
+        for index, write in enumerate(request.writes):
+            try:
+                results.append(self._write(write))
+            except NodeError as error:
+                error.index = index
+                raise
+        return MultiDone(tuple(results))
+
+    def _write(self, write: Write) -> Created | NodeStat | None:
+        match write:
+            case Create():
+                return self._create(write)
+            case SetData():
+                return self._set(write)
+            case Delete():
+                self._delete(write)
+            case Check(path, version):
+                self._check(path, version)
+            case _:
+                assert_never(write)
+        return None
+
+    def _create(self, write: Create) -> Created:
+        parent = parent_of(write.path)
+        path = f"{write.path}{self._next_number(parent)}" if write.sequential else write.path
+        if self._version(path) is not None:
+            raise NodeExistsError(path)
+        found = self._database.execute("SELECT owner FROM node WHERE path = ?", (parent,)).fetchone()
+        if found is None:
+            raise NoNodeError(parent)
+        if found[0]:
+            raise EphemeralParentError(parent)
+        if not self._transaction_id:
+            self._transaction_id = next_of(self._database, TRANSACTION)
+        now = self._time_ms()
+        stat = NodeStat(0, self._transaction_id, now, now, self.session_id if write.ephemeral else 0, 0)
+        row = (path, parent, write.data, 0, 0, stat.created_id, now, now, stat.owner)
+        self._database.execute("INSERT INTO node VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, node_checksum(*row)))
+        self._events.append(WatchEvent(EventType.CREATED, path))
+        self._events.append(WatchEvent(EventType.CHILDREN, parent))
+        return Created(path, stat)
+
+    def _next_number(self, parent: str) -> str:
+        row = self._database.execute(
+            "UPDATE node SET sequence = sequence + 1, "
+            "checksum = node_checksum(path, parent, data, version, sequence + 1, created_id, created_ms, modified_ms, owner) "
+            "WHERE path = ? RETURNING sequence",
+            (parent,),
+        ).fetchone()
+        if row is None:
+            raise NoNodeError(parent)
+        return f"{row[0] - 1:010d}"
+
+    def _set(self, write: SetData) -> NodeStat:
+        found = self._find(write.path, "x''")
+        if found is None:
+            raise NoNodeError(write.path)
+        stat = found[1]
+        if write.version not in (-1, stat.version):
+            raise BadVersionError(write.path)
+        now = self._time_ms()
+        self._database.execute(
+            "UPDATE node SET data = :data, version = version + 1, modified_ms = :now, "
+            "checksum = node_checksum(path, parent, :data, version + 1, sequence, created_id, created_ms, :now, owner) WHERE path = :path",
+            {"data": write.data, "now": now, "path": write.path},
+        )
+        self._events.append(WatchEvent(EventType.CHANGED, write.path))
+        return stat._replace(version=stat.version + 1, modified_ms=now)
+
+    def _delete(self, write: Delete) -> None:
+        path = write.path
+        self._check(path, write.version)
+        if path == "/":
+            raise CoordinationError("/: the root cannot be deleted", retriable=False)
+        if self._database.execute("SELECT 1 FROM node WHERE parent = ? LIMIT 1", (path,)).fetchone() is not None:
+            raise NotEmptyError(path)
+        self._database.execute("DELETE FROM node WHERE path = ?", (path,))
+        self._events.append(WatchEvent(EventType.DELETED, path))
+        self._events.append(WatchEvent(EventType.CHILDREN, parent_of(path)))
+
+    def _check(self, path: str, version: int) -> None:
+        found = self._version(path)
+        if found is None:
+            raise NoNodeError(path)
+        if version not in (-1, found):
+            raise BadVersionError(path)
+
+    def _children(self, path: str) -> Children:
+        rows = self._database.execute("SELECT path FROM node WHERE parent = ? ORDER BY path", (path,)).fetchall()
+        found = self._find(path, "x''")
+        if found is None:
+            raise NoNodeError(path)
+        start = len(path) if path == "/" else len(path) + 1
+        return Children([each[start:] for (each,) in rows], found[1])
+
+    def _find(self, path: str, data: str) -> tuple[bytes, NodeStat] | None:
+        """A node; `data` is the column, or what to give instead."""
+        row = self._database.execute(f"SELECT {data}, {_STAT} FROM node WHERE path = ?", (path,)).fetchone()
+        return None if row is None else (row[0], NodeStat(*row[1:]))
+
+    def _version(self, path: str) -> int | None:
+        row = self._database.execute("SELECT version FROM node WHERE path = ?", (path,)).fetchone()
+        return None if row is None else row[0]
