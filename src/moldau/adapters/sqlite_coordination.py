@@ -35,12 +35,10 @@ from moldau.adapters.sqlite_tree import SqliteTree
 from moldau.model.errors import CoordinationError
 from moldau.ports.background import Background, HereAndNow
 from moldau.ports.coordination import (
+    READS,
     REQUESTS_MAX,
     Done,
     Durable,
-    Exists,
-    GetChildren,
-    GetData,
     Listener,
     Multi,
     Outcome,
@@ -112,11 +110,11 @@ class SqliteCoordination:
         """Carry out a request; see the port."""
         check_paths(request)
         if self._closed:
-            self._stream.put(partial(done, SessionClosedError()))
+            self._stream.answer(done, SessionClosedError())
         elif self._thread is None:
             self._answer(request, done, *self._carry_out(request))
         elif self._submitted >= self._requests_max:
-            self._stream.put(partial(done, TooManyRequestsError(self._requests_max)))
+            self._stream.answer(done, TooManyRequestsError(self._requests_max))
         else:
             self._submitted += 1
             self._thread.run(partial(self._carry_out, request), partial(self._carried_out, request, done))
@@ -153,7 +151,7 @@ class SqliteCoordination:
     def _carry_out(self, request: Request) -> tuple[Outcome, list[WatchEvent]]:
         """The outcome, and what changed. In the thread, if there is one."""
         try:
-            if isinstance(request, GetData | Exists | GetChildren):
+            if isinstance(request, READS):
                 with self._transactions, self._errors():
                     return self._tree.read(request), []
             with self._transaction(may_defer=isinstance(request, Multi)):
@@ -175,13 +173,14 @@ class SqliteCoordination:
 
     def _answer(self, request: Request, done: Done, outcome: Outcome, changes: list[WatchEvent]) -> None:
         """A request was carried out: deliver its events, then its answer."""
-        if isinstance(request, GetData | Exists | GetChildren):
-            self._watches.note(request, outcome)
+        if isinstance(request, READS):
+            if request.watch:
+                self._watches.note(request, outcome)
         elif not isinstance(outcome, CoordinationError):
             if self._background is not None and (self._thread is not None or not isinstance(request, Multi)):
                 self._copy_if_long(os.fstat(self._log_file).st_size)
             self._stream.fire(self._watches.take(changes))
-        self._stream.put(partial(done, outcome))
+        self._stream.answer(done, outcome)
 
     # Durability
 

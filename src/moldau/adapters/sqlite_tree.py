@@ -37,7 +37,9 @@ from moldau.ports.coordination import (
 
 Read = GetData | Exists | GetChildren
 _CHILDREN = "(SELECT count(*) FROM node AS child WHERE child.parent = node.path)"
-_STAT = f"version, created_id, created_ms, modified_ms, owner, {_CHILDREN}"
+_STAT = f"version, created_id, created_ms, modified_ms, owner, {_CHILDREN} FROM node WHERE path = ?"
+_SELECT_DATA = f"SELECT data, {_STAT}"
+_SELECT_STAT = f"SELECT {_STAT}"
 
 
 class SqliteTree:
@@ -56,11 +58,12 @@ class SqliteTree:
         """Carry out a read."""
         match request:
             case GetData(path):
-                if (found := self._find(path, "data")) is None:
+                row = self._database.execute(_SELECT_DATA, (path,)).fetchone()
+                if row is None:
                     raise NoNodeError(path)
-                return Data(*found)
+                return Data(row[0], NodeStat(*row[1:]))
             case Exists(path):
-                return None if (found := self._find(path, "x''")) is None else found[1]
+                return self._stat(path)
             case GetChildren(path):
                 return self._children(path)
             case _:
@@ -139,10 +142,9 @@ class SqliteTree:
         return f"{row[0] - 1:010d}"
 
     def _set(self, write: SetData) -> NodeStat:
-        found = self._find(write.path, "x''")
-        if found is None:
+        stat = self._stat(write.path)
+        if stat is None:
             raise NoNodeError(write.path)
-        stat = found[1]
         if write.version not in (-1, stat.version):
             raise BadVersionError(write.path)
         now = self._time_ms()
@@ -152,7 +154,7 @@ class SqliteTree:
             {"data": write.data, "now": now, "path": write.path},
         )
         self._events.append(WatchEvent(EventType.CHANGED, write.path))
-        return stat._replace(version=stat.version + 1, modified_ms=now)
+        return NodeStat(stat.version + 1, stat.created_id, stat.created_ms, now, stat.owner, stat.children)
 
     def _delete(self, write: Delete) -> None:
         path = write.path
@@ -174,16 +176,15 @@ class SqliteTree:
 
     def _children(self, path: str) -> Children:
         rows = self._database.execute("SELECT path FROM node WHERE parent = ? ORDER BY path", (path,)).fetchall()
-        found = self._find(path, "x''")
-        if found is None:
+        stat = self._stat(path)
+        if stat is None:
             raise NoNodeError(path)
         start = len(path) if path == "/" else len(path) + 1
-        return Children([each[start:] for (each,) in rows], found[1])
+        return Children([each[start:] for (each,) in rows], stat)
 
-    def _find(self, path: str, data: str) -> tuple[bytes, NodeStat] | None:
-        """A node; `data` is the column, or what to give instead."""
-        row = self._database.execute(f"SELECT {data}, {_STAT} FROM node WHERE path = ?", (path,)).fetchone()
-        return None if row is None else (row[0], NodeStat(*row[1:]))
+    def _stat(self, path: str) -> NodeStat | None:
+        row = self._database.execute(_SELECT_STAT, (path,)).fetchone()
+        return None if row is None else NodeStat(*row)
 
     def _version(self, path: str) -> int | None:
         row = self._database.execute("SELECT version FROM node WHERE path = ?", (path,)).fetchone()

@@ -260,9 +260,9 @@ class FakeSession:
         if isinstance(request, Multi) and sum(_bytes_of(write) for write in request.writes) > MULTI_BYTES_MAX:
             raise ValueError(f"a multi of more than {MULTI_BYTES_MAX} bytes")
         if self.state is SessionState.CLOSED or self._closing is not None:
-            self._stream.put(partial(done, SessionClosedError()))
+            self._stream.answer(done, SessionClosedError())
         elif len(self._on_their_way) + len(self._parked) >= self._requests_max:
-            self._stream.put(partial(done, TooManyRequestsError(self._requests_max)))
+            self._stream.answer(done, TooManyRequestsError(self._requests_max))
         elif self.state is SessionState.CONNECTED and not self._parked:
             self._send(request, done)
         else:
@@ -285,7 +285,7 @@ class FakeSession:
             return
         parked, self._parked = self._parked, deque()
         for _, answer in parked:
-            self._stream.put(partial(answer, SessionClosedError()))
+            self._stream.answer(answer, SessionClosedError())
         self._tree.end_session(self.session_id)
         self._closed()
 
@@ -316,7 +316,7 @@ class FakeSession:
         lost, self._on_their_way = self._on_their_way, deque()
         self._stream.fire([SessionEvent(SessionState.SUSPENDED, self.session_id)])
         for done in lost:
-            self._stream.put(partial(done, ConnectionLostError()))
+            self._stream.answer(done, ConnectionLostError())
         if self._closing is not None:
             self._tree.end_session(self.session_id)
             self._closed()
@@ -332,7 +332,7 @@ class FakeSession:
             parked, self._parked = self._parked, deque()
             self._stream.fire([SessionEvent(SessionState.EXPIRED, ended)])
             for _, done in parked:
-                self._stream.put(partial(done, SessionExpiredError()))
+                self._stream.answer(done, SessionExpiredError())
             self.session_id = self._tree.new_session_id()
         self._stream.fire([SessionEvent(SessionState.CONNECTED, self.session_id)])
         self.state = SessionState.CONNECTED
@@ -412,7 +412,7 @@ class FakeSession:
         self._travel(partial(self._answer, outcome))
 
     def _answer(self, outcome: Outcome) -> None:
-        self._stream.put(partial(self._on_their_way.popleft(), outcome))
+        self._stream.answer(self._on_their_way.popleft(), outcome)
 
     def _end_at_tree(self) -> None:
         self._tree.end_session(self.session_id)
