@@ -94,7 +94,7 @@ class Broker:
         self.advertised: tuple[str, int] | None = None
         """Address that clients are told; None tells each the one that it connected to."""
         self.receive_buffer = ReceiveBuffer(is_short=lambda: self.request_memory.exhausted)
-        self.connections: set[Connection] = set()
+        self.connections: dict[Connection, None] = {}
         self.connections_made = 0
         self.leading = Leading(self)
         self.partitions = self.leading.table
@@ -245,7 +245,7 @@ class Broker:
     def accept(self, transport: "Transport") -> Connection:
         """The receiver of a new connection."""
         connection = Connection(self, transport)
-        self.connections.add(connection)
+        self.connections[connection] = None
         return connection
 
     def advertised_to(self, local: tuple[str, int]) -> tuple[str, int]:

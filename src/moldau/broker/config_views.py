@@ -1,6 +1,6 @@
 """How configurations are shown: value, where it comes from, and everything below it that would stand in."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import NamedTuple
 
 from moldau.model.config import BROKER, TOPIC, BrokerConfig, ConfigDefinition, ConfigSource, Setting, TopicConfig, UpdateMode, format_value
@@ -16,24 +16,24 @@ class Described(NamedTuple):
     synonyms: Sequence[Setting]
 
 
-def topic_view(topic: TopicConfig, names: Collection[str] | None) -> list[Described]:
+def topic_view(topic: TopicConfig, names: Container[str] | None) -> list[Described]:
     """The configurations of a topic, all or those in `names`."""
     return [_view(definition, topic, read_only=False) for definition in _wanted(TOPIC, names)]
 
 
-def broker_view(broker: BrokerConfig, names: Collection[str] | None) -> list[Described]:
+def broker_view(broker: BrokerConfig, names: Container[str] | None) -> list[Described]:
     """The configurations of this broker, all or those in `names`."""
     return [_view(definition, broker, read_only=definition.mode is UpdateMode.READ_ONLY) for definition in _wanted(BROKER, names)]
 
 
-def defaults_view(values: Mapping[str, str], names: Collection[str] | None) -> list[Described]:
+def defaults_view(values: Mapping[str, str], names: Container[str] | None) -> list[Described]:
     """What is set for all brokers."""
     source = ConfigSource.DYNAMIC_DEFAULT_BROKER
     set_here = [definition for definition in _wanted(BROKER, names) if definition.name in values]
     return [_described(each, values[each.name], [Setting(each.name, values[each.name], source)], read_only=False) for each in set_here]
 
 
-def _wanted(definitions: Mapping[str, ConfigDefinition], names: Collection[str] | None) -> list[ConfigDefinition]:
+def _wanted(definitions: Mapping[str, ConfigDefinition], names: Container[str] | None) -> list[ConfigDefinition]:
     return [definition for name, definition in definitions.items() if names is None or name in names]
 
 

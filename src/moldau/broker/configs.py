@@ -4,7 +4,7 @@ A change is checked as a whole, written in one transaction, and then taken up at
 """
 
 from collections import Counter
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Container, Generator, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -117,7 +117,7 @@ class Configs:
         self._check_resource(resource)
         return resource if resource.type != ResourceType.TOPIC else tuple(sorted(self._current(resource).items()))
 
-    def describe(self, resource: Resource, names: Collection[str] | None = None) -> list[Described]:
+    def describe(self, resource: Resource, names: Container[str] | None = None) -> list[Described]:
         """The configurations of a resource, all or those in `names`; what is unknown among these is passed over.
 
         Of all brokers together only what is set for all of them.

@@ -131,7 +131,7 @@ class Connection:
         self._answers.give_up()
         self._memory.forget(self)
         self._reader.discard()
-        self._broker.connections.discard(self)
+        self._broker.connections.pop(self, None)
         self._producing.give_up()
         del self._producing  # it refers to this connection: both would wait for the garbage collector
         if error is not None:

@@ -134,7 +134,7 @@ class _Writing:
             else:
                 written.append(staged)
         offsets = [_end_for_groups(broker, staged) for staged in written if staged.partition.topic_partition.topic == OFFSETS.name]
-        for partition in {staged.partition for staged in written}:
+        for partition in dict.fromkeys(staged.partition for staged in written):
             if partition.watchers:
                 broker.delayed.changed(partition)
         broker.staged_writes.notify()

@@ -95,7 +95,7 @@ class SliceScheduler:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._works: deque[SlicedWork] = deque()
-        self._elsewhere: set[SlicedWork] = set()
+        self._elsewhere: dict[SlicedWork, None] = {}
         self._later: deque[Callable[[], object]] = deque()
         self._scheduled = False
         self._turn_until: float | None = None
@@ -128,7 +128,7 @@ class SliceScheduler:
     def _put_back(self, work: SlicedWork) -> None:
         """The work is not at its end."""
         if work.is_elsewhere:
-            self._elsewhere.add(work)
+            self._elsewhere[work] = None
             work.when_back(self._take_back)
         else:
             self._works.append(work)
@@ -136,7 +136,7 @@ class SliceScheduler:
 
     def _take_back(self, work: SlicedWork) -> None:
         if work in self._elsewhere:
-            self._elsewhere.remove(work)
+            del self._elsewhere[work]
             self._works.append(work)
             self._schedule()
 

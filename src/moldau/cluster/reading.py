@@ -1,6 +1,6 @@
 """Reads the coordination tree at a start: everything that is on it, node by node. Missing branches read as empty."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Container, Sequence
 from typing import NamedTuple
 
 from moldau.cluster import paths
@@ -65,7 +65,7 @@ def brokers(tree: EmbeddedCoordination) -> list[BrokerInfo]:
     return found
 
 
-def topics(tree: EmbeddedCoordination, but: Collection[str] = ()) -> list[FoundTopic]:
+def topics(tree: EmbeddedCoordination, but: Container[str] = ()) -> list[FoundTopic]:
     """All topics but some. NoNodeError if a partition has no state."""
     return [_topic(tree, name) for name in _children(tree, paths.TOPICS) if name not in but]
 

@@ -64,7 +64,9 @@ def assignment_stored(group: "MembershipCore", ticket: AssignmentTicket, error: 
 
 def _store(group: "MembershipCore", given: Mapping[str, bytes]) -> None:
     assignments = {member_id: given.get(member_id, b"") for member_id in group.roster.members}
-    for member_id in group.roster.members.keys() - given.keys():
+    for member_id in group.roster.members:
+        if member_id in given:
+            continue
         _LOG.warning("leader forgot a member: group=%s generation=%d member=%s", group.group_id, group.generation, member_id)
     roster = group.roster
     grows = max(sum(map(len, assignments.values())) - roster.assigned_bytes, 0)

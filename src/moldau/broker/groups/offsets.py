@@ -70,7 +70,7 @@ class GroupOffsets:
         self.committed: dict[str, dict[int, CommittedOffset]] = {}
         self.pending: dict[int, dict[tuple[str, int], CommittedOffset | None]] = {}
         """By transaction, a number; None for an offset that counts already, or is gone, while the transaction is being ended."""
-        self._transactions_of: dict[tuple[str, int], int | set[int]] | None = None
+        self._transactions_of: dict[tuple[str, int], int | dict[int, None]] | None = None
         """By place, the transaction that has a pending offset there, or all of them if they are several. A transaction that has ended
         leaves the index in steps, so only one that is in `pending` counts. None while it would be empty: most groups have none.
         """
@@ -203,7 +203,7 @@ class GroupOffsets:
         found = None if self._transactions_of is None else self._transactions_of.get(place)
         if found is None:
             return ()
-        return found if isinstance(found, set) else (found,)
+        return found if isinstance(found, dict) else (found,)
 
     def _index(self, place: tuple[str, int], transaction: int) -> None:
         index = self._transactions_of
@@ -212,18 +212,18 @@ class GroupOffsets:
         present = index.get(place)
         if present is None:
             index[place] = transaction
-        elif isinstance(present, set):
-            present.add(transaction)
+        elif isinstance(present, dict):
+            present[transaction] = None
         elif present != transaction:
-            index[place] = {present, transaction}
+            index[place] = {present: None, transaction: None}
 
     def _leave_index(self, place: tuple[str, int], transaction: int) -> None:
         index = self._transactions_of
         present = None if index is None else index.get(place)
         if present == transaction:
             self._drop_from_index(place)
-        elif index is not None and isinstance(present, set):
-            present.discard(transaction)
+        elif index is not None and isinstance(present, dict):
+            present.pop(transaction, None)
             if len(present) == 1:
                 (index[place],) = present
 

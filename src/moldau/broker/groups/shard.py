@@ -61,7 +61,7 @@ class Shard:
         """Memory of `_states`."""
         self._next_order = 0
         self._open: dict[int, int] = {}
-        self._waiting: dict[int, set[Group]] = {}
+        self._waiting: dict[int, dict[Group, None]] = {}
         self._states: dict[str, GroupState] = {}
         self._deferred: deque[Callable[[], Steps]] = deque()
         """What is to be done when the partition is read, in this order."""
@@ -147,8 +147,8 @@ class Shard:
         if self.groups.pop(group.group_id, None) is not None:
             group.close()
         for transaction in transactions:
-            waiting = self._waiting.get(transaction, set())
-            waiting.discard(group)
+            waiting = self._waiting.get(transaction, {})
+            waiting.pop(group, None)
             if not waiting:
                 self._waiting.pop(transaction, None)
 
@@ -174,7 +174,7 @@ class Shard:
         """Offsets, at least one, that were appended as part of a transaction; each with topic and partition."""
         transaction = self._open.setdefault(producer_id, offsets[0][2].order)
         group.offsets.put_pending(transaction, offsets)
-        self._waiting.setdefault(transaction, set()).add(group)
+        self._waiting.setdefault(transaction, {})[group] = None
 
     def transaction_of(self, producer_id: int) -> int:
         """The transaction of which the next offsets of a producer are part; `NEW_TRANSACTION` if none are pending."""
@@ -203,10 +203,10 @@ class Shard:
 
     def _end(self, producer_id: int, *, committed: bool) -> Steps:
         transaction = self._open.pop(producer_id, NEW_TRANSACTION)
-        return _settle(transaction, self._waiting.pop(transaction, set()), committed=committed)
+        return _settle(transaction, self._waiting.pop(transaction, {}), committed=committed)
 
 
-def _settle(transaction: int, groups: set[Group], *, committed: bool) -> Steps:
+def _settle(transaction: int, groups: "Iterable[Group]", *, committed: bool) -> Steps:
     for group in groups:
         yield from group.offsets.end_transaction(transaction, committed=committed)
         yield UNFINISHED

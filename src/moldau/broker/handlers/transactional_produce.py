@@ -127,7 +127,7 @@ class TransactionalProduce:
 
         transactions, header = self._broker.transactions, self._waiting[0].header
         ask = transactions.add_partitions_for_produce if self._version >= FIRST_THAT_ADDS else transactions.verify
-        wanted = {part.partition.topic_partition for part in self._waiting}
+        wanted = dict.fromkeys(part.partition.topic_partition for part in self._waiting)
         ask(self._transactional_id, header.producer_id, header.producer_epoch, wanted, done)
         at_once = False
         if self._codes is not None:

@@ -5,7 +5,7 @@ that record is kept, and an addition encodes the entries of its own topics only:
 sorting and encoding all of them takes 6 to 20.
 """
 
-from collections.abc import Collection, Generator, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator, Set
 from struct import pack, unpack_from
 
 from moldau.model.identity import TopicPartition
@@ -48,24 +48,26 @@ class Partitions(Collection[TopicPartition]):
         """Each topic with its partitions, in the order in which the topics came."""
         return ((topic, _numbers(entry)) for topic, entry in self._entries.items())
 
-    def missing(self, wanted: Iterable[TopicPartition]) -> set[TopicPartition]:
+    def missing(self, wanted: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Those that are not among them."""
         there: dict[str, frozenset[int]] = {}
-        missing: set[TopicPartition] = set()
+        missing: list[TopicPartition] = []
         for each in wanted:
             numbers = there.get(each.topic)
             if numbers is None:
                 numbers = there[each.topic] = frozenset(_numbers(self._entries.get(each.topic)))
             if each.partition not in numbers:
-                missing.add(each)
+                missing.append(each)
         return missing
 
     def __or__(self, added: "Partitions") -> "Partitions":
         """These and the `added` ones; the same object if they are among these already."""
         entries, count = self._entries, self._count + added._count
         united: dict[str, bytes] = {}
-        for topic in added._entries.keys() & entries.keys():
-            mine, other = _numbers(entries[topic]), _numbers(added._entries[topic])
+        for topic, entry in added._entries.items():
+            if topic not in entries:
+                continue
+            mine, other = _numbers(entries[topic]), _numbers(entry)
             both = {*mine, *other}
             count += len(both) - len(mine) - len(other)
             united[topic] = entries[topic] if len(both) == len(mine) else _entry(topic, both)
@@ -104,7 +106,7 @@ def gathered(partitions: Iterable[TopicPartition]) -> Generator[Pause, None, Par
     return Partitions(entries, sum(map(len, topics.values())))
 
 
-def _entry(topic: str, numbers: Collection[int]) -> bytes:
+def _entry(topic: str, numbers: Set[int]) -> bytes:
     name = topic.encode()
     packed = pack(f">{len(numbers)}i", *sorted(numbers))
     return b"".join((uvarint(len(name) + 1), name, uvarint(len(numbers) + 1), packed, _NO_TAGS))

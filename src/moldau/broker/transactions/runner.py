@@ -124,7 +124,7 @@ class Runner:
         transactional_id: str,
         machine: "Machine",
         transaction: "Transaction",
-        left: "frozenset[TopicPartition] | None",
+        left: "dict[TopicPartition, None] | None",
     ) -> None:
         """Write markers: to all partitions first, then to those that were `left`."""
         if not transaction.partitions:
@@ -134,7 +134,7 @@ class Runner:
         def done(results: "Sequence[MarkerResults]") -> None:
             if owned.is_over:
                 return
-            left_now = frozenset(self._not_written(transactional_id, results[0], is_first=left is None))
+            left_now = dict.fromkeys(self._not_written(transactional_id, results[0], is_first=left is None))
             if not left_now:
                 if left is not None:
                     _LOG.info("markers written at last: transactional_id=%s", transactional_id)

@@ -50,7 +50,7 @@ class LogCleaner:
         """Logs whose pass did not come to its end; they wait for the next look."""
         self._uncleanable: dict[TopicPartition, PartitionLog] = {}
         """Logs with damage that no pass gets over. A log that is opened anew gets another try."""
-        self._waiting: set[TopicPartition] = set()
+        self._waiting: dict[TopicPartition, None] = {}
         self._stopped = False
         self._counts = dict.fromkeys(_COUNTED, 0)
         self._last_pass_ms = 0
@@ -63,9 +63,10 @@ class LogCleaner:
         self._uncleanable = {key: log for key, log in self._uncleanable.items() if self._is_open(key, log)}
         self._fill()
 
-    def take_waiting(self) -> "set[TopicPartition]":
+    def take_waiting(self) -> "list[TopicPartition]":
         """Logs of which more could be compacted if more was on disk, as found since this was last asked."""
-        waiting, self._waiting = self._waiting, set()
+        waiting = list(self._waiting)
+        self._waiting.clear()
         return waiting
 
     def stop(self) -> None:
@@ -124,7 +125,7 @@ class LogCleaner:
             return None
         wanted = min(log.last_stable_offset, log.active_base_offset)
         if dirt is not None and max(dirt.first_dirty, log.durable_stable_offset) < wanted:
-            self._waiting.add(key)
+            self._waiting[key] = None
         return dirt
 
     def _begin(self, placement: "Placement", dirt: Dirt) -> None:
