@@ -13,35 +13,26 @@ import socket
 import time
 from collections import deque
 from collections.abc import Iterable
-from struct import Struct
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from moldau import __version__
 from moldau.client.address import Address
 from moldau.client.errors import ConnectionLostError, RequestFailedError, UnreachableError
-from moldau.model.errors import ErrorCode, ProtocolError
+from moldau.model.errors import PeerError, ProtocolError
 from moldau.model.host_port import for_resolver
 from moldau.protocol.api_keys import ApiKey
-from moldau.protocol.codec import decode, encode
-from moldau.protocol.headers import decode_response_header, request_header
-from moldau.protocol.messages import load
-from moldau.protocol.versions import CODEC, VersionRange
+from moldau.protocol.rpc import Answered, Call, Rpc
+from moldau.protocol.versions import VersionRange
 
 FRAME_BYTES_MAX = 256 * 1024 * 1024
 IN_FLIGHT_MAX = 64
 CONNECT_TIMEOUT_S = 10.0
 
-_SIZE = Struct(">i")
-_UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
-
 
 class Pending(NamedTuple):
     """A request whose response is still to come."""
 
-    api_key: ApiKey
-    version: int
-    correlation_id: int
+    call: Call
     deadline: float
 
 
@@ -68,9 +59,7 @@ class BrokerConnection:
         self._connect_timeout_s = min(connect_timeout_s, timeout_s)
         self._frame_bytes_max = frame_bytes_max
         self._socket: socket.socket | None = None
-        self._versions: dict[int, VersionRange] = {}
-        self._correlation_id = 0
-        self._pending: deque[Pending] = deque()
+        self._rpc = self._new_rpc()
         self._interrupted = False
 
     def request(self, api_key: ApiKey, message: Any, *, version: int | VersionRange | None = None, timeout_s: float | None = None) -> Any:
@@ -96,47 +85,25 @@ class BrokerConnection:
         """Send one request; its response is to be taken with `receive`."""
         deadline = time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
         self.connect(deadline)
-        chosen = version if isinstance(version, int) else self.version_for(api_key, version)
-        return self._send(api_key, message, chosen, deadline)
+        try:
+            call, data = self._rpc.send(api_key, message, version=version)
+        except PeerError as error:
+            raise self._refused(error) from error
+        self._send(api_key, data, deadline)
+        return Pending(call, deadline)
 
     def receive(self, pending: Pending) -> Any:
         """The response to `pending`, which must be the oldest one sent and not yet received."""
-        assert next(iter(self._pending), None) is pending, "responses come in the order of the requests"
-        try:
-            frame = self._read_frame(pending.deadline)
-            correlation_id, position = decode_response_header(frame, pending.api_key, pending.version)
-            if correlation_id != pending.correlation_id:
-                raise ProtocolError(f"a response to request {correlation_id} came where that to {pending.correlation_id} was due")
-            version = 0 if _is_version_refusal(pending, frame, position) else pending.version
-            response = decode(load(pending.api_key).response, version, frame, position)
-        except ProtocolError as error:
-            self.close()
-            raise ProtocolError(f"{self.address}: {error.message}", error.code) from error
-        except BaseException:
-            self.close()
-            raise
-        self._pending.popleft()
-        return response
-
-    def version_for(self, api_key: ApiKey, within: VersionRange | None = None) -> int:
-        """Highest version of an API that both sides know, once connected, and that is `within` a range if one is given.
-
-        RequestFailedError (UNSUPPORTED_VERSION) if there is none.
-        """
-        theirs, ours = self._versions.get(api_key), within or CODEC[api_key]
-        if theirs is not None:
-            version = min(theirs.max, ours.max)
-            if version >= max(theirs.min, ours.min):
-                return version
-        offered = "does not serve it" if theirs is None else f"serves versions {theirs}"
-        name = api_key.name.lower()
-        message = f"{self.address}: {name} is spoken here in versions {ours}, the broker {offered}"
-        raise RequestFailedError(ErrorCode.UNSUPPORTED_VERSION, message, str(self.address))
+        assert self._rpc.oldest is pending.call, "responses come in the order of the requests"
+        answered = None
+        while answered is None:
+            answered = self._receive_some(pending.deadline)
+        return answered.response
 
     @property
     def broker_versions(self) -> dict[int, VersionRange]:
         """What the broker said it serves, by API key; empty before the first connection."""
-        return dict(self._versions)
+        return self._rpc.broker_versions
 
     def connect(self, deadline: float | None = None) -> None:
         """Connect and agree on versions, unless that is done. `deadline` is on the monotonic clock."""
@@ -153,7 +120,8 @@ class BrokerConnection:
             self.close()
             raise ConnectionLostError(self.address, "interrupted")
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._negotiate(deadline)
+        self._rpc = self._new_rpc()
+        self._open(deadline)
 
     def interrupt(self) -> None:
         """End what another thread waits for here, with ConnectionLostError, and every later connection. Any thread may call it.
@@ -168,7 +136,7 @@ class BrokerConnection:
 
     def close(self) -> None:
         """Close; the next request connects again."""
-        self._pending.clear()
+        self._rpc.give_up()
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -178,78 +146,66 @@ class BrokerConnection:
         """Whether there is a connection, as far as is known."""
         return self._socket is not None
 
-    def _negotiate(self, deadline: float) -> None:
-        """Ask for the broker's versions with our newest question; a broker that does not know it answers with version 0 (KIP-511)."""
-        request = load(ApiKey.API_VERSIONS).request(client_software_name="moldau", client_software_version=__version__)
-        version = CODEC[ApiKey.API_VERSIONS].max
-        response = self._ask_versions(request, version, deadline)
-        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            known = [entry.max_version for entry in response.api_keys if entry.api_key == ApiKey.API_VERSIONS]
-            response = self._ask_versions(request, min(version - 1, *known) if known else 0, deadline)
-        if response.error_code:
-            self.close()
-            raise RequestFailedError(ErrorCode(response.error_code), f"{self.address}: refused to tell its versions", str(self.address))
-        self._versions = {entry.api_key: VersionRange(entry.min_version, entry.max_version) for entry in response.api_keys}
+    def _new_rpc(self) -> Rpc:
+        return Rpc(self.client_id, self._frame_bytes_max, IN_FLIGHT_MAX)
 
-    def _ask_versions(self, request: Any, version: int, deadline: float) -> Any:
-        return self.receive(self._send(ApiKey.API_VERSIONS, request, version, deadline))
+    def _open(self, deadline: float) -> None:
+        """Ask the broker for its versions."""
+        while not self._rpc.is_open:
+            self._send(ApiKey.API_VERSIONS, self._rpc.hello(), deadline)
+            while self._rpc.oldest is not None:
+                self._receive_some(deadline)
 
-    def _send(self, api_key: ApiKey, message: Any, version: int, deadline: float) -> Pending:
+    def _send(self, api_key: ApiKey, data: bytes, deadline: float) -> None:
         assert self._socket is not None
-        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        header = request_header(api_key, version, self._correlation_id, self.client_id)
-        body = encode(message, version)
         try:
             self._socket.settimeout(max(0.001, deadline - time.monotonic()))
-            self._socket.sendall(_SIZE.pack(len(header) + len(body)) + header + body)
+            self._socket.sendall(data)
         except OSError as error:
             self.close()
             raise ConnectionLostError(self.address, f"{api_key.name.lower()} could not be sent: {_reason(error)}") from error
         except BaseException:
             self.close()
             raise
-        pending = Pending(api_key, version, self._correlation_id, deadline)
-        self._pending.append(pending)
-        return pending
 
-    def _read_frame(self, deadline: float) -> memoryview:
-        (size,) = _SIZE.unpack(self._read(4, deadline))
-        if not 0 <= size <= self._frame_bytes_max:
-            raise ProtocolError(f"a response of {size} bytes, at most {self._frame_bytes_max} are taken; is this a Kafka broker?")
-        return self._read(size, deadline)
+    def _receive_some(self, deadline: float) -> Answered | None:
+        """Read once: the response that is whole then, if any."""
+        try:
+            return self._rpc.buffer_updated(self._read_into(self._rpc.get_buffer(), deadline))
+        except ProtocolError as error:
+            self.close()
+            raise ProtocolError(f"{self.address}: {error.message}", error.code) from error
+        except PeerError as error:
+            self.close()
+            raise self._refused(error) from error
+        except BaseException:
+            self.close()
+            raise
 
-    def _read(self, count: int, deadline: float) -> memoryview:
+    def _read_into(self, room: memoryview, deadline: float) -> int:
         assert self._socket is not None
-        view = memoryview(bytearray(count))
-        done = 0
-        while done < count:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise ConnectionLostError(self.address, "no answer in time")
-            try:
-                self._socket.settimeout(left)
-                received = self._socket.recv_into(view[done:])
-            except TimeoutError as error:
-                raise ConnectionLostError(self.address, "no answer in time") from error
-            except OSError as error:
-                raise ConnectionLostError(self.address, _reason(error)) from error
-            if not received:
-                raise ConnectionLostError(self.address, "the broker closed the connection")
-            done += received
-        return view
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise ConnectionLostError(self.address, "no answer in time")
+        try:
+            self._socket.settimeout(left)
+            received = self._socket.recv_into(room)
+        except TimeoutError as error:
+            raise ConnectionLostError(self.address, "no answer in time") from error
+        except OSError as error:
+            raise ConnectionLostError(self.address, _reason(error)) from error
+        if not received:
+            raise ConnectionLostError(self.address, "the broker closed the connection")
+        return received
+
+    def _refused(self, error: PeerError) -> RequestFailedError:
+        return RequestFailedError(error.code, f"{self.address}: {error.message}", str(self.address))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
-
-
-def _is_version_refusal(pending: Pending, frame: memoryview, position: int) -> bool:
-    """Whether the broker does not know this version of ApiVersions: it then answers in version 0, whatever was asked (KIP-511)."""
-    if pending.api_key is not ApiKey.API_VERSIONS:
-        return False
-    return bytes(frame[position : position + 2]) == _UNSUPPORTED_VERSION
 
 
 def _reason(error: OSError) -> str:

@@ -1,7 +1,7 @@
 """What can go wrong between us and a broker; every message names the broker's address."""
 
 from moldau.client.address import Address
-from moldau.model.errors import ErrorCode, PeerError, WorldError
+from moldau.model.errors import ErrorCode, PeerError, WorldError, known_error
 from moldau.model.identity import TopicPartition
 from moldau.model.topic_names import NAME_RULE, is_allowed
 
@@ -48,11 +48,3 @@ def failure(code: int, subject: str | TopicPartition, detail: str | None = None)
         detail = f"invalid topic name: {NAME_RULE}"
     what = f"partition {subject}" if isinstance(subject, TopicPartition) else subject
     return RequestFailedError(known, f"{what}: {detail or known.name.lower().replace('_', ' ')}", subject)
-
-
-def known_error(code: int) -> ErrorCode:
-    """The error of that number; UNKNOWN_SERVER_ERROR for a number from the future."""
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from moldau.client.address import Address
-from moldau.client.errors import known_error
-from moldau.model.errors import ErrorCode
+from moldau.model.errors import ErrorCode, known_error
 from moldau.model.identity import BrokerId
 
 NO_TOPIC_ID = bytes(16)

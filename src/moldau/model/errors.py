@@ -187,6 +187,14 @@ _RETRIABLE = frozenset(
 )
 
 
+def known_error(code: int) -> ErrorCode:
+    """The error of that number; UNKNOWN_SERVER_ERROR for a number from the future."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 class MoldauError(Exception):
     """Root of the errors that are not our bug."""
 

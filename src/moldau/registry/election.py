@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from moldau.client.cluster import Cluster
 from moldau.client.coordinators import Coordinators
-from moldau.client.errors import failure, known_error
-from moldau.model.errors import ErrorCode, MoldauError
+from moldau.client.errors import failure
+from moldau.model.errors import ErrorCode, MoldauError, known_error
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.heartbeat import HeartbeatRequest
 from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
