@@ -27,7 +27,7 @@ from moldau.log.segment import Segment
 from moldau.log.transaction_index import ENTRIES_MAX, AbortedTransaction
 from moldau.model.errors import StorageError
 from moldau.ports.filesystem import Bytes, File
-from moldau.protocol.records.header import HEADER_SIZE, read_header
+from moldau.protocol.records.header import HEADER_SIZE, BatchHeader, read_header
 
 if TYPE_CHECKING:
     from moldau.log.offset_index import OffsetIndex
@@ -165,6 +165,19 @@ class Appender:
             self.roll_timestamp,
             self.roll_ms,
         )
+
+    def stage(self, batch: memoryview, header: BatchHeader) -> None:
+        """Stage a batch that has its offset already. The memory must stay as it is until `write`."""
+        if not self.staged:
+            self.begin()
+        self.staged.append(batch)
+        last_offset, timestamp = header.last_offset, header.max_timestamp
+        if timestamp > self.max_timestamp and header.record_count:  # one that compaction has emptied has no record of its time
+            self.max_timestamp = timestamp
+            self.max_timestamp_offset = last_offset
+        if self.position > self.index_from:
+            self.index(last_offset, timestamp)
+        self.position += len(batch)
 
     def index(self, last_offset: int, timestamp: int) -> None:
         """An index entry is due for the batch that is being staged; for the first of a segment, its times are."""

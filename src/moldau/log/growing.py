@@ -4,20 +4,25 @@ If `append` or `write_staged` raise StorageError, nothing staged since the last 
 the log can be used as before, reads go on, and the next append tries again.
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from moldau.log.append import Appender
 from moldau.log.cache import SegmentCache
 from moldau.log.config import LogConfig
 from moldau.log.opening import OpenedLog
+from moldau.log.producer_replay import marker_in
 from moldau.log.read import Reader
 from moldau.log.segment import Segment
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
 from moldau.ports.filesystem import FileSystem
 from moldau.protocol.records.header import LOG_OVERHEAD, TRANSACTIONAL_BIT, BatchHeader, stamp, stamp_log_append_time
+
+if TYPE_CHECKING:
+    from moldau.log.fetched import FetchedBatch
 
 SNAPSHOT_INTERVAL_BYTES = 64 * 1024 * 1024
 """A flush also takes a producer snapshot when so much was written since the last one: it bounds what a start has to walk."""
@@ -189,6 +194,62 @@ class GrowingLog:
         self.staged_end_offset = last_offset + 1
         result: AppendResult = _result(AppendResult, (offset, last_offset, append_time, False))
         return result
+
+    def write_fetched(self, batches: "Sequence[FetchedBatch]", now_ms: int) -> None:
+        """Write batches of the leader that :func:`moldau.log.fetched.check_fetched` accepted, as they are; roll segments on the way.
+
+        Nothing is staged before or after. StorageError: those before `log_end_offset` are in the log.
+        """
+        staged: list[FetchedBatch] = []
+        for batch in batches:
+            header, view = batch
+            if not self._appender.ready:
+                self._appender.prepare()
+            if header.base_offset > self.staged_end_offset:
+                self._reader.holes_allowed = True
+            is_out_of_reach = header.last_offset > self._appender.offset_limit
+            if is_out_of_reach or self._appender.must_roll(header.size, header.last_offset, header.max_timestamp, now_ms):
+                self._write_replicated(staged, now_ms)
+                staged = []
+                self._roll_at(header.base_offset if is_out_of_reach else self.log_end_offset, now_ms)
+            self._appender.stage(view, header)
+            self.staged_end_offset = header.last_offset + 1
+            staged.append(batch)
+        self._write_replicated(staged, now_ms)
+
+    def _write_replicated(self, staged: "Sequence[FetchedBatch]", now_ms: int) -> None:
+        """Write these batches, which are all that is staged; then note their epochs, producers and transactions. StorageError."""
+        if not staged:
+            return
+        try:
+            self._appender.write()
+        except StorageError:
+            self.staged_end_offset = self.log_end_offset
+            raise
+        epochs = self._epochs
+        for header, view in staged:
+            if header.partition_leader_epoch > epochs.latest:
+                epochs.assign(header.partition_leader_epoch, header.base_offset)
+            if header.producer_id >= 0:
+                aborted = self._producers.replay(header, now_ms, marker_in(view) if header.is_control else None)
+                if aborted is not None:
+                    self._appender.note_aborted([aborted])
+        self.log_end_offset = self.staged_end_offset
+        self.written_batches += len(staged)
+        self._epoch_begins = self.leader_epoch > epochs.latest
+        self._now_ms = now_ms
+        if self._flush_due_ms == NEVER_MS:
+            self._flush_due_ms = now_ms + self.config.flush_ms
+
+    def _roll_at(self, base_offset: int, now_ms: int) -> None:
+        """Roll, and have the new segment begin at `base_offset`, after a hole that reaches farther than one index can say. StorageError."""
+        end_offset = self.log_end_offset
+        self.log_end_offset = self.staged_end_offset = base_offset
+        try:
+            self._roll(now_ms)
+        finally:
+            if self._segments.active.base_offset != base_offset:  # a log that ends with the old segment ends where that does
+                self.log_end_offset = self.staged_end_offset = end_offset
 
     @property
     def has_staged(self) -> bool:

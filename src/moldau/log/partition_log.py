@@ -106,6 +106,30 @@ class PartitionLog(ShorteningLog):
         """The log was never compacted, and no loss of it was accepted: an offset that is missing is damage."""
         self._reader.holes_allowed = False
 
+    def append_as_follower(self, records: memoryview, now_ms: int) -> int:
+        """Write whole batches that were fetched from the leader, with their offsets and leader epochs. The new log end offset.
+
+        A last batch that is cut off is left out. Nothing but the bytes, offsets and epochs is checked: the leader has accepted the rest.
+        In an empty log the first batch may begin before the log start, which stays where it is (KAFKA-6975); the recovery point has to be
+        on disk, as after a truncation (`take_cut`), before the next flush.
+        CorruptBatchError: nothing was written. StorageError: the batches before `log_end_offset` are in the log.
+        """
+        from moldau.log.fetched import check_fetched
+
+        assert not self.has_staged
+        is_empty = self.start_offset == self.log_end_offset and not self.size_bytes
+        batches = check_fetched(records, str(self.topic_partition), self.log_end_offset, self._epochs.latest, is_empty=is_empty)
+        start_offset = self.start_offset
+        if batches and batches[0].header.base_offset < start_offset:
+            self.truncate_fully_and_start_at(batches[0].header.base_offset)
+        try:
+            self.write_fetched(batches, now_ms)
+        finally:
+            if self.start_offset < start_offset < self.log_end_offset:
+                self.high_watermark = start_offset
+                self._start_at(start_offset)
+        return self.log_end_offset
+
     def advance_high_watermark(self, offset: int) -> bool:
         """Let consumers read up to `offset`, as far as that is written; never back. Whether more may be read now."""
         offset = min(offset, self.log_end_offset)

@@ -172,7 +172,7 @@ class Producers:
             self.verifications.begin(producer_id, epoch, sequence, now_ms, bumps_epoch=None)
 
     def replay(self, header: BatchHeader, now_ms: int, marker: tuple[int, bool] | None = None) -> AbortedTransaction | None:
-        """Note a batch of a producer that is in the log already (recovery): no rule applies any more.
+        """Note a batch of a producer that is in the log already, by recovery or copied from the leader: no rule applies any more.
 
         `marker`, in a control batch: the coordinator's epoch, and whether it aborts. The transaction that it aborted.
         """
@@ -182,6 +182,7 @@ class Producers:
         entry = self.entries.get(producer_id)
         if entry is None:
             entry = self._remember(producer_id, epoch, now_ms, always=True)
+        entry.seen_ms = now_ms
         if marker is not None:
             coordinator_epoch, abort = marker
             return self._end(producer_id, entry, epoch, coordinator_epoch, header.base_offset, header.max_timestamp, abort=abort)
