@@ -1,0 +1,440 @@
+"""The replica of one partition as a state machine: role, leader epoch, in-sync replicas, followers' progress, high watermark.
+
+Events come in, effects come out in the order in which they are carried out. The machine has no log and no clock: it receives offsets and
+times, and decides. It alone decides whether an append may be acknowledged (`check_acks`, `open_offset`) and what is visible
+(`high_watermark`).
+
+    event                OFFLINE                  FOLLOWER of epoch e         LEADER of epoch e
+    BecomeLeader e'      LEADER                   e' > e: LEADER              e' > e: new term; e' = e, newer version: new in-sync set
+    BecomeFollower e'    FOLLOWER                 newer: another leader       e' > e: FOLLOWER
+    grew, flushed        bug                      log end, flushed offset     the same, committed offset, high watermark
+    follower_fetched     NOT_LEADER_OR_FOLLOWER   NOT_LEADER_OR_FOLLOWER      progress, committed offset, high watermark
+    LeaderHighWatermark  bug                      committed offset            bug
+    Truncated            bug                      offsets move                bug: a leader never truncates
+    Reconfigured         settings                 settings                    settings, committed offset, enough in sync?
+    DirectoryFailed      stays                    OFFLINE                     OFFLINE
+    Stopped              REMOVED                  REMOVED                     REMOVED
+
+A state that is not newer raises `StaleEpochError` and changes nothing; newer is a higher epoch, or the same epoch and a higher version. An
+OFFLINE replica, whose log is opened again, also accepts the state that it had. Bugs raise AssertionError, as does any event after REMOVED.
+
+Rules:
+
+* A record is committed when the *maximal* in-sync set has it: the replicas in sync, and those that this leader has proposed and whose
+  acceptance it does not know yet (KIP-497). A member that has not fetched in this leader epoch stops the committed offset.
+* The committed offset moves only while as many replicas are in sync as the effective minimum, `min(min.insync.replicas, replicas)`
+  (KIP-966): otherwise the last replica in sync could be lost with records that consumers have read. Appends with acks=all are refused by
+  the configured minimum, whatever the number of replicas.
+* A follower's progress counts for one leader epoch only, and is dropped when the replica leaves the assignment or the in-sync set: it
+  may come back empty.
+"""
+
+from math import inf
+from typing import assert_never
+
+from moldau.broker.replicas.partition_events import (
+    BecomeFollower,
+    BecomeLeader,
+    DirectoryFailed,
+    EndPermits,
+    FailAppends,
+    LeadEpoch,
+    LeaderHighWatermark,
+    Level,
+    OpenedLog,
+    PartitionEffect,
+    PartitionEvent,
+    Reconfigured,
+    Role,
+    ShowUpTo,
+    StaleEpochError,
+    Stopped,
+    Truncated,
+    WakeFetches,
+)
+from moldau.model.errors import ErrorCode, PeerError, StorageError
+from moldau.model.identity import TopicPartition
+
+ACKS_ALL = -1
+NO_OFFSET = -1
+NO_EPOCH = -1
+NO_LEADER = -1
+NO_VERSION = -1
+
+
+_FLUSHED, _REPLICATED = int(Level.FLUSHED), int(Level.REPLICATED)
+
+
+class FollowerProgress:
+    """How far a follower has come in the present leader epoch."""
+
+    __slots__ = ("caught_up_s", "fetched_s", "leader_end_offset", "log_end_offset")
+
+    def __init__(self) -> None:
+        self.log_end_offset = NO_OFFSET
+        """Of the follower: the offset of its last fetch."""
+        self.caught_up_s = -inf
+        """Monotonic time at which it last had all that the leader had."""
+        self.fetched_s = -inf
+        self.leader_end_offset = 2**63 - 1
+        """The leader's log end offset at the last fetch."""
+
+    def fetched(self, offset: int, leader_end_offset: int, now_s: float) -> None:
+        """Note a fetch at `offset`. One that reaches the end that the leader had at the fetch before was caught up then (KIP-16): under
+        constant load a follower never has it all.
+        """
+        if offset >= leader_end_offset:
+            self.caught_up_s = now_s
+        elif offset >= self.leader_end_offset:
+            self.caught_up_s = max(self.caught_up_s, self.fetched_s)
+        self.log_end_offset = offset
+        self.fetched_s = now_s
+        self.leader_end_offset = leader_end_offset
+
+
+class Partition:
+    """See the module. Every field is changed here only.
+
+    Invariant: high_watermark <= committed_offset <= log_end_offset, flushed_offset <= log_end_offset. `committed_offset` and
+    `high_watermark` fall by truncation only, and when the log is opened again.
+    Invariant: `followers` has the replicas that have fetched in this leader epoch; empty unless LEADER.
+    """
+
+    __slots__ = (
+        "_effective_minimum",
+        "broker_id",
+        "committed_offset",
+        "flushed_offset",
+        "followers",
+        "high_watermark",
+        "is_sole",
+        "isr",
+        "leader_epoch",
+        "leader_id",
+        "log_end_offset",
+        "min_insync_replicas",
+        "proposed_isr",
+        "replicas",
+        "role",
+        "shows_flushed",
+        "state_version",
+        "topic_partition",
+    )
+
+    def __init__(self, topic_partition: TopicPartition, broker_id: int, min_insync_replicas: int, *, shows_flushed: bool) -> None:
+        self.topic_partition = topic_partition
+        self.broker_id = broker_id
+        self.min_insync_replicas = min_insync_replicas
+        self.shows_flushed = shows_flushed
+        self.role = Role.OFFLINE
+        self.leader_epoch = NO_EPOCH
+        self.leader_id = NO_LEADER
+        self.state_version = NO_VERSION
+        self.replicas: tuple[int, ...] = ()
+        self.isr: tuple[int, ...] = ()
+        """As of the last state that the controller sent; empty unless LEADER."""
+        self.proposed_isr: tuple[int, ...] | None = None
+        """What this leader has proposed instead and nobody has answered yet."""
+        self.followers: dict[int, FollowerProgress] = {}
+        self.log_end_offset = 0
+        self.flushed_offset = 0
+        self.committed_offset = 0
+        """Every record before it is in the log of every member of the maximal in-sync set, or, on a follower, was so on its leader."""
+        self.high_watermark = 0
+        self.is_sole = False
+        """Whether this leader is the whole of the maximal in-sync set, and that is enough: what is written is replicated."""
+        self._effective_minimum = 1
+
+    def step(self, event: PartitionEvent) -> list[PartitionEffect]:
+        """Carry out `event`; what is to be done now, in this order. StaleEpochError, with nothing changed."""
+        if self.role is Role.REMOVED:
+            raise self._bug(event)
+        match event:
+            case BecomeLeader():
+                return self._become_leader(event)
+            case BecomeFollower():
+                return self._become_follower(event)
+            case Reconfigured():
+                return self._reconfigured(event)
+            case LeaderHighWatermark():
+                return self._leader_high_watermark(event)
+            case Truncated():
+                return self._truncated(event)
+            case DirectoryFailed():
+                return self._directory_failed(event)
+            case Stopped():
+                return self._end(Role.REMOVED, event.error)
+            case _:
+                assert_never(event)
+
+    # What happens often.
+
+    def grew(self, log_end_offset: int) -> bool:
+        """A write ended and the log ends at `log_end_offset`. Whether the committed offset or the high watermark moved."""
+        leads = self.role is Role.LEADER
+        if log_end_offset < self.log_end_offset or not (leads or self.role is Role.FOLLOWER):
+            raise self._bug(f"a write that ends at {log_end_offset}")
+        self.log_end_offset = log_end_offset
+        return leads and self._advance()
+
+    def flushed(self, offset: int) -> bool:
+        """A sync ended, and every record before `offset` is on disk. Whether the high watermark moved."""
+        if (self.role is not Role.LEADER and self.role is not Role.FOLLOWER) or offset > self.log_end_offset:
+            raise self._bug(f"a sync up to {offset}")
+        if offset > self.flushed_offset:
+            self.flushed_offset = offset
+        return self._show()
+
+    def follower_fetched(self, broker_id: int, offset: int, leader_epoch: int, now_s: float) -> bool:
+        """A follower fetches from `offset`, so it has every record before it. Whether the committed offset or the high watermark moved.
+
+        To be called after the fetch has passed every other check: one that is answered with a diverging epoch has proved nothing.
+        PeerError, with nothing changed: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH (an epoch has to be given,
+        KIP-320), OFFSET_OUT_OF_RANGE.
+        """
+        self._check_leads()
+        if leader_epoch != self.leader_epoch:
+            raise self._wrong_epoch(leader_epoch)
+        if broker_id not in self.replicas or broker_id == self.broker_id:
+            raise PeerError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition}: broker {broker_id} is no follower, replicas are {self.replicas}"
+            )
+        if not 0 <= offset <= self.log_end_offset:
+            raise PeerError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.topic_partition}: broker {broker_id} fetches from {offset}, the log ends at {self.log_end_offset}",
+            )
+        progress = self.followers.get(broker_id)
+        if progress is None:
+            progress = self.followers[broker_id] = FollowerProgress()
+        progress.fetched(offset, self.log_end_offset, now_s)
+        return self._advance()
+
+    # What is asked.
+
+    def check_acks(self, acks: int) -> None:
+        """Whether an append may begin whose acknowledgement is `acks`, as on the wire. PeerError: NOT_LEADER_OR_FOLLOWER,
+        NOT_ENOUGH_REPLICAS.
+        """
+        self._check_leads()
+        if acks == ACKS_ALL and len(self.isr) < self.min_insync_replicas:
+            raise self._not_enough(ErrorCode.NOT_ENOUGH_REPLICAS)
+
+    def check_leader_epoch(self, epoch: int) -> None:
+        """Compare the epoch that a client knows, -1 for none. PeerError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH."""
+        if epoch >= 0 and epoch != self.leader_epoch:
+            raise self._wrong_epoch(epoch)
+
+    def open_offset(self, level: Level) -> int:
+        """Every record before it has reached `level`, which acknowledges appends up to there.
+
+        REPLICATED looks at the committed offset and not at the high watermark: with ``visibility=flushed`` an append is acknowledged before
+        it is visible.
+        """
+        bits = int(level)
+        offset = self.log_end_offset
+        if bits & _FLUSHED:
+            offset = min(offset, self.flushed_offset)
+        if bits & _REPLICATED:
+            offset = min(offset, self.committed_offset)
+        return offset
+
+    # Transitions.
+
+    def _become_leader(self, event: BecomeLeader) -> list[PartitionEffect]:
+        before = self.role
+        if before is Role.FOLLOWER and event.epoch == self.leader_epoch:
+            raise self._stale(event)
+        self._check_newer(event)
+        if self.broker_id not in event.isr:
+            raise self._bug(event)
+        self._open(event.opened)
+        effects: list[PartitionEffect] = []
+        if before is not Role.LEADER or event.epoch > self.leader_epoch:
+            self.followers.clear()
+            effects.append(LeadEpoch(event.epoch))
+        else:
+            self._drop_leavers(event)
+        self.role = Role.LEADER
+        self.leader_id = self.broker_id
+        self.isr = event.isr
+        self._take(event)
+        moved = self._advance()
+        if moved or before is Role.OFFLINE:
+            effects.append(ShowUpTo(self.high_watermark))
+        if before is Role.LEADER and len(self.isr) < self.min_insync_replicas:
+            effects.append(self._fail_replicated())
+        if before is Role.FOLLOWER:
+            effects.append(WakeFetches())
+        if before is not Role.OFFLINE:
+            effects.append(EndPermits())
+        return effects
+
+    def _become_follower(self, event: BecomeFollower) -> list[PartitionEffect]:
+        before = self.role
+        if before is Role.LEADER and event.epoch == self.leader_epoch:
+            raise self._stale(event)
+        self._check_newer(event)
+        if event.leader_id == self.broker_id:
+            raise self._bug(event)
+        self._open(event.opened)
+        self._resign(Role.FOLLOWER)
+        self.leader_id = event.leader_id
+        self._take(event)
+        if before is not Role.LEADER:
+            return []
+        error = PeerError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition}: broker {event.leader_id} leads from epoch {event.epoch} on"
+        )
+        return [FailAppends(error, Level.WRITTEN), WakeFetches(), EndPermits()]
+
+    def _reconfigured(self, event: Reconfigured) -> list[PartitionEffect]:
+        self.min_insync_replicas, self.shows_flushed = event
+        self._derive()
+        if self.role is not Role.LEADER:
+            return []
+        effects: list[PartitionEffect] = [ShowUpTo(self.high_watermark)] if self._advance() else []
+        if len(self.isr) < self.min_insync_replicas:
+            effects.append(self._fail_replicated())
+        effects.append(EndPermits())
+        return effects
+
+    def _leader_high_watermark(self, event: LeaderHighWatermark) -> list[PartitionEffect]:
+        if self.role is not Role.FOLLOWER:
+            raise self._bug(event)
+        committed = min(event.offset, self.log_end_offset)
+        moved = committed > self.committed_offset
+        if moved:
+            self.committed_offset = committed
+        return [ShowUpTo(self.high_watermark)] if self._show() or moved else []
+
+    def _truncated(self, event: Truncated) -> list[PartitionEffect]:
+        start, end = event.log_start_offset, event.log_end_offset
+        if self.role is not Role.FOLLOWER or start > end:
+            raise self._bug(event)
+        self.log_end_offset = end
+        self.flushed_offset = min(max(self.flushed_offset, start), end)
+        self.committed_offset = min(max(self.committed_offset, start), end)
+        self.high_watermark = min(max(self.high_watermark, start), end)
+        return [WakeFetches()]
+
+    def _directory_failed(self, event: DirectoryFailed) -> list[PartitionEffect]:
+        return [] if self.role is Role.OFFLINE else self._end(Role.OFFLINE, event.error)
+
+    def _end(self, role: Role, error: PeerError | StorageError) -> list[PartitionEffect]:
+        """Serve no more, as `role`."""
+        before = self.role
+        self._resign(role)
+        if before is Role.LEADER:
+            return [FailAppends(error, Level.WRITTEN), WakeFetches(), EndPermits()]
+        return [WakeFetches()] if before is Role.FOLLOWER else []
+
+    # Straight work.
+
+    def _open(self, opened: OpenedLog | None) -> None:
+        """Take the offsets of a log that was opened for a replica that was OFFLINE; otherwise they are known."""
+        if (opened is not None) != (self.role is Role.OFFLINE):
+            raise self._bug(opened)
+        if opened is not None:
+            if max(opened.high_watermark, opened.flushed_offset) > opened.log_end_offset:
+                raise self._bug(opened)
+            self.log_end_offset, self.flushed_offset, self.high_watermark = opened
+            self.committed_offset = opened.high_watermark
+
+    def _take(self, event: BecomeLeader | BecomeFollower) -> None:
+        self.leader_epoch, self.state_version, self.replicas = event.epoch, event.version, event.replicas
+        self.proposed_isr = None
+        self._derive()
+
+    def _resign(self, role: Role) -> None:
+        self.role = role
+        self.leader_id = NO_LEADER
+        self.isr = ()
+        self.proposed_isr = None
+        self.followers.clear()
+        self._derive()
+
+    def _drop_leavers(self, event: BecomeLeader) -> None:
+        """Forget the progress of replicas that have left the assignment or the in-sync set, before the new ones are taken."""
+        for broker_id in list(self.followers):
+            if broker_id not in event.replicas or (broker_id in self.isr and broker_id not in event.isr):
+                del self.followers[broker_id]
+
+    def _derive(self) -> None:
+        """What depends on role, replicas and minimum."""
+        self._effective_minimum = min(self.min_insync_replicas, len(self.replicas))
+        self.is_sole = (
+            self.role is Role.LEADER and self.isr == (self.broker_id,) and self.proposed_isr is None and self._effective_minimum <= 1
+        )
+
+    def _advance(self) -> bool:
+        """Move the committed offset and the high watermark of a leader; whether either moved."""
+        committed = self.log_end_offset if self.is_sole else self._least_end_offset()
+        if committed > self.committed_offset:
+            self.committed_offset = committed
+            self._show()
+            return True
+        return self._show()
+
+    def _least_end_offset(self) -> int:
+        """Least log end offset of the maximal in-sync set; -1 if too few are in sync, or not all are known."""
+        if len(self.isr) < self._effective_minimum:
+            return NO_OFFSET
+        least = self.log_end_offset
+        for broker_id in (*self.isr, *self.proposed_isr) if self.proposed_isr else self.isr:
+            if broker_id != self.broker_id:
+                progress = self.followers.get(broker_id)
+                if progress is None:
+                    return NO_OFFSET
+                least = min(least, progress.log_end_offset)
+        return least
+
+    def _show(self) -> bool:
+        """Move the high watermark up to what is committed and, with ``visibility=flushed``, on disk; whether it moved."""
+        shown = self.committed_offset
+        if self.shows_flushed and self.flushed_offset < shown:
+            shown = self.flushed_offset
+        if shown <= self.high_watermark:
+            return False
+        self.high_watermark = shown
+        return True
+
+    # Errors.
+
+    def _check_leads(self) -> None:
+        if self.role is not Role.LEADER:
+            raise PeerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition}: broker {self.broker_id} does not lead it")
+
+    def _check_newer(self, event: BecomeLeader | BecomeFollower) -> None:
+        known, sent = (self.leader_epoch, self.state_version), (event.epoch, event.version)
+        if sent < known or (sent == known and self.role is not Role.OFFLINE):
+            raise self._stale(event)
+
+    def _stale(self, event: BecomeLeader | BecomeFollower) -> StaleEpochError:
+        return StaleEpochError(
+            f"{self.topic_partition}: state of epoch {event.epoch}, version {event.version} is not newer than that of epoch"
+            f" {self.leader_epoch}, version {self.state_version}, in which broker {self.broker_id} is {self.role.value}"
+        )
+
+    def _wrong_epoch(self, epoch: int) -> PeerError:
+        if epoch < self.leader_epoch:
+            return PeerError(
+                ErrorCode.FENCED_LEADER_EPOCH, f"{self.topic_partition}: epoch {epoch} is over, {self.leader_epoch} is the leader's"
+            )
+        return PeerError(
+            ErrorCode.UNKNOWN_LEADER_EPOCH, f"{self.topic_partition}: epoch {epoch} is not known, {self.leader_epoch} is the leader's"
+        )
+
+    def _not_enough(self, code: ErrorCode) -> PeerError:
+        count = len(self.isr)
+        return PeerError(
+            code,
+            f"{self.topic_partition}: {count} {'replica' if count == 1 else 'replicas'} in sync,"
+            f" min.insync.replicas is {self.min_insync_replicas}",
+        )
+
+    def _fail_replicated(self) -> FailAppends:
+        return FailAppends(self._not_enough(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND), Level.REPLICATED)
+
+    def _bug(self, what: object) -> AssertionError:
+        return AssertionError(f"{self.topic_partition}: {what} while broker {self.broker_id} is {self.role.value}")

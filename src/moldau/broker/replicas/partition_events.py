@@ -1,0 +1,129 @@
+"""What happens to the replica of a partition, and what the machine (`partition.py`) has others do."""
+
+from enum import Enum, IntFlag
+from typing import NamedTuple
+
+from moldau.model.errors import ErrorCode, PeerError, StorageError
+
+
+class Role(Enum):
+    """What a replica is to its partition."""
+
+    OFFLINE = "offline"
+    """Its log is not open: not yet, or its directory has failed."""
+    FOLLOWER = "follower"
+    LEADER = "leader"
+    REMOVED = "removed"
+    """Stopped for good; a replica that comes back is another machine."""
+
+
+class Level(IntFlag):
+    """What an acknowledgement waits for beyond being written."""
+
+    WRITTEN = 0
+    FLUSHED = 1
+    """On this broker's disk."""
+    REPLICATED = 2
+    """In the log of every in-sync replica."""
+
+
+class StaleEpochError(PeerError):
+    """A controller sent a state of a partition that is not newer than the one known here."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.STALE_CONTROLLER_EPOCH, message)
+
+
+class OpenedLog(NamedTuple):
+    """Offsets of a log that has just been opened."""
+
+    log_end_offset: int
+    flushed_offset: int
+    high_watermark: int
+
+
+class BecomeLeader(NamedTuple):
+    """The controller's decision that this broker leads, or which replicas its leader has. `version`: of the state in the tree."""
+
+    epoch: int
+    version: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    opened: OpenedLog | None = None
+    """With an OFFLINE replica, and only there."""
+
+
+class BecomeFollower(NamedTuple):
+    """The controller's decision that `leader_id` leads, or nobody (-1)."""
+
+    epoch: int
+    version: int
+    replicas: tuple[int, ...]
+    leader_id: int
+    opened: OpenedLog | None = None
+    """With an OFFLINE replica, and only there."""
+
+
+class Reconfigured(NamedTuple):
+    """The topic's `min.insync.replicas`, and whether its `visibility` is ``flushed``."""
+
+    min_insync_replicas: int
+    shows_flushed: bool
+
+
+class LeaderHighWatermark(NamedTuple):
+    """The high watermark that the leader sent with records, after these were appended."""
+
+    offset: int
+
+
+class Truncated(NamedTuple):
+    """The log was cut to `log_end_offset`, or emptied to begin there (`log_start_offset` is the same then)."""
+
+    log_end_offset: int
+    log_start_offset: int
+
+
+class DirectoryFailed(NamedTuple):
+    """The directory of the log is offline."""
+
+    error: StorageError
+
+
+class Stopped(NamedTuple):
+    """The replica is stopped or deleted. `error`: for the appends that wait."""
+
+    error: PeerError | StorageError
+
+
+PartitionEvent = BecomeLeader | BecomeFollower | Reconfigured | LeaderHighWatermark | Truncated | DirectoryFailed | Stopped
+
+
+class LeadEpoch(NamedTuple):
+    """Begin a term in the log: what is appended from here on belongs to `epoch`."""
+
+    epoch: int
+
+
+class FailAppends(NamedTuple):
+    """Fail the appends that wait for `level`, alone or with others; all that wait if it is WRITTEN."""
+
+    error: PeerError | StorageError
+    level: Level
+
+
+class ShowUpTo(NamedTuple):
+    """The committed offset or the high watermark moved: open what waits for either. Records before `high_watermark` are visible."""
+
+    high_watermark: int
+
+
+class WakeFetches(NamedTuple):
+    """Attempt all fetches that wait: they find the new state."""
+
+
+class EndPermits(NamedTuple):
+    """Permissions to append without asking `check_acks` end."""
+
+
+PartitionEffect = LeadEpoch | FailAppends | ShowUpTo | WakeFetches | EndPermits
