@@ -139,10 +139,10 @@ def note_fetches(monkeypatch: pytest.MonkeyPatch, broker: Broker, topic: str) ->
     with Cluster(broker.bootstrap_servers) as cluster:
         names = {topic.encode(), cluster.topic(topic).id}
 
-    def handle(asked: Any, frame: memoryview, position: int, version: int, correlation_id: int) -> Any:
+    def handle(asked: Any, frame: memoryview, position: int, version: int, correlation_id: int, received_s: float) -> Any:
         for name, partitions in decode_fetch(frame, position, version).topics:
             noted.extend((each.fetch_offset, each.max_bytes) for each in partitions if bytes(name) in names)
-        return handle_fetch(asked, frame, position, version, correlation_id)
+        return handle_fetch(asked, frame, position, version, correlation_id, received_s)
 
     monkeypatch.setattr("moldau.broker.connection.handle_fetch", handle)
     return noted

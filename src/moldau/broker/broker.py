@@ -16,6 +16,7 @@ from moldau.broker.delayed import DelayedRequests
 from moldau.broker.flusher import Flusher
 from moldau.broker.housekeeping import Housekeeping
 from moldau.broker.leading import Leading
+from moldau.broker.metrics.counters import Counters
 from moldau.broker.request_memory import RequestMemory
 from moldau.broker.slices import SliceScheduler
 from moldau.broker.staged import StagedWrites
@@ -96,6 +97,7 @@ class Broker:
         self.receive_buffer = ReceiveBuffer(is_short=lambda: self.request_memory.exhausted)
         self.connections: dict[Connection, None] = {}
         self.connections_made = 0
+        self.counters = Counters(clock.monotonic)
         self.leading = Leading(self)
         self.partitions = self.leading.table
         self.partitions_of = self.partitions.of_topic

@@ -70,7 +70,9 @@ class Connection:
         "_paused",
         "_producing",
         "_reader",
+        "_received_s",
         "_serving",
+        "_started_s",
         "_stopping",
         "_transport",
         "_unwritten",
@@ -91,6 +93,8 @@ class Connection:
         self._producing = Producing(
             broker, self, self._answers, self._unwritten, self._write, self._answer, self.hold, self.release, self._run_to_its_end
         )
+        self._received_s = self._started_s = 0.0
+        """When the last bytes were received, and when the requests in them began to be handled."""
         self._holds = 0
         """Requests under way that no later frame may overtake."""
         self._work: SlicedWork | None = None
@@ -113,6 +117,7 @@ class Connection:
     def buffer_updated(self, count: int) -> None:
         """Handle what has come."""
         self._reader.updated(count)
+        self._received_s = self._started_s = self._broker.clock.monotonic()
         try:
             self._serve()
         except Exception as error:
@@ -248,7 +253,7 @@ class Connection:
                         if self._is_full():
                             return True
                         continue
-                producing.handle(frame, version, correlation_id, now_ms)
+                producing.handle(frame, version, correlation_id, now_ms, self._received_s)
                 repeated = producing.repeated
             else:
                 if unwritten:
@@ -285,7 +290,7 @@ class Connection:
         if len(frame) > FETCH_AT_ONCE_BYTES_MAX:
             self._fetch_in_steps(frame, version, correlation_id)
             return
-        answer = handle_fetch(self._broker, frame, decode_request_header(frame).body_position, version, correlation_id)
+        answer = handle_fetch(self._broker, frame, decode_request_header(frame).body_position, version, correlation_id, self._received_s)
         if isinstance(answer, list):
             self._answers.place(answer)
             return
@@ -298,7 +303,9 @@ class Connection:
 
         slot = self._answers.hold(None, len(frame))
         answer = partial(self._answer, slot)
-        slot.delayed = fetch = LongFetch(self._broker, self, bytes(frame), version, correlation_id, answer, self._transport.abort)
+        slot.delayed = fetch = LongFetch(
+            self._broker, self, bytes(frame), version, correlation_id, self._received_s, answer, self._transport.abort
+        )
         try:
             self._run(fetch.steps(decode_request_header(frame).body_position), droppable=False)
         except ProtocolError:
@@ -318,6 +325,7 @@ class Connection:
                 self._advertised,
                 lambda parts: self._answer(slot, parts),
                 lambda abandoned: self._hold_until(slot, abandoned),
+                self._received_s,
                 self._number,
             )
             if steps is not None:
@@ -360,7 +368,7 @@ class Connection:
 
     def _write(self) -> None:
         """Write what the requests so far have staged."""
-        reason = self._unwritten.write(self._broker, self._answers)
+        reason = self._unwritten.write(self._broker, self._answers, self._received_s, self._started_s)
         if reason is not None:
             self._cut(reason)
 
@@ -411,6 +419,7 @@ class Connection:
         if self._closed or self._stopping or self._is_full():
             return
         self._paused = False
+        self._started_s = self._broker.clock.monotonic()
         try:
             self._serve()
         except Exception as error:

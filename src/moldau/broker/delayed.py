@@ -89,6 +89,11 @@ class DelayedRequests:
         return self._waiting
 
     @property
+    def held(self) -> int:
+        """Partitions that the waiting requests ask for, together: what `requests_max` bounds."""
+        return self._weight
+
+    @property
     def is_full(self) -> bool:
         """Whether no more may wait."""
         return self._weight >= self.requests_max

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from moldau.broker.admission import LongRequest
 from moldau.broker.context import RequestContext
+from moldau.broker.metrics.response_errors import error_codes
 from moldau.model.errors import ErrorCode, ProtocolError
 from moldau.model.steps import Steps
 from moldau.protocol.api_keys import ApiKey, api_name
@@ -124,25 +125,33 @@ def dispatch(
     advertised: tuple[str, int],
     answer: Callable[[list[bytes]], object],
     hold: Callable[[Callable[[], object] | None], object],
+    received_s: float,
     connection: int = 0,
 ) -> Steps | None:
     """Decode the request in `frame` and hand it to its handler; `answer` takes the framed response, now or later.
 
     What it returns, if anything, has to be run for the answer to come; with a frame of more than `DECODED_AT_ONCE_MAX` bytes, which count
     for the connection `holder` from now on, at least to its first pause. `hold` is for a handler, see `RequestContext.hold`.
+    `received_s`: when the frame was received.
     ProtocolError (also `UnservedError`) if the request cannot be read.
     """
     key, version, correlation_id = unpack_head(frame)
     if key not in MODULES:
         raise UnservedError(key, version)
     api_key = ApiKey(key)
+    started_s = broker.clock.monotonic()
     if not CODEC[api_key].includes(version):
         if api_key is ApiKey.API_VERSIONS:  # its header may be of a future version too: nothing more is read of it
+            broker.counters.answered(api_key, received_s, started_s, (ErrorCode.UNSUPPORTED_VERSION,))
             answer(_unknown_api_versions(correlation_id))
             return None
         raise UnservedError(key, version)
 
+    def count(response: Any) -> None:
+        broker.counters.answered(api_key, received_s, started_s, error_codes(response))
+
     def reply(response: Any) -> None:
+        count(response)
         answer(encode_answer(response, api_key, version, correlation_id))
 
     _, _, _, client_id, position = decode_request_header(frame)
@@ -150,12 +159,12 @@ def dispatch(
     if len(frame) > DECODED_AT_ONCE_MAX:
         memory, elements_max = broker.request_memory, broker.decoded_elements_max
         long = LongRequest(memory, holder, len(frame), memory.admission.others, elements_max)
-        return _decoded_in_steps(broker, long, bytes(frame), position, context, answer, reply)
+        return _decoded_in_steps(broker, long, bytes(frame), position, context, answer, reply, count)
     # What follows a request is not looked at, as in Kafka: librdkafka 2.16 sends three zeros too many when it asks for all topics.
     request, _ = decoder(load(api_key).request, version)(frame, position, broker.decoded_elements_max)
     handler = handler_of(api_key)
     if _is_in_steps(handler):
-        return _in_steps(handler, broker, request, context, answer, reply)
+        return _in_steps(handler, broker, request, context, answer, reply, count)
     return handler(broker, request, context, reply)
 
 
@@ -167,19 +176,26 @@ def _decoded_in_steps(
     context: RequestContext,
     answer: Callable[[list[bytes]], object],
     reply: Reply,
+    count: Reply,
 ) -> Steps:
     """A long request: decoded, handled and answered piece by piece."""
     api_key = ApiKey(context.api_key)
     decode = step_decoder(load(api_key).request, context.api_version)
     try:
         request, _ = yield from long.decoded(lambda most: decode(frame, position, most))
-        yield from _in_steps(handler_of(api_key), broker, request, context, answer, reply)
+        yield from _in_steps(handler_of(api_key), broker, request, context, answer, reply, count)
     finally:
         long.end()
 
 
 def _in_steps(
-    handler: Handler, broker: "Broker", request: Any, context: RequestContext, answer: Callable[[list[bytes]], object], reply: Reply
+    handler: Handler,
+    broker: "Broker",
+    request: Any,
+    context: RequestContext,
+    answer: Callable[[list[bytes]], object],
+    reply: Reply,
+    count: Reply,
 ) -> Steps:
     """Run a handler in steps. A response that is there when it ends is encoded piece by piece too."""
     responses: list[Any] = []
@@ -203,6 +219,7 @@ def _in_steps(
                 parts.clear()
             yield None
         pieces += joined(parts)
+        count(response)
         answer(_framed(pieces))
 
 

@@ -50,7 +50,7 @@ class Leading:
                 self._without_room[topic_partition] = topic.topic_id, is_new
             raise
         log.assign_leader_epoch(info.leader_epoch)
-        partition = Partition(log, topic.topic_id, LeaderEpoch(info.leader_epoch), rules)
+        partition = Partition(log, topic.topic_id, LeaderEpoch(info.leader_epoch), rules, self._broker.counters.topic(topic.name))
         if partition.shows_flushed:
             self._flush_recovered(log)
         partition.advance()

@@ -15,6 +15,7 @@ from moldau.broker.handlers.fetch import READING_S, Answer, Fetch, Results, rele
 from moldau.model.errors import ErrorCode, StorageError
 from moldau.model.steps import Pause, Steps
 from moldau.ports.transport import Part
+from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.fast.fetch import (
     FetchFrame,
     FetchPartition,
@@ -47,6 +48,7 @@ class LongFetch:
         frame: bytes,
         version: int,
         correlation_id: int,
+        received_s: float,
         answer: Answer,
         give_up: Callable[[], object],
     ) -> None:
@@ -60,6 +62,7 @@ class LongFetch:
         self._frame = frame
         self._version = version
         self._correlation_id = correlation_id
+        self._received_s = received_s
         self._answer = answer
         self._give_up = give_up
         self._fetch: Fetch
@@ -89,9 +92,10 @@ class LongFetch:
         self._long.keep(len(request.topics) + count)
         refusal = request_refusal(request)
         if refusal is not ErrorCode.NONE:
+            broker.counters.answered(ApiKey.FETCH, self._received_s, broker.clock.monotonic(), (refusal,))
             self._answer(encode_fetch_response(self._version, self._correlation_id, 0, refusal, 0, []))
             return
-        self._fetch = fetch = Fetch(broker, request, self._version, self._correlation_id)
+        self._fetch = fetch = Fetch(broker, request, self._version, self._correlation_id, self._received_s)
         if request.max_wait_ms > 0 and not broker.delayed.is_full:
             self._request = DelayedRequest(self._attempt, fetch.led, fetch.enough, self._give_up, committed=fetch.committed, weight=count)
             broker.delayed.wait(self._request, request.max_wait_ms)
@@ -152,12 +156,16 @@ class LongFetch:
                     is_enough = fetch.found and missing <= 0
                     if (grown or self._again) and not (is_enough or self._expired):
                         continue
+                for each in topics:
+                    fetch.count(each)
+                    yield None
                 parts = yield from encode_fetch_response_in_steps(self._version, self._correlation_id, 0, 0, 0, topics)
                 topics = []
             finally:
                 release_ranges(topics)
             if request is not None:
                 self._broker.delayed.cancel(request)
+            fetch.count_answer()
             self._answer(parts)
             return
 

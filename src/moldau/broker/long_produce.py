@@ -41,7 +41,8 @@ class LongProduce:
         self._version = version
         self._correlation_id = correlation_id
         self._synced = _Synced()
-        self._outcome: ProduceOutcome
+        self.outcome: ProduceOutcome
+        """Once it is decoded."""
         self._pending: PendingProduce
 
     def steps(self) -> Generator[Pause, None, bytes]:
@@ -50,16 +51,16 @@ class LongProduce:
         try:
             request = yield from self._long.decoded(self._decode)
             self._long.keep(len(request.topics) + sum(len(partitions) for _, partitions in request.topics))
-            self._outcome = ProduceOutcome(self._version, self._correlation_id, request.acks, request.transactional_id)
-            self._pending = PendingProduce(broker, self._outcome, self._synced)
+            self.outcome = ProduceOutcome(self._version, self._correlation_id, request.acks, request.transactional_id)
+            self._pending = PendingProduce(broker, self.outcome, self._synced)
             yield from self._stage(request) if request.transactional_id is None else self._stage_transactional(request)
             if request.acks == ACKS_NONE:
                 self._pending.start()
-                if self._outcome.first_error is not None:
-                    raise ProtocolError(f"produce with acks 0 failed: {self._outcome.first_error}")
+                if self.outcome.first_error is not None:
+                    raise ProtocolError(f"produce with acks 0 failed: {self.outcome.first_error}")
                 return b""
             yield Elsewhere(self._wait_for_syncs)
-            return (yield from encode_produce_response_in_steps(self._version, self._correlation_id, self._outcome.topics))
+            return (yield from encode_produce_response_in_steps(self._version, self._correlation_id, self.outcome.topics))
         finally:
             del self._frame  # with acks 0 a sync may still wait for its end
             self._long.end()
@@ -68,7 +69,7 @@ class LongProduce:
         return decode_produce_in_steps(self._frame, self._body, self._version, self._broker.decoded_bytes_max, elements_max)
 
     def _stage(self, request: ProduceFrame) -> Generator[Pause, None, None]:
-        broker, outcome = self._broker, self._outcome
+        broker, outcome = self._broker, self.outcome
         for topic, partitions in request.topics:
             outcome.topics.append((topic, []))
             for some in _pieces(partitions):
@@ -94,7 +95,7 @@ class LongProduce:
         if produce.has_to_ask:
             yield Elsewhere(lambda resume: produce.ask(resume) and resume())
         staged = broker.staged_writes
-        for number, _ in enumerate(produce.stage(self._outcome, broker.clock.time_ms()), 1):
+        for number, _ in enumerate(produce.stage(self.outcome, broker.clock.time_ms()), 1):
             if number % BATCHES_AT_ONCE == 0 or sum(each.staged_bytes for each in staged.dirty) >= BYTES_AT_ONCE:
                 self._write()
                 yield UNFINISHED
@@ -105,7 +106,7 @@ class LongProduce:
         staged = self._broker.staged_writes
         failures = staged.write()
         if failures:
-            self._outcome.fail(failures, but_written=True)
+            self.outcome.fail(failures, but_written=True)
         self._pending.written()
         staged.notify()
 

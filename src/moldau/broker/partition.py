@@ -9,6 +9,7 @@ from moldau.protocol.records.bounds import BATCH_HEADERS_MAX, RECORD_HEADERS_MAX
 
 if TYPE_CHECKING:
     from moldau.broker.delayed import DelayedRequest
+    from moldau.broker.metrics.counters import TopicTraffic
     from moldau.log.partition_log import PartitionLog
 
 UNLIMITED = 2**63 - 1
@@ -43,6 +44,7 @@ class Partition:
     """
 
     __slots__ = (
+        "_counted_offset",
         "after_max_ms",
         "decompressed_bytes_max",
         "index",
@@ -62,12 +64,19 @@ class Partition:
         "topic",
         "topic_id",
         "topic_partition",
+        "traffic",
         "walks_records",
         "watchers",
     )
 
-    def __init__(self, log: "PartitionLog", topic_id: bytes, leader_epoch: LeaderEpoch, rules: ProduceRules) -> None:
+    def __init__(
+        self, log: "PartitionLog", topic_id: bytes, leader_epoch: LeaderEpoch, rules: ProduceRules, traffic: "TopicTraffic"
+    ) -> None:
         self.log = log
+        self.traffic = traffic
+        """Of its topic."""
+        self._counted_offset = log.written_offset
+        """Records before it are counted in `traffic`, or are none of this process."""
         self.topic_partition: TopicPartition = log.topic_partition
         self.topic = log.topic_partition.topic.encode()
         self.index = log.topic_partition.partition
@@ -152,8 +161,15 @@ class Partition:
         self.stable_offset = stable_offset
         self.lags = stable_offset < self.log.high_watermark
 
+    def count_messages(self) -> None:
+        """Add the records that were appended since the last call to the topic's traffic."""
+        offset = self.log.written_offset
+        self.traffic.messages_in += offset - self._counted_offset
+        self._counted_offset = offset
+
     def close(self) -> None:
         """Take nothing more: the partition is deleted or offline."""
+        self.count_messages()
         self.is_open = self.is_plain = False
 
     def check_leader_epoch(self, epoch: int) -> None:

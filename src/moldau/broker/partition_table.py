@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
+from moldau.broker.metrics.counters import TopicTraffic
 from moldau.broker.partition import Partition
 from moldau.model.identity import TopicPartition
 
@@ -22,6 +23,12 @@ class PartitionTable:
     def of_topic(self, topic: bytes, *, by_id: bool) -> Mapping[int, Partition]:
         """Partitions of a topic by index. `topic`: the UTF-8 bytes of its name, or its id."""
         return (self._by_id if by_id else self._by_name).get(topic, _NONE)
+
+    def traffic_of(self, topic: bytes, *, by_id: bool) -> TopicTraffic | None:
+        """The counters of a topic, None if no partition of it is led here. `topic` as for `of_topic`."""
+        for partition in self.of_topic(topic, by_id=by_id).values():
+            return partition.traffic
+        return None
 
     def get(self, topic_partition: TopicPartition) -> Partition | None:
         """The partition of that name, if it is led here."""

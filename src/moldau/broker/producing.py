@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from moldau.broker.answers import Answers, Slot
 from moldau.broker.dispatch import UnservedError
-from moldau.broker.handlers.produce import ACKS_NONE, FIRST_VERSION, LAST_VERSION, ProduceOutcome, handle_produce
+from moldau.broker.handlers.produce import ACKS_NONE, FIRST_VERSION, FIRST_WITH_TOPIC_IDS, LAST_VERSION, ProduceOutcome, handle_produce
 from moldau.broker.pending_produce import PendingProduce
 from moldau.broker.repeated_produce import RepeatedProduce
 from moldau.broker.unwritten import NO_PLACE, UnwrittenAnswers
-from moldau.model.errors import ProtocolError
+from moldau.model.errors import ErrorCode, ProtocolError
 from moldau.model.steps import Steps, drain
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.fast.produce import LongProduceError
@@ -34,7 +34,21 @@ _PRODUCE = int(ApiKey.PRODUCE)
 class Producing:
     """See the module. `repeated` is what the next request will probably look like, once there was one of the usual kind."""
 
-    __slots__ = ("_answer", "_answers", "_broker", "_hold", "_holder", "_release", "_run", "_unwritten", "_walks", "_write", "repeated")
+    __slots__ = (
+        "_answer",
+        "_answers",
+        "_broker",
+        "_hold",
+        "_holder",
+        "_received_s",
+        "_release",
+        "_run",
+        "_started_s",
+        "_unwritten",
+        "_walks",
+        "_write",
+        "repeated",
+    )
 
     def __init__(
         self,
@@ -61,11 +75,13 @@ class Producing:
         self._release = release
         self._run = run
         self._walks: RunningWalks | None = None
+        self._received_s = self._started_s = 0.0
         self.repeated: RepeatedProduce | None = None
 
-    def handle(self, frame: memoryview, version: int, correlation_id: int, now_ms: int) -> None:
-        """Stage the batches of a request, and answer it or see to its answer. ProtocolError."""
+    def handle(self, frame: memoryview, version: int, correlation_id: int, now_ms: int, received_s: float) -> None:
+        """Stage the batches of a request that was received at `received_s`, and answer it or see to its answer. ProtocolError."""
         broker = self._broker
+        self._received_s, self._started_s = received_s, broker.clock.monotonic()
         if not 0 <= version <= LAST_VERSION:
             raise UnservedError(_PRODUCE, version)
         body = produce_body(frame, version, broker.decoded_bytes_max)
@@ -73,6 +89,7 @@ class Producing:
             from moldau.broker.handlers.old_produce import refuse_old_produce
 
             answer = refuse_old_produce(frame, body, version, correlation_id, broker.decoded_bytes_max, broker.decoded_elements_max)
+            broker.counters.answered(ApiKey.PRODUCE, received_s, self._started_s, (ErrorCode.UNSUPPORTED_VERSION,))
             if answer is not None:
                 self._answers.place([answer])
             return
@@ -105,6 +122,7 @@ class Producing:
 
         def steps() -> Steps:
             answer = yield from produce.steps()
+            self._count(produce.outcome)
             self._answer(slot, (answer,) if answer else ())
 
         try:
@@ -120,7 +138,7 @@ class Producing:
         self._hold()
         slot = None if produce.acks == ACKS_NONE else self._answers.hold(None, cost)
         if isinstance(produce, ProduceOutcome):  # what it has staged already is written before the rest
-            self._unwritten.entries.append((NO_PLACE if slot is None else slot, produce.correlation_id, produce))
+            self._unwritten.add(NO_PLACE if slot is None else slot, produce)
         self._walks = self._broker.batch_walks.run(
             self._holder, produce.held, lambda: self._release(lambda: self._walked(produce, cost, slot))
         )
@@ -162,7 +180,7 @@ class Producing:
 
     def _place(self, outcome: ProduceOutcome, slot: Slot | None) -> None:
         """Put the answer to a request where it belongs: into `slot` if it has one already. ProtocolError."""
-        unwritten, answers, correlation_id = self._unwritten, self._answers, outcome.correlation_id
+        unwritten, answers = self._unwritten, self._answers
         place: int | Slot = NO_PLACE
         if outcome.acks == ACKS_NONE:
             if outcome.unflushed:
@@ -178,9 +196,19 @@ class Producing:
         else:
             place = len(answers.ready)
             answers.place([outcome.encode()])
-        unwritten.entries.append((place, correlation_id, outcome))
+        unwritten.add(place, outcome)
+        self._count(outcome)
         if outcome.acks == ACKS_NONE and outcome.first_error is not None:
             raise ProtocolError(f"produce with acks 0 failed: {outcome.first_error}")
+
+    def _count(self, outcome: ProduceOutcome) -> None:
+        """Count an answered request with its errors. The time that it waits for the disk is not in."""
+        broker = self._broker
+        broker.counters.produced(1, self._received_s, self._started_s)
+        if outcome.first_error is not None:
+            for topic, results in outcome.topics:
+                traffic = broker.partitions.traffic_of(topic, by_id=outcome.version >= FIRST_WITH_TOPIC_IDS)
+                broker.counters.refused(traffic, results)
 
 
 def _nothing() -> None:

@@ -24,6 +24,7 @@ Kafka's memory pool reserves whole requests, small ones too, and reads from no c
 """
 
 import logging
+import sys
 from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.admission import Admission
@@ -90,6 +91,11 @@ class RequestMemory:
         """Connections that are not read."""
         self._checking = False
         self._notes = Seldom(NOTES_INTERVAL_S, 1)
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether there is a bound."""
+        return self.bytes_max < sys.maxsize
 
     @property
     def exhausted(self) -> bool:

@@ -41,6 +41,7 @@ class StagedWrites:
                 if not partition.is_open:
                     raise StorageError("the partition went offline", path=str(partition.topic_partition))
                 partition.log.write_staged()
+                partition.traffic.bytes_in += count
             except StorageError as error:
                 failures[partition] = error
             if partition.advance() and partition.watchers:  # also after a failure: what an older segment got is written

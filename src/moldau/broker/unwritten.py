@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from moldau.broker.answers import Answers, Slot
 from moldau.broker.handlers.produce import ACKS_NONE, ProduceOutcome
 from moldau.broker.partition import Partition
-from moldau.model.errors import StorageError
+from moldau.model.errors import ErrorCode, StorageError
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
@@ -23,21 +23,32 @@ NO_PLACE = -1
 class UnwrittenAnswers:
     """What the requests of one read have staged, and where their answers stand."""
 
-    __slots__ = ("entries", "pending")
+    __slots__ = ("decoded", "entries", "pending")
 
     def __init__(self) -> None:
         self.entries: list[tuple[int | Slot, int, RepeatedProduce | ProduceOutcome]] = []
         """Place in `Answers.ready`, or slot, or `NO_PLACE` with acks 0; correlation id; what made the answer."""
+        self.decoded = 0
+        """Entries of requests that went the general way, which are counted elsewhere."""
         self.pending: list[PendingProduce] = []
         """Those that will wait for a sync after the write."""
 
-    def write(self, broker: "Broker", answers: Answers) -> str | None:
+    def add(self, place: int | Slot, outcome: ProduceOutcome) -> None:
+        """Take in a request that went the general way."""
+        self.entries.append((place, outcome.correlation_id, outcome))
+        self.decoded += 1
+
+    def write(self, broker: "Broker", answers: Answers, received_s: float, started_s: float) -> str | None:
         """Write what is staged, correct the answers that counted on a write that failed, complete what waited for the rest.
 
-        Why the connection has to be closed, if it has.
+        Why the connection has to be closed, if it has. The times are those of the requests that went the shortest way, see `Counters`.
         """
         failures = broker.staged_writes.write()
-        reason = self._correct(failures, answers) if failures else None
+        repeated = len(self.entries) - self.decoded
+        if repeated:
+            broker.counters.produced(repeated, received_s, started_s)
+        self.decoded = 0
+        reason = self._correct(broker, failures, answers) if failures else None
         self.entries.clear()
         if self.pending:
             pending, self.pending = self.pending, []
@@ -46,12 +57,13 @@ class UnwrittenAnswers:
         broker.staged_writes.notify()
         return reason
 
-    def _correct(self, failures: Mapping[Partition, StorageError], answers: Answers) -> str | None:
+    def _correct(self, broker: "Broker", failures: Mapping[Partition, StorageError], answers: Answers) -> str | None:
         reason = None
         for place, correlation_id, source in self.entries:
             answer = source.refuse(correlation_id, failures, _said(place, answers))
             if answer is None:
                 continue
+            broker.counters.produce.failed((ErrorCode.KAFKA_STORAGE_ERROR,))
             if source.acks == ACKS_NONE:
                 reason = "produce with acks 0 could not be written"
             elif isinstance(place, int):

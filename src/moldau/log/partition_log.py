@@ -302,6 +302,11 @@ class PartitionLog(ShorteningLog):
             segment.forget()
 
     @property
+    def segment_count(self) -> int:
+        """Segments, the active one included."""
+        return len(self._segments)
+
+    @property
     def size_bytes(self) -> int:
         """Bytes of batches, without indexes and what waits to be unlinked."""
         return self._segments.size_bytes()

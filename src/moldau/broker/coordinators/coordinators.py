@@ -45,6 +45,11 @@ class Coordinators:
             broker.on_reconfigured.append(self._transactions.load_refused)
         return self._transactions
 
+    @property
+    def transactions_if_any(self) -> "TransactionCoordinator | None":
+        """The same, None if nothing has asked for it."""
+        return self._transactions
+
     def opened(self, topic_partition: "TopicPartition") -> None:
         """This broker leads a partition of an internal topic now."""
         if self._closed:

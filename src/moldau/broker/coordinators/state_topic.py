@@ -141,6 +141,7 @@ class StateTopic:
         batch = self._build(led, records, producer, now_ms)
         appended = led.log.append(batch, read_header(batch), now_ms)
         led.log.write_staged()
+        led.traffic.bytes_in += len(batch)
         if led.advance() and led.watchers:
             broker.delayed.appended(led, len(batch))
         return appended

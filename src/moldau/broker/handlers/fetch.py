@@ -21,6 +21,7 @@ from moldau.broker.delayed import DelayedRequest
 from moldau.broker.partition import Partition
 from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError, StorageError
 from moldau.ports.transport import FileRange, Part
+from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.fast.fetch import FetchFrame, FetchPartition, FetchPartitionResult, decode_fetch, encode_fetch_response
 
 if TYPE_CHECKING:
@@ -62,12 +63,16 @@ class Fetch:
         "led",
         "left",
         "read_until",
+        "received_s",
+        "started_s",
         "urgent",
         "version",
     )
 
-    def __init__(self, broker: "Broker", frame: FetchFrame, version: int, correlation_id: int) -> None:
+    def __init__(self, broker: "Broker", frame: FetchFrame, version: int, correlation_id: int, received_s: float) -> None:
         self.broker = broker
+        self.received_s = received_s
+        self.started_s = broker.clock.monotonic()
         self.frame = frame
         self.committed = frame.isolation_level == READ_COMMITTED
         self.enough = min(frame.min_bytes, frame.max_bytes, broker.fetch_bytes_max)
@@ -87,8 +92,21 @@ class Fetch:
         self.answer: Answer | None = None
 
     def encode(self, topics: list[Results]) -> list[Part]:
-        """The answer."""
+        """The answer; it is counted."""
+        for each in topics:
+            self.count(each)
+        self.count_answer()
         return encode_fetch_response(self.version, self.correlation_id, 0, 0, 0, topics)
+
+    def count(self, results: Results) -> None:
+        """Count what the answer has of one topic."""
+        topic, found = results
+        traffic = self.broker.partitions.traffic_of(topic, by_id=self.version >= FIRST_WITH_TOPIC_IDS)
+        self.broker.counters.fetched(traffic, found)
+
+    def count_answer(self) -> None:
+        """Count the request, which is answered now."""
+        self.broker.counters.answered(ApiKey.FETCH, self.received_s, self.started_s, ())
 
     def read(self) -> list[Results]:
         """Results, with what there is of records."""
@@ -219,13 +237,19 @@ class Fetch:
         return True
 
 
-def handle_fetch(broker: "Broker", frame: memoryview, position: int, version: int, correlation_id: int) -> "list[Part] | WaitingFetch":
-    """The answer to the request whose body starts at `position`, or the request that has to wait for it. ProtocolError."""
+def handle_fetch(
+    broker: "Broker", frame: memoryview, position: int, version: int, correlation_id: int, received_s: float
+) -> "list[Part] | WaitingFetch":
+    """The answer to the request whose body starts at `position`, or the request that has to wait for it. ProtocolError.
+
+    `received_s`: when it was received.
+    """
     request = wanted_only(decode_fetch(frame, position, version, broker.decoded_elements_max))
     refusal = request_refusal(request)
     if refusal != ErrorCode.NONE:
+        broker.counters.answered(ApiKey.FETCH, received_s, broker.clock.monotonic(), (refusal,))
         return encode_fetch_response(version, correlation_id, 0, refusal, 0, [])
-    fetch = Fetch(broker, request, version, correlation_id)
+    fetch = Fetch(broker, request, version, correlation_id, received_s)
     topics = fetch.read()
     if fetch.urgent or request.max_wait_ms <= 0 or not fetch.led or broker.delayed.is_full or (missing := fetch.missing_bytes()) <= 0:
         return fetch.encode(topics)

@@ -15,13 +15,15 @@ if TYPE_CHECKING:
 class EncodedArray:
     """An encoded list of structs, in place of the list, in a message that is encoded in the same version."""
 
-    __slots__ = ("_count", "_write", "parts")
+    __slots__ = ("_count", "_write", "error_codes", "parts")
 
     def __init__(self, message: type[Any], element: type[Any], version: int) -> None:
         """For elements of the class `element` somewhere in a `message`."""
         self._write: Writer = element_writer(message, element, version)
         self._count = 0
         self.parts: list[Bytes] = []
+        self.error_codes: list[int] = []
+        """Those of the elements that have one other than 0."""
 
     def append(self, element: Any) -> None:
         """Encode one more element. UnencodableError."""
@@ -29,6 +31,9 @@ class EncodedArray:
         self._write(element, parts.append)
         self.parts += joined(parts)
         self._count += 1
+        code = getattr(element, "error_code", 0)
+        if code:
+            self.error_codes.append(code)
 
     def join(self) -> None:
         """Make one piece of the bytes so far, for an array that is used many times."""

@@ -1,0 +1,211 @@
+"""All metrics of a broker, read in steps: `collect` yields between pieces of well below a millisecond, and gives values only.
+
+Names are those that jmx_exporter's usual rules give to Kafka's metrics (lower case, ``PerSec`` becomes ``_total``); ours begin with
+``moldau_``. docs/metrics.md describes all of them.
+"""
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Protocol
+
+from moldau.broker.metrics.families import Family, counter, gauge
+from moldau.broker.metrics.partitions import collect_partitions
+from moldau.broker.metrics.requests import request_families, topic_families
+from moldau.model.steps import Pause
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from moldau.broker.coordinating import Coordinating
+    from moldau.broker.delayed import DelayedRequests
+    from moldau.broker.metrics.counters import Counters
+    from moldau.broker.partition_table import PartitionTable
+    from moldau.broker.request_memory import RequestMemory
+    from moldau.broker.slices import SliceScheduler
+    from moldau.cluster.snapshot import MetadataSnapshot
+    from moldau.log.manager import LogManager
+    from moldau.model.budget import Budget
+    from moldau.ports.clock import Clock
+
+GROUPS_AT_ONCE = 500
+
+
+class Sources(Protocol):
+    """The parts of a broker that have numbers."""
+
+    @property
+    def broker_id(self) -> int:
+        """Its own number."""
+
+    @property
+    def clock(self) -> "Clock":
+        """Its time."""
+
+    @property
+    def connections(self) -> "Collection[object]":
+        """Those that are open."""
+
+    @property
+    def connections_made(self) -> int:
+        """How many there were since the start."""
+
+    @property
+    def coordinating_if_any(self) -> "Coordinating | None":
+        """The coordinators, None if nothing has asked for them."""
+
+    @property
+    def counters(self) -> "Counters":
+        """What was counted."""
+
+    @property
+    def delayed(self) -> "DelayedRequests":
+        """The purgatory."""
+
+    @property
+    def logs(self) -> "LogManager":
+        """All logs."""
+
+    @property
+    def metadata(self) -> "MetadataSnapshot":
+        """The cluster."""
+
+    @property
+    def partitions(self) -> "PartitionTable":
+        """Those that it leads."""
+
+    @property
+    def request_memory(self) -> "RequestMemory":
+        """Memory of requests before they are handled."""
+
+    @property
+    def slices(self) -> "SliceScheduler":
+        """Work in turns."""
+
+
+def collect(broker: Sources) -> Generator[Pause, None, list[Family]]:
+    """All families, in steps."""
+    families = yield from collect_partitions(broker.partitions, broker.metadata, broker.broker_id, broker.logs)
+    broker.counters.forget_topics_except(broker.metadata.topics)
+    families += topic_families(broker.counters)
+    yield None
+    families += request_families(broker.counters, broker.clock.monotonic())
+    yield None
+    families += yield from _groups(broker.coordinating_if_any)
+    families += _bounds(broker)
+    families += _broker(broker)
+    families += _logs(broker.logs.statistics())
+    return families
+
+
+def not_ready(broker: Sources) -> list[str]:
+    """Why the broker cannot serve every request yet; nothing if it can."""
+    coordinating = broker.coordinating_if_any
+    reasons = []
+    if broker.broker_id not in broker.metadata.brokers:
+        reasons.append("the broker is not registered")
+    if coordinating is not None and any(shard.loading for shard in coordinating.groups.shards()):
+        reasons.append("groups are loading")
+    if coordinating is not None and coordinating.transactions_if_any is not None and coordinating.transactions_if_any.is_loading:
+        reasons.append("transactions are loading")
+    return reasons
+
+
+def _broker(broker: Sources) -> list[Family]:
+    purgatory = gauge("kafka_server_delayedoperationpurgatory_purgatorysize", "Requests that wait in the purgatory.")
+    purgatory.add(broker.delayed.waiting, delayedoperation="Fetch")
+    connections = gauge("kafka_server_socketservermetrics_connection_count", "Open connections.")
+    connections.add(len(broker.connections), listener="PLAINTEXT")
+    accepted = counter("moldau_connections_accepted", "Connections accepted since the start.")
+    accepted.add(broker.connections_made)
+    slices = gauge("moldau_slices_running", "Long requests and other work that run in turns.")
+    slices.add(broker.slices.running)
+    controller = gauge("kafka_controller_kafkacontroller_activecontrollercount", "1 if this broker is the controller.")
+    controller.add(broker.metadata.controller_id == broker.broker_id)
+    return [purgatory, connections, accepted, slices, controller]
+
+
+def _groups(coordinating: "Coordinating | None") -> Generator[Pause, None, list[Family]]:
+    groups = offsets = loading = 0
+    for shard in [] if coordinating is None else coordinating.groups.shards():
+        loading += shard.loading
+        found = list(shard.groups.values())
+        groups += len(found)
+        for start in range(0, len(found), GROUPS_AT_ONCE):
+            offsets += sum(len(group.offsets) for group in found[start : start + GROUPS_AT_ONCE])
+            yield None
+    transactions = None if coordinating is None else coordinating.transactions_if_any
+    numbers = {} if transactions is None else transactions.statistics()
+    return [
+        _one(gauge("kafka_coordinator_group_groupmetadatamanager_numgroups", "Groups that this broker coordinates."), groups),
+        _one(gauge("kafka_coordinator_group_groupmetadatamanager_numoffsets", "Committed offsets of these groups."), offsets),
+        _one(gauge("moldau_group_partitions_loading", "Partitions of __consumer_offsets that are being read."), loading),
+        _one(gauge("moldau_transactional_ids", "Transactional ids that this broker coordinates."), numbers.get("transactional_ids", 0)),
+        _one(gauge("moldau_transactions_open", "Transactions that are ongoing or being ended."), numbers.get("transactions_open", 0)),
+        _one(
+            counter("moldau_transactions_retried", "Writes of transaction state that were retried."),
+            numbers.get("transactions_tried_again", 0),
+        ),
+    ]
+
+
+def _bounds(broker: Sources) -> list[Family]:
+    held = gauge("moldau_budget_held", "What clients make the broker hold, in the unit of the setting that bounds it.")
+    limit = gauge("moldau_budget_limit", "The value of the setting; absent where there is no bound.")
+    refusals = counter("moldau_budget_refusals", "Requests and connections refused or closed at the bound.")
+    budgets: list[Budget] = []
+    coordinating = broker.coordinating_if_any
+    if coordinating is not None:
+        budgets += coordinating.groups.memory.all()
+        if coordinating.transactions_if_any is not None:
+            budgets.append(coordinating.transactions_if_any.memory)
+    for budget in budgets:
+        held.add(budget.held, setting=budget.setting)
+        limit.add(budget.limit, setting=budget.setting)
+        refusals.add(budget.refusals, setting=budget.setting)
+    memory = broker.request_memory
+    held.add(memory.held, setting="queued.max.request.bytes")
+    if memory.is_bounded:
+        limit.add(memory.bytes_max, setting="queued.max.request.bytes")
+    refusals.add(memory.cut, setting="queued.max.request.bytes")
+    limit.add(broker.delayed.requests_max, setting="delayed.requests.max")
+    held.add(broker.delayed.held, setting="delayed.requests.max")
+    waiting = gauge("moldau_connections_waiting_for_memory", "Connections that are not read until there is memory for requests.")
+    waiting.add(memory.waiting)
+    return [held, limit, refusals, waiting]
+
+
+def _logs(numbers: dict[str, int]) -> list[Family]:
+    """Of :meth:`moldau.log.manager.LogManager.statistics`; without a cleaner its numbers are 0."""
+    gauges = {
+        "moldau_log_directories": ("directories", "Log directories."),
+        "moldau_log_directories_offline": ("directories_offline", "Log directories that failed."),
+        "moldau_log_removals_waiting": ("removals_waiting", "Deleted segments and folders whose files are removed later."),
+        "moldau_log_open_files": ("open_files", "Segment files that are kept open."),
+        "moldau_log_index_bytes": ("index_bytes", "Memory of cached indexes."),
+        "moldau_log_producer_ids": ("producer_ids", "Idempotent producers that all logs remember."),
+        "kafka_log_logcleanermanager_uncleanable_partitions_count": (
+            "compaction_uncleanable",
+            "Logs whose compaction ended with an error.",
+        ),
+        "kafka_log_logcleanermanager_max_dirty_percent": ("compaction_dirtiest_percent", "Dirty share of the dirtiest log, in percent."),
+        "moldau_cleaner_passes_running": ("compaction_running", "Passes of compaction that run."),
+        "moldau_cleaner_last_pass_milliseconds": ("compaction_last_pass_ms", "Duration of the last pass."),
+    }
+    counters = {
+        "moldau_log_producer_ids_evicted": ("producer_ids_evicted", "Idle producers evicted at producer.ids.max."),
+        "moldau_log_producer_ids_refused": ("producer_ids_refused", "Producers refused at producer.ids.max."),
+        "moldau_cleaner_passes": ("compaction_passes", "Passes of compaction that ended."),
+        "moldau_cleaner_passes_failed": ("compaction_passes_failed", "Passes of compaction that failed."),
+        "moldau_cleaner_bytes_read": ("compaction_bytes_read", "Bytes that compaction read."),
+        "moldau_cleaner_bytes_written": ("compaction_bytes_written", "Bytes that compaction wrote."),
+        "moldau_cleaner_records_read": ("compaction_records_read", "Records that compaction read."),
+        "moldau_cleaner_records_removed": ("compaction_records_removed", "Records that compaction removed."),
+    }
+    return [
+        *(_one(gauge(name, text), numbers.get(key, 0)) for name, (key, text) in gauges.items()),
+        *(_one(counter(name, text), numbers.get(key, 0)) for name, (key, text) in counters.items()),
+    ]
+
+
+def _one(family: Family, value: float) -> Family:
+    family.add(value)
+    return family

@@ -1,0 +1,121 @@
+"""Counters of requests and of topics' traffic, since the start of the process.
+
+Everything is added on the broker's thread. On the shortest way of Produce nothing is counted per request, only per read (`produced`) and
+per write of a log (`TopicTraffic.bytes_in`); records are counted by the offsets that a log has gained, when somebody asks.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from moldau.broker.metrics.digest import TimeDigest
+from moldau.ports.transport import FileRange
+from moldau.protocol.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    from moldau.protocol.fast.fetch import FetchPartitionResult
+    from moldau.protocol.fast.produce import ProducePartitionResult
+
+_US = 1_000_000
+
+
+class TopicTraffic:
+    """What went through the partitions of one topic that this broker leads or has led."""
+
+    __slots__ = ("bytes_in", "bytes_out", "failed_fetches", "failed_produces", "messages_in")
+
+    def __init__(self) -> None:
+        self.messages_in = 0
+        """Records appended, control records included, as far as `Partition.count_messages` was called."""
+        self.bytes_in = 0
+        """Bytes of batches, as they were sent."""
+        self.bytes_out = 0
+        """Bytes of batches that consumers received."""
+        self.failed_produces = 0
+        """Partitions of Produce requests that were answered with an error."""
+        self.failed_fetches = 0
+        """Partitions of Fetch requests that were answered with an error."""
+
+
+class RequestCounters:
+    """The requests of one API that were answered (with acks 0: handled)."""
+
+    __slots__ = ("errors", "queue", "requests", "total")
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.errors: dict[int, int] = {}
+        """How often a response had each error code, as a whole or for one of its elements; 0 is not counted."""
+        self.queue = TimeDigest()
+        """From the last byte received on the connection to the start of handling."""
+        self.total = TimeDigest()
+        """From the last byte received on the connection to the answer, waiting for records included."""
+
+    def add(self, received_s: float, started_s: float, now_s: float, count: int = 1) -> None:
+        """Count requests that were answered at `now_s`."""
+        self.requests += count
+        self.queue.add(int((started_s - received_s) * _US), count)
+        self.total.add(int((now_s - received_s) * _US), count)
+
+    def failed(self, codes: Iterable[int]) -> None:
+        """Count error codes of a response; 0 is none."""
+        errors = self.errors
+        for code in codes:
+            if code:
+                errors[code] = errors.get(code, 0) + 1
+
+
+class Counters:
+    """All counters of one broker."""
+
+    __slots__ = ("_monotonic", "apis", "fetch", "produce", "topics")
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self.produce = RequestCounters()
+        self.fetch = RequestCounters()
+        self.apis: dict[ApiKey, RequestCounters] = {ApiKey.PRODUCE: self.produce, ApiKey.FETCH: self.fetch}
+        """By API, those that were asked."""
+        self.topics: dict[str, TopicTraffic] = {}
+        self._monotonic = monotonic
+
+    def topic(self, name: str) -> TopicTraffic:
+        """The counters of a topic, made at the first call."""
+        return self.topics.get(name) or self.topics.setdefault(name, TopicTraffic())
+
+    def forget_topics_except(self, names: Iterable[str] | Mapping[str, Any]) -> None:
+        """Drop the counters of topics that were deleted."""
+        for name in [each for each in self.topics if each not in names]:
+            del self.topics[name]
+
+    def produced(self, count: int, received_s: float, started_s: float) -> None:
+        """Count `count` Produce requests that are answered now."""
+        self.produce.add(received_s, started_s, self._monotonic(), count)
+
+    def answered(self, api_key: ApiKey, received_s: float, started_s: float, codes: Iterable[int]) -> None:
+        """Count one request of any API that is answered now, with the error codes of its response."""
+        counters = self.apis.get(api_key)
+        if counters is None:
+            counters = self.apis[api_key] = RequestCounters()
+        counters.add(received_s, started_s, self._monotonic())
+        counters.failed(codes)
+
+    def fetched(self, traffic: TopicTraffic | None, results: "Iterable[FetchPartitionResult]") -> None:
+        """Count the results for one topic in an answered Fetch request; without `traffic` the topic is not known here."""
+        size = 0
+        codes: list[int] = []
+        for result in results:
+            records = result.records
+            if isinstance(records, FileRange):
+                size += records.length
+            if result.error_code:
+                codes.append(result.error_code)
+        if traffic is not None:
+            traffic.bytes_out += size
+            traffic.failed_fetches += len(codes)
+        self.fetch.failed(codes)
+
+    def refused(self, traffic: TopicTraffic | None, results: "Iterable[ProducePartitionResult]") -> None:
+        """Count the errors for one topic in an answered Produce request; without `traffic` the topic is not known here."""
+        codes = [result.error_code for result in results if result.error_code]
+        if traffic is not None:
+            traffic.failed_produces += len(codes)
+        self.produce.failed(codes)

@@ -1,0 +1,64 @@
+"""The families of requests and of topics' traffic."""
+
+from typing import TYPE_CHECKING
+
+from moldau.broker.metrics.families import Family, Sample, counter, summary
+from moldau.model.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from moldau.broker.metrics.counters import Counters
+    from moldau.broker.metrics.digest import TimeDigest
+    from moldau.protocol.api_keys import ApiKey
+
+QUANTILES = (0.5, 0.95, 0.99, 0.999)
+_US_PER_MS = 1000
+_REQUESTS = "kafka_network_requestmetrics_"
+_TOPICS = "kafka_server_brokertopicmetrics_"
+
+
+def request_name(api_key: "ApiKey") -> str:
+    """The name of an API as Kafka's metrics have it: ``ListOffsets``."""
+    return api_key.name.title().replace("_", "")
+
+
+def request_families(counters: "Counters", now_s: float) -> list[Family]:
+    """Requests by API. `now_s`: a monotonic time in seconds."""
+    requests = counter(f"{_REQUESTS}requests", "Requests answered, by API.")
+    errors = counter(f"{_REQUESTS}errors", "Error codes in responses, by API; a response may have several.")
+    queue = summary(f"{_REQUESTS}requestqueuetimems", "Milliseconds from receiving a request to handling it.")
+    total = summary(f"{_REQUESTS}totaltimems", "Milliseconds from receiving a request to its answer, waiting for records included.")
+    for api_key, each in sorted(counters.apis.items()):
+        if not each.requests:
+            continue
+        name = request_name(api_key)
+        requests.add(each.requests, request=name)
+        for code, count in sorted(each.errors.items()):
+            errors.add(count, request=name, error=ErrorCode(code).name)
+        _add_digest(queue, name, each.queue, now_s)
+        _add_digest(total, name, each.total, now_s)
+    return [requests, errors, queue, total]
+
+
+def topic_families(counters: "Counters") -> list[Family]:
+    """Traffic by topic."""
+    messages_in = counter(f"{_TOPICS}messagesin", "Records appended, control records included.")
+    bytes_in = counter(f"{_TOPICS}bytesin", "Bytes of batches appended.")
+    bytes_out = counter(f"{_TOPICS}bytesout", "Bytes of batches fetched.")
+    failed_produces = counter(f"{_TOPICS}failedproducerequests", "Partitions of Produce requests answered with an error.")
+    failed_fetches = counter(f"{_TOPICS}failedfetchrequests", "Partitions of Fetch requests answered with an error.")
+    for name, traffic in sorted(counters.topics.items()):
+        messages_in.add(traffic.messages_in, topic=name)
+        bytes_in.add(traffic.bytes_in, topic=name)
+        bytes_out.add(traffic.bytes_out, topic=name)
+        failed_produces.add(traffic.failed_produces, topic=name)
+        failed_fetches.add(traffic.failed_fetches, topic=name)
+    return [messages_in, bytes_in, bytes_out, failed_produces, failed_fetches]
+
+
+def _add_digest(family: Family, request: str, digest: "TimeDigest", now_s: float) -> None:
+    quantiles = digest.quantiles(QUANTILES, now_s)
+    if quantiles is not None:
+        for share, us in zip(QUANTILES, quantiles, strict=True):
+            family.samples.append(Sample("", {"request": request, "quantile": str(share)}, us / _US_PER_MS))
+    family.samples.append(Sample("_sum", {"request": request}, digest.sum_us / _US_PER_MS))
+    family.samples.append(Sample("_count", {"request": request}, digest.count))
