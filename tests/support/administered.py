@@ -14,7 +14,7 @@ from moldau.broker.context import RequestContext
 from moldau.broker.dispatch import handler_of
 from moldau.broker.topics import Topics
 from moldau.cluster.registry import Registry
-from moldau.cluster.snapshot import BrokerInfo
+from moldau.cluster.snapshot import BrokerInfo, Endpoint
 from moldau.model.config import BrokerConfig, read_static
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
@@ -99,6 +99,7 @@ class Administered:
         self.tree = FailingTree(MEMORY, self.clock.time_ms)
         weakref.finalize(self, self.tree.close)
         self.settings = settings
+        self.advertised = Endpoint("PLAINTEXT", *ADVERTISED)
         self.host = Host()
         self.directories: list[DirectoryDescription] = []
         numbers = itertools.count(1)
@@ -109,7 +110,7 @@ class Administered:
         self.broker_id = ME
         self.config = BrokerConfig(read_static(settings=self.settings))
         self.registry = Registry(self.tree, broker_id=ME, time_ms=self.clock.time_ms, random_bytes=self._random_bytes)
-        self.registry.start(broker=BrokerInfo(ME, "10.0.0.1", 9092))
+        self.registry.start(broker=BrokerInfo(ME, (Endpoint("PLAINTEXT", "10.0.0.1", 9092),)))
         self.topics = Topics(self.registry, self.config, self.host)
         self.configs = Configs(self.registry, self.config, self.host, ME)
         self.configs.load()
@@ -136,7 +137,7 @@ class Administered:
         assert messages.response is answer
         arrived = decode(messages.request, version, memoryview(bytes(encode(request, version))))
         answers: list[Any] = []
-        context = RequestContext(api_key, version, 1, "test", ("127.0.0.1", 1), ADVERTISED)
+        context = RequestContext(api_key, version, 1, "test", ("127.0.0.1", 1), self.advertised)
         steps = handler_of(api_key)(cast("Broker", self), arrived, context, answers.append)
         if steps is not None:
             drain(steps)

@@ -18,7 +18,7 @@ from moldau.broker.broker import Broker
 from moldau.broker.partition import Partition
 from moldau.broker.walked_batches import Walk
 from moldau.cluster.registry import NewTopic
-from moldau.cluster.snapshot import BrokerInfo
+from moldau.cluster.snapshot import BrokerInfo, Endpoint
 from moldau.model.config.static import read_static
 from moldau.model.config.store import BrokerConfig
 from moldau.model.identity import TopicPartition
@@ -73,7 +73,7 @@ class BrokerWorld:
             workers=lambda: self.workers,
         )
         broker.start(adopt=adopt)
-        broker.registry.register(BrokerInfo(broker.broker_id, "192.0.2.2", 9092))
+        broker.registry.register(BrokerInfo(broker.broker_id, (Endpoint("PLAINTEXT", "192.0.2.2", 9092),)))
         return broker
 
     def restart(self, *, crash: bool = False, adopt: bool = False) -> None:
@@ -142,10 +142,10 @@ class BrokerWorld:
         buffers = {id(view.obj): memoryview(view.obj).nbytes for view in views}
         return sum(buffers.values()) + sum(connection.held_bytes for connection in self.broker.connections)
 
-    def connect(self, *, window: int = 1 << 20, piece: int = 1 << 16) -> "Client":
+    def connect(self, *, window: int = 1 << 20, piece: int = 1 << 16, listener: str = "PLAINTEXT") -> "Client":
         """A new connection. `piece`: bytes that the broker gets at a time."""
         transport = MemoryTransport(lambda callback: self.clock.call_later(0.0, callback), window=window)
-        return Client(self, Peer(transport, self.broker.accept(transport), piece))
+        return Client(self, Peer(transport, self.broker.accept(transport, listener), piece))
 
 
 @dataclass

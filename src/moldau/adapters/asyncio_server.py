@@ -37,7 +37,8 @@ ACCEPT_PAUSE_S = 0.1
 IDLE_LOOK_S_MIN, IDLE_LOOK_S_MAX = 0.05, 30.0
 _OUT_OF_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
-Accept = Callable[[Transport], Receiver]
+Accept = Callable[[Transport, str], Receiver]
+"""Takes a connection and the name of the listener that it came in by."""
 
 
 class ServerLimits(NamedTuple):
@@ -69,19 +70,19 @@ class Server:
         self.refused = 0
         self._loop = loop
         self._accept = accept
-        self._listening: list[socket.socket] = []
+        self._listening: dict[socket.socket, str] = {}
         self._transports: set[SocketTransport] = set()
         self._per_ip: Counter[str] = Counter()
         self._refusals = LogLimit(_LOG)
         self._reserve = -1
         self._idle_timer: asyncio.TimerHandle | None = None
 
-    def serve(self, listening: Iterable[socket.socket]) -> None:
-        """Begin to accept on bound sockets (see `bind`), which belong to the server from now on."""
-        self._listening = list(listening)
+    def serve(self, listening: Iterable[tuple[str, socket.socket]]) -> None:
+        """Begin to accept on bound sockets (see `bind`), each with its listener's name; they belong to the server from now on."""
+        self._listening = {bound: listener for listener, bound in listening}
         self._reserve = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        for bound in self._listening:
-            self._loop.add_reader(bound.fileno(), self._acceptable, bound)
+        for bound, listener in self._listening.items():
+            self._loop.add_reader(bound.fileno(), self._acceptable, bound, listener)
         self._watch_idle()
 
     @property
@@ -125,7 +126,7 @@ class Server:
         if aborted:
             _LOG.warning("connections closed at shutdown: number=%d reason=the peer does not read", aborted)
 
-    def _acceptable(self, listening: socket.socket) -> None:
+    def _acceptable(self, listening: socket.socket, listener: str) -> None:
         for _ in range(ACCEPTS_PER_TURN):
             try:
                 connected, address = listening.accept()
@@ -142,9 +143,9 @@ class Server:
             if files_max != resource.RLIM_INFINITY and connected.fileno() >= files_max - files_kept(files_max):
                 self._refuse(connected, address[0], "open files", files_max)
             else:
-                self._admit(connected, address[:2])
+                self._admit(connected, address[:2], listener)
 
-    def _admit(self, connected: socket.socket, peer: tuple[str, int]) -> None:
+    def _admit(self, connected: socket.socket, peer: tuple[str, int], listener: str) -> None:
         limits = self.limits
         ip = peer[0]
         if len(self._transports) >= limits.connections_max:
@@ -171,7 +172,7 @@ class Server:
         transport.idle_since = self._loop.time()
         self._transports.add(transport)
         self._per_ip[ip] += 1
-        transport.start(self._accept(transport))
+        transport.start(self._accept(transport, listener))
 
     def _refuse(self, connected: socket.socket, ip: str, bound: str, value: int) -> None:
         connected.close()
@@ -202,8 +203,9 @@ class Server:
         self._loop.call_later(ACCEPT_PAUSE_S, self._listen_again, listening)
 
     def _listen_again(self, listening: socket.socket) -> None:
-        if listening in self._listening:
-            self._loop.add_reader(listening.fileno(), self._acceptable, listening)
+        listener = self._listening.get(listening)
+        if listener is not None:
+            self._loop.add_reader(listening.fileno(), self._acceptable, listening, listener)
 
     def _closed(self, transport: SocketTransport) -> None:
         self._transports.discard(transport)

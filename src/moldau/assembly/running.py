@@ -25,11 +25,11 @@ from moldau.assembly.exposure import warn_if_exposed
 from moldau.assembly.open_files import connections_max, log_files_max
 from moldau.broker.broker import Broker
 from moldau.cluster.registry import OtherClusterError
-from moldau.cluster.snapshot import BrokerInfo
+from moldau.cluster.snapshot import BrokerInfo, Endpoint
 from moldau.log.log_set import AllDirectoriesFailedError, AllFailedListener
 from moldau.log.meta_properties import FILE_NAME as META_PROPERTIES
 from moldau.log.meta_properties import read_meta_properties
-from moldau.model.config.listeners import Listener, parse_listener
+from moldau.model.config.listeners import EVERY_INTERFACE, Listener, listeners_of
 from moldau.model.config.store import BrokerConfig
 from moldau.model.errors import CoordinationError, MoldauError
 
@@ -40,7 +40,6 @@ _LOG = logging.getLogger(__name__)
 
 STORE = "moldau-metadata.sqlite"
 """File of the embedded metadata store, in the first log directory."""
-EVERY_INTERFACE = ("", "0.0.0.0", "::", "*")
 POLL_S = 0.005
 LOGS_SHARE = 0.75
 """Which share of `shutdown.timeout.ms`, from the signal on, there is for syncing logs. Then the process ends soon, and in order."""
@@ -67,11 +66,12 @@ class RunningBroker:
         self.config = config
         self.failure: AllDirectoriesFailedError | None = None
         """What has made an end to serving."""
+        self._listeners = listeners_of(config.value)
         self._on_all_failed = on_all_failed
         self._before_threads = before_threads
         self.broker: Broker
         self.addresses: list[tuple[str, int]] = []
-        """Where it listens: as asked for, with the real port."""
+        """Where its listeners are, in their order: as asked for, with the real port."""
         self._loop = loop
         self._background: LoopBackground
         self._compute: LoopBackground
@@ -92,10 +92,10 @@ class RunningBroker:
             on_bound()
             self._open(adopt=adopt)
         except BaseException:
-            for bound in sockets:
+            for _, bound in sockets:
                 bound.close()
             raise
-        bound_to = [bound.getsockname()[:2] for bound in sockets]
+        bound_to = [bound.getsockname()[:2] for _, bound in sockets]
         self._server.serve(sockets)
         warn_if_exposed("broker", bound_to, "set listeners=PLAINTEXT://localhost:9092 (moldau serve --listen localhost:9092)")
         ignored = self.config.static.without_effect()
@@ -155,17 +155,21 @@ class RunningBroker:
         """Cut the connections that a stop is waiting for, or would wait for."""
         self._deadline = 0.0
 
-    def _bind(self) -> list[socket.socket]:
+    def _bind(self) -> list[tuple[str, socket.socket]]:
+        """Sockets with the names of their listeners. The `filename` of an OSError is the listener that cannot be bound."""
         backlog = self.config.int("socket.listen.backlog.size")
-        sockets: list[socket.socket] = []
+        sockets: list[tuple[str, socket.socket]] = []
         try:
-            for text in self.config.list("listeners"):
-                _, host, port = parse_listener(text)
-                bound = bind(host, port, backlog)
-                sockets += bound
-                self.addresses.append((host, bound[0].getsockname()[1]))
+            for listener in self._listeners.bound:
+                try:
+                    bound = bind(listener.host, listener.port, backlog)
+                except OSError as error:
+                    error.filename = str(listener)
+                    raise
+                sockets += [(listener.name, each) for each in bound]
+                self.addresses.append((listener.host, bound[0].getsockname()[1]))
         except BaseException:
-            for bound_socket in sockets:
+            for _, bound_socket in sockets:
                 bound_socket.close()
             raise
         return sockets
@@ -231,32 +235,45 @@ class RunningBroker:
         self._workers = LoopWorkers(self._loop)
         return self._workers
 
-    def _advertised(self) -> tuple[str, int] | None:
-        """What clients are told; None: the address that each has connected to."""
-        given = self.config.value("advertised.listeners")
-        if isinstance(given, tuple) and given:
-            _, host, port = parse_listener(given[0])
-            return host, port or self.addresses[0][1]
-        host, port = self.addresses[0]
-        if host in EVERY_INTERFACE:
-            _LOG.info("advertised address: each client is told the one that it connected to; --advertise sets another")
-            return None
-        return None if host == "localhost" else (host, port)
+    def _bound(self) -> list[Listener]:
+        """The listeners, with real ports."""
+        return [Listener(name, *address) for (name, _, _), address in zip(self._listeners.bound, self.addresses, strict=True)]
+
+    def _advertised(self) -> dict[str, Endpoint]:
+        """What clients receive, by listener; of one that is missing, each the address that it has connected to."""
+        advertised: dict[str, Endpoint] = {}
+        on_every_interface = []
+        for name, host, port in self._bound():
+            given = self._listeners.advertised.get(name)
+            if given is not None:
+                advertised[name] = Endpoint(name, given.host, given.port or port)
+            elif host in EVERY_INTERFACE:
+                on_every_interface.append(name)
+            elif host != "localhost":
+                advertised[name] = Endpoint(name, host, port)
+        if on_every_interface:
+            _LOG.info(
+                "advertised address: each client receives the one that it connected to: listeners=%s; "
+                "advertised.listeners (--advertise) sets another",
+                ",".join(on_every_interface),
+            )
+        return advertised
 
     def _show_advertised(self) -> None:
         """Have DescribeConfigs show what `listeners` means for clients, where it was given and names a host; as Kafka's brokers do."""
         given = self.config.static.texts
         hosts = {host for host, _ in self.addresses}
         if "listeners" in given and "advertised.listeners" not in given and hosts.isdisjoint(EVERY_INTERFACE):
-            shown = ",".join(str(Listener("PLAINTEXT", host, port)) for host, port in self.addresses)
-            self.config.derive("advertised.listeners", shown, "listeners")
+            self.config.derive("advertised.listeners", ",".join(map(str, self._bound())), "listeners")
 
     def _announce(self) -> None:
-        """Register in the store under the advertised address, or the best that is known of it."""
-        host, port = self.broker.advertised or self.addresses[0]
-        if host in EVERY_INTERFACE:
-            host = socket.gethostname()
-        self.broker.registry.register(BrokerInfo(self.broker.broker_id, host, port, self._rack()))
+        """Register in the store under the advertised addresses, or the best that is known of them."""
+        found = []
+        for name, host, port in self._bound():
+            best = Endpoint(name, socket.gethostname() if host in EVERY_INTERFACE else host, port)
+            found.append(self.broker.advertised.get(name, best))
+        found.sort(key=lambda each: each.listener != self._listeners.inter_broker)  # its endpoint comes first
+        self.broker.registry.register(BrokerInfo(self.broker.broker_id, tuple(found), self._rack()))
 
     def _rack(self) -> str | None:
         rack = self.config.value("broker.rack")

@@ -33,8 +33,13 @@ class BrokerThread:
     @property
     def address(self) -> tuple[str, int]:
         """Host and port of the first listener, for a client on this machine."""
-        host, port = self._running.addresses[0]
-        return "127.0.0.1" if host in ("", "0.0.0.0", "*", "localhost") else host, port
+        return self.addresses[0]
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """The same of every listener, in their order."""
+        here = ("", "0.0.0.0", "*", "localhost")
+        return [("127.0.0.1" if host in here else host, port) for host, port in self._running.addresses]
 
     @property
     def serving(self) -> bool:

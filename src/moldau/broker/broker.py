@@ -7,7 +7,7 @@ with the store ends it after that.
 
 import logging
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from moldau.broker.admin_log import AdminLog
@@ -23,6 +23,7 @@ from moldau.broker.staged import StagedWrites
 from moldau.broker.walked_batches import BatchWalks
 from moldau.cluster.producer_ids import ProducerIds
 from moldau.cluster.registry import NewTopic, Registry
+from moldau.cluster.snapshot import Endpoint
 from moldau.log.cache import OPEN_FILES_MAX, SegmentCache
 from moldau.log.manager import LogManager
 from moldau.model.config.store import BrokerConfig
@@ -92,8 +93,8 @@ class Broker:
         self.compute = compute or background
         self.workers = workers
         self.random_bytes = random_bytes
-        self.advertised: tuple[str, int] | None = None
-        """Address that clients are told; None tells each the one that it connected to."""
+        self.advertised: Mapping[str, Endpoint] = {}
+        """Advertised addresses by listener; a client of one that is missing receives the address that it connected to."""
         self.receive_buffer = ReceiveBuffer(is_short=lambda: self.request_memory.exhausted)
         self.connections: dict[Connection, None] = {}
         self.connections_made = 0
@@ -244,15 +245,15 @@ class Broker:
 
     # Connections
 
-    def accept(self, transport: "Transport") -> Connection:
-        """The receiver of a new connection."""
-        connection = Connection(self, transport)
+    def accept(self, transport: "Transport", listener: str) -> Connection:
+        """The receiver of a new connection, which came in by a listener."""
+        connection = Connection(self, transport, listener)
         self.connections[connection] = None
         return connection
 
-    def advertised_to(self, local: tuple[str, int]) -> tuple[str, int]:
-        """Address of this broker for a client that connected to `local`."""
-        return self.advertised or local
+    def advertised_to(self, listener: str, local: tuple[str, int]) -> Endpoint:
+        """Address of this broker for a client that came in by `listener`, connecting to `local`."""
+        return self.advertised.get(listener) or Endpoint(listener, *local)
 
     def finish_connections(self) -> None:
         """Take no more requests; each connection closes once its answers have left. Members of groups that wait are answered."""

@@ -79,10 +79,10 @@ class Connection:
         "_work",
     )
 
-    def __init__(self, broker: "Broker", transport: Transport) -> None:
+    def __init__(self, broker: "Broker", transport: Transport, listener: str) -> None:
         self._broker = broker
         self._transport = transport
-        self._advertised = broker.advertised_to(transport.local)
+        self._advertised = broker.advertised_to(listener, transport.local)
         broker.connections_made += 1
         self._number = broker.connections_made
         self._memory = broker.request_memory

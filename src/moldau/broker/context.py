@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from moldau.cluster.snapshot import Endpoint
+
 
 def _nothing(_abandoned: Callable[[], object] | None = None) -> None:
     """For requests without later frames to hold."""
@@ -19,7 +21,7 @@ class RequestContext:
         correlation_id: int,
         client_id: str | None,
         peer: tuple[str, int],
-        advertised: tuple[str, int],
+        advertised: Endpoint,
         connection: int = 0,
         hold: Callable[[Callable[[], object] | None], object] = _nothing,
     ) -> None:
@@ -30,7 +32,7 @@ class RequestContext:
         self.peer = peer
         """Address of the client."""
         self.advertised = advertised
-        """Host and port under which this client is told to find this broker."""
+        """The listener that this client came in by, and where clients of it reach this broker."""
         self.connection = connection
         """Number of the client's connection; one that was made later has a higher number."""
         self.hold = hold

@@ -26,6 +26,7 @@ from moldau.protocol.versions import CODEC, SERVED, VersionRange
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
     from moldau.broker.request_memory import Holder
+    from moldau.cluster.snapshot import Endpoint
 
 Reply = Callable[[Any], object]
 Handler = Callable[["Broker", Any, RequestContext, Reply], Steps | None]
@@ -122,7 +123,7 @@ def dispatch(
     holder: "Holder",
     frame: memoryview,
     peer: tuple[str, int],
-    advertised: tuple[str, int],
+    advertised: "Endpoint",
     answer: Callable[[list[bytes]], object],
     hold: Callable[[Callable[[], object] | None], object],
     received_s: float,

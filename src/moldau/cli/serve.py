@@ -72,9 +72,9 @@ def serve(
 ) -> None:
     """Run a broker until SIGTERM or Ctrl-C.
 
-    It prints "listening on HOST:PORT" when it takes requests, with --registry when the registry does too, and then "schema registry
-    listening on URL"; its log goes to standard error. Settings have Kafka's names. They come from --config, then from variables such as
-    MOLDAU_NUM_PARTITIONS=3, then from --set, then from the options here; the later wins.
+    It prints "listening on HOST:PORT" for each of its listeners when it takes requests, with --registry when the registry does too, and
+    then "schema registry listening on URL"; its log goes to standard error. Settings have Kafka's names. They come from --config, then from
+    variables such as MOLDAU_NUM_PARTITIONS=3, then from --set, then from the options here; the later wins.
 
     Exit code 1 for a port or a directory that cannot be had, 2 for a setting that is not allowed.
     """
@@ -112,7 +112,8 @@ def serve(
     except OSError as error:
         if is_output_error(error):
             raise
-        text = f"cannot listen on {', '.join(config.list('listeners'))}: {_reason(error)}"
+        where = error.filename or ", ".join(config.list("listeners"))
+        text = f"cannot listen on {where}: {_reason(error)}"
         raise listen_error(text, error, "--listen (listeners)") from error
     finally:
         if beside is not None:

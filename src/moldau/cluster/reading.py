@@ -61,7 +61,7 @@ def brokers(tree: EmbeddedCoordination) -> list[BrokerInfo]:
         data = _get(tree, path := paths.broker(int(name)))
         if data is not None:
             node = decode_broker(path, data)
-            found.append(BrokerInfo(int(name), node.host, node.port, node.rack))
+            found.append(BrokerInfo(int(name), node.endpoints, node.rack))
     return found
 
 

@@ -151,7 +151,7 @@ class Registry:
         operations.append(Create(paths.CONTROLLER, encode_controller(self._broker_id, self._time_ms()), ephemeral=True))
 
     def _registration(self, broker: BrokerInfo) -> Create:
-        node = BrokerNode(broker.host, broker.port, broker.rack, self._time_ms())
+        node = BrokerNode(broker.endpoints, broker.rack, self._time_ms())
         return Create(paths.broker(broker.broker_id), encode_broker(node), ephemeral=True)
 
     def _write(self, operations: Sequence[Write]) -> None:

@@ -12,13 +12,27 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
-class BrokerInfo(NamedTuple):
-    """A live broker and where it is reached."""
+class Endpoint(NamedTuple):
+    """The address that clients of one listener use."""
 
-    broker_id: int
+    listener: str
     host: str
     port: int
+
+
+class BrokerInfo(NamedTuple):
+    """A live broker and where it is reached.
+
+    Invariant: at most one endpoint per listener, at least one in all; the first is the one that other brokers use.
+    """
+
+    broker_id: int
+    endpoints: tuple[Endpoint, ...]
     rack: str | None = None
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """Where clients of a listener reach the broker; None if it does not have that listener."""
+        return next((each for each in self.endpoints if each.listener == listener), None)
 
 
 class PartitionInfo(NamedTuple):

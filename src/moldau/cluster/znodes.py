@@ -7,7 +7,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from moldau.cluster.snapshot import Endpoint
 from moldau.log.topic_ids import format_id, parse_id
+from moldau.model.config.listeners import PLAINTEXT, Listener, parse_listener
 from moldau.model.errors import CoordinationError
 
 T = TypeVar("T")
@@ -22,10 +24,9 @@ class MalformedNodeError(CoordinationError):
 
 
 class BrokerNode(NamedTuple):
-    """A live broker and where it is reached."""
+    """A live broker and where it is reached. Invariant: as of `moldau.cluster.snapshot.BrokerInfo`."""
 
-    host: str
-    port: int
+    endpoints: tuple[Endpoint, ...]
     rack: str | None
     timestamp_ms: int
 
@@ -66,16 +67,16 @@ def _load(path: str, data: bytes, build: Callable[[Any], T]) -> T:
 
 
 def encode_broker(broker: BrokerNode) -> bytes:
-    """Format 5."""
-    host = f"[{broker.host}]" if ":" in broker.host else broker.host
+    """Format 5. `host` and `port` are those of the first endpoint."""
+    first = broker.endpoints[0]
     value: dict[str, Any] = {
         "version": 5,
-        "host": broker.host,
-        "port": broker.port,
+        "host": first.host,
+        "port": first.port,
         "jmx_port": -1,
         "timestamp": str(broker.timestamp_ms),
-        "endpoints": [f"PLAINTEXT://{host}:{broker.port}"],
-        "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
+        "endpoints": [str(Listener(*each)) for each in broker.endpoints],
+        "listener_security_protocol_map": {each.listener: PLAINTEXT for each in broker.endpoints},
         "features": {},
     }
     if broker.rack is not None:
@@ -84,10 +85,16 @@ def encode_broker(broker: BrokerNode) -> bytes:
 
 
 def decode_broker(path: str, data: bytes) -> BrokerNode:
-    """Formats 1 to 5."""
-    return _load(
-        path, data, lambda node: BrokerNode(str(node["host"]), int(node["port"]), node.get("rack"), int(node.get("timestamp", -1)))
-    )
+    """Formats 1 to 5. The first, without `endpoints`, has the listener PLAINTEXT only."""
+
+    def build(node: Any) -> BrokerNode:
+        endpoints = [Endpoint(*parse_listener(text)) for text in node.get("endpoints", ())]
+        if not endpoints:
+            endpoints = [Endpoint(PLAINTEXT, str(node["host"]), int(node["port"]))]
+        endpoints.sort(key=lambda each: (each.host, each.port) != (node["host"], node["port"]))
+        return BrokerNode(tuple(endpoints), node.get("rack"), int(node.get("timestamp", -1)))
+
+    return _load(path, data, build)
 
 
 def encode_topic(topic_id: bytes, replicas: Sequence[Sequence[int]]) -> bytes:

@@ -14,11 +14,11 @@ class ScriptedLoop:
     """Notes what is watched and what is to be called later."""
 
     def __init__(self) -> None:
-        self.watched: dict[int, tuple[Callable[..., object], Any]] = {}
+        self.watched: dict[int, tuple[Callable[..., object], tuple[Any, ...]]] = {}
         self.later: list[tuple[float, Callable[..., object], tuple[Any, ...]]] = []
 
-    def add_reader(self, descriptor: int, callback: Callable[..., object], argument: object) -> None:
-        self.watched[descriptor] = (callback, argument)
+    def add_reader(self, descriptor: int, callback: Callable[..., object], *arguments: object) -> None:
+        self.watched[descriptor] = (callback, arguments)
 
     def remove_reader(self, descriptor: int) -> None:
         self.watched.pop(descriptor, None)
@@ -53,7 +53,7 @@ def crowded(monkeypatch: pytest.MonkeyPatch) -> tuple[Server, ScriptedLoop, Crow
     """A server that listens, in a process whose descriptors are all taken in the meantime."""
     loop, listening = ScriptedLoop(), CrowdedSocket()
     server = Server(cast("Any", loop), cast("Any", None), ServerLimits(idle_max_ms=-1))
-    server.serve([cast("Any", listening)])
+    server.serve([("PLAINTEXT", cast("Any", listening))])
     loop.later.clear()
 
     def taken(*_: object) -> int:
@@ -65,8 +65,8 @@ def crowded(monkeypatch: pytest.MonkeyPatch) -> tuple[Server, ScriptedLoop, Crow
 
 def test_without_a_descriptor_the_loop_is_not_kept_busy(crowded: tuple[Server, ScriptedLoop, CrowdedSocket]) -> None:
     server, loop, listening = crowded
-    callback, argument = loop.watched[99]
-    callback(argument)
+    callback, arguments = loop.watched[99]
+    callback(*arguments)
     assert not loop.watched, "else it would be called again at once, for ever"
     assert listening.asked == 2, "the second time with the descriptor that was in reserve"
     ((delay, again, arguments),) = loop.later
@@ -78,8 +78,8 @@ def test_without_a_descriptor_the_loop_is_not_kept_busy(crowded: tuple[Server, S
 
 def test_a_server_that_has_stopped_meanwhile_does_not_listen_again(crowded: tuple[Server, ScriptedLoop, CrowdedSocket]) -> None:
     server, loop, listening = crowded
-    callback, argument = loop.watched[99]
-    callback(argument)
+    callback, arguments = loop.watched[99]
+    callback(*arguments)
     server.stop_listening()
     ((_, again, arguments),) = loop.later
     again(*arguments)

@@ -9,7 +9,7 @@ from moldau.adapters.sqlite_file import MEMORY
 from moldau.cluster import paths
 from moldau.cluster.producer_ids import BLOCK_SIZE, ProducerIds
 from moldau.cluster.registry import CHANGES_KEPT_MS, CHANGES_MAX, CHANGES_PURGED_MAX, PARTITIONS_PER_STEP, NewTopic, Registry
-from moldau.cluster.snapshot import BrokerInfo
+from moldau.cluster.snapshot import BrokerInfo, Endpoint
 from moldau.cluster.znodes import ProducerIdBlock, decode_controller, decode_state, encode_block
 from moldau.model.errors import CoordinationError
 from moldau.model.steps import drain
@@ -17,7 +17,7 @@ from moldau.ports.coordination import Create, Done, Multi, NodeExistsError, NoNo
 from moldau.testing.clock import FakeClock
 from support.trees import AskedTree
 
-ME = BrokerInfo(0, "127.0.0.1", 9092)
+ME = BrokerInfo(0, (Endpoint("PLAINTEXT", "127.0.0.1", 9092),))
 
 
 def counted_bytes() -> Callable[[int], bytes]:
@@ -64,7 +64,7 @@ def start(tree: KeptTree, clock: FakeClock) -> Callable[..., Registry]:
         if tree.exists(paths.CONTROLLER) is not None:
             tree.end_session()
         registry = Registry(tree, broker_id=broker_id, time_ms=clock.time_ms, random_bytes=random_bytes)
-        registry.start(cluster_id=cluster_id, broker=BrokerInfo(broker_id, "127.0.0.1", 9092))
+        registry.start(cluster_id=cluster_id, broker=BrokerInfo(broker_id, (Endpoint("PLAINTEXT", "127.0.0.1", 9092),)))
         return registry
 
     return start

@@ -6,31 +6,53 @@ from collections.abc import Callable
 import pytest
 
 from moldau.cluster import znodes
+from moldau.cluster.snapshot import Endpoint
 from moldau.cluster.znodes import BrokerNode, MalformedNodeError, PartitionState, ProducerIdBlock, TopicNode
 
 TOPIC_ID = bytes(range(16))
 
 
 def test_a_broker_is_written_in_format_5_and_read_in_all() -> None:
-    written = znodes.encode_broker(BrokerNode("h", 9092, "rack-1", 1_700_000_000_000))
+    endpoints = (Endpoint("PLAINTEXT", "h", 9092), Endpoint("EXTERNAL", "e", 9093))
+    written = znodes.encode_broker(BrokerNode(endpoints, "rack-1", 1_700_000_000_000))
     assert json.loads(written) == {
         "version": 5,
         "host": "h",
         "port": 9092,
         "jmx_port": -1,
         "timestamp": "1700000000000",
-        "endpoints": ["PLAINTEXT://h:9092"],
-        "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
+        "endpoints": ["PLAINTEXT://h:9092", "EXTERNAL://e:9093"],
+        "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT", "EXTERNAL": "PLAINTEXT"},
         "features": {},
         "rack": "rack-1",
     }
-    assert znodes.decode_broker("/x", written) == BrokerNode("h", 9092, "rack-1", 1_700_000_000_000)
+    assert znodes.decode_broker("/x", written) == BrokerNode(endpoints, "rack-1", 1_700_000_000_000)
     oldest = b'{"version":1,"host":"h","port":9092,"jmx_port":9999,"timestamp":"2233345666"}'
-    assert znodes.decode_broker("/x", oldest) == BrokerNode("h", 9092, None, 2_233_345_666)
+    assert znodes.decode_broker("/x", oldest) == BrokerNode((Endpoint("PLAINTEXT", "h", 9092),), None, 2_233_345_666)
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "expected"),
+    [
+        ('"h"', 9092, ["INSIDE", "SSL", "OUTSIDE"]),
+        ('"o"', 9094, ["OUTSIDE", "SSL", "INSIDE"]),
+        ("null", -1, ["SSL", "INSIDE", "OUTSIDE"]),
+    ],
+)
+def test_a_broker_that_kafka_wrote_has_all_its_endpoints_that_of_other_brokers_first(host: str, port: int, expected: list[str]) -> None:
+    """Without an endpoint that speaks PLAINTEXT under its own name, Kafka's brokers write no host."""
+    written = (
+        f'{{"features":{{}},"listener_security_protocol_map":{{"SSL":"SSL","INSIDE":"PLAINTEXT","OUTSIDE":"PLAINTEXT"}},'
+        f'"endpoints":["SSL://s:9093","INSIDE://h:9092","OUTSIDE://o:9094"],"jmx_port":-1,"port":{port},"host":{host},'
+        f'"version":5,"timestamp":"1"}}'
+    )
+    assert [each.listener for each in znodes.decode_broker("/x", written.encode()).endpoints] == expected
 
 
 def test_an_ipv6_endpoint_has_brackets() -> None:
-    assert json.loads(znodes.encode_broker(BrokerNode("::1", 9092, None, 0)))["endpoints"] == ["PLAINTEXT://[::1]:9092"]
+    assert json.loads(znodes.encode_broker(BrokerNode((Endpoint("PLAINTEXT", "::1", 9092),), None, 0)))["endpoints"] == [
+        "PLAINTEXT://[::1]:9092"
+    ]
 
 
 def test_a_topic_is_written_in_format_3_and_read_in_all() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from moldau.broker.context import RequestContext
-from moldau.broker.handlers.metadata import describe, why_missing
+from moldau.broker.handlers.metadata import WithoutListener, brokers_without_listener, describe, why_missing
 from moldau.broker.handlers.operations import NOT_ASKED, TOPIC_OPERATIONS
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import Pause, Steps
@@ -36,19 +36,20 @@ def handle(broker: "Broker", request: DescribeTopicPartitionsRequest, context: R
         return
     start = (cursor.topic_name, cursor.partition_index) if cursor is not None else ("", 0)
     limit = min(broker.config.int("max.request.partition.size.limit"), request.response_partition_limit)
-    topics, next_cursor = yield from _page(broker, [name for name in names if name >= start[0]], start, max(1, limit))
+    without = WithoutListener(brokers_without_listener(broker, context), ErrorCode.LISTENER_NOT_FOUND)
+    topics, next_cursor = yield from _page(broker, [name for name in names if name >= start[0]], start, max(1, limit), without)
     reply(DescribeTopicPartitionsResponse(topics=topics, next_cursor=next_cursor))
 
 
 def _page(
-    broker: "Broker", names: list[str], start: tuple[str, int], left: int
+    broker: "Broker", names: list[str], start: tuple[str, int], left: int, without: WithoutListener
 ) -> Generator[Pause, None, tuple[list[DescribeTopicPartitionsResponseTopic], Cursor | None]]:
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     for name in names:
         yield None
         if left == 0:
             return topics, Cursor(name, 0)
-        found = _find(broker, name)
+        found = _find(broker, name, without)
         if isinstance(found, PeerError):
             topics.append(_failed(name, found.code, TOPIC_OPERATIONS))
             continue
@@ -69,9 +70,9 @@ def _page(
     return topics, None
 
 
-def _find(broker: "Broker", name: str) -> MetadataResponseTopic | PeerError:
+def _find(broker: "Broker", name: str, without: WithoutListener) -> MetadataResponseTopic | PeerError:
     topic = broker.registry.snapshot.topics.get(name)
-    return why_missing(name) if topic is None else describe(broker, topic)
+    return why_missing(name) if topic is None else describe(broker, topic, without)
 
 
 def _partition(told: MetadataResponsePartition) -> DescribeTopicPartitionsResponsePartition:

@@ -1,13 +1,13 @@
 """Metadata: brokers, topics, leaders. A topic that a client asks about by name may be created for it."""
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.broker.context import RequestContext
 from moldau.broker.handlers.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from moldau.broker.topic_names import check_name
 from moldau.broker.topics import unknown_topic
-from moldau.cluster.snapshot import INTERNAL_TOPICS, BrokerInfo, TopicInfo
+from moldau.cluster.snapshot import INTERNAL_TOPICS, TopicInfo
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import Pause, Steps
 from moldau.protocol.api_keys import ApiKey
@@ -27,10 +27,19 @@ if TYPE_CHECKING:
 
 FIRST_BY_ID = 12
 """From this version on a topic may be asked for by its id."""
+FIRST_WITH_LISTENERS = 6
+"""From this version on a client knows LISTENER_NOT_FOUND."""
 NO_ID = bytes(16)
 NO_LEADER = -1
 
 Described = Generator[Pause, None, list[MetadataResponseTopic]]
+
+
+class WithoutListener(NamedTuple):
+    """Live brokers that lack the listener which a client came in by, and the code for partitions that one of them leads."""
+
+    brokers: frozenset[int]
+    code: ErrorCode
 
 
 def handle(broker: "Broker", request: MetadataRequest, context: RequestContext, reply: "Reply") -> Steps:
@@ -39,13 +48,15 @@ def handle(broker: "Broker", request: MetadataRequest, context: RequestContext, 
     Codes by topic: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION, INVALID_REQUEST for an id in a version that
     knows none and for neither name nor id, and those of creating a topic.
     """
+    code = ErrorCode.LISTENER_NOT_FOUND if context.api_version >= FIRST_WITH_LISTENERS else ErrorCode.LEADER_NOT_AVAILABLE
+    without = WithoutListener(brokers_without_listener(broker, context), code)
     if request.topics is None or (not request.topics and context.api_version == 0):
         topics = []
         for topic in broker.registry.snapshot.topics.values():
-            topics.append(describe(broker, topic))
+            topics.append(describe(broker, topic, without))
             yield None
     else:
-        topics = yield from _some(broker, request.topics, context, may_create=request.allow_auto_topic_creation)
+        topics = yield from _some(broker, request.topics, context, without, may_create=request.allow_auto_topic_creation)
     if request.include_topic_authorized_operations:
         topics = [_with_operations(topic) for topic in topics]
     snapshot = broker.registry.snapshot
@@ -61,25 +72,36 @@ def handle(broker: "Broker", request: MetadataRequest, context: RequestContext, 
 
 
 def broker_addresses(broker: "Broker", context: RequestContext) -> list[tuple[int, str, int, str | None]]:
-    """Number, host, port and rack of every live broker; this one under the address that suits the client."""
-    addresses: dict[int, tuple[int, str, int, str | None]] = {each.broker_id: each for each in broker.registry.snapshot.brokers.values()}
-    addresses[broker.broker_id] = BrokerInfo(broker.broker_id, *context.advertised, broker.config.optional_string("broker.rack"))
-    return list(addresses.values())
+    """Number, host, port and rack of every live broker that has the client's listener, as clients of that listener reach it."""
+    listener, host, port = context.advertised
+    addresses = [(broker.broker_id, host, port, broker.config.optional_string("broker.rack"))]
+    for each in broker.registry.snapshot.brokers.values():
+        endpoint = None if each.broker_id == broker.broker_id else each.endpoint(listener)
+        if endpoint is not None:
+            addresses.append((each.broker_id, endpoint.host, endpoint.port, each.rack))
+    return addresses
 
 
-def describe(broker: "Broker", topic: TopicInfo) -> MetadataResponseTopic:
+def brokers_without_listener(broker: "Broker", context: RequestContext) -> frozenset[int]:
+    """Live brokers that clients of this client's listener cannot reach."""
+    listener = context.advertised.listener
+    brokers = broker.registry.snapshot.brokers.values()
+    return frozenset(each.broker_id for each in brokers if each.broker_id != broker.broker_id and each.endpoint(listener) is None)
+
+
+def describe(broker: "Broker", topic: TopicInfo, without: WithoutListener) -> MetadataResponseTopic:
     """What is told of a topic that is there.
 
     It depends on nothing but the topic's entry in the snapshot, and is kept with that entry; only where a partition is not served, its disk
-    having failed, a copy says so.
+    having failed, or its leader lacks the client's listener, a copy says so.
     """
     built = topic.built
     if built is None:
         built = topic.built = _build(topic)
     assert isinstance(built, MetadataResponseTopic)
     if len(broker.partitions) < broker.registry.snapshot.partition_count:
-        return _with_offline(broker, built)
-    return built
+        built = _with_offline(broker, built)
+    return _without_listener(built, without) if without.brokers else built
 
 
 def _build(topic: TopicInfo) -> MetadataResponseTopic:
@@ -124,6 +146,27 @@ def _offline(partition: MetadataResponsePartition, broker_id: int) -> MetadataRe
     )
 
 
+def _without_listener(built: MetadataResponseTopic, without: WithoutListener) -> MetadataResponseTopic:
+    partitions = [_unreachable(each, without) for each in built.partitions]
+    return MetadataResponseTopic(name=built.name, topic_id=built.topic_id, is_internal=built.is_internal, partitions=partitions)
+
+
+def _unreachable(partition: MetadataResponsePartition, without: WithoutListener) -> MetadataResponsePartition:
+    offline = [replica for replica in partition.replica_nodes if replica in without.brokers]
+    leader_is_missing = partition.leader_id in without.brokers
+    if not offline and not leader_is_missing:
+        return partition
+    return MetadataResponsePartition(
+        error_code=without.code if leader_is_missing else partition.error_code,
+        partition_index=partition.partition_index,
+        leader_id=NO_LEADER if leader_is_missing else partition.leader_id,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=partition.replica_nodes,
+        isr_nodes=partition.isr_nodes,
+        offline_replicas=[*partition.offline_replicas, *offline],
+    )
+
+
 def _with_operations(topic: MetadataResponseTopic) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         error_code=topic.error_code,
@@ -135,7 +178,9 @@ def _with_operations(topic: MetadataResponseTopic) -> MetadataResponseTopic:
     )
 
 
-def _some(broker: "Broker", wanted: list[MetadataRequestTopic], context: RequestContext, *, may_create: bool) -> Described:
+def _some(
+    broker: "Broker", wanted: list[MetadataRequestTopic], context: RequestContext, without: WithoutListener, *, may_create: bool
+) -> Described:
     names: dict[str, None] = {}
     told: dict[tuple[bytes, str | None], MetadataResponseTopic] = {}  # each once, however often it is asked for
     snapshot = broker.registry.snapshot
@@ -147,16 +192,16 @@ def _some(broker: "Broker", wanted: list[MetadataRequestTopic], context: Request
         elif asks_by_id:
             topic = snapshot.topics_by_id.get(each.topic_id)
             unknown = _failed(None, ErrorCode.UNKNOWN_TOPIC_ID, each.topic_id)
-            told[each.topic_id, None] = unknown if topic is None else describe(broker, topic)
+            told[each.topic_id, None] = unknown if topic is None else describe(broker, topic, without)
         elif each.name is None:
             told[NO_ID, None] = _failed(None, ErrorCode.INVALID_REQUEST)
         else:
             names[each.name] = None
-    by_name = yield from _by_name(broker, list(names), context if may_create else None)
+    by_name = yield from _by_name(broker, list(names), without, context if may_create else None)
     return [*told.values(), *by_name]
 
 
-def _by_name(broker: "Broker", names: list[str], creator: RequestContext | None) -> Described:
+def _by_name(broker: "Broker", names: list[str], without: WithoutListener, creator: RequestContext | None) -> Described:
     """Topics by their names; those that are missing are made where there is a `creator`."""
     missing = [name for name in names if name not in broker.registry.snapshot.topics]
     errors: dict[str, PeerError | None] = {}
@@ -171,7 +216,7 @@ def _by_name(broker: "Broker", names: list[str], creator: RequestContext | None)
         error = errors.get(name)
         topic = broker.registry.snapshot.topics.get(name)
         if error is None and topic is not None:
-            told.append(describe(broker, topic))
+            told.append(describe(broker, topic, without))
         else:
             told.append(_failed(name, (error or why_missing(name)).code))
         yield None

@@ -1,13 +1,14 @@
 """The static layer of a broker's configuration: what a file, the environment and the command line say.
 
 Later ones win: file, then ``MOLDAU_NUM_PARTITIONS=3``, then ``--set num.partitions=3``. A name that is not known, or a value that is not
-allowed, is an error that says where it stands; nothing is skipped in silence.
+allowed, is an error that says where it stands; nothing is skipped in silence. Nor are listeners that contradict each other.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from moldau.model.config.definition import ConfigDefinition, InvalidConfigError, parse_value
+from moldau.model.config.definition import ConfigDefinition, ConfigValue, InvalidConfigError, parse_value
+from moldau.model.config.listeners import listeners_of
 from moldau.model.config.tables.broker import BROKER
 from moldau.model.near_names import nearest
 
@@ -72,7 +73,21 @@ def read_static(
         if not equals:
             raise InvalidConfigError(f"--set {setting}: needs NAME=VALUE")
         static.put(name.strip(), text.strip(), f"--set {setting}")
+    _check_listeners(static)
     return static
+
+
+def _check_listeners(static: StaticConfig) -> None:
+    def value(name: str) -> ConfigValue:
+        text = static.texts.get(name)
+        return BROKER[name].default if text is None else parse_value(BROKER[name], text)
+
+    try:
+        listeners_of(value)
+    except InvalidConfigError as error:
+        if error.name in static.origin:
+            raise InvalidConfigError(f"{static.origin[error.name]}: {error.message}", error.name) from None
+        raise
 
 
 def _read_file(static: StaticConfig, text: str, file_name: str) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from moldau.broker.admin_log import LINES_MAX, WINDOW_S, AdminLog
 from moldau.broker.context import RequestContext
+from moldau.cluster.snapshot import Endpoint
 from moldau.protocol.messages import alter_configs
 from moldau.protocol.messages.alter_configs import AlterConfigsRequest
 from moldau.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -96,7 +97,7 @@ def test_resets_and_deletions_of_groups_are_told(client: Client, caplog: pytest.
 def test_a_flood_of_changes_is_summarised(caplog: pytest.LogCaptureFixture) -> None:
     clock = FakeClock()
     log = AdminLog(clock)
-    context = RequestContext(19, 7, 1, "client", ("192.0.2.1", 5000), ("broker.example", 9092))
+    context = RequestContext(19, 7, 1, "client", ("192.0.2.1", 5000), Endpoint("PLAINTEXT", "broker.example", 9092))
     for index in range(5000):
         log.note(context, "topic created", topic=str(index))
     assert len(caplog.messages) == LINES_MAX

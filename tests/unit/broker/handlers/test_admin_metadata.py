@@ -89,7 +89,7 @@ def test_all_topics_are_asked_for_by_null_and_in_version_0_by_an_empty_list(brok
 def test_a_client_is_told_the_address_that_suits_it_others_as_they_registered(broker: Administered) -> None:
     (me,) = metadata(broker, []).brokers
     assert (me.host, me.port) == ADVERTISED
-    assert broker.registry.snapshot.brokers[0].host == "10.0.0.1"
+    assert broker.registry.snapshot.brokers[0].endpoints == (("PLAINTEXT", "10.0.0.1", 9092),)
 
 
 @pytest.mark.parametrize("version", [0, 3, 4, 9, 13])

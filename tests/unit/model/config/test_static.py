@@ -80,8 +80,8 @@ def test_an_error_in_a_file_names_file_and_line(text: str, message: str) -> None
         ("retention.ms=3", "--set retention.ms=3: unknown configuration 'retention.ms', did you mean 'log.retention.ms'?"),
         ("num.partitions=many", "--set num.partitions=many: num.partitions: 'many' is not allowed, must be int [1,...]"),
         (
-            "listeners=SSL://:9092",
-            "--set listeners=SSL://:9092: listeners: 'SSL://:9092' is not allowed, must be list of PLAINTEXT://HOST:PORT",
+            "listeners=SSL:9092,x",
+            "--set listeners=SSL:9092,x: listeners: 'SSL:9092,x' is not allowed, must be list of NAME://HOST:PORT",
         ),
     ],
 )

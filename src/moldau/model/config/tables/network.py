@@ -1,7 +1,7 @@
 """Configurations of the broker's identity, its listeners, connections and requests."""
 
 from moldau.model.config.definition import INT_MAX, LONG_MAX, Synonym
-from moldau.model.config.listeners import PlaintextListeners
+from moldau.model.config.listeners import ListenerAddresses, ProtocolMap
 from moldau.model.config.tables.rows import CLUSTER, boolean, integer, items, long, string, table
 from moldau.model.config.validators import OneOf, at_least
 
@@ -29,17 +29,19 @@ NETWORK = table(
         items(
             "listeners",
             ("PLAINTEXT://localhost:9092",),
-            "Addresses to listen on. An empty host is every interface, `localhost` its IPv4 and IPv6 address, port 0 picks a free one.",
-            allowed=PlaintextListeners(),
+            "Addresses to listen on, each with the name of its listener. An empty host is every interface, `localhost` its IPv4 and IPv6 "
+            "address, port 0 picks a free one.",
+            allowed=ListenerAddresses(),
             deviation="Loopback instead of every interface: nothing is open to the network until someone says so. PLAINTEXT only, "
-            "and read at the start only.",
+            "read at the start only, and no two listeners share a port.",
         ),
         items(
             "advertised.listeners",
             None,
-            "Addresses that clients are told to connect to, when they differ from `listeners`.",
-            allowed=PlaintextListeners(),
-            deviation="PLAINTEXT only.",
+            "Addresses that clients receive, by listener: a client receives that of the listener that it connected to.",
+            allowed=ListenerAddresses(),
+            deviation="PLAINTEXT only. A listener that is not named advertises its own address, or on every interface the one that the "
+            "client connected to. Port 0 is the port that the listener has got.",
         ),
         integer(
             "socket.request.max.bytes",
@@ -217,14 +219,18 @@ NETWORK = table(
             in_effect=False,
             deviation="PLAINTEXT only.",
         ),
-        string("inter.broker.listener.name", None, "The listener that other brokers use.", in_effect=False),
+        string(
+            "inter.broker.listener.name",
+            None,
+            "The listener that other brokers use; its address is `host` and `port` of the broker's registration.",
+            deviation="When not set, the listener `PLAINTEXT`, else the first.",
+        ),
         string(
             "listener.security.protocol.map",
-            "PLAINTEXT:PLAINTEXT",
-            "Which security protocol a listener of a given name speaks.",
-            allowed=OneOf("PLAINTEXT:PLAINTEXT"),
-            in_effect=False,
-            deviation="PLAINTEXT only, and read at the start only.",
+            "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
+            "The security protocol of each listener, by its name.",
+            allowed=ProtocolMap(),
+            deviation="Listeners map to PLAINTEXT only, and it is read at the start only.",
         ),
         boolean("controlled.shutdown.enable", True, "Hand leaderships over before stopping.", in_effect=False),
         integer("quota.window.num", 11, "Samples kept for client quotas.", allowed=at_least(1), in_effect=False),

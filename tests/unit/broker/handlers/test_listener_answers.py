@@ -1,0 +1,119 @@
+"""Every answer that names a broker gives the address of the listener that the client came in by."""
+
+import pytest
+
+from moldau.broker.topics import TopicSpec
+from moldau.cluster.snapshot import BrokerInfo, Endpoint, PartitionInfo, TopicInfo
+from moldau.model.identity import TopicPartition
+from moldau.model.steps import drain
+from moldau.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from moldau.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    TopicRequest,
+)
+from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
+from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponsePartition
+from support.administered import Administered, code
+from support.broker_world import BrokerWorld
+
+HERE = {"INTERNAL": ("10.0.0.1", 9092), "EXTERNAL": ("one.example", 19092)}
+BOTH = BrokerInfo(1, (Endpoint("INTERNAL", "10.0.0.2", 9092), Endpoint("EXTERNAL", "two.example", 19092)), "r2")
+INTERNAL_ONLY = BrokerInfo(2, (Endpoint("INTERNAL", "10.0.0.3", 9092),))
+TOPIC_ID = bytes(range(16))
+
+
+@pytest.fixture
+def broker() -> Administered:
+    """Broker 0 of three; topic t has a partition led by each, and broker 2 has a replica of each."""
+    broker = Administered("broker.rack=r1")
+    drain(broker.topics.create([TopicSpec("u", 1)]))
+    others = broker.registry.snapshot.with_brokers([*broker.registry.snapshot.brokers.values(), BOTH, INTERNAL_ONLY], 0)
+    partitions = tuple(
+        PartitionInfo(index, replicas[0], 5, replicas, replicas, 0) for index, replicas in enumerate([(0, 2), (1, 2), (2, 0)])
+    )
+    broker.host.served.update(TopicPartition("t", each.partition) for each in partitions)
+    broker.registry.snapshot = others.with_topics([TopicInfo("t", TOPIC_ID, partitions)])
+    return broker
+
+
+def came_in_by(broker: Administered, listener: str) -> None:
+    broker.advertised = Endpoint(listener, *HERE[listener])
+
+
+@pytest.mark.parametrize(
+    ("listener", "expected"),
+    [
+        ("INTERNAL", [(0, "10.0.0.1", 9092, "r1"), (1, "10.0.0.2", 9092, "r2"), (2, "10.0.0.3", 9092, None)]),
+        ("EXTERNAL", [(0, "one.example", 19092, "r1"), (1, "two.example", 19092, "r2")]),
+    ],
+)
+def test_brokers_are_named_by_the_clients_listener_and_left_out_without_it(
+    broker: Administered, listener: str, expected: list[tuple[int, str, int, str | None]]
+) -> None:
+    came_in_by(broker, listener)
+    brokers = broker.ask(MetadataRequest([]), 13, MetadataResponse).brokers
+    assert [(each.node_id, each.host, each.port, each.rack) for each in brokers] == expected
+    described = broker.ask(DescribeClusterRequest(), 1, DescribeClusterResponse).brokers
+    assert [(each.broker_id, each.host, each.port, each.rack) for each in described] == expected
+
+
+Partition = MetadataResponsePartition | DescribeTopicPartitionsResponsePartition
+
+
+def shown(partitions: list[Partition]) -> list[tuple[str, int, list[int]]]:
+    return [(code(each.error_code), each.leader_id, list(each.offline_replicas)) for each in partitions]
+
+
+def metadata(broker: Administered, version: int) -> list[Partition]:
+    (topic,) = broker.ask(MetadataRequest([MetadataRequestTopic(name="t")], False), version, MetadataResponse).topics
+    assert topic.error_code == 0
+    return list(topic.partitions)
+
+
+def pages(broker: Administered) -> list[Partition]:
+    (topic,) = broker.ask(DescribeTopicPartitionsRequest([TopicRequest("t")]), 0, DescribeTopicPartitionsResponse).topics
+    return list(topic.partitions)
+
+
+def test_a_partition_whose_leader_lacks_the_listener_has_none_for_this_client(broker: Administered) -> None:
+    """Brokers that lack the listener count as offline replicas, as in Kafka."""
+    came_in_by(broker, "EXTERNAL")
+    expected = [("NONE", 0, [2]), ("NONE", 1, [2]), ("LISTENER_NOT_FOUND", -1, [2])]
+    assert shown(metadata(broker, 13)) == expected
+    assert shown(pages(broker)) == expected
+    came_in_by(broker, "INTERNAL")
+    expected = [("NONE", 0, []), ("NONE", 1, []), ("NONE", 2, [])]
+    assert shown(metadata(broker, 13)) == expected, "what another client was told is not kept"
+    assert shown(pages(broker)) == expected
+
+
+@pytest.mark.parametrize(("version", "expected"), [(5, "LEADER_NOT_AVAILABLE"), (6, "LISTENER_NOT_FOUND")])
+def test_older_clients_do_not_know_that_code(broker: Administered, version: int, expected: str) -> None:
+    came_in_by(broker, "EXTERNAL")
+    assert shown(metadata(broker, version))[2][0] == expected
+
+
+def test_a_coordinator_is_named_by_the_listener_of_the_connection() -> None:
+    world = BrokerWorld()
+    world.broker.advertised = {"EXTERNAL": Endpoint("EXTERNAL", "one.example", 19092)}
+    found = {}
+    for listener in ("PLAINTEXT", "EXTERNAL"):
+        answer = world.connect(listener=listener).ask(FindCoordinatorRequest("g"), 2)
+        found[listener] = (answer.error_code, answer.host, answer.port)
+    assert found == {"PLAINTEXT": (0, "192.0.2.2", 9092), "EXTERNAL": (0, "one.example", 19092)}
+
+
+def test_a_coordinator_that_lacks_the_listener_is_not_available() -> None:
+    world = BrokerWorld()
+    world.connect().ask(FindCoordinatorRequest("g"), 2)
+    registry = world.broker.registry
+    registry.snapshot = registry.snapshot.with_brokers([*registry.snapshot.brokers.values(), INTERNAL_ONLY], 0)
+    topic = registry.snapshot.topics["__consumer_offsets"]
+    moved = tuple(each._replace(leader=2) for each in topic.partitions)
+    registry.snapshot = registry.snapshot.with_topics([TopicInfo(topic.name, topic.topic_id, moved)])
+    answer = world.connect(listener="EXTERNAL").ask(FindCoordinatorRequest("g"), 2)
+    assert (code(answer.error_code), answer.node_id) == ("COORDINATOR_NOT_AVAILABLE", -1)
+    answer = world.connect(listener="INTERNAL").ask(FindCoordinatorRequest("g"), 2)
+    assert (answer.error_code, answer.node_id, answer.host) == (0, 2, "10.0.0.3")
