@@ -86,6 +86,26 @@ def test_another_address_may_be_advertised(tmp_path: Path) -> None:
     assert (code, "AUTHENTICATION" in err) == (0, False), "it listens on loopback"
 
 
+NAMED = ("--set", "listener.security.protocol.map=INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT")
+
+
+def listeners(*addresses: str) -> tuple[str, ...]:
+    """Settings of the listeners INTERNAL and EXTERNAL."""
+    return ("--set", f"listeners=INTERNAL://{addresses[0]},EXTERNAL://{addresses[1]}", *NAMED)
+
+
+def test_two_listeners_are_printed_in_their_order_and_each_advertises_its_own_address(tmp_path: Path) -> None:
+    advertised = ("--set", "advertised.listeners=EXTERNAL://broker.example:0")
+    process, internal = start(*listeners("127.0.0.1:0", "127.0.0.2:0"), *advertised, "--data", str(tmp_path / "data"))
+    assert process.stdout is not None
+    external = process.stdout.readline().removeprefix(LISTENING).strip()
+    assert (internal.partition(":")[0], external.partition(":")[0]) == ("127.0.0.1", "127.0.0.2")
+    for where, expected in ((internal, internal), (external, f"broker.example:{external.partition(':')[2]}")):
+        with Cluster(where) as cluster:
+            assert [str(address) for address in cluster.metadata().brokers.values()] == [expected]
+    assert end(process, signal.SIGTERM)[:2] == (0, "")
+
+
 def test_settings_come_from_file_environment_and_options_the_later_winning(tmp_path: Path) -> None:
     file = tmp_path / "moldau.toml"
     file.write_text('num.partitions = 3\nlog.retention.ms = 5000\n"log.segment.bytes" = 1048576\n')
@@ -115,6 +135,30 @@ def test_a_port_in_use(tmp_path: Path) -> None:
     assert code == 1
     assert where in line
     assert line.endswith("address already in use; stop the process that listens there, or choose another address with --listen (listeners)")
+
+
+def test_a_port_in_use_of_one_of_two_listeners(tmp_path: Path) -> None:
+    """Claim: the line names the listener, and the other one is given up."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        code, line = refused(*listeners("127.0.0.1:0", where), "--data", str(tmp_path / "data"))
+    assert (code, f"cannot listen on EXTERNAL://{where}: address already in use" in line, "INTERNAL" in line) == (1, True, False)
+    assert not list(tmp_path.rglob("*.sqlite"))
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("listener.security.protocol.map=INTERNAL:PLAINTEXT", "does not have EXTERNAL; add EXTERNAL:PLAINTEXT"),
+        ("advertised.listeners=OTHER://broker.example:9092", "there is no listener OTHER, listeners has INTERNAL, EXTERNAL"),
+        ("advertised.listeners=EXTERNAL://0.0.0.0:9092", "clients cannot connect to '0.0.0.0'"),
+    ],
+)
+def test_listeners_that_contradict_each_other(tmp_path: Path, setting: str, said: str) -> None:
+    code, line = refused(*listeners("127.0.0.1:0", "127.0.0.2:0"), "--set", setting, "--data", str(tmp_path / "data"))
+    assert code == 2
+    assert said in line
+    assert not (tmp_path / "data").exists(), "nothing was begun"
 
 
 @pytest.mark.parametrize("taken_by", ["another process", "its own broker"])

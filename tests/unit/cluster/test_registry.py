@@ -114,6 +114,28 @@ def test_an_id_that_a_live_broker_has_is_refused(start: Callable[..., Registry],
         twin.start(broker=ME)
 
 
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        (b'{"version":1,"host":"h","port":9092,"jmx_port":9999,"timestamp":"1"}', (Endpoint("PLAINTEXT", "h", 9092),)),
+        (
+            b'{"version":3,"host":"h","port":9092,"endpoints":["SSL://h:9093","PLAINTEXT://h:9092"],"rack":null,"timestamp":"1"}',
+            (Endpoint("PLAINTEXT", "h", 9092), Endpoint("SSL", "h", 9093)),
+        ),
+    ],
+)
+def test_a_broker_that_registered_in_an_older_format_is_read(
+    tree: KeptTree, clock: FakeClock, written: bytes, expected: tuple[Endpoint, ...]
+) -> None:
+    registry = Registry(tree, broker_id=0, time_ms=clock.time_ms, random_bytes=counted_bytes())
+    registry.start(broker=ME)
+    tree.multi([Create(paths.broker(7), written, ephemeral=True)])
+    tree.delete(paths.CONTROLLER)
+    tree.delete(paths.broker(0))
+    registry.start(broker=ME)
+    assert registry.snapshot.brokers == {0: ME, 7: BrokerInfo(7, expected)}
+
+
 def test_a_created_topic_is_on_the_tree_whole_and_in_the_snapshot(start: Callable[..., Registry], tree: KeptTree) -> None:
     registry = start()
     before = registry.snapshot
