@@ -75,7 +75,7 @@ class Partition:
         self.log = log
         self.traffic = traffic
         """Of its topic."""
-        self._counted_offset = log.written_offset
+        self._counted_offset = log.log_end_offset
         """Records before it are counted in `traffic`, or are none of this process."""
         self.topic_partition: TopicPartition = log.topic_partition
         self.topic = log.topic_partition.topic.encode()
@@ -163,7 +163,7 @@ class Partition:
 
     def count_messages(self) -> None:
         """Add the records that were appended since the last call to the topic's traffic."""
-        offset = self.log.written_offset
+        offset = self.log.log_end_offset
         self.traffic.messages_in += offset - self._counted_offset
         self._counted_offset = offset
 

@@ -11,6 +11,7 @@ from moldau.assembly.running import RunningBroker
 from moldau.cluster import paths
 from moldau.model.config.static import read_static
 from moldau.model.config.store import BrokerConfig
+from moldau.ports.coordination import GetData, answered
 
 
 def registered(directory: Path, *settings: str) -> tuple[dict[str, Any], list[int], str | None]:
@@ -21,7 +22,7 @@ def registered(directory: Path, *settings: str) -> tuple[dict[str, Any], list[in
     async def start_and_stop() -> tuple[dict[str, Any], list[int], str | None]:
         running = RunningBroker(asyncio.get_running_loop(), BrokerConfig(static))
         running.start()
-        node = json.loads(running.broker.registry.coordination.get(paths.broker(0))[0])
+        node = json.loads(answered(running.broker.registry.coordination, GetData(paths.broker(0))).data)
         shown = running.config.settings("advertised.listeners")
         await running.stop()
         return node, [port for _, port in running.addresses], shown[0].text if shown else None

@@ -15,7 +15,7 @@ from moldau.model.steps import Pause
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from moldau.broker.coordinating import Coordinating
+    from moldau.broker.coordinators.coordinators import Coordinators
     from moldau.broker.delayed import DelayedRequests
     from moldau.broker.metrics.counters import Counters
     from moldau.broker.partition_table import PartitionTable
@@ -49,7 +49,7 @@ class Sources(Protocol):
         """How many there were since the start."""
 
     @property
-    def coordinating_if_any(self) -> "Coordinating | None":
+    def coordinators_if_any(self) -> "Coordinators | None":
         """The coordinators, None if nothing has asked for them."""
 
     @property
@@ -89,7 +89,7 @@ def collect(broker: Sources) -> Generator[Pause, None, list[Family]]:
     yield None
     families += request_families(broker.counters, broker.clock.monotonic())
     yield None
-    families += yield from _groups(broker.coordinating_if_any)
+    families += yield from _groups(broker.coordinators_if_any)
     families += _bounds(broker)
     families += _broker(broker)
     families += _logs(broker.logs.statistics())
@@ -98,13 +98,13 @@ def collect(broker: Sources) -> Generator[Pause, None, list[Family]]:
 
 def not_ready(broker: Sources) -> list[str]:
     """Why the broker cannot serve every request yet; nothing if it can."""
-    coordinating = broker.coordinating_if_any
+    coordinators = broker.coordinators_if_any
     reasons = []
     if broker.broker_id not in broker.metadata.brokers:
         reasons.append("the broker is not registered")
-    if coordinating is not None and any(shard.loading for shard in coordinating.groups.shards()):
+    if coordinators is not None and any(shard.loading for shard in coordinators.groups.shards()):
         reasons.append("groups are loading")
-    if coordinating is not None and coordinating.transactions_if_any is not None and coordinating.transactions_if_any.is_loading:
+    if coordinators is not None and coordinators.transactions_if_any is not None and coordinators.transactions_if_any.is_loading:
         reasons.append("transactions are loading")
     return reasons
 
@@ -123,16 +123,16 @@ def _broker(broker: Sources) -> list[Family]:
     return [purgatory, connections, accepted, slices, controller]
 
 
-def _groups(coordinating: "Coordinating | None") -> Generator[Pause, None, list[Family]]:
+def _groups(coordinators: "Coordinators | None") -> Generator[Pause, None, list[Family]]:
     groups = offsets = loading = 0
-    for shard in [] if coordinating is None else coordinating.groups.shards():
+    for shard in [] if coordinators is None else coordinators.groups.shards():
         loading += shard.loading
         found = list(shard.groups.values())
         groups += len(found)
         for start in range(0, len(found), GROUPS_AT_ONCE):
             offsets += sum(len(group.offsets) for group in found[start : start + GROUPS_AT_ONCE])
             yield None
-    transactions = None if coordinating is None else coordinating.transactions_if_any
+    transactions = None if coordinators is None else coordinators.transactions_if_any
     numbers = {} if transactions is None else transactions.statistics()
     return [
         _one(gauge("kafka_coordinator_group_groupmetadatamanager_numgroups", "Groups that this broker coordinates."), groups),
@@ -152,11 +152,11 @@ def _bounds(broker: Sources) -> list[Family]:
     limit = gauge("moldau_budget_limit", "The value of the setting; absent where there is no bound.")
     refusals = counter("moldau_budget_refusals", "Requests and connections refused or closed at the bound.")
     budgets: list[Budget] = []
-    coordinating = broker.coordinating_if_any
-    if coordinating is not None:
-        budgets += coordinating.groups.memory.all()
-        if coordinating.transactions_if_any is not None:
-            budgets.append(coordinating.transactions_if_any.memory)
+    coordinators = broker.coordinators_if_any
+    if coordinators is not None:
+        budgets += coordinators.groups.memory.all()
+        if coordinators.transactions_if_any is not None:
+            budgets.append(coordinators.transactions_if_any.memory)
     for budget in budgets:
         held.add(budget.held, setting=budget.setting)
         limit.add(budget.limit, setting=budget.setting)

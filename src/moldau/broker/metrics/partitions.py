@@ -35,7 +35,7 @@ def collect_partitions(
         log, where = partition.log, partition.topic_partition
         labels = {"topic": where.topic, "partition": str(where.partition)}
         size.add(log.size_bytes, **labels)
-        end.add(log.written_offset, **labels)
+        end.add(log.log_end_offset, **labels)
         start.add(log.start_offset, **labels)
         segments.add(log.segment_count, **labels)
         leaders += 1
