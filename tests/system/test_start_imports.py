@@ -40,7 +40,9 @@ print([name for name in sys.modules if name.startswith(messages) and name != mes
 UNWANTED = (
     "moldau.broker.coordinators",
     "moldau.broker.groups",
+    "moldau.adapters.metrics_server",
     "moldau.broker.markers",
+    "moldau.broker.metrics.collect",
     "moldau.broker.transactions",
     "moldau.client",
     "moldau.log.closing",
@@ -50,6 +52,8 @@ UNWANTED = (
     "dataclasses",  # generating the classes of a start took 10 ms
     "encodings.idna",  # tables of international names: 3 ms and 400 KB
     "pathlib",
+    "prometheus_client",
+    "re2",
 )
 WITHOUT_REGISTRY = """
 import sys

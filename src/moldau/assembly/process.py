@@ -4,6 +4,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from moldau.adapters.event_loop import new_event_loop
 from moldau.adapters.system_clock import LoopClock
@@ -14,6 +15,9 @@ from moldau.assembly.running import RunningBroker
 from moldau.assembly.switch_interval import SWITCH_INTERVAL_S
 from moldau.assembly.termination import TerminationWatch
 from moldau.model.config.store import BrokerConfig
+
+if TYPE_CHECKING:
+    from moldau.assembly.metrics import MetricsEndpoint
 
 _LOG = logging.getLogger(__name__)
 
@@ -26,24 +30,25 @@ def serve(
     on_bound: Callable[[], object] = lambda: None,
     on_listening: Callable[[list[tuple[str, int]]], object] = lambda _addresses: None,
     on_stopping: Callable[[], object] | None = None,
+    metrics: "MetricsEndpoint | None" = None,
 ) -> bool:
     """Run a broker until a signal asks to stop; a second signal waits neither for connections nor for `on_stopping`. See `termination` for
     what hangs. Whether `on_stopping` has ended.
 
     `on_bound` is called when the broker has its ports, before anything is made in its directories; what it raises ends the start.
-    `on_listening` gets the addresses, with real ports, once requests are taken; `on_stopping` runs in a thread before the broker stops, for
-    what depends on it. Everything else comes from `config`: ``listeners``,
-    ``advertised.listeners``, ``log.dirs``. OSError for a port that cannot be had, WorldError for a data directory that cannot be used;
-    AllDirectoriesFailedError, after an orderly stop, when the last data directory was lost while serving.
+    `on_listening` gets the addresses, with real ports, once requests are taken; `on_stopping` runs in a thread before the broker stops,
+    for what depends on it. `metrics`, bound by `on_bound`, answers until the broker has stopped. Everything else comes from `config`:
+    ``listeners``, ``advertised.listeners``, ``log.dirs``. OSError for a port that cannot be had, WorldError for a data directory that
+    cannot be used; AllDirectoriesFailedError, after an orderly stop, when the last data directory was lost while serving.
     """
-    if on_stopping is not None:  # what depends on the broker has threads of its own
+    if on_stopping is not None or metrics is not None:  # what depends on the broker has threads of its own
         use_one_heap()
     raise_open_files_limit()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     loop = new_event_loop(loop_name)
     asyncio.set_event_loop(loop)
     try:
-        return loop.run_until_complete(_serve(loop, config, adopt, on_bound, on_listening, on_stopping))
+        return loop.run_until_complete(_serve(loop, config, adopt, on_bound, on_listening, on_stopping, metrics))
     finally:
         asyncio.set_event_loop(None)
         loop.close()
@@ -56,6 +61,7 @@ async def _serve(
     on_bound: Callable[[], object],
     on_listening: Callable[[list[tuple[str, int]]], object],
     on_stopping: Callable[[], object] | None,
+    metrics: "MetricsEndpoint | None",
 ) -> bool:
     asked: asyncio.Event = asyncio.Event()
     hurried: asyncio.Event = asyncio.Event()
@@ -68,21 +74,32 @@ async def _serve(
             running.hurry()
         asked.set()
 
+    def bound() -> None:
+        on_bound()
+        if metrics is not None:
+            metrics.start()
+
     watch = TerminationWatch(lambda: loop.call_soon_threadsafe(signalled), lambda: _limit_s(config))
     watch.start()
     upkeep: list[GarbagePauses | HeapTrimmer] = []
     ended = True
     try:
-        running.start(adopt=adopt, on_bound=on_bound)
+        running.start(adopt=adopt, on_bound=bound)
+        if metrics is not None:
+            metrics.serve(loop, running.broker)
         on_listening(running.addresses)
         upkeep += [GarbagePauses(LoopClock(loop)), HeapTrimmer(LoopClock(loop), on_large=use_one_heap)]
         await asked.wait()
         _LOG.info("stopping")
         stopping_since = loop.time()
+        if metrics is not None:
+            metrics.stopping()
         if on_stopping is not None:
             ended = await _ends(loop.run_in_executor(None, on_stopping), hurried)
         await running.stop(since=stopping_since)
     finally:
+        if metrics is not None:
+            metrics.stop()
         watch.close()
         for each in upkeep:
             each.close()

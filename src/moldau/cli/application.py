@@ -16,6 +16,7 @@ from moldau.model.errors import MoldauError, PeerError, ProtocolError
 
 COMMANDS = {
     "serve": LazyCommand("moldau.cli.serve", "serve", "Run a broker."),
+    "status": LazyCommand("moldau.cli.status", "status", "Show how a broker stands, from its metrics."),
     "topic": LazyCommand("moldau.cli.topic", "topic", "Create, list, describe, alter, trim and delete topics."),
     "produce": LazyCommand("moldau.cli.produce", "produce", "Send the lines of a file to a topic: text, JSON or CSV."),
     "consume": LazyCommand("moldau.cli.consume", "consume", "Print the records of a topic."),

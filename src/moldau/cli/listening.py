@@ -1,8 +1,11 @@
-"""The error for an address that cannot be listened on, for every command that has one."""
+"""Addresses to listen on: what commands share about them, and the error for one that cannot be listened on."""
 
 import errno
 
 import click
+
+METRICS_DEFAULT = "127.0.0.1:9404"
+"""Where metrics are served: the port that jmx_exporter usually has beside a Kafka."""
 
 
 def listen_error(text: str, error: OSError, option: str) -> click.ClickException:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from moldau.cli.exit_codes import INTERRUPTED
-from moldau.cli.listening import listen_error
+from moldau.cli.listening import METRICS_DEFAULT, listen_error
 from moldau.model.config.definition import InvalidConfigError
 from moldau.model.config.listeners import parse_listener
 from moldau.model.config.static import read_static
@@ -17,6 +17,7 @@ from moldau.model.config.store import BrokerConfig
 from moldau.model.host_port import parse_host_port
 
 if TYPE_CHECKING:
+    from moldau.assembly.metrics import MetricsEndpoint
     from moldau.cli.registry import RegistryBeside
 
 
@@ -57,6 +58,14 @@ def host_port(ctx: click.Context, parameter: click.Parameter, value: str | None)
     callback=host_port,
     help="Run a schema registry beside the broker; without an address on 127.0.0.1:8081.",
 )
+@click.option(
+    "--metrics",
+    metavar="[HOST:PORT]",
+    is_flag=False,
+    flag_value=METRICS_DEFAULT,
+    callback=host_port,
+    help=f"Serve /metrics for Prometheus, /health and /ready; without an address on {METRICS_DEFAULT}.",
+)
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True)
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def serve(
@@ -67,14 +76,16 @@ def serve(
     settings: tuple[str, ...],
     adopt: bool,
     registry: str | None,
+    metrics: str | None,
     log_level: str,
     log_format: str,
 ) -> None:
     """Run a broker until SIGTERM or Ctrl-C.
 
     It prints "listening on HOST:PORT" for each of its listeners when it takes requests, with --registry when the registry does too, and
-    then "schema registry listening on URL"; its log goes to standard error. Settings have Kafka's names. They come from --config, then from
-    variables such as MOLDAU_NUM_PARTITIONS=3, then from --set, then from the options here; the later wins.
+    then "schema registry listening on URL", with --metrics "metrics at URL"; its log goes to standard error. Settings have Kafka's names.
+    They come from --config, then from variables such as MOLDAU_NUM_PARTITIONS=3, then from --set, then from the options here; the later
+    wins.
 
     Exit code 1 for a port or a directory that cannot be had, 2 for a setting that is not allowed.
     """
@@ -89,6 +100,10 @@ def serve(
         from moldau.model.extras import require
 
         require("registry", "a schema registry")
+    if metrics is not None:
+        from moldau.model.extras import require
+
+        require("metrics", "--metrics")
     gc.disable()  # until it listens: what is made while starting stays
     from moldau.assembly.process import serve as run
     from moldau.cli.output import is_output_error
@@ -102,13 +117,26 @@ def serve(
 
         warn_if_exposed("schema registry", [parse_host_port(registry)], "give --registry an address such as 127.0.0.1:8081")
     beside = None if registry is None else _beside(registry, config)
-    try:
+    endpoint = None if metrics is None else _endpoint(metrics)
+
+    def bind() -> None:
+        if endpoint is not None:
+            _bind_metrics(endpoint)
+        if beside is not None:
+            beside.bind()
+
+    def listening(addresses: list[tuple[str, int]]) -> None:
+        url = "" if endpoint is None else f"http://{_connectable(*endpoint.address)}/metrics"
         if beside is None:
-            run(config, adopt=adopt, on_listening=_announce)
+            _announce(addresses, url)
         else:
-            ended = run(config, adopt=adopt, on_bound=beside.bind, on_listening=partial(_start_beside, beside), on_stopping=beside.stop)
-            if not ended:  # the broker has; the registry's threads may wait for it
-                os._exit(INTERRUPTED)
+            _start_beside(beside, addresses, url)
+
+    try:
+        on_stopping = None if beside is None else beside.stop
+        ended = run(config, adopt=adopt, on_bound=bind, on_listening=listening, on_stopping=on_stopping, metrics=endpoint)
+        if not ended:  # the broker has; the registry's threads may wait for it
+            os._exit(INTERRUPTED)
     except OSError as error:
         if is_output_error(error):
             raise
@@ -118,6 +146,8 @@ def serve(
     finally:
         if beside is not None:
             beside.release()
+        if endpoint is not None:
+            endpoint.stop()
     if beside is not None and beside.failure is not None:
         if isinstance(beside.failure, OSError):
             failure = beside.failure
@@ -178,7 +208,7 @@ def _beside(listen: str, config: BrokerConfig) -> "RegistryBeside":
     )
 
 
-def _start_beside(beside: "RegistryBeside", addresses: list[tuple[str, int]]) -> None:
+def _start_beside(beside: "RegistryBeside", addresses: list[tuple[str, int]], metrics_url: str) -> None:
     """Start the registry, which needs the broker; both are announced when it listens too.
 
     A registry that cannot listen, or cannot read its topic, ends the process: no parent process is to take a broker for ready before.
@@ -188,21 +218,41 @@ def _start_beside(beside: "RegistryBeside", addresses: list[tuple[str, int]]) ->
     _collect_again()
     where = ",".join(f"{_shown(host)}:{port}" for host, port in addresses)
     logging.getLogger(__name__).info("broker takes requests, its schema registry is starting: addresses=%s", where)
-    host, port = addresses[0]
+    beside.start(_connectable(*addresses[0]), partial(_print_addresses, addresses, metrics_url))
+
+
+def _endpoint(listen: str) -> "MetricsEndpoint":
+    from moldau.assembly.metrics import MetricsEndpoint
+
+    return MetricsEndpoint(*parse_host_port(listen))
+
+
+def _bind_metrics(endpoint: "MetricsEndpoint") -> None:
+    """Take the port. click.ClickException if it cannot be had."""
+    try:
+        endpoint.bind()
+    except OSError as error:
+        raise listen_error(f"cannot serve metrics: {_reason(error)}", error, "--metrics") from error
+
+
+def _connectable(host: str, port: int) -> str:
+    """An address that this machine reaches a listener at."""
     local = "127.0.0.1" if host in ("", "0.0.0.0", "*", "::") else host
-    beside.start(f"[{local}]:{port}" if ":" in local else f"{local}:{port}", partial(_print_addresses, addresses))
+    return f"[{local}]:{port}" if ":" in local else f"{local}:{port}"
 
 
-def _announce(addresses: list[tuple[str, int]]) -> None:
+def _announce(addresses: list[tuple[str, int]], metrics_url: str) -> None:
     """The broker has started."""
-    _print_addresses(addresses)
+    _print_addresses(addresses, metrics_url)
     _collect_again()
 
 
-def _print_addresses(addresses: list[tuple[str, int]]) -> None:
+def _print_addresses(addresses: list[tuple[str, int]], metrics_url: str) -> None:
     """Print the lines that a parent process waits for."""
     for host, port in addresses:
         print(f"listening on {_shown(host)}:{port}", flush=True)
+    if metrics_url:
+        print(f"metrics at {metrics_url}", flush=True)
 
 
 def _shown(host: str) -> str:

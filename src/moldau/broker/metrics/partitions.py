@@ -1,6 +1,6 @@
 """The families of partitions and their logs, and how many partitions are not as they should be."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING
 
 from moldau.broker.metrics.families import Family, gauge
@@ -10,21 +10,24 @@ from moldau.model.steps import Pause
 if TYPE_CHECKING:
     from moldau.broker.partition_table import PartitionTable
     from moldau.cluster.snapshot import MetadataSnapshot
-    from moldau.log.manager import LogManager
 
 PARTITIONS_AT_ONCE = 100
 _LOG = "kafka_log_log_"
 _REPLICAS = "kafka_server_replicamanager_"
+_PARTITION = ("topic", "partition")
 
 
 def collect_partitions(
-    table: "PartitionTable", metadata: "MetadataSnapshot", broker_id: int, logs: "LogManager"
+    table: "PartitionTable", metadata: "MetadataSnapshot", broker_id: int, log_numbers: Mapping[str, int]
 ) -> Generator[Pause, None, list[Family]]:
-    """Sizes and offsets of each log, in steps; each partition's new records are counted for its topic on the way."""
-    size = gauge(f"{_LOG}size", "Bytes of a log's segments.")
-    end = gauge(f"{_LOG}logendoffset", "Log end offset.")
-    start = gauge(f"{_LOG}logstartoffset", "Log start offset.")
-    segments = gauge(f"{_LOG}numlogsegments", "Segments of a log.")
+    """Sizes and offsets of each log, in steps; each partition's new records are counted for its topic on the way.
+
+    `log_numbers`: of :meth:`moldau.log.manager.LogManager.statistics`.
+    """
+    size = gauge(f"{_LOG}size", "Bytes of a log's segments.", *_PARTITION)
+    end = gauge(f"{_LOG}logendoffset", "Log end offset.", *_PARTITION)
+    start = gauge(f"{_LOG}logstartoffset", "Log start offset.", *_PARTITION)
+    segments = gauge(f"{_LOG}numlogsegments", "Segments of a log.", *_PARTITION)
     under_replicated = under_min_isr = leaders = 0
     for number, partition in enumerate(table, 1):
         if number % PARTITIONS_AT_ONCE == 0:
@@ -33,11 +36,11 @@ def collect_partitions(
             continue
         partition.count_messages()
         log, where = partition.log, partition.topic_partition
-        labels = {"topic": where.topic, "partition": str(where.partition)}
-        size.add(log.size_bytes, **labels)
-        end.add(log.log_end_offset, **labels)
-        start.add(log.start_offset, **labels)
-        segments.add(log.segment_count, **labels)
+        labels = (where.topic, str(where.partition))
+        size.add(log.size_bytes, *labels)
+        end.add(log.log_end_offset, *labels)
+        start.add(log.start_offset, *labels)
+        segments.add(log.segment_count, *labels)
         leaders += 1
         topic = metadata.topics.get(where.topic)
         if topic is not None and where.partition < len(topic.partitions):
@@ -45,13 +48,13 @@ def collect_partitions(
             under_replicated += len(info.isr) < len(info.replicas)
             under_min_isr += len(info.isr) < partition.rules.min_insync_replicas
     offline = yield from _offline(table, metadata, broker_id)
-    replicas = len(logs.partitions())
+    logs = log_numbers["partitions"] + log_numbers["partitions_offline"]
     counts = {
-        "partitioncount": (replicas, "Partitions that have a log here, offline ones included."),
+        "partitioncount": (logs, "Partitions that have a log here, offline ones included."),
         "leadercount": (leaders, "Partitions that this broker leads."),
-        "underreplicatedpartitions": (under_replicated, "Of these, with replicas that are not in sync."),
-        "underminisrpartitioncount": (under_min_isr, "Of these, with fewer replicas in sync than min.insync.replicas."),
-        "offlinereplicacount": (logs.statistics()["partitions_offline"], "Partitions whose log is offline."),
+        "underreplicatedpartitions": (under_replicated, "Led partitions whose replicas are not all in sync."),
+        "underminisrpartitioncount": (under_min_isr, "Led partitions with fewer replicas in sync than min.insync.replicas."),
+        "offlinereplicacount": (log_numbers["partitions_offline"], "Partitions whose log is offline."),
     }
     families = [size, end, start, segments]
     for name, (count, text) in counts.items():

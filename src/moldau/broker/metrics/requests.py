@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from moldau.broker.metrics.families import Family, Sample, counter, summary
+from moldau.broker.metrics.families import Family, counter, summary
 from moldau.model.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -23,17 +23,22 @@ def request_name(api_key: "ApiKey") -> str:
 
 def request_families(counters: "Counters", now_s: float) -> list[Family]:
     """Requests by API. `now_s`: a monotonic time in seconds."""
-    requests = counter(f"{_REQUESTS}requests", "Requests answered, by API.")
-    errors = counter(f"{_REQUESTS}errors", "Error codes in responses, by API; a response may have several.")
-    queue = summary(f"{_REQUESTS}requestqueuetimems", "Milliseconds from receiving a request to handling it.")
-    total = summary(f"{_REQUESTS}totaltimems", "Milliseconds from receiving a request to its answer, waiting for records included.")
+    requests = counter(f"{_REQUESTS}requests", "Requests answered, by API.", "request")
+    errors = counter(f"{_REQUESTS}errors", "Error codes in responses, by API; a response may have several.", "request", "error")
+    queue = summary(f"{_REQUESTS}requestqueuetimems", "Milliseconds from receiving a request to handling it.", "request", "quantile")
+    total = summary(
+        f"{_REQUESTS}totaltimems",
+        "Milliseconds from receiving a request to its answer, with waiting for records.",
+        "request",
+        "quantile",
+    )
     for api_key, each in sorted(counters.apis.items()):
         if not each.requests:
             continue
         name = request_name(api_key)
-        requests.add(each.requests, request=name)
+        requests.add(each.requests, name)
         for code, count in sorted(each.errors.items()):
-            errors.add(count, request=name, error=ErrorCode(code).name)
+            errors.add(count, name, ErrorCode(code).name)
         _add_digest(queue, name, each.queue, now_s)
         _add_digest(total, name, each.total, now_s)
     return [requests, errors, queue, total]
@@ -41,17 +46,17 @@ def request_families(counters: "Counters", now_s: float) -> list[Family]:
 
 def topic_families(counters: "Counters") -> list[Family]:
     """Traffic by topic."""
-    messages_in = counter(f"{_TOPICS}messagesin", "Records appended, control records included.")
-    bytes_in = counter(f"{_TOPICS}bytesin", "Bytes of batches appended.")
-    bytes_out = counter(f"{_TOPICS}bytesout", "Bytes of batches fetched.")
-    failed_produces = counter(f"{_TOPICS}failedproducerequests", "Partitions of Produce requests answered with an error.")
-    failed_fetches = counter(f"{_TOPICS}failedfetchrequests", "Partitions of Fetch requests answered with an error.")
+    messages_in = counter(f"{_TOPICS}messagesin", "Records appended, control records included.", "topic")
+    bytes_in = counter(f"{_TOPICS}bytesin", "Bytes of batches appended.", "topic")
+    bytes_out = counter(f"{_TOPICS}bytesout", "Bytes of batches fetched.", "topic")
+    failed_produces = counter(f"{_TOPICS}failedproducerequests", "Partitions of Produce requests answered with an error.", "topic")
+    failed_fetches = counter(f"{_TOPICS}failedfetchrequests", "Partitions of Fetch requests answered with an error.", "topic")
     for name, traffic in sorted(counters.topics.items()):
-        messages_in.add(traffic.messages_in, topic=name)
-        bytes_in.add(traffic.bytes_in, topic=name)
-        bytes_out.add(traffic.bytes_out, topic=name)
-        failed_produces.add(traffic.failed_produces, topic=name)
-        failed_fetches.add(traffic.failed_fetches, topic=name)
+        messages_in.add(traffic.messages_in, name)
+        bytes_in.add(traffic.bytes_in, name)
+        bytes_out.add(traffic.bytes_out, name)
+        failed_produces.add(traffic.failed_produces, name)
+        failed_fetches.add(traffic.failed_fetches, name)
     return [messages_in, bytes_in, bytes_out, failed_produces, failed_fetches]
 
 
@@ -59,6 +64,6 @@ def _add_digest(family: Family, request: str, digest: "TimeDigest", now_s: float
     quantiles = digest.quantiles(QUANTILES, now_s)
     if quantiles is not None:
         for share, us in zip(QUANTILES, quantiles, strict=True):
-            family.samples.append(Sample("", {"request": request, "quantile": str(share)}, us / _US_PER_MS))
-    family.samples.append(Sample("_sum", {"request": request}, digest.sum_us / _US_PER_MS))
-    family.samples.append(Sample("_count", {"request": request}, digest.count))
+            family.samples.append(("", (request, str(share)), us / _US_PER_MS))
+    family.samples.append(("_sum", (request,), digest.sum_us / _US_PER_MS))
+    family.samples.append(("_count", (request,), digest.count))

@@ -4,9 +4,6 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
-from moldau.protocol.codec.encoded import EncodedArray
-from moldau.protocol.codec.fields import ListOf, Nested, fields_of
-
 CODES_MAX = 1000
 """Codes that are looked at in one response: a tenth of a millisecond."""
 
@@ -33,8 +30,9 @@ def _codes(message: Any) -> Iterator[int]:
         yield message.error_code
     for name in lists:
         elements = getattr(message, name) or ()
-        if type(elements) is EncodedArray:
-            yield from elements.error_codes
+        encoded = getattr(elements, "error_codes", None)  # of an `EncodedArray`
+        if encoded is not None:
+            yield from encoded
         else:
             for element in elements:
                 yield from _codes(element)
@@ -48,6 +46,8 @@ def _places(cls: type[Any]) -> _Places:
 
 
 def _find_places(cls: type[Any]) -> _Places:
+    from moldau.protocol.codec.fields import ListOf, Nested, fields_of  # with dataclasses, which a start does not need
+
     own, lists = False, []
     for field in fields_of(cls):
         if field.name == "error_code":

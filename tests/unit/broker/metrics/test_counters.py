@@ -41,9 +41,10 @@ def collected(world: BrokerWorld) -> dict[str, Family]:
 def values(world: BrokerWorld, name: str, *labels: str) -> dict[Any, float]:
     """The values of a family by those labels; without labels under ()."""
     found = {}
-    for sample in collected(world)[name].samples:
-        key = tuple(sample.labels[label] for label in labels)
-        found[key[0] if len(key) == 1 else key] = sample.value
+    family = collected(world)[name]
+    for _, those, value in family.samples:
+        key = tuple(those[family.labels.index(label)] for label in labels)
+        found[key[0] if len(key) == 1 else key] = value
     return found
 
 
@@ -132,7 +133,7 @@ def test_a_fetch_that_waits_counts_when_it_is_answered_with_the_time_that_it_wai
     world.connect().produce("t", b"a")
     assert len(client.answers()) == 1
     samples = collected(world)["kafka_network_requestmetrics_totaltimems"].samples
-    assert [each.value for each in samples if each.suffix == "_sum" and each.labels["request"] == "Fetch"] == [pytest.approx(200, abs=1)]
+    assert [value for suffix, labels, value in samples if (suffix, labels) == ("_sum", ("Fetch",))] == [pytest.approx(200, abs=1)]
     assert values(world, REQUESTS, "request") == {"Produce": 1, "Fetch": 1}
 
 
