@@ -658,6 +658,18 @@ def test_what_is_submitted_while_suspended_waits_and_keeps_its_order(shared: Fak
     assert children.names == ["1", "2", "3"]
 
 
+def test_what_an_answer_submits_comes_after_what_has_waited(shared: FakeAtOnce) -> None:
+    one = shared.open()
+    one.make("/q")
+    faults(one).suspend()
+    one.session.submit(Create("/q/1"), lambda _: one.submit(GetChildren("/q")))
+    one.submit(Create("/q/2"), Create("/q/3"))
+    faults(one).resume()
+    children = one.take()[-1]
+    assert isinstance(children, Children)
+    assert children.names == ["1", "2", "3"]
+
+
 def test_watches_end_with_the_connection_without_an_event(shared: FakeAtOnce) -> None:
     one, two = shared.open(), shared.open()
     one.make("/a")

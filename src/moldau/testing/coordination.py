@@ -129,7 +129,8 @@ class FakeTree:
             else:
                 result = self._write(request, session_id, changes)
         except CoordinationError as error:
-            for path, node in reversed(self._undo):
+            undo, self._undo = self._undo, []
+            for path, node in reversed(undo):
                 self._put(path, node)
             return error
         self._publish(changes)

@@ -1,0 +1,250 @@
+"""What is written to the coordination tree, as values: for each change its writes, and how it shows that they have happened.
+
+A *witness* is a node whose state after the change nobody else brings about. It settles a write whose answer was lost. All changes of one
+write happen together, so that the witness of one is that of all.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, assert_never
+
+from moldau.cluster import paths
+from moldau.cluster.znodes import (
+    BrokerNode,
+    MalformedNodeError,
+    PartitionState,
+    decode_topic,
+    encode_broker,
+    encode_config,
+    encode_config_change,
+    encode_controller,
+    encode_state,
+    encode_topic,
+)
+from moldau.ports.coordination import Create, Data, Delete, SetData, Write
+
+NOTIFICATION = f"{paths.CONFIG_CHANGES}/config_change_"
+
+
+class NewTopic(NamedTuple):
+    """A topic with the replicas of all its partitions, and what it sets itself; without states."""
+
+    name: str
+    topic_id: bytes
+    replicas: Sequence[Sequence[int]]
+    configs: Mapping[str, str]
+
+
+class PutTopic(NamedTuple):
+    """Other replicas of a topic, at this version of its node."""
+
+    name: str
+    topic_id: bytes
+    replicas: Sequence[Sequence[int]]
+    version: int
+
+
+class NewState(NamedTuple):
+    """The first state of a partition."""
+
+    name: str
+    partition: int
+    state: PartitionState
+
+
+class PutState(NamedTuple):
+    """Another state of a partition, at this version of its node."""
+
+    name: str
+    partition: int
+    state: PartitionState
+    version: int
+
+
+class MarkDeletion(NamedTuple):
+    """A topic is being deleted."""
+
+    name: str
+
+
+class DropPartitions(NamedTuple):
+    """Remove the nodes of partitions; at least one."""
+
+    name: str
+    partitions: Sequence[int]
+
+
+class DropTopic(NamedTuple):
+    """Remove what is left of a topic without partitions, and the mark on it."""
+
+    name: str
+
+
+class PutTopicConfig(NamedTuple):
+    """What a topic sets itself, at this version of the node; and the notification for all brokers."""
+
+    name: str
+    values: Mapping[str, str]
+    version: int
+
+
+class PutBrokerConfig(NamedTuple):
+    """Dynamic configuration of a broker, or of all (None), at this version of the node or None if it is new; and the notification."""
+
+    broker_id: int | None
+    values: Mapping[str, str]
+    version: int | None
+
+
+class ClaimController(NamedTuple):
+    """Become controller with an epoch; `version` is that of the last epoch's node, None if there is none."""
+
+    broker_id: int
+    epoch: int
+    version: int | None
+    time_ms: int
+
+
+class Register(NamedTuple):
+    """Register a live broker."""
+
+    broker_id: int
+    node: BrokerNode
+
+
+Change = (
+    NewTopic
+    | PutTopic
+    | NewState
+    | PutState
+    | MarkDeletion
+    | DropPartitions
+    | DropTopic
+    | PutTopicConfig
+    | PutBrokerConfig
+    | ClaimController
+    | Register
+)
+
+
+class Holds(NamedTuple):
+    """The node holds this data at this version."""
+
+    path: str
+    data: bytes
+    version: int
+
+
+class IsTopic(NamedTuple):
+    """The node is that of the topic with this id."""
+
+    path: str
+    topic_id: bytes
+
+
+class IsOurs(NamedTuple):
+    """The node ends with our session."""
+
+    path: str
+
+
+class IsThere(NamedTuple):
+    """The node exists, whoever made it."""
+
+    path: str
+
+
+class IsGone(NamedTuple):
+    """The node does not exist."""
+
+    path: str
+
+
+Witness = Holds | IsTopic | IsOurs | IsThere | IsGone
+
+
+def writes_of(change: Change) -> tuple[Write, ...]:
+    """The writes of a change, in their order."""
+    match change:
+        case NewTopic(name, topic_id, replicas, configs):
+            return (
+                Create(paths.topic_config(name), encode_config(configs)),
+                Create(paths.topic(name), encode_topic(topic_id, replicas)),
+                Create(paths.partitions(name)),
+            )
+        case PutTopic(name, topic_id, replicas, version):
+            return (SetData(paths.topic(name), encode_topic(topic_id, replicas), version),)
+        case NewState(name, partition, state):
+            return Create(paths.partition(name, partition)), Create(paths.partition_state(name, partition), encode_state(state))
+        case PutState(name, partition, state, version):
+            return (SetData(paths.partition_state(name, partition), encode_state(state), version),)
+        case MarkDeletion(name):
+            return (Create(paths.delete_topic(name)),)
+        case DropPartitions(name, partitions):
+            nodes = ((paths.partition_state(name, each), paths.partition(name, each)) for each in partitions)
+            return tuple(Delete(path) for pair in nodes for path in pair)
+        case DropTopic(name):
+            return tuple(
+                Delete(path) for path in (paths.partitions(name), paths.topic(name), paths.topic_config(name), paths.delete_topic(name))
+            )
+        case PutTopicConfig(name, values, version):
+            return SetData(paths.topic_config(name), encode_config(values), version), _notification(f"topics/{name}")
+        case PutBrokerConfig(broker_id, values, version):
+            entity = paths.DEFAULT_ENTITY if broker_id is None else str(broker_id)
+            path, data = paths.broker_config(broker_id), encode_config(values)
+            return Create(path, data) if version is None else SetData(path, data, version), _notification(f"brokers/{entity}")
+        case ClaimController(broker_id, epoch, version, time_ms):
+            path, data = paths.CONTROLLER_EPOCH, str(epoch).encode()
+            return (
+                Create(paths.CONTROLLER, encode_controller(broker_id, time_ms), ephemeral=True),
+                Create(path, data) if version is None else SetData(path, data, version),
+            )
+        case Register(broker_id, node):
+            return (Create(paths.broker(broker_id), encode_broker(node), ephemeral=True),)
+        case _:
+            assert_never(change)
+
+
+def witness_of(change: Change) -> Witness:
+    """What shows that the writes of a change have happened."""
+    match change:
+        case NewTopic(name, topic_id):
+            return IsTopic(paths.topic(name), topic_id)
+        case MarkDeletion(name):
+            return IsThere(paths.delete_topic(name))
+        case DropPartitions(name, partitions):
+            return IsGone(paths.partition(name, partitions[0]))
+        case DropTopic(name):
+            return IsGone(paths.delete_topic(name))
+        case ClaimController():
+            return IsOurs(paths.CONTROLLER)
+        case Register(broker_id):
+            return IsOurs(paths.broker(broker_id))
+        case PutTopic() | NewState() | PutState() | PutTopicConfig() | PutBrokerConfig():
+            write = next(write for write in writes_of(change) if isinstance(write, Create | SetData) and write.data)
+            return Holds(write.path, write.data, write.version + 1 if isinstance(write, SetData) else 0)
+        case _:
+            assert_never(change)
+
+
+def shows(witness: Witness, found: Data | None, session_id: int) -> bool:
+    """Whether the witness, as it was found, shows that the change has happened."""
+    match witness:
+        case IsGone():
+            return found is None
+        case IsThere():
+            return found is not None
+        case Holds(_, data, version):
+            return found is not None and (found.data, found.stat.version) == (data, version)
+        case IsOurs():
+            return found is not None and found.stat.owner == session_id
+        case IsTopic(path, topic_id):
+            try:
+                return found is not None and decode_topic(path, found.data).topic_id == topic_id
+            except MalformedNodeError:
+                return False
+        case _:
+            assert_never(witness)
+
+
+def _notification(entity: str) -> Create:
+    return Create(NOTIFICATION, encode_config_change(entity), sequential=True)

@@ -1,0 +1,251 @@
+"""The cluster's metadata on the coordination tree: values are read, changes are written, events tell what to read again. Decides nothing.
+
+Lost answers are settled here, for everybody. A write whose answer was lost with the connection may have happened or not; its witness (see
+`changes`) is read once there is a connection again:
+
+    write, ConnectionLost, read of the witness    shows it          written
+                                                  does not          write again
+                                                  lost, too         read it again
+                                                  session expired   SessionExpiredError
+
+A write that was made again and is refused by the state of a node may have been refused by its own first attempt, which reached the tree
+late: so the witness is read again, and decides.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Generic, NamedTuple, TypeVar
+
+from moldau.cluster import paths
+from moldau.cluster.changes import NOTIFICATION, Change, Witness, shows, witness_of, writes_of
+from moldau.model.errors import CoordinationError
+from moldau.ports.coordination import (
+    Check,
+    Children,
+    ConnectionLostError,
+    Coordination,
+    Created,
+    Data,
+    Exists,
+    GetChildren,
+    GetData,
+    Multi,
+    MultiDone,
+    NodeError,
+    NodeStat,
+    NoNodeError,
+    Outcome,
+    Request,
+    SessionEvent,
+    WatchEvent,
+)
+
+T = TypeVar("T")
+
+
+class Found(NamedTuple, Generic[T]):
+    """What a node holds."""
+
+    value: T
+    stat: NodeStat
+
+
+class Written(NamedTuple):
+    """Changes are on the tree."""
+
+    created_id: int | None
+    """That of the first change's witness; None if that is a node that was removed."""
+    notification: str | None
+    """Name of the node that notifies brokers of a changed configuration; None without one, or if the answer was lost."""
+
+
+class BrokersChanged(NamedTuple):
+    """Live brokers came, went, or registered something else."""
+
+
+class TopicsChanged(NamedTuple):
+    """Topics came or went."""
+
+
+class TopicChanged(NamedTuple):
+    """The node of a topic changed or was removed."""
+
+    name: str
+
+
+class ConfigsChanged(NamedTuple):
+    """There is another notification of a changed configuration."""
+
+
+class DeletionsChanged(NamedTuple):
+    """Topics were marked for deletion, or marks removed."""
+
+
+class ControllerChanged(NamedTuple):
+    """There is another controller, or none."""
+
+
+StoreEvent = BrokersChanged | TopicsChanged | TopicChanged | ConfigsChanged | DeletionsChanged | ControllerChanged
+
+
+class MetadataStore:
+    """Reads and writes by way of one session."""
+
+    def __init__(self, coordination: Coordination) -> None:
+        self._coordination = coordination
+
+    def listen(self, listener: Callable[[StoreEvent | SessionEvent], object]) -> None:
+        """Have `listener` called when something that was read with a watch has changed, and with what becomes of the session."""
+
+        def heard(event: WatchEvent | SessionEvent) -> None:
+            if isinstance(event, SessionEvent):
+                listener(event)
+            elif (meaning := _meaning(event.path)) is not None:
+                listener(meaning)
+
+        self._coordination.listen(heard)
+
+    def read(
+        self,
+        path: str,
+        decode: Callable[[str, bytes], T],
+        done: Callable[[Found[T] | CoordinationError | None], object],
+        *,
+        watch: bool = False,
+    ) -> None:
+        """Read a node; None if it does not exist, whose creation a watch sees. MalformedNodeError, SessionExpiredError."""
+
+        def answered(outcome: Outcome) -> None:
+            match outcome:
+                case Data(data, stat):
+                    try:
+                        found = Found(decode(path, data), stat)
+                    except CoordinationError as error:
+                        done(error)
+                    else:
+                        done(found)
+                case NoNodeError() if watch:
+                    self._ask(Exists(path, watch=True), looked)
+                case NoNodeError():
+                    done(None)
+                case CoordinationError():
+                    done(outcome)
+                case _:
+                    raise AssertionError(outcome)
+
+        def looked(outcome: Outcome) -> None:
+            if outcome is None or isinstance(outcome, CoordinationError):
+                done(outcome)
+            else:  # it was created meanwhile
+                self._ask(GetData(path, watch=True), answered)
+
+        self._ask(GetData(path, watch), answered)
+
+    def read_names(self, path: str, done: Callable[[Sequence[str] | CoordinationError], object], *, watch: bool = False) -> None:
+        """Read the names of a node's children, sorted. NoNodeError, SessionExpiredError."""
+
+        def answered(outcome: Outcome) -> None:
+            if isinstance(outcome, Children):
+                done(outcome.names)
+            else:
+                assert isinstance(outcome, CoordinationError)
+                done(outcome)
+
+        self._ask(GetChildren(path, watch), answered)
+
+    def write(
+        self, changes: Sequence[Change], done: Callable[[Written | CoordinationError], object], epoch_version: int | None = None
+    ) -> None:
+        """Write changes, at least one, all or none; those of a controller only if its epoch's node has still this version.
+
+        NodeError: `index` 0 and the path of the epoch for the check. SessionExpiredError: they may have happened, in a session that ended.
+        """
+        check = () if epoch_version is None else (Check(paths.CONTROLLER_EPOCH, epoch_version),)
+        request = Multi((*check, *(write for change in changes for write in writes_of(change))))
+        _Writing(self._coordination, request, witness_of(changes[0]), done).submit()
+
+    def _ask(self, request: Request, done: Callable[[Outcome], object]) -> None:
+        """Have a read answered: again after a lost connection, when there is one again."""
+
+        def answered(outcome: Outcome) -> None:
+            if isinstance(outcome, ConnectionLostError):
+                self._ask(request, done)
+            else:
+                done(outcome)
+
+        self._coordination.submit(request, answered)
+
+
+class _Writing:
+    """One write until its outcome is known."""
+
+    def __init__(
+        self, coordination: Coordination, request: Multi, witness: Witness, done: Callable[[Written | CoordinationError], object]
+    ) -> None:
+        self._coordination = coordination
+        self._request = request
+        self._witness = witness
+        self._done = done
+        self._session_id: int | None = None
+        """The session whose connection took an answer with it; None if none was lost."""
+
+    def submit(self) -> None:
+        self._coordination.submit(self._request, self._answered)
+
+    def _answered(self, outcome: Outcome) -> None:
+        if isinstance(outcome, MultiDone):
+            self._done(_written(self._request, outcome, self._witness.path))
+        elif isinstance(outcome, ConnectionLostError):
+            self._session_id = self._coordination.session_id
+            self._look(None)
+        elif isinstance(outcome, NodeError) and self._session_id is not None:
+            self._look(outcome)
+        else:
+            assert isinstance(outcome, CoordinationError)
+            self._done(outcome)
+
+    def _look(self, refused: NodeError | None) -> None:
+        self._coordination.submit(GetData(self._witness.path), partial(self._seen, refused))
+
+    def _seen(self, refused: NodeError | None, outcome: Outcome) -> None:
+        if isinstance(outcome, ConnectionLostError):
+            self._look(refused)
+        elif isinstance(outcome, Data | NoNodeError):
+            found = outcome if isinstance(outcome, Data) else None
+            if self._session_id is not None and shows(self._witness, found, self._session_id):
+                self._done(Written(None if found is None else found.stat.created_id, None))
+            elif refused is not None:
+                self._done(refused)
+            else:
+                self.submit()
+        else:
+            assert isinstance(outcome, CoordinationError)
+            self._done(outcome)
+
+
+def _written(request: Multi, outcome: MultiDone, witness: str) -> Written:
+    created_id, notification = None, None
+    for write, result in zip(request.writes, outcome.results, strict=True):
+        if isinstance(result, Created):
+            if result.path.startswith(NOTIFICATION):
+                notification = result.path.rpartition("/")[2]
+            result = result.stat
+        if write.path == witness:
+            created_id = None if result is None else result.created_id
+    return Written(created_id, notification)
+
+
+def _meaning(path: str) -> StoreEvent | None:
+    if path == paths.BROKER_IDS or path.startswith(f"{paths.BROKER_IDS}/"):
+        return BrokersChanged()
+    if path == paths.TOPICS:
+        return TopicsChanged()
+    if path.startswith(f"{paths.TOPICS}/"):
+        return TopicChanged(path.split("/")[3])
+    if path == paths.CONFIG_CHANGES:
+        return ConfigsChanged()
+    if path == paths.DELETE_TOPICS:
+        return DeletionsChanged()
+    if path == paths.CONTROLLER:
+        return ControllerChanged()
+    return None

@@ -1,0 +1,435 @@
+"""Metadata on the tree: each change by each outcome of its write, what is read, and what events mean."""
+
+from collections.abc import Callable
+
+import pytest
+
+from moldau.cluster import paths
+from moldau.cluster.changes import (
+    Change,
+    ClaimController,
+    DropPartitions,
+    DropTopic,
+    MarkDeletion,
+    NewState,
+    NewTopic,
+    PutBrokerConfig,
+    PutState,
+    PutTopic,
+    PutTopicConfig,
+    Register,
+    writes_of,
+)
+from moldau.cluster.store import (
+    BrokersChanged,
+    ConfigsChanged,
+    ControllerChanged,
+    DeletionsChanged,
+    Found,
+    MetadataStore,
+    StoreEvent,
+    TopicChanged,
+    TopicsChanged,
+    Written,
+)
+from moldau.cluster.znodes import (
+    BrokerNode,
+    MalformedNodeError,
+    PartitionState,
+    decode_config,
+    decode_controller,
+    decode_epoch,
+    decode_topic,
+)
+from moldau.model.errors import CoordinationError
+from moldau.ports.coordination import (
+    BadVersionError,
+    Coordination,
+    Create,
+    Data,
+    Delete,
+    GetChildren,
+    GetData,
+    Multi,
+    NodeError,
+    NodeExistsError,
+    NoNodeError,
+    Outcome,
+    Request,
+    SessionEvent,
+    SessionExpiredError,
+    SessionState,
+    SetData,
+)
+from moldau.testing.clock import FakeClock
+from moldau.testing.coordination import FakeSession, FakeTree
+
+ID, OTHER_ID = b"i" * 16, b"o" * 16
+STATE = PartitionState(0, 5, (0,), 1)
+NODE = BrokerNode("h", 9092, None, 1)
+CONFIG = {"retention.ms": "5"}
+BEFORE: tuple[Change, ...] = (
+    NewTopic("t", ID, [(0,)], {}),
+    NewState("t", 0, STATE),
+    NewTopic("empty", ID, [], {}),
+    MarkDeletion("empty"),
+    PutBrokerConfig(1, {}, None),
+)
+"""What is on the tree before each change: of version 0 all."""
+
+
+class Case:
+    """A change, what is read of its node when it has happened, and what another client does before it so that it conflicts."""
+
+    def __init__(self, name: str, change: Change, node: str, conflict: Create | SetData | Delete, error: type[NodeError]) -> None:
+        self.name = name
+        self.change = change
+        self.node = node
+        self.conflict = conflict
+        self.error = error
+
+
+CASES = [
+    Case("NewTopic", NewTopic("n", ID, [(0,), (0,)], CONFIG), paths.topic("n"), Create(paths.topic_config("n")), NodeExistsError),
+    Case("PutTopic", PutTopic("t", ID, [(0,), (0,)], 0), paths.topic("t"), SetData(paths.topic("t"), b"{}"), BadVersionError),
+    Case("NewState", NewState("t", 1, STATE), paths.partition_state("t", 1), Create(paths.partition("t", 1)), NodeExistsError),
+    Case(
+        "PutState",
+        PutState("t", 0, STATE._replace(leader_epoch=6), 0),
+        paths.partition_state("t", 0),
+        SetData(paths.partition_state("t", 0), b"{}"),
+        BadVersionError,
+    ),
+    Case("MarkDeletion", MarkDeletion("t"), paths.delete_topic("t"), Delete(paths.DELETE_TOPICS), NoNodeError),
+    Case("DropPartitions", DropPartitions("t", [0]), paths.partition("t", 0), Delete(paths.partition_state("t", 0)), NoNodeError),
+    Case("DropTopic", DropTopic("empty"), paths.topic("empty"), Delete(paths.topic_config("empty")), NoNodeError),
+    Case(
+        "PutTopicConfig", PutTopicConfig("t", CONFIG, 0), paths.topic_config("t"), SetData(paths.topic_config("t"), b"{}"), BadVersionError
+    ),
+    Case("PutBrokerConfig", PutBrokerConfig(1, CONFIG, 0), paths.broker_config(1), SetData(paths.broker_config(1), b"{}"), BadVersionError),
+    Case(
+        "first broker config",
+        PutBrokerConfig(None, CONFIG, None),
+        paths.broker_config(None),
+        Create(paths.broker_config(None)),
+        NodeExistsError,
+    ),
+    Case("ClaimController", ClaimController(0, 2, 0, 9), paths.CONTROLLER, Create(paths.CONTROLLER), NodeExistsError),
+    Case("epoch moved", ClaimController(0, 2, 0, 9), paths.CONTROLLER, SetData(paths.CONTROLLER_EPOCH, b"7"), BadVersionError),
+    Case("Register", Register(0, NODE), paths.broker(0), Create(paths.broker(0)), NodeExistsError),
+]
+
+
+class World:
+    """A store, another client, and a tree that has what `BEFORE` says."""
+
+    def __init__(self, latency_s: float) -> None:
+        self.clock = FakeClock()
+        self.tree = FakeTree(self.clock)
+        self.other = self.tree.session()
+        roots = [Create(path) for path in paths.ROOTS]
+        self.ask(self.other, Multi((*roots, Create(paths.CONTROLLER_EPOCH, b"1"))))
+        for change in BEFORE:
+            self.ask(self.other, Multi(writes_of(change)))
+        self.session: FakeSession = self.tree.session(latency_s)
+        self.store = MetadataStore(self.session)
+        self.outcomes: list[Written | CoordinationError] = []
+
+    def settle(self) -> None:
+        while self.clock.pending:
+            self.clock.advance(1)
+
+    def ask(self, session: Coordination, request: Request) -> Outcome:
+        outcomes: list[Outcome] = []
+        session.submit(request, outcomes.append)
+        self.settle()
+        (outcome,) = outcomes
+        assert not isinstance(outcome, CoordinationError), outcome
+        return outcome
+
+    def data(self, path: str) -> Data | None:
+        outcomes: list[Outcome] = []
+        self.other.submit(GetData(path), outcomes.append)
+        (outcome,) = outcomes
+        return outcome if isinstance(outcome, Data) else None
+
+    def content(self, path: str = "/") -> dict[str, bytes]:
+        """The data of all nodes."""
+        found = self.data(path)
+        assert found is not None
+        children = self.ask(self.other, GetChildren(path))
+        content = {path: found.data}
+        for name in children.names:  # type: ignore[union-attr]
+            content |= self.content(f"{path.rstrip('/')}/{name}")
+        return content
+
+    def write(self, change: Change, epoch_version: int | None = None) -> None:
+        self.store.write([change], self.outcomes.append, epoch_version)
+
+    def written(self) -> Written | CoordinationError:
+        self.settle()
+        (outcome,) = self.outcomes
+        self.outcomes.clear()
+        return outcome
+
+
+@pytest.fixture(params=[0.0, 0.5], ids=["at once", "500 ms"])
+def world(request: pytest.FixtureRequest) -> World:
+    return World(request.param)
+
+
+@pytest.fixture(params=CASES, ids=lambda case: case.name)
+def case(request: pytest.FixtureRequest) -> Case:
+    case: Case = request.param
+    return case
+
+
+def has_happened(world: World, case: Case) -> bool:
+    """By the node that the case names, which the change makes, changes or removes."""
+    found = world.data(case.node)
+    if isinstance(case.change, DropPartitions | DropTopic):
+        return found is None
+    expected = {write.path: write.data for write in writes_of(case.change) if isinstance(write, Create | SetData)}
+    return found is not None and found.data == expected[case.node]
+
+
+def witness_is_named(world: World, case: Case, written: Written | CoordinationError) -> bool:
+    assert isinstance(written, Written), written
+    found = world.data(case.node)
+    return written.created_id == (None if found is None else found.stat.created_id)
+
+
+def test_a_change_that_is_written(world: World, case: Case) -> None:
+    world.write(case.change)
+    written = world.written()
+    assert has_happened(world, case)
+    assert witness_is_named(world, case, written)
+    notifications = world.ask(world.other, GetChildren(paths.CONFIG_CHANGES))
+    assert isinstance(written, Written)
+    made = [] if written.notification is None else [written.notification]
+    ours = [name for name in notifications.names if name in made]  # type: ignore[union-attr]
+    assert ours == made
+    assert bool(made) == isinstance(case.change, PutTopicConfig | PutBrokerConfig)
+
+
+def test_a_change_that_conflicts_leaves_the_tree_alone(world: World, case: Case) -> None:
+    if case.name == "MarkDeletion":
+        world.ask(world.other, Delete(paths.delete_topic("empty")))
+    world.ask(world.other, case.conflict)
+    before = world.content()
+    world.write(case.change)
+    assert type(world.written()) is case.error
+    assert world.content() == before
+
+
+def test_a_change_of_a_controller_whose_epoch_is_over_is_refused(world: World, case: Case) -> None:
+    world.ask(world.other, SetData(paths.CONTROLLER_EPOCH, b"2"))
+    before = world.content()
+    world.write(case.change, epoch_version=0)
+    error = world.written()
+    assert isinstance(error, BadVersionError)
+    assert (error.path, error.index) == (paths.CONTROLLER_EPOCH, 0)
+    assert world.content() == before
+
+
+def test_a_lost_answer_to_a_change_that_has_happened(world: World, case: Case) -> None:
+    world.session.lose_answer()
+    world.write(case.change)
+    world.settle()
+    after = world.content()
+    assert (has_happened(world, case), world.outcomes) == (True, []), "unknown until there is a connection again"
+    world.session.resume()
+    assert witness_is_named(world, case, world.written())
+    assert world.content() == after, "it was not made twice"
+
+
+def test_a_lost_answer_to_a_change_that_has_not_happened(world: World, case: Case) -> None:
+    world.session.hold()
+    world.write(case.change)
+    world.settle()
+    world.session.suspend()
+    world.session.release()
+    assert (has_happened(world, case), world.outcomes) == (False, [])
+    world.session.resume()
+    assert witness_is_named(world, case, world.written())
+    assert has_happened(world, case)
+
+
+@pytest.mark.parametrize("happened", [True, False])
+def test_a_session_that_expires_before_a_lost_answer_is_settled(world: World, case: Case, happened: bool) -> None:
+    world.session.lose_answer() if happened else world.session.hold()
+    world.write(case.change)
+    world.settle()
+    world.session.expire()
+    assert world.outcomes == []
+    world.session.resume()
+    assert isinstance(world.written(), SessionExpiredError)
+
+
+def test_a_conflict_that_came_while_the_answer_was_lost(world: World, case: Case) -> None:
+    """The change has not happened, and what another client has done meanwhile is no witness of it."""
+    world.session.hold()
+    world.write(case.change)
+    world.settle()
+    world.session.suspend()
+    world.session.release()
+    if case.name == "MarkDeletion":
+        world.ask(world.other, Delete(paths.delete_topic("empty")))
+    world.ask(world.other, case.conflict)
+    before = world.content()
+    world.session.resume()
+    assert type(world.written()) is case.error
+    assert world.content() == before
+
+
+def test_the_answer_to_the_witness_may_be_lost_too(world: World) -> None:
+    world.session.lose_answer()
+    world.write(Register(0, NODE))
+    world.settle()
+    for _ in range(3):
+        world.session.lose_answer()
+        world.session.resume()
+        world.settle()
+        assert world.outcomes == []
+    world.session.resume()
+    assert isinstance(world.written(), Written)
+
+
+def test_the_second_attempt_may_be_refused_by_the_first(world: World) -> None:
+    """The request that was lost reaches the tree after the witness was read."""
+    world.session.hold()
+    world.write(MarkDeletion("t"))
+    world.settle()
+    world.session.suspend()
+    world.session.resume()
+    world.settle()
+    world.session.release(1)
+    world.ask(world.other, Create(paths.delete_topic("t")))
+    world.session.release()
+    assert isinstance(world.written(), Written)
+
+
+def test_only_our_own_registration_is_a_witness(world: World) -> None:
+    world.session.hold()
+    world.write(Register(0, NODE))
+    world.settle()
+    world.session.suspend()
+    world.session.release()
+    twin = world.tree.session()
+    world.ask(twin, Multi(writes_of(Register(0, NODE))))
+    world.session.resume()
+    assert isinstance(world.written(), NodeExistsError)
+
+
+def test_a_write_that_waited_for_the_next_session_is_settled_in_that(world: World) -> None:
+    world.session.expire()
+    listened: list[StoreEvent | SessionEvent] = []
+
+    def listener(event: StoreEvent | SessionEvent) -> None:
+        listened.append(event)
+        if isinstance(event, SessionEvent) and event.state is SessionState.EXPIRED:
+            world.write(Register(0, NODE))
+
+    world.store.listen(listener)
+    world.session.lose_answer()
+    world.session.resume()
+    world.settle()
+    world.session.resume()
+    written = world.written()
+    assert isinstance(written, Written)
+    found = world.data(paths.broker(0))
+    assert found is not None
+    assert (found.stat.owner, found.stat.created_id) == (world.session.session_id, written.created_id)
+    states = [event.state for event in listened if isinstance(event, SessionEvent)]
+    assert states == [SessionState.EXPIRED, SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.CONNECTED]
+
+
+# Reading
+
+
+def read(
+    world: World, path: str, decode: Callable[[str, bytes], object], *, watch: bool = False
+) -> Found[object] | CoordinationError | None:
+    outcomes: list[Found[object] | CoordinationError | None] = []
+    world.store.read(path, decode, outcomes.append, watch=watch)
+    world.settle()
+    (outcome,) = outcomes
+    return outcome
+
+
+def test_values_are_read_with_their_versions(world: World) -> None:
+    found = read(world, paths.CONTROLLER_EPOCH, decode_epoch)
+    assert isinstance(found, Found)
+    assert (found.value, found.stat.version) == (1, 0)
+    assert read(world, paths.topic_config("none"), decode_config) is None
+    world.ask(world.other, SetData(paths.topic("t"), b"garbage"))
+    assert isinstance(read(world, paths.topic("t"), decode_topic), MalformedNodeError)
+
+
+def test_names_are_read(world: World) -> None:
+    outcomes: list[object] = []
+    world.store.read_names(paths.TOPICS, outcomes.append)
+    world.store.read_names("/none", outcomes.append)
+    world.settle()
+    assert outcomes[0] == ["empty", "t"]
+    assert isinstance(outcomes[1], NoNodeError)
+
+
+def test_a_read_whose_answer_was_lost_is_made_again(world: World) -> None:
+    outcomes: list[object] = []
+    world.session.lose_answer()
+    world.store.read(paths.CONTROLLER_EPOCH, decode_epoch, outcomes.append)
+    world.settle()
+    assert outcomes == []
+    world.session.resume()
+    world.settle()
+    assert [each.value for each in outcomes if isinstance(each, Found)] == [1]
+    world.session.expire()
+    world.store.read(paths.CONTROLLER_EPOCH, decode_epoch, outcomes.append)
+    world.session.resume()
+    assert isinstance(outcomes[-1], SessionExpiredError)
+
+
+def test_a_watch_on_a_missing_node_sees_its_creation(world: World) -> None:
+    events: list[StoreEvent | SessionEvent] = []
+    world.store.listen(events.append)
+    events.clear()
+    assert read(world, paths.CONTROLLER, decode_controller, watch=True) is None
+    world.ask(world.other, Create(paths.CONTROLLER, b'{"version":1,"brokerid":7,"timestamp":"1"}', ephemeral=True))
+    assert events == [ControllerChanged()]
+
+
+def test_a_node_that_is_created_between_the_reads_of_a_missing_one_is_found(world: World) -> None:
+    outcomes: list[Found[int] | CoordinationError | None] = []
+    world.session.hold()
+    world.store.read(paths.CONTROLLER, decode_controller, outcomes.append, watch=True)
+    world.settle()
+    world.session.release(1)
+    world.settle()
+    world.ask(world.other, Create(paths.CONTROLLER, b'{"version":1,"brokerid":7,"timestamp":"1"}'))
+    world.session.release()
+    world.settle()
+    assert [found.value for found in outcomes if isinstance(found, Found)] == [7]
+
+
+def test_events_say_what_to_read_again(world: World) -> None:
+    events: list[StoreEvent | SessionEvent] = []
+    world.store.listen(events.append)
+    assert events == [SessionEvent(SessionState.CONNECTED, world.session.session_id)]
+    events.clear()
+    ignored: list[object] = []
+    for path in (paths.BROKER_IDS, paths.TOPICS, paths.CONFIG_CHANGES, paths.DELETE_TOPICS):
+        world.store.read_names(path, ignored.append, watch=True)
+    world.store.read(paths.topic("t"), decode_topic, ignored.append, watch=True)
+    world.store.read("/consumers", decode_epoch, ignored.append, watch=True)
+    world.settle()
+    for change in (
+        Register(7, NODE),
+        MarkDeletion("t"),
+        PutTopic("t", OTHER_ID, [(0,)], 0),
+        PutTopicConfig("t", {}, 0),
+        NewTopic("n", ID, [], {}),
+    ):
+        world.ask(world.other, Multi(writes_of(change)))
+    world.ask(world.other, SetData("/consumers", b"nothing of ours"))
+    assert events == [BrokersChanged(), DeletionsChanged(), TopicChanged("t"), ConfigsChanged(), TopicsChanged()]
