@@ -8,7 +8,7 @@ offsets committed, reset and committed in transactions; producers fenced by thei
 import random
 from dataclasses import dataclass, field
 
-from support.history.history import NONE, History, Outcome
+from moldau.testing.history.history import NONE, History, Outcome
 
 MARKER = -1
 

@@ -2,9 +2,9 @@
 
 from itertools import count
 
-from support.history.checker import check
-from support.history.history import NONE, NOT_OURS, History, Outcome
-from support.history.kinds import Kind
+from moldau.testing.history.checker import check
+from moldau.testing.history.history import NONE, NOT_OURS, History, Outcome
+from moldau.testing.history.kinds import Kind
 
 
 class Told:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from support.history.checker import assert_clean
-from support.history.saving import save
+from moldau.testing.history.checker import assert_clean
+from moldau.testing.history.saving import save
 from support.server import ServerProcess
 from support.sizes import sized
 from support.workload.run import run

@@ -8,7 +8,7 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from support.history.history import NONE, Outcome
+from moldau.testing.history.history import NONE, Outcome
 from support.workload.world import NUMBERS, Worker, World, error_of, may_pass
 
 BACK = 3000

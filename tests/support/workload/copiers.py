@@ -4,7 +4,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
-from support.history.history import Outcome
+from moldau.testing.history.history import Outcome
 from support.workload.consumers import SESSION_MS, Reading, ends, join
 from support.workload.producers import Transactions, send
 from support.workload.world import COPIES, NUMBERS, PARTITIONS, Worker, World

@@ -7,7 +7,7 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import KafkaException, TopicPartition
 
-from support.history.history import NONE
+from moldau.testing.history.history import NONE
 from support.workload.consumers import Reading, commit
 from support.workload.world import COPIES, NUMBERS, PARTITIONS, Worker, World, error_of, may_pass
 

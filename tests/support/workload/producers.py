@@ -6,7 +6,7 @@ from typing import Any
 
 import confluent_kafka
 
-from support.history.history import NONE, Outcome
+from moldau.testing.history.history import NONE, Outcome
 from support.workload.java_producer import JavaProducer, JavaProducers
 from support.workload.world import GIVE_UP_S, NUMBERS, PARTITIONS, Worker, World, error_of
 

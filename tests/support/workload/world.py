@@ -9,7 +9,7 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import TopicPartition
 
-from support.history.history import NOT_OURS, History
+from moldau.testing.history.history import NOT_OURS, History
 
 NUMBERS = "numbers"
 COPIES = "copies"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from support.history.checker import assert_clean, check
-from support.history.history import NONE, Outcome
-from support.history.kinds import Kind
-from support.history.progress_check import STUCK_S
+from moldau.testing.history.checker import assert_clean, check
+from moldau.testing.history.history import NONE, Outcome
+from moldau.testing.history.kinds import Kind
+from moldau.testing.history.progress_check import STUCK_S
 from support.told_history import Told
 
 

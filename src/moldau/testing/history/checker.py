@@ -4,16 +4,16 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from support.history.copy_checks import check_copies
-from support.history.evidence import Evidence
-from support.history.flow_check import check_flow
-from support.history.history import History
-from support.history.kinds import Anomaly, Kind
-from support.history.log_checks import check_fencing, check_send_order, check_whole_transactions, check_writes
-from support.history.offset_checks import check_ends, check_group_offsets, check_stale_commits
-from support.history.poll_checks import check_early_reads, check_out_of_range, check_polls
-from support.history.progress_check import check_progress
-from support.history.saving import save
+from moldau.testing.history.copy_checks import check_copies
+from moldau.testing.history.evidence import Evidence
+from moldau.testing.history.flow_check import check_flow
+from moldau.testing.history.history import History
+from moldau.testing.history.kinds import Anomaly, Kind
+from moldau.testing.history.log_checks import check_fencing, check_send_order, check_whole_transactions, check_writes
+from moldau.testing.history.offset_checks import check_ends, check_group_offsets, check_stale_commits
+from moldau.testing.history.poll_checks import check_early_reads, check_out_of_range, check_polls
+from moldau.testing.history.progress_check import check_progress
+from moldau.testing.history.saving import save
 
 CHECKS = (
     check_writes,

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 from math import inf
 
-from support.history.evidence import SEEN_COMMITTED, Evidence
-from support.history.history import NONE, Outcome
-from support.history.kinds import Anomaly, Kind
+from moldau.testing.history.evidence import SEEN_COMMITTED, Evidence
+from moldau.testing.history.history import NONE, Outcome
+from moldau.testing.history.kinds import Anomaly, Kind
 
 
 def check_writes(evidence: Evidence) -> Iterator[Anomaly]:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from itertools import repeat
 from math import inf
 
-from support.history.history import NONE, History, Outcome
-from support.history.kinds import Anomaly, Kind
+from moldau.testing.history.history import NONE, History, Outcome
+from moldau.testing.history.kinds import Anomaly, Kind
 
 SEEN = 1
 SEEN_COMMITTED = 2

@@ -4,9 +4,9 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from math import inf
 
-from support.history.evidence import SEEN_COMMITTED, Evidence
-from support.history.history import NONE
-from support.history.kinds import Anomaly, Kind
+from moldau.testing.history.evidence import SEEN_COMMITTED, Evidence
+from moldau.testing.history.history import NONE
+from moldau.testing.history.kinds import Anomaly, Kind
 
 STUCK_S = 30.0
 """Longer than a session timeout, a rebalance and a transaction's time-out in the runs."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from math import inf
 
-from support.history.evidence import SEEN_COMMITTED, Evidence
-from support.history.history import NONE, EndSeen, OffsetCommit, OffsetSeen, Outcome
-from support.history.kinds import Anomaly, Kind
+from moldau.testing.history.evidence import SEEN_COMMITTED, Evidence
+from moldau.testing.history.history import NONE, EndSeen, OffsetCommit, OffsetSeen, Outcome
+from moldau.testing.history.kinds import Anomaly, Kind
 
 
 @dataclass(slots=True)

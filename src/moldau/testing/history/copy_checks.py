@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from support.history.evidence import Evidence
-from support.history.history import NONE
-from support.history.kinds import Anomaly, Kind
+from moldau.testing.history.evidence import Evidence
+from moldau.testing.history.history import NONE
+from moldau.testing.history.kinds import Anomaly, Kind
 
 
 def check_copies(evidence: Evidence) -> Iterator[Anomaly]:

@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from support.history.evidence import Evidence
-from support.history.history import NONE
-from support.history.kinds import Anomaly, Kind
+from moldau.testing.history.evidence import Evidence
+from moldau.testing.history.history import NONE
+from moldau.testing.history.kinds import Anomaly, Kind
 
 Edges = dict[int, set[int]]
 

@@ -1,11 +1,11 @@
-"""What consumers must be given: everything, once, in order (A6, A7), nothing before its commit (A9), no false alarm (A14)."""
+"""What consumers must be given: everything once and in order, nothing before its commit, and no false alarm."""
 
 from collections.abc import Iterator
 from math import inf
 
-from support.history.evidence import Evidence
-from support.history.history import NONE, POSITION, Reader
-from support.history.kinds import Anomaly, Kind
+from moldau.testing.history.evidence import Evidence
+from moldau.testing.history.history import NONE, POSITION, Reader
+from moldau.testing.history.kinds import Anomaly, Kind
 
 
 def check_polls(evidence: Evidence) -> Iterator[Anomaly]:

@@ -1,4 +1,4 @@
-"""A history as lines of JSON, for people with grep and for checking it again: `python -m support.history FILE` in `tests`."""
+"""A history as lines of JSON, for people with grep and for checking it again: `python -m moldau.testing.history FILE`."""
 
 import json
 from array import array
@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from support.history.history import (
+from moldau.testing.history.history import (
     NONE,
     EndSeen,
     History,

@@ -54,9 +54,9 @@ class Kind(Enum):
     ZOMBIE = "zombie producer"
     """A producer sent or committed after another had taken over its transactional id."""
     COPY_DOUBLED = "copy doubled"
-    """A record was processed twice under exactly-once (T3)."""
+    """A record was processed twice under exactly-once."""
     COPY_LOST = "copy lost"
-    """The group's offset is past a record that was never processed (T2)."""
+    """The group's offset is past a record that was never processed."""
     COPY_REORDERED = "copy reordered"
     """Copies stand in another order than their originals."""
 
