@@ -66,7 +66,7 @@ def fill(log: PartitionLog, size: int) -> None:
     while log.size_bytes < size:
         staged = [memoryview(bytearray(order.choice(batches))) for _ in range(100)]
         for batch in staged:
-            log.append(batch, check_batch(batch), now_ms)
+            log.append_as_leader(batch, check_batch(batch), now_ms)
         log.write_staged()
     log._roll(now_ms)
     log.advance_high_watermark(log.log_end_offset)

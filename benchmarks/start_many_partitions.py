@@ -60,7 +60,7 @@ def fill(directory: str, partitions: int, segments: int) -> None:
         log = manager.create(TopicPartition("events", partition), b"\1" * 16, config, NOW_MS)
         for number in range(2 * segments):
             batch = memoryview(bytearray(encode_batch(records, producer_id=1, producer_epoch=0, base_sequence=50 * number)))
-            log.append(batch, check_batch(batch), NOW_MS)
+            log.append_as_leader(batch, check_batch(batch), NOW_MS)
             log.write_staged()
     manager.shutdown()
 

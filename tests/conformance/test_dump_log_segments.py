@@ -59,7 +59,7 @@ def write_transactions(manager: LogManager, topic: str, config: LogConfig) -> No
         write_in_transaction(log, 22, number, 0, number)
         for producer_id, epoch, version in ((11, 0, 1), (22, number + 1, 2)):
             how = ControlType.ABORT if (number + producer_id) % 3 else ControlType.COMMIT
-            log.append_marker(producer_id, epoch, EndTxnMarker(how, 5), NOW_MS, transaction_version=version)
+            log.append_marker_as_leader(producer_id, epoch, EndTxnMarker(how, 5), NOW_MS, transaction_version=version)
         log.write_staged()
         if number == TRANSACTIONS // 2:
             write_in_transaction(log, 33, 4, 0, number)

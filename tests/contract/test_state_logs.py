@@ -55,7 +55,7 @@ class Real:
     def mark(self, partition: int, producer: TransactionalProducer, *, committed: bool) -> None:
         marker = EndTxnMarker(ControlType.COMMIT if committed else ControlType.ABORT, 0)
         led = self.world.partition("__consumer_offsets", partition)
-        led.log.append_marker(*producer, marker, self.clock.time_ms(), transaction_version=1)
+        led.log.append_marker_as_leader(*producer, marker, self.clock.time_ms(), transaction_version=1)
         led.log.write_staged()
         led.advance()
 

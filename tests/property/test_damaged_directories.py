@@ -62,7 +62,7 @@ def fill(log: PartitionLog) -> None:
         if number % 3 == 0:
             append(log, transaction(9, number // 3, time + 2))
             how = ControlType.ABORT if number % 2 else ControlType.COMMIT
-            log.append_marker(9, 0, EndTxnMarker(how, 0), time + 3, transaction_version=1)
+            log.append_marker_as_leader(9, 0, EndTxnMarker(how, 0), time + 3, transaction_version=1)
             log.write_staged()
             log.advance_high_watermark(log.log_end_offset)
         flush(log)

@@ -118,14 +118,14 @@ class FollowerMachine(RuleBasedStateMachine):
             return
         self.sequences[producer] = self.sequences.get(producer, 0) + count
         batch = memoryview(bytearray(data))
-        self.leader.append(batch, check_batch(batch), NOW_MS)
+        self.leader.append_as_leader(batch, check_batch(batch), NOW_MS)
         self.write_leader()
 
     @rule(producer=st.sampled_from(PRODUCERS), kind=st.sampled_from((ControlType.COMMIT, ControlType.ABORT)), coordinator=st.integers(0, 2))
     def end(self, producer: int, kind: ControlType, coordinator: int) -> None:
         known = {each.producer_id: each.coordinator_epoch for each in self.leader.active_producers()}
         marker = EndTxnMarker(kind, max(coordinator, known.get(producer, -1)))
-        self.leader.append_marker(producer, 0, marker, NOW_MS, transaction_version=1)
+        self.leader.append_marker_as_leader(producer, 0, marker, NOW_MS, transaction_version=1)
         self.write_leader()
 
     @rule(producer=st.sampled_from(PRODUCERS), other=st.sampled_from((-1, *PRODUCERS)), count=st.integers(1, 4), commit=st.booleans())

@@ -69,9 +69,9 @@ class ListMachine(LogMachine):
         batch = self.make_batch(records, size, timestamp, producer)
         if len(batch) > self.config.segment_bytes:
             with pytest.raises(PeerError, match=r"segment\.bytes"):
-                self.log.append(batch, check_batch(batch), NOW_MS)
+                self.log.append_as_leader(batch, check_batch(batch), NOW_MS)
             return
-        result = self.log.append(batch, check_batch(batch), NOW_MS)
+        result = self.log.append_as_leader(batch, check_batch(batch), NOW_MS)
         assert (result.base_offset, result.last_offset, result.duplicate) == (base, base + records - 1, False)
         if producer is not None:
             self.sequences[producer] += records
@@ -119,7 +119,7 @@ class ListMachine(LogMachine):
             for number in range(records):
                 batch = self.make_batch(1, 100, number, PRODUCERS[0])
                 base = self.log.staged_end_offset
-                self.log.append(batch, check_batch(batch), NOW_MS)
+                self.log.append_as_leader(batch, check_batch(batch), NOW_MS)
                 self.sequences[PRODUCERS[0]] += 1
                 staged.append((base, base, batch))
             self.log.write_staged()
@@ -295,10 +295,10 @@ class ListMachine(LogMachine):
         ):
             batch = memoryview(bytearray(encode_batch(rows, producer_id=producer, producer_epoch=epoch, base_sequence=sequence)))
             with pytest.raises(PeerError) as refusal:
-                self.log.append(batch, check_batch(batch), NOW_MS)
+                self.log.append_as_leader(batch, check_batch(batch), NOW_MS)
             assert refusal.value.code == code
         for header, base, data in own[-5:]:
-            result = self.log.append(memoryview(bytearray(data)), header, NOW_MS)
+            result = self.log.append_as_leader(memoryview(bytearray(data)), header, NOW_MS)
             assert (result.base_offset, result.last_offset, result.duplicate) == (base, header.last_offset, True)
         assert not self.log.has_staged
 

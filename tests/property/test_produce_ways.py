@@ -156,7 +156,7 @@ def test_requests_of_a_transaction_one_step_away(
             twins.compare(usual, usual, other, following)
     for world in (twins.short, twins.general):
         log = world.partition(TOPIC).log
-        log.append_marker(3, 0, EndTxnMarker(ControlType.COMMIT, 0), world.clock.time_ms(), transaction_version=1)
+        log.append_marker_as_leader(3, 0, EndTxnMarker(ControlType.COMMIT, 0), world.clock.time_ms(), transaction_version=1)
         log.write_staged()
     twins.compare(usual, following, usual, following)
 

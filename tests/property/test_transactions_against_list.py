@@ -98,7 +98,7 @@ class TransactionMachine(LogMachine):
             data = encode_batch(rows, producer_id=producer, producer_epoch=epoch, base_sequence=sequence, transactional=transactional)
         batch = memoryview(bytearray(data))
         try:
-            result = self.log.append(batch, check_batch(batch), NOW_MS)
+            result = self.log.append_as_leader(batch, check_batch(batch), NOW_MS)
         finally:
             self.settle_rolled()
         assert not result.duplicate
@@ -139,7 +139,7 @@ class TransactionMachine(LogMachine):
 
     def mark(self, producer: int, epoch: int, kind: str, version: int) -> None:
         marker = EndTxnMarker(ControlType.COMMIT if kind == COMMIT else ControlType.ABORT, 0)
-        result = self.log.append_marker(producer, epoch, marker, NOW_MS, transaction_version=version)
+        result = self.log.append_marker_as_leader(producer, epoch, marker, NOW_MS, transaction_version=version)
         self.settle_rolled()
         self.staged.append(Event(result.base_offset, result.last_offset, producer, epoch, True, kind))
 

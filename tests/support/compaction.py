@@ -100,7 +100,7 @@ class CompactionWorld:
                 )
             )
         )
-        offset = self.log.append(batch, check_batch(batch), self.now_ms).base_offset
+        offset = self.log.append_as_leader(batch, check_batch(batch), self.now_ms).base_offset
         self.write()
         return offset
 
@@ -112,7 +112,7 @@ class CompactionWorld:
     def end_transaction(self, producer_id: int, epoch: int, *, commit: bool) -> int:
         """Write the marker; its offset."""
         marker = EndTxnMarker(ControlType.COMMIT if commit else ControlType.ABORT, 0)
-        offset = self.log.append_marker(producer_id, epoch, marker, self.now_ms, transaction_version=1).base_offset
+        offset = self.log.append_marker_as_leader(producer_id, epoch, marker, self.now_ms, transaction_version=1).base_offset
         self.write()
         return offset
 

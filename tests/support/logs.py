@@ -38,7 +38,7 @@ def make_batch(
 def append(log: PartitionLog, *produced: memoryview, now_ms: int = NOW_MS) -> None:
     """Append batches and write them, so that consumers may read them."""
     for batch in produced:
-        log.append(batch, check_batch(batch), now_ms)
+        log.append_as_leader(batch, check_batch(batch), now_ms)
     log.write_staged()
     log.advance_high_watermark(log.log_end_offset)
 

@@ -68,7 +68,7 @@ def open_log(
 
 def stage(log: PartitionLog, batch: memoryview, now_ms: int = NOW_MS) -> AppendResult:
     """Append without writing."""
-    return log.append(batch, check_batch(batch), now_ms)
+    return log.append_as_leader(batch, check_batch(batch), now_ms)
 
 
 def append(log: PartitionLog, *batches: memoryview, now_ms: int = NOW_MS) -> None:

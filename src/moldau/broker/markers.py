@@ -116,7 +116,9 @@ class _Writing:
             self._check(partition, marker)
         log = partition.log
         before = log.staged_end_offset
-        appended = log.append_marker(marker.producer_id, marker.producer_epoch, end, now_ms, transaction_version=marker.transaction_version)
+        appended = log.append_marker_as_leader(
+            marker.producer_id, marker.producer_epoch, end, now_ms, transaction_version=marker.transaction_version
+        )
         if log.staged_end_offset > before:
             self._broker.staged_writes.add(partition, MARKER_BYTES)
         self._staged.append(_Staged(partition, marker, results, appended.last_offset))

@@ -151,7 +151,7 @@ class RepeatedProduce:
             log = partition.log
             if transactional and not log.has_ongoing_transaction(header[9], header[10]):
                 return None
-            base_offset, _, append_time_ms, duplicate = log.append(batch, header, now_ms)
+            base_offset, _, append_time_ms, duplicate = log.append_as_leader(batch, header, now_ms)
         except (PeerError, StorageError, IndexError, struct_error):  # also too short: the general way says where
             return None
         if not duplicate:

@@ -1,7 +1,7 @@
 """The part of a log that takes batches: producers checked, offsets given, batches staged and written, segments rolled.
 
-If `append` or `write_staged` raise StorageError, nothing staged since the last `write_staged` may be acknowledged. A full disk passes:
-the log can be used as before, reads go on, and the next append tries again.
+If `append_as_leader` or `write_staged` raise StorageError, nothing staged since the last `write_staged` may be acknowledged. A full disk
+passes: the log can be used as before, reads go on, and the next append tries again.
 """
 
 from collections.abc import Sequence
@@ -139,7 +139,7 @@ class GrowingLog:
         self._before_ms = NEVER_MS if config.append_time else config.message_timestamp_before_max_ms
         self._appender.reconfigure(config)
 
-    def append(self, batch: memoryview, header: BatchHeader, now_ms: int) -> AppendResult:
+    def append_as_leader(self, batch: memoryview, header: BatchHeader, now_ms: int) -> AppendResult:
         """Stage a batch that `check_batch` took: give it offsets and epoch, in place. The memory must stay as it is until `write_staged`.
 
         A batch that repeats one of its producer's last five is not staged; its answer holds like theirs.

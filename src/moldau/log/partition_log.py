@@ -6,8 +6,8 @@ Offsets, and where the bytes before each are::
          |  on disk        |  in the page cache  |  staged in memory |
                                  high_watermark: up to where consumers may read
 
-`append` stages a batch without copying it; `write_staged` writes all staged batches with one call. Flushing runs in another thread
-(`flush_job`, then `flush_done` or `flush_failed`). Everything else belongs to the broker's thread. The parts:
+`append_as_leader` stages a batch without copying it; `write_staged` writes all staged batches with one call. Flushing runs in another
+thread (`flush_job`, then `flush_done` or `flush_failed`). Everything else belongs to the broker's thread. The parts:
 :mod:`moldau.log.growing` takes batches, :mod:`moldau.log.shortening` removes them, :mod:`moldau.log.read` finds them;
 :mod:`moldau.log.opening` starts a log.
 """

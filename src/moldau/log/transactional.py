@@ -43,20 +43,20 @@ class TransactionalLog(GrowingLog):
         first_unstable = self._producers.transactions.first_unstable(high_watermark)
         return high_watermark if first_unstable is None else min(high_watermark, max(first_unstable, self.start_offset))
 
-    def append_marker(
+    def append_marker_as_leader(
         self, producer_id: int, producer_epoch: int, marker: "EndTxnMarker", now_ms: int, *, transaction_version: int
     ) -> AppendResult:
         """Stage the control batch that ends the producer's transaction here; without one it is written all the same and ends nothing.
 
         PeerError: INVALID_PRODUCER_EPOCH for a marker of an earlier transaction, TRANSACTION_COORDINATOR_FENCED for one of an earlier
-        coordinator; nothing was staged. StorageError: see `append`.
+        coordinator; nothing was staged. StorageError: see `append_as_leader`.
         """
         from moldau.protocol.records.control import ControlType, encode_end_txn_marker
 
         self._producers.check_marker(producer_id, producer_epoch, marker.coordinator_epoch, transaction_version)
         data = encode_end_txn_marker(marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp=now_ms)
         batch = memoryview(bytearray(data))
-        result = self.append(batch, read_header(batch)._replace(producer_id=-1), now_ms)  # it has no sequence to be checked
+        result = self.append_as_leader(batch, read_header(batch)._replace(producer_id=-1), now_ms)  # it has no sequence to be checked
         self._producers.stage_marker(
             producer_id,
             producer_epoch,

@@ -268,7 +268,7 @@ def test_a_bug_in_a_later_step_leaves_no_batch_staged_though_the_connection_is_l
     """Batches that stayed staged waited for the next write of anybody, and the fetches that wait for them as well."""
     client, reader = world.connect(), world.connect()
     reader.send(fetch_request("wide", 0, partition=COUNT - BATCHES_AT_ONCE, max_wait_ms=1_000_000), 12)
-    append, appended = PartitionLog.append, 0
+    append, appended = PartitionLog.append_as_leader, 0
 
     def append_or_fail(log: PartitionLog, *arguments: Any) -> Any:
         nonlocal appended
@@ -277,7 +277,7 @@ def test_a_bug_in_a_later_step_leaves_no_batch_staged_though_the_connection_is_l
             raise ZeroDivisionError
         return append(log, *arguments)
 
-    monkeypatch.setattr(PartitionLog, "append", append_or_fail)
+    monkeypatch.setattr(PartitionLog, "append_as_leader", append_or_fail)
     client.send(to_all(world), 9)
     client.peer.disconnect()
     settle(world)

@@ -38,7 +38,7 @@ def write(world: BrokerWorld, producer_id: int, sequence: int, *values: bytes, a
         builder.append(world.clock.time_ms() if at_ms is None else at_ms, None, value)
     records = memoryview(bytearray(builder.build()))
     partition = world.partition("t")
-    partition.log.append(records, check_batch(records), world.clock.time_ms())
+    partition.log.append_as_leader(records, check_batch(records), world.clock.time_ms())
     world.broker.staged_writes.add(partition, len(records))
     world.broker.staged_writes.write()
     world.broker.staged_writes.notify()
@@ -46,7 +46,7 @@ def write(world: BrokerWorld, producer_id: int, sequence: int, *values: bytes, a
 
 def end(world: BrokerWorld, producer_id: int, how: ControlType) -> None:
     partition = world.partition("t")
-    partition.log.append_marker(producer_id, 0, EndTxnMarker(how, 3), world.clock.time_ms(), transaction_version=1)
+    partition.log.append_marker_as_leader(producer_id, 0, EndTxnMarker(how, 3), world.clock.time_ms(), transaction_version=1)
     world.broker.staged_writes.add(partition, 78)
     world.broker.staged_writes.write()
     world.broker.staged_writes.notify()

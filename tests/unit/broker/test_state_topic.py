@@ -241,7 +241,7 @@ def test_nothing_but_noise_reads_as_nothing(caplog: pytest.LogCaptureFixture) ->
 
 def stage(world: BrokerWorld, data: bytearray) -> None:
     log = world.partition(NAME).log
-    log.append(memoryview(data), read_header(memoryview(data)), world.clock.time_ms())
+    log.append_as_leader(memoryview(data), read_header(memoryview(data)), world.clock.time_ms())
     log.write_staged()
 
 

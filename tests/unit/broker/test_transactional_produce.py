@@ -83,7 +83,7 @@ def answer(client: Client, coordinator: Coordinator, codes: Codes | None = None)
 def end(world: BrokerWorld, how: ControlType = ControlType.COMMIT, epoch: int = 0, version: int = 1) -> None:
     """The coordinator's marker."""
     partition = world.partition("t")
-    partition.log.append_marker(PRODUCER, epoch, EndTxnMarker(how, 0), world.clock.time_ms(), transaction_version=version)
+    partition.log.append_marker_as_leader(PRODUCER, epoch, EndTxnMarker(how, 0), world.clock.time_ms(), transaction_version=version)
     partition.log.write_staged()
     partition.advance()
 

@@ -303,7 +303,7 @@ def test_a_file_that_was_changed_behind_the_logs_back_is_not_written_to() -> Non
     file.append([b"somebody else"])
     batch = make_batch(b"b")
     with pytest.raises(StorageError, match="the log knows of"):
-        log.append(batch, check_batch(batch), NOW_MS)
+        log.append_as_leader(batch, check_batch(batch), NOW_MS)
 
 
 def test_a_segment_that_could_not_be_made_leaves_no_empty_file_behind() -> None:

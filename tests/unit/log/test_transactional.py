@@ -40,7 +40,7 @@ def end(log: PartitionLog, producer_id: int, how: ControlType, epoch: int = 0, c
 
 def mark(log: PartitionLog, producer_id: int, how: ControlType, epoch: int = 0, coordinator: int = 0, version: int = 1) -> AppendResult:
     """Stage a marker."""
-    return log.append_marker(producer_id, epoch, EndTxnMarker(how, coordinator), NOW_MS, transaction_version=version)
+    return log.append_marker_as_leader(producer_id, epoch, EndTxnMarker(how, coordinator), NOW_MS, transaction_version=version)
 
 
 def commit(log: PartitionLog, producer_id: int, epoch: int = 0, coordinator: int = 0, version: int = 1) -> int:
@@ -284,7 +284,7 @@ def test_a_coordinator_writes_for_a_producer_without_sequences(log: PartitionLog
 
     def write(epoch: int) -> None:
         batch = transactional(A, epoch, -1)
-        log.append(batch, read_header(batch), NOW_MS)
+        log.append_as_leader(batch, read_header(batch), NOW_MS)
         log.write_staged()
 
     write(epoch=4)

@@ -149,7 +149,7 @@ def directory_with_transactions() -> ForgetfulDisk:
         append(log, memoryview(bytearray(batch)))
 
     def end(producer_id: int, how: ControlType) -> None:
-        log.append_marker(producer_id, 0, EndTxnMarker(how, 0), NOW_MS, transaction_version=1)
+        log.append_marker_as_leader(producer_id, 0, EndTxnMarker(how, 0), NOW_MS, transaction_version=1)
         log.write_staged()
         log.advance_high_watermark(log.log_end_offset)
 

@@ -139,7 +139,7 @@ class StateTopic:
             raise PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
         now_ms = broker.clock.time_ms()
         batch = self._build(led, records, producer, now_ms)
-        appended = led.log.append(batch, read_header(batch), now_ms)
+        appended = led.log.append_as_leader(batch, read_header(batch), now_ms)
         led.log.write_staged()
         led.traffic.bytes_in += len(batch)
         if led.advance() and led.watchers:

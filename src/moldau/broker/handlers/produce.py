@@ -195,7 +195,7 @@ def append(
 ) -> ProducePartitionResult:
     """Stage a batch that was prepared. PeerError, StorageError."""
     log = partition.log
-    appended = log.append(batch, header, now_ms)
+    appended = log.append_as_leader(batch, header, now_ms)
     if not appended.duplicate:
         broker.staged_writes.add(partition, len(batch))
     if appended.last_offset >= log.flushed_offset and log.staged_end_offset - log.flushed_offset >= log.config.flush_messages:

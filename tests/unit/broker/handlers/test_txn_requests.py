@@ -294,7 +294,7 @@ def test_an_operator_ends_a_transaction_that_hangs_with_what_the_partition_tells
     producer.init()
     producer.send("t", b"a")
     producer.end(committed=True)
-    world.partition("t").log.append_marker(producer.producer_id, 0, EndTxnMarker(ControlType.ABORT, 5), 0, transaction_version=0)
+    world.partition("t").log.append_marker_as_leader(producer.producer_id, 0, EndTxnMarker(ControlType.ABORT, 5), 0, transaction_version=0)
     producer.send("t", b"b")
     (described,) = client.ask(DescribeProducersRequest([TopicRequest("t", [0])]), 0).topics[0].partitions[0].active_producers
     assert described.coordinator_epoch == 5
