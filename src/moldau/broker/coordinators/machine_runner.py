@@ -28,10 +28,14 @@ class MachineKind(Protocol[Machine, Event, Effect]):
     def step(self, machine: Machine, event: Event) -> Iterable[Effect]:
         """Let the machine take an event."""
 
-    def records(self, machine: Machine, effect: Effect) -> "Sequence[KeyValue] | None":
-        """What a store appends; None for any other effect."""
+    @property
+    def store(self) -> type:
+        """The class of the effects that are stores."""
 
-    def stored(self, machine: Machine, effect: Effect, error: "PeerError | None") -> Event | None:
+    def records(self, machine: Machine, effect: Any) -> "Sequence[KeyValue]":
+        """What a store appends."""
+
+    def stored(self, machine: Machine, effect: Any, error: "PeerError | None") -> Event | None:
         """The event that follows a store; None if the machine does not want to know."""
 
     def carry_out(self, machine: Machine, effect: Effect) -> object:
@@ -52,43 +56,44 @@ class MachineRunner(Generic[Machine, Event, Effect]):
     def take(self, machine: Machine, event: Event) -> None:
         """Hand the machine an event: now, or after what is being carried out. Raises what its `step` raises if that is now."""
         events = self._events
-        events.append((machine, event))
         if self._is_running:
+            events.append((machine, event))
             return
         self._is_running = True
+        step = self._kind.step
         try:
-            self._take_next()
+            self.carry_out(machine, step(machine, event))
         finally:
             while events:
                 try:
-                    self._take_next()
+                    machine, event = events.popleft()
+                    self.carry_out(machine, step(machine, event))
                 except Exception:
                     _LOG.exception("event lost by a bug")
             self._is_running = False
 
-    def _take_next(self) -> None:
-        machine, event = self._events.popleft()
-        self.carry_out(machine, self._kind.step(machine, event))
-
     def carry_out(self, machine: Machine, effects: Iterable[Effect]) -> None:
         """Carry effects out in order. One that raises does not keep the others from being carried out."""
         kind = self._kind
+        store = kind.store
         for effect in effects:
             try:
-                records = kind.records(machine, effect)
-                if records is None:
-                    kind.carry_out(machine, effect)
+                if type(effect) is store:
+                    self._store(machine, effect)
                 else:
-                    self._store(machine, effect, records)
+                    kind.carry_out(machine, effect)
             except Exception:
                 _LOG.exception("effect lost by a bug: effect=%s", type(effect).__name__)
 
-    def _store(self, machine: Machine, effect: Effect, records: "Sequence[KeyValue]") -> None:
+    def _store(self, machine: Machine, effect: Effect) -> None:
+        coordinator, kind = self._coordinator, self._kind
+        phase = coordinator.phase
+
         def done(error: "PeerError | None") -> None:
-            if self._coordinator.is_over:
-                return  # the state answers those who wait in the machine
-            event = self._kind.stored(machine, effect, error)
+            if coordinator.phase is not phase:
+                return  # it has resigned since, and the state has answered those who wait in the machine
+            event = kind.stored(machine, effect, error)
             if event is not None:
                 self.take(machine, event)
 
-        self._coordinator.write(records, None, done)
+        coordinator.write(kind.records(machine, effect), None, done)

@@ -129,8 +129,8 @@ class PartitionCoordinator(Generic[S]):
         except BaseException:
             self._writes.remove(write)
             raise
-        if self.is_over:
-            return  # answered already
+        if self.phase is not Phase.ACTIVE:
+            return  # it has resigned meanwhile, and answered
         if base_offset is None:
             self._writes.remove(write)
             self._answer(write, write.error)
@@ -155,11 +155,15 @@ class PartitionCoordinator(Generic[S]):
             done(None)
 
     def deadline(self, key: "Hashable", due_ms: float | None, action: Callable[[], object]) -> None:
-        """Call `action` once, not before `due_ms` of :meth:`CoordinatorRuntime.now_ms`; replaces the key's deadline. None cancels it."""
+        """Call `action` once, not before `due_ms` by `now_ms`; replaces the key's deadline. None cancels it."""
         if due_ms is None:
             self._runtime.deadlines.cancel(self, key)
         elif self.phase is not Phase.RESIGNED:
             self._runtime.deadlines.set(self, key, due_ms, action)
+
+    def now_ms(self) -> int:
+        """The time of deadlines, in milliseconds that never go back."""
+        return self._runtime.deadlines.now_ms()
 
     def while_serving(self, steps: Steps) -> Steps:
         """The same steps; they end when the coordinator resigns."""
@@ -188,7 +192,17 @@ class PartitionCoordinator(Generic[S]):
         self._is_settling = True
         writes = self._writes
         while writes and writes[0].is_committed and writes[0].base_offset != APPENDING:
-            self._apply(writes.popleft())
+            write = writes.popleft()
+            if write.committed is not None:
+                try:
+                    write.committed(write.base_offset)
+                except Exception:
+                    _LOG.exception("committed record not applied by a bug: partition=%s", self._name)
+                    self._runtime.not_applied(self)
+            try:
+                write.done(None if self.phase is Phase.ACTIVE else self._not_coordinator())
+            except Exception:  # a bug on the way to one client must not hold up the others
+                self._note_lost_answer()
         self._is_settling = False
 
     def resign(self, error: PeerError) -> None:
@@ -201,20 +215,14 @@ class PartitionCoordinator(Generic[S]):
             write = writes.popleft()
             self._answer(write, write.error or error)
 
-    def _apply(self, write: _Write) -> None:
-        if write.committed is not None:
-            try:
-                write.committed(write.base_offset)
-            except Exception:
-                _LOG.exception("committed record not applied by a bug: partition=%s", self._name)
-                self._runtime.not_applied(self)
-        self._answer(write, self._not_coordinator() if self.phase is Phase.RESIGNED else None)
-
     def _answer(self, write: _Write, error: PeerError | None) -> None:
         try:
             write.done(error)
-        except Exception:  # a bug on the way to one client must not hold up the others
-            _LOG.exception("answer lost by a bug: partition=%s", self._name)
+        except Exception:
+            self._note_lost_answer()
+
+    def _note_lost_answer(self) -> None:
+        _LOG.exception("answer lost by a bug: partition=%s", self._name)
 
     def _not_coordinator(self) -> PeerError:
         return self._runtime.not_coordinator(self.partition)

@@ -106,8 +106,8 @@ class CoordinatorRuntime(Generic[S]):
     # For a kind of coordinator
 
     def coordinator_of(self, key: str) -> PartitionCoordinator[S]:
-        """The active coordinator of a group or a transactional id. PeerError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS;
-        COORDINATOR_NOT_AVAILABLE for a partition that was refused or has failed.
+        """The active coordinator of a group or a transactional id. PeerError NOT_COORDINATOR, also for a partition that has
+        failed, COORDINATOR_LOAD_IN_PROGRESS; COORDINATOR_NOT_AVAILABLE for a partition that was refused.
         """
         partition = self.log.partition_for(key)
         found = self._coordinators.get(partition)
@@ -132,10 +132,6 @@ class CoordinatorRuntime(Generic[S]):
     def is_loading(self) -> bool:
         """Whether a partition is being loaded."""
         return any(each.phase is Phase.LOADING for each in self._coordinators.values())
-
-    def now_ms(self) -> int:
-        """The time of deadlines, in milliseconds that never go back."""
-        return self.deadlines.now_ms()
 
     def add_sweep(
         self,
@@ -247,10 +243,11 @@ class CoordinatorRuntime(Generic[S]):
 
     def _not_served(self, key: str, partition: int, found: PartitionCoordinator[S] | None) -> PeerError:
         if found is not None:
-            return PeerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"'{key}': {self.topic}-{partition} is being loaded")
+            return PeerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"'{key}': {self.topic}-{partition} is being read")
         unserved = self.unserved.get(partition)
         if unserved is not None:
-            return PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, unserved.reason)
+            refused = unserved.phase is Phase.REFUSED
+            return PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE if refused else ErrorCode.NOT_COORDINATOR, unserved.reason)
         return PeerError(ErrorCode.NOT_COORDINATOR, f"'{key}': {self.topic}-{partition} is not led here")
 
 

@@ -8,17 +8,20 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from moldau.broker.coordinators.internal_topics import TRANSACTIONS
+from moldau.broker.coordinators.partition_coordinator import PartitionCoordinator, Phase
+from moldau.broker.coordinators.runtime import CoordinatorRuntime
 from moldau.broker.transactions.adding import partitions_with, verified
 from moldau.broker.transactions.events import Add, End, Init, Loaded
+from moldau.broker.transactions.expiry import TransactionExpiry
 from moldau.broker.transactions.listing import Filters, Listed, listed
 from moldau.broker.transactions.machine import Machine, Surroundings
-from moldau.broker.transactions.owned import id_size
-from moldau.broker.transactions.ownership import Ownership
+from moldau.broker.transactions.partition import TransactionPartition, id_size
 from moldau.broker.transactions.partitions import partitions_of
-from moldau.broker.transactions.runner import NOTES_INTERVAL_S, NOTES_MAX, Reply, Runner
+from moldau.broker.transactions.producer_epochs import ProducerEpochs
+from moldau.broker.transactions.runner import NOTES_INTERVAL_S, NOTES_MAX, Reply, RunnerParts
 from moldau.broker.transactions.states import State
 from moldau.broker.transactions.transaction import EPOCH_PER_TRANSACTION, NO_EPOCH, NO_PRODUCER_ID, Transaction, new_transaction
-from moldau.broker.transactions.upkeep import Upkeep
 from moldau.model.budget import Budget
 from moldau.model.errors import CoordinationError, ErrorCode, PeerError
 from moldau.model.seldom import Seldom
@@ -26,7 +29,6 @@ from moldau.model.seldom import Seldom
 if TYPE_CHECKING:
     from moldau.broker.coordinators.state_log import StateLog
     from moldau.broker.markers import Marker, MarkersDone
-    from moldau.broker.transactions.owned import Owned
     from moldau.cluster.producer_ids import ProducerIds
     from moldau.model.config.store import BrokerConfig
     from moldau.model.identity import TopicPartition
@@ -60,44 +62,44 @@ class TransactionCoordinator:
         self._producer_ids = producer_ids
         self._told = Seldom(NOTES_INTERVAL_S, NOTES_MAX)
         self._surroundings = Surroundings(self._new_producer_id, lambda: config.int("transaction.partitions.max"))
-        self._runner = Runner(state_log, clock, write_markers)
         setting = "transactions.memory.max.bytes"
         self.memory = Budget(setting, lambda: config.int(setting), clock.monotonic)
-        self._ownership = Ownership(state_log, self.memory, self._loaded, self._runner.give_up)
-        self.load_refused = self._ownership.load_refused
-        self._upkeep = Upkeep(self._runner, clock, config, self._ownership)
-        self._runner.on_open = self._upkeep.opened
+        self.producers = ProducerEpochs()
+        """The epochs of all producers that have an id here."""
+        self.runtime: CoordinatorRuntime[TransactionPartition] = CoordinatorRuntime(TRANSACTIONS.name, state_log, clock, self._make)
+        self.load_refused = self.runtime.reload
+        self._expiry = TransactionExpiry(self.runtime, config)
+        self._parts = RunnerParts(clock, write_markers, self._expiry.opened, Seldom(NOTES_INTERVAL_S, NOTES_MAX))
 
     # Partitions of the internal topic
 
     def become_coordinator(self, partition: int, epoch: int) -> None:
         """Read the partition and then look after its ids; `epoch` is that of the leadership. What was decided is finished."""
-        self._ownership.begin(partition, epoch)
+        self.runtime.elected(partition, epoch)
 
     def resign(self, partition: int) -> None:
         """Look after the partition no longer: it is led elsewhere, or offline."""
-        self._ownership.end(partition)
+        self.runtime.resigned(partition)
 
     def close(self) -> None:
         """The broker stops: whoever waits is told, and nothing happens any more by itself."""
-        self._ownership.end_all()
-        self._upkeep.stop()
-        self._runner.stop()
+        self.runtime.close()
 
     @property
     def is_loading(self) -> bool:
         """Whether a partition is still being read."""
-        return self._ownership.is_loading
+        return self.runtime.is_loading
 
     def statistics(self) -> dict[str, int]:
         """Numbers for a person who looks into a running broker."""
+        partitions = [each.state for each in self.runtime.active()]
         return {
-            "transactional_ids": self._ownership.size,
-            "transactions_open": sum(len(owned.open) for owned in self._ownership),
-            "transactions_tried_again": self._runner.tried_again,
+            "transactional_ids": sum(len(each.machines) for each in partitions),
+            "transactions_open": sum(len(each.open) for each in partitions),
+            "transactions_tried_again": sum(each.runner.retries for each in partitions),
             "transactions_memory_bytes": self.memory.held,
             "transactions_memory_refused": self.memory.refusals,
-            "transaction_partitions_too_large": self._ownership.too_large,
+            "transaction_partitions_too_large": sum(each.phase is Phase.REFUSED for each in self.runtime.unserved.values()),
         }
 
     # What producers ask
@@ -109,20 +111,20 @@ class TransactionCoordinator:
         """
         reply: Reply = wanted.token
         try:
-            owned = self._ownership.serving(transactional_id)
+            partition = self._partition_of(transactional_id)
             most_ms = self._config.int("transaction.max.timeout.ms")
             if not 0 < wanted.timeout_ms <= most_ms:
                 message = f"{transactional_id}: timeout of {wanted.timeout_ms} ms; transaction.max.timeout.ms is {most_ms}"
                 raise PeerError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, message)
-            machine = owned.machines.get(transactional_id)
+            machine = partition.machines.get(transactional_id)
             if machine is None:
-                machine = self._new(owned, transactional_id, wanted.timeout_ms)
+                machine = self._new(partition, transactional_id, wanted.timeout_ms)
         except PeerError as error:
             if error.code is ErrorCode.POLICY_VIOLATION and self._told.due(error.code, self._clock.monotonic()):
                 _LOG.warning("producer id not given: transactional_id=%s reason=%s", transactional_id, error)
             reply(error.code, NO_PRODUCER_ID, NO_EPOCH)
             return
-        self._runner.step(owned, transactional_id, machine, wanted)
+        partition.runner.take((transactional_id, machine), wanted)
 
     def add_partitions(self, transactional_id: str, wanted: Add) -> None:
         """Take partitions into a transaction, and begin it with them. INVALID_PRODUCER_ID_MAPPING for an id that is not known,
@@ -136,13 +138,13 @@ class TransactionCoordinator:
 
     def _ask(self, transactional_id: str, wanted: Add | End) -> None:
         try:
-            owned, machine = self._ownership.known(transactional_id)
+            partition, machine = self._known(transactional_id)
             if isinstance(wanted, Add):
                 self._check_room(transactional_id, machine, wanted)
         except PeerError as error:
             wanted.token(error.code, NO_PRODUCER_ID, NO_EPOCH)
             return
-        self._runner.step(owned, transactional_id, machine, wanted)
+        partition.runner.take((transactional_id, machine), wanted)
 
     # What leaders ask before they append
 
@@ -151,8 +153,8 @@ class TransactionCoordinator:
 
         PeerError NOT_LEADER_OR_FOLLOWER, with which producers try again, while it may be one of those that are still being read.
         """
-        found = self._ownership.producers.of(producer_id)
-        if found is None and self._ownership.is_loading:
+        found = self.producers.of(producer_id)
+        if found is None and self.runtime.is_loading:
             raise PeerError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, f"producer {producer_id} is not known yet: __transaction_state is still being read"
             )
@@ -183,7 +185,7 @@ class TransactionCoordinator:
     ) -> "dict[TopicPartition, ErrorCode] | ErrorCode":
         """A code for each partition, or one for all; those that AddPartitionsToTxn answers with."""
         try:
-            _, machine = self._ownership.known(transactional_id)
+            _, machine = self._known(transactional_id)
         except PeerError as error:
             return error.code
         return verified(machine.current, producer_id, producer_epoch, partitions)
@@ -220,7 +222,7 @@ class TransactionCoordinator:
 
     def describe(self, transactional_id: str) -> Description:
         """How an id stands. PeerError: INVALID_REQUEST, TRANSACTIONAL_ID_NOT_FOUND, or why this broker cannot tell."""
-        machine = self._ownership.serving(transactional_id).machines.get(transactional_id)
+        machine = self._partition_of(transactional_id).machines.get(transactional_id)
         if machine is None or machine.state is State.DEAD or machine.current.epoch == NO_EPOCH:
             raise PeerError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"transactional id {transactional_id!r} is not known")
         return Description(machine.state, machine.current)
@@ -232,22 +234,38 @@ class TransactionCoordinator:
         """
         if self.is_loading:
             raise PeerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "not all transactional ids have been read yet")
-        machines = (each for owned in list(self._ownership) for each in list(owned.machines.items()))
+        machines = (each for coordinator in self.runtime.active() for each in list(coordinator.state.machines.items()))
         return listed(machines, filters, self._clock.time_ms())
 
     # Parts
 
-    def _loaded(self, owned: "Owned") -> None:
-        owned.begin(self._surroundings)
-        if owned.machines:
-            self._upkeep.known()
-            self._pass_over(owned.machines.values())
-        if owned.open:
-            self._upkeep.opened()
-        for transactional_id, machine in list(owned.machines.items()):
+    def _make(self, coordinator: PartitionCoordinator[TransactionPartition]) -> TransactionPartition:
+        return TransactionPartition(coordinator, self.memory, self.producers, self._surroundings, self._parts, self._loaded)
+
+    def _loaded(self, partition: TransactionPartition) -> None:
+        if partition.machines:
+            self._expiry.known()
+            self._pass_over(partition.machines.values())
+        if partition.open:
+            self._expiry.opened()
+        for transactional_id, machine in list(partition.machines.items()):
             if machine.current.state.is_decided:
                 _LOG.info("finishing what was decided: transactional_id=%s state=%s", transactional_id, machine.state.label)
-                self._runner.step(owned, transactional_id, machine, Loaded())
+                partition.runner.take((transactional_id, machine), Loaded())
+
+    def _partition_of(self, transactional_id: str) -> TransactionPartition:
+        """PeerError INVALID_REQUEST for the empty id; those of `CoordinatorRuntime.coordinator_of`."""
+        if not transactional_id:
+            raise PeerError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+        return self.runtime.coordinator_of(transactional_id).state
+
+    def _known(self, transactional_id: str) -> tuple[TransactionPartition, Machine]:
+        """Also the machine of an id. PeerError INVALID_PRODUCER_ID_MAPPING if it is not known."""
+        partition = self._partition_of(transactional_id)
+        machine = partition.machines.get(transactional_id)
+        if machine is None:
+            raise PeerError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"transactional id {transactional_id!r} is not known")
+        return partition, machine
 
     def _pass_over(self, machines: Iterable[Machine]) -> None:
         """Give nobody an id that is known: a Kafka may have given it, whose directory was adopted."""
@@ -257,15 +275,15 @@ class TransactionCoordinator:
         except CoordinationError as error:
             _LOG.error("producer ids not passed over: used=%d reason=%s", used, error)
 
-    def _new(self, owned: "Owned", transactional_id: str, timeout_ms: int) -> Machine:
+    def _new(self, partition: TransactionPartition, transactional_id: str, timeout_ms: int) -> Machine:
         most = self._config.int("transactional.ids.max")
-        if self._ownership.size >= most:
+        if sum(len(each.state.machines) for each in self.runtime.active()) >= most:
             raise PeerError(ErrorCode.POLICY_VIOLATION, f"there are {most} transactional ids, as many as transactional.ids.max allows")
         if not self.memory.has_room(id_size(transactional_id, 0), f"new transactional id {transactional_id}", new=True):
             raise PeerError(ErrorCode.POLICY_VIOLATION, f"no room for transactional id '{transactional_id}': {self.memory.setting}")
         machine = Machine(new_transaction(self._new_producer_id(), timeout_ms, self._clock.time_ms()), self._surroundings)
-        owned.add(transactional_id, machine)
-        self._upkeep.known()
+        partition.add(transactional_id, machine)
+        self._expiry.known()
         return machine
 
     def _check_room(self, transactional_id: str, machine: Machine, wanted: Add) -> None:

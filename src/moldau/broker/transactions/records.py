@@ -40,6 +40,8 @@ _INT64 = Struct(">q")
 _INT32 = Struct(">i")
 _INT16 = Struct(">h")
 _STATES = {state.value: state for state in State}
+_TAG_COUNTS = tuple(map(uvarint, range(5)))
+_LAST_EPOCH_START = uvarint(LAST_EPOCH_TAG) + b"\x02"
 
 
 def encode_key(transactional_id: str) -> bytes:
@@ -165,8 +167,8 @@ def _encode_tags(value: Transaction) -> bytes:
     if value.client_version != OLD_PROTOCOL:
         tags.append(b"\x02\x02" + _INT16.pack(value.client_version))
     if value.state is State.EMPTY and value.last_epoch != NO_EPOCH:
-        tags.append(uvarint(LAST_EPOCH_TAG) + b"\x02" + _INT16.pack(value.last_epoch))
-    return uvarint(len(tags)) + b"".join(tags)
+        tags.append(_LAST_EPOCH_START + _INT16.pack(value.last_epoch))
+    return _TAG_COUNTS[len(tags)] + b"".join(tags)
 
 
 def _decode_tags(value: bytes, position: int) -> dict[int, bytes]:

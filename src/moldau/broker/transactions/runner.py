@@ -1,10 +1,13 @@
-"""Carries out what the machines want: answers, stores, markers. What has to get there and does not is tried again after a while."""
+"""Runs the machines of one partition: values go to the internal topic, markers to the partitions of a transaction. What has to get there
+and does not is tried again after a while.
+"""
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from moldau.broker.coordinators.machine_runner import MachineRunner
 from moldau.broker.markers import Marker
 from moldau.broker.transactions.events import (
     Answer,
@@ -18,27 +21,28 @@ from moldau.broker.transactions.events import (
     Stored,
     WriteMarkers,
 )
+from moldau.broker.transactions.machine import Machine
 from moldau.broker.transactions.records import encode_key, encode_value
 from moldau.broker.transactions.states import State
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.seldom import Seldom
 
 if TYPE_CHECKING:
-    from moldau.broker.coordinators.state_log import StateLog
+    from moldau.broker.coordinators.partition_coordinator import PartitionCoordinator
+    from moldau.broker.coordinators.state_log import KeyValue
     from moldau.broker.markers import MarkerResults, MarkersDone
-    from moldau.broker.transactions.machine import Machine
-    from moldau.broker.transactions.owned import Owned
+    from moldau.broker.transactions.partition import TransactionPartition
     from moldau.broker.transactions.transaction import Transaction
     from moldau.model.identity import TopicPartition
-    from moldau.ports.clock import Clock, Timer
+    from moldau.ports.clock import Clock
 
 _LOG = logging.getLogger(__name__)
 
 NOTES_INTERVAL_S = 60.0
 NOTES_MAX = 256
-"""What cannot be stored is told of once in this time for each id, and for no more ids than this."""
+"""What cannot be stored is logged once in this time for each id, and for no more ids than this."""
 
-RETRY_S = 1.0
+RETRY_MS = 1000
 """How long until what failed for want of space, or of a leader, is tried again."""
 
 Reply = Callable[[ErrorCode, int, int], object]
@@ -48,110 +52,115 @@ _WRITTEN = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 """A partition that is gone needs no marker."""
 
 
-class Runner:
-    """See the module."""
+class RunnerParts(NamedTuple):
+    """What the runners of all partitions have in common."""
 
-    def __init__(self, state_log: "StateLog", clock: "Clock", write_markers: "Callable[[Sequence[Marker], MarkersDone], object]") -> None:
-        self._state_log = state_log
-        self._clock = clock
-        self._write_markers = write_markers
-        self.on_open: Callable[[], object] = lambda: None
-        """Called when a transaction is open."""
-        self._again: list[Callable[[], object]] = []
-        self._timer: Timer | None = None
-        self._told = Seldom(NOTES_INTERVAL_S, NOTES_MAX)
+    clock: "Clock"
+    write_markers: "Callable[[Sequence[Marker], MarkersDone], object]"
+    on_open: Callable[[], object]
+    """Called when a transaction is open."""
+    notes: Seldom
 
-    def step(self, owned: "Owned", transactional_id: str, machine: "Machine", event: Event) -> None:
-        """Let something happen to an id. PeerError only from `Late`."""
-        effects = machine.step(event, self._clock.time_ms())
-        owned.count(transactional_id, machine)
-        self._run(owned, transactional_id, machine, effects)
 
-    def give_up(self, owned: "Owned") -> None:
-        """Another coordinator goes on with a partition: whoever waits has to ask that one."""
-        owned.is_over = True
-        for transactional_id, machine in owned.machines.items():
-            self._run(owned, transactional_id, machine, machine.give_up(ErrorCode.NOT_COORDINATOR))
+Subject: TypeAlias = tuple[str, Machine]
+"""A transactional id and its machine."""
 
-    @property
-    def tried_again(self) -> int:
+
+class TransactionRunner:
+    """A :class:`moldau.broker.coordinators.machine_runner.MachineKind`, with the runner of its machines."""
+
+    __slots__ = ("_coordinator", "_machines", "_partition", "_parts", "retries", "take")
+
+    store = Store
+
+    def __init__(
+        self, partition: "TransactionPartition", coordinator: "PartitionCoordinator[TransactionPartition]", parts: RunnerParts
+    ) -> None:
+        self.retries = 0
         """How many stores and markers wait for another try."""
-        return len(self._again)
+        self._partition = partition
+        self._coordinator = coordinator
+        self._parts = parts
+        self._machines: MachineRunner[Subject, Event, Effect] = MachineRunner(coordinator, self)
+        self.take = self._machines.take
+        """Let something happen to an id. PeerError only from `Late`."""
 
-    def stop(self) -> None:
-        """Try nothing again."""
-        self._again.clear()
-        if self._timer is not None:
-            self._timer.cancel()
+    def give_up(self, transactional_id: str, machine: Machine, code: ErrorCode) -> None:
+        """The coordinator resigns: answer those who wait for this id."""
+        self._machines.carry_out((transactional_id, machine), machine.give_up(code))
 
-    def _run(self, owned: "Owned", transactional_id: str, machine: "Machine", effects: Iterable[Effect]) -> None:
-        for effect in effects:
-            match effect:
-                case Answer(token, code, producer_id, epoch):
-                    token(code, producer_id, epoch)
-                case Store(value):
-                    self._store(owned, transactional_id, machine, value)
-                case WriteMarkers(transaction):
-                    self._write(owned, transactional_id, machine, transaction, None)
-                case StoreAgain(value):
-                    self._later(owned, partial(self._store, owned, transactional_id, machine, value))
-                case Forget():
-                    owned.forget(transactional_id)
+    # The kind of machine
 
-    def _store(self, owned: "Owned", transactional_id: str, machine: "Machine", value: "Transaction | None") -> None:
-        def done(error: PeerError | None) -> None:
-            if owned.is_over:
-                return
-            if error is not None:
-                self._tell_not_stored(transactional_id, error)
-            elif value is not None and value.state is State.ONGOING:
-                owned.open[transactional_id] = machine
-                self.on_open()
-            else:
-                owned.open.pop(transactional_id, None)
-            self.step(owned, transactional_id, machine, Stored(_told(error)))
+    def step(self, subject: Subject, event: Event) -> Iterable[Effect]:
+        """Take the step, and count what the machine holds then."""
+        transactional_id, machine = subject
+        before = machine.current
+        effects = machine.step(event, self._parts.clock.time_ms())
+        self._partition.count(transactional_id, machine, changed=machine.current is not before)
+        return effects
 
-        record = encode_key(transactional_id), None if value is None else encode_value(value)
-        self._state_log.append(owned.partition, [record], done)
+    def records(self, subject: Subject, effect: Store) -> "Sequence[KeyValue]":
+        """The record of the id."""
+        value = effect.value
+        return ((encode_key(subject[0]), None if value is None else encode_value(value)),)
 
-    def _tell_not_stored(self, transactional_id: str, error: PeerError) -> None:
-        if self._told.due((transactional_id, error.code), self._clock.monotonic()):
+    def stored(self, subject: Subject, effect: Store, error: PeerError | None) -> Event:
+        """A value is stored, or not; an id whose transaction is open is among those that may be late."""
+        transactional_id, machine = subject
+        partition, value = self._partition, effect.value
+        if error is not None:
+            self._note_not_stored(transactional_id, error)
+        elif value is not None and value.state is State.ONGOING:
+            partition.open[transactional_id] = machine
+            self._parts.on_open()
+        else:
+            partition.open.pop(transactional_id, None)
+        return _STORED if error is None else Stored(_code_for_clients(error))
+
+    def carry_out(self, subject: Subject, effect: Effect) -> None:
+        """Answer, write markers, store later, forget."""
+        match effect:
+            case Answer(token, code, producer_id, epoch):
+                token(code, producer_id, epoch)
+            case WriteMarkers(transaction):
+                self._write(subject, transaction, None)
+            case StoreAgain(value):
+                self._retry(subject, partial(self._machines.carry_out, subject, [Store(value)]))
+            case Forget():
+                self._partition.forget(subject[0])
+
+    def _note_not_stored(self, transactional_id: str, error: PeerError) -> None:
+        if self._parts.notes.due((transactional_id, error.code), self._parts.clock.monotonic()):
             _LOG.error("transaction not stored: transactional_id=%s reason=%s", transactional_id, error)
 
-    def _write(
-        self,
-        owned: "Owned",
-        transactional_id: str,
-        machine: "Machine",
-        transaction: "Transaction",
-        left: "dict[TopicPartition, None] | None",
-    ) -> None:
+    def _write(self, subject: Subject, transaction: "Transaction", left: "dict[TopicPartition, None] | None") -> None:
         """Write markers: to all partitions first, then to those that were `left`."""
         if not transaction.partitions:
-            self.step(owned, transactional_id, machine, MarkersWritten())
+            self.take(subject, MarkersWritten())
             return
+        transactional_id = subject[0]
 
         def done(results: "Sequence[MarkerResults]") -> None:
-            if owned.is_over:
+            if self._coordinator.is_over:
                 return
             left_now = dict.fromkeys(self._not_written(transactional_id, results[0], is_first=left is None))
             if not left_now:
                 if left is not None:
                     _LOG.info("markers written at last: transactional_id=%s", transactional_id)
-                self.step(owned, transactional_id, machine, MarkersWritten())
+                self.take(subject, MarkersWritten())
                 return
-            self.step(owned, transactional_id, machine, Delayed())
-            self._later(owned, partial(self._write, owned, transactional_id, machine, transaction, left_now))
+            self.take(subject, Delayed())
+            self._retry(subject, partial(self._write, subject, transaction, left_now))
 
         marker = Marker(
             transaction.producer_id,
             transaction.epoch,
             transaction.is_committed,
-            owned.epoch,
+            self._coordinator.epoch,
             transaction.client_version,
             transaction.partitions if left is None else left,
         )
-        self._write_markers([marker], done)
+        self._parts.write_markers([marker], done)
 
     def _not_written(self, transactional_id: str, results: "MarkerResults", *, is_first: bool) -> "Iterable[TopicPartition]":
         """The partitions to try again.
@@ -172,20 +181,20 @@ class Runner:
                 _LOG.warning("markers not written yet, retrying: transactional_id=%s error=%s partitions=%d first=%s", *about)
             yield from partitions
 
-    def _later(self, owned: "Owned", again: Callable[[], object]) -> None:
-        self._again.append(lambda: owned.is_over or again())
-        if self._timer is None:
-            self._timer = self._clock.call_later(RETRY_S, self._retry)
+    def _retry(self, subject: Subject, action: Callable[[], object]) -> None:
+        """Try again after a while; a machine waits for one thing at a time."""
 
-    def _retry(self) -> None:
-        self._timer = None
-        again, self._again = self._again, []
-        for each in again:
-            each()
+        def again() -> None:
+            self.retries -= 1
+            action()
+
+        self.retries += 1
+        self._coordinator.deadline(("retry", subject[0]), self._coordinator.now_ms() + RETRY_MS, again)
 
 
-def _told(error: PeerError | None) -> ErrorCode:
-    """What a client is told of a store that failed; as in Kafka, a value that is too large is not the client's to understand."""
-    if error is None:
-        return ErrorCode.NONE
+_STORED = Stored()
+
+
+def _code_for_clients(error: PeerError) -> ErrorCode:
+    """The code for a store that failed; as in Kafka, a client cannot do anything about a value that is too large."""
     return ErrorCode.UNKNOWN_SERVER_ERROR if error.code is ErrorCode.MESSAGE_TOO_LARGE else error.code

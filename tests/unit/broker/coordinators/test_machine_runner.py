@@ -71,11 +71,12 @@ class Registers:
     def step(self, machine: Register, event: Event) -> Iterable[Effect]:
         return machine.step(event)
 
-    def records(self, machine: Register, effect: Effect) -> Sequence[KeyValue] | None:
-        return [(machine.name.encode(), effect.value.encode())] if isinstance(effect, Store) else None
+    store = Store
 
-    def stored(self, _machine: Register, effect: Effect, error: PeerError | None) -> Event | None:
-        assert isinstance(effect, Store)
+    def records(self, machine: Register, effect: Store) -> Sequence[KeyValue]:
+        return [(machine.name.encode(), effect.value.encode())]
+
+    def stored(self, _machine: Register, effect: Store, error: PeerError | None) -> Event | None:
         return Stored(effect.value, ErrorCode.NONE if error is None else error.code) if self.wants_to_know else None
 
     def carry_out(self, _machine: Register, effect: Effect) -> None:
@@ -171,6 +172,12 @@ def test_a_store_that_is_committed_after_resigning_is_not_known(world: World) ->
     world.runtime.resigned(0)
     world.log.release()
     assert world.said == ["a storing 1", "a after the store"]
+
+
+def test_an_event_that_is_taken_after_resigning_learns_that_its_store_is_refused(world: World) -> None:
+    world.a.also = [Call(lambda: world.runner.take(world.b, Put("2"))), Call(lambda: world.runtime.resigned(0))]
+    world.runner.take(world.a, Put("1"))
+    assert world.said[-1] == "b did not store 2: NOT_COORDINATOR"
 
 
 def test_effects_of_a_machine_are_carried_out_while_its_coordinator_resigns(world: World) -> None:

@@ -141,7 +141,7 @@ def test_a_partition_that_cannot_be_read_fails_and_is_read_again_by_a_reload() -
     world.log.load_failure = LOST
     world.elect()
     assert world.phase() is Phase.FAILED
-    assert world.refusal() is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert world.refusal() is ErrorCode.NOT_COORDINATOR
     assert world.budget.held == 0
     world.log.load_failure = None
     world.runtime.reload()
@@ -418,7 +418,8 @@ def _in_refusal(world: ToyWorld, resign: Callable[[], object]) -> None:
 
 
 def _in_deadline(world: ToyWorld, resign: Callable[[], object]) -> None:
-    world.coordinator().deadline("key", world.runtime.now_ms(), resign)
+    coordinator = world.coordinator()
+    coordinator.deadline("key", coordinator.now_ms(), resign)
     world.clock.settle()
 
 
@@ -451,7 +452,7 @@ def test_resigning_inside_any_callback_answers_each_write_once_and_applies_nothi
                 world.elect(epoch=2)
 
     others = [Answer("other", world.order) for _ in range(3)]
-    coordinator.deadline("later", world.runtime.now_ms() + 60_000, lambda: world.order.append("deadline"))
+    coordinator.deadline("later", coordinator.now_ms() + 60_000, lambda: world.order.append("deadline"))
     point(world, resign)
     if not coordinator.is_over:
         for answer in others:

@@ -22,7 +22,7 @@ def test_an_id_that_is_used_up_is_known_no_longer() -> None:
     for _ in range(LAST_EPOCH + 2):
         world.init("app")
     assert [world.coordinator.epoch_of(each) for each in (1000, 1001)] == [None, 0]
-    assert len(world.coordinator._ownership.producers._machines) == 1
+    assert len(world.coordinator.producers._machines) == 1
 
 
 def test_ids_that_expire_and_partitions_that_are_led_elsewhere_leave_nothing() -> None:
@@ -31,10 +31,10 @@ def test_ids_that_expire_and_partitions_that_are_led_elsewhere_leave_nothing() -
         world.init(f"app-{number}")
     for partition in range(2):
         world.coordinator.resign(partition)
-    assert 0 < len(world.coordinator._ownership.producers._machines) < 10
+    assert 0 < len(world.coordinator.producers._machines) < 10
     world.clock.advance(4000)
     world.clock.advance(1)
-    assert world.coordinator._ownership.producers._machines == {}
+    assert world.coordinator.producers._machines == {}
 
 
 def test_while_ids_are_read_producers_that_are_not_known_are_asked_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:

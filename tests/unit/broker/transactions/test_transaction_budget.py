@@ -5,7 +5,7 @@ import tracemalloc
 
 import pytest
 
-from moldau.broker.transactions.owned import ID_COST, PARTITION_COST, id_size
+from moldau.broker.transactions.partition import ID_COST, PARTITION_COST, id_size
 from moldau.model.errors import ErrorCode
 from support.transactions import Told, TransactionWorld
 
@@ -14,8 +14,8 @@ NONE, REFUSED = ErrorCode.NONE, ErrorCode.POLICY_VIOLATION
 
 def recounted(world: TransactionWorld) -> int:
     """What the ids take, counted again from the start."""
-    owned = list(world.coordinator._ownership)
-    return sum(id_size(name, machine.partitions_held) for each in owned for name, machine in each.machines.items())
+    partitions = [each.state for each in world.coordinator.runtime.active()]
+    return sum(id_size(name, machine.partitions_held) for each in partitions for name, machine in each.machines.items())
 
 
 def many(count: int, topic: str = "t") -> list[str]:

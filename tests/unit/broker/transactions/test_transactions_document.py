@@ -65,8 +65,8 @@ def late(case: Case) -> str:
 def unused(case: Case) -> str:
     """As after `transactional.id.expiration.ms`; a transaction that was open would be late long before."""
     coordinator = case.world.coordinator
-    owned, machine = coordinator._ownership.known("app")
-    coordinator._runner.step(owned, "app", machine, Unused())
+    partition = coordinator.runtime.coordinator_of("app").state
+    partition.runner.take(("app", partition.machines["app"]), Unused())
     return ""
 
 

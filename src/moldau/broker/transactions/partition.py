@@ -1,19 +1,24 @@
-"""A partition of ``__transaction_state`` that this broker looks after: the machines of its transactional ids."""
+"""A partition of ``__transaction_state`` that this broker coordinates: the machines of its transactional ids."""
 
 import logging
+from collections.abc import Callable, Sequence
 from sys import getsizeof
 from typing import TYPE_CHECKING
 
 from moldau.broker.coordinators.internal_topics import TRANSACTIONS
 from moldau.broker.transactions.machine import Machine, Surroundings
 from moldau.broker.transactions.records import decode_key, decode_value
+from moldau.broker.transactions.runner import TransactionRunner
 from moldau.broker.transactions.states import State
 from moldau.model.budget import Account, Budget
 from moldau.model.errors import PeerError
+from moldau.model.steps import Steps
 
 if TYPE_CHECKING:
+    from moldau.broker.coordinators.partition_coordinator import PartitionCoordinator
     from moldau.broker.coordinators.state_log import LoadedBatch
     from moldau.broker.transactions.producer_epochs import ProducerEpochs
+    from moldau.broker.transactions.runner import RunnerParts
     from moldau.broker.transactions.transaction import Transaction
 
 _LOG = logging.getLogger(__name__)
@@ -31,28 +36,38 @@ def id_size(transactional_id: str, partitions: int) -> int:
     return ID_COST + getsizeof(transactional_id) + PARTITION_COST * max(partitions - PARTITIONS_INCLUDED, 0)
 
 
-class Owned:
-    """One partition, from the moment that this broker becomes its coordinator until it resigns; then `is_over`.
+class TransactionPartition:
+    """A :class:`moldau.broker.coordinators.partition_coordinator.PartitionState`.
 
     Invariant: `open` holds those of `machines` whose transaction is open, except while one of them is taking a step.
     """
 
-    __slots__ = ("_loaded", "_producers", "account", "epoch", "is_loading", "is_over", "machines", "open", "partition")
+    __slots__ = ("_memory", "_on_loaded", "_producers", "_replayed", "_surroundings", "account", "machines", "open", "partition", "runner")
 
-    def __init__(self, partition: int, epoch: int, memory: Budget, producers: "ProducerEpochs") -> None:
-        self.partition = partition
-        self.epoch = epoch
-        """The coordinator's epoch, which markers carry: the leader epoch of the partition."""
-        self.is_loading = True
-        self.is_over = False
+    def __init__(
+        self,
+        coordinator: "PartitionCoordinator[TransactionPartition]",
+        memory: Budget,
+        producers: "ProducerEpochs",
+        surroundings: Surroundings,
+        parts: "RunnerParts",
+        on_loaded: "Callable[[TransactionPartition], object]",
+    ) -> None:
+        self.partition = coordinator.partition
         self.machines: dict[str, Machine] = {}
         self.open: dict[str, Machine] = {}
         self.account = Account(memory)
         """Memory of the ids."""
+        self.runner = TransactionRunner(self, coordinator, parts)
+        self._memory = memory
         self._producers = producers
-        self._loaded: dict[str, Transaction] = {}
+        self._surroundings = surroundings
+        self._on_loaded = on_loaded
+        self._replayed: dict[str, Transaction] = {}
 
-    def take(self, batch: "LoadedBatch") -> None:
+    # For the runtime
+
+    def replay(self, batch: "LoadedBatch") -> None:
         """Note what a stored batch says. A record that cannot be read is as if it were not there, but for a line in the log."""
         for record in batch.records:
             try:
@@ -61,31 +76,50 @@ class Owned:
                     _LOG.warning("record of an unknown kind skipped: partition=%s offset=%d", self._name, record.offset)
                 else:
                     value = None if record.value is None else decode_value(record.value)
-                    before = self._loaded.pop(transactional_id, None)
+                    before = self._replayed.pop(transactional_id, None)
                     if before is not None:
                         self.account.add(-id_size(transactional_id, len(before.partitions)))
                     if value is not None:
                         self.account.add(id_size(transactional_id, len(value.partitions)))
-                        self._loaded[transactional_id] = value
+                        self._replayed[transactional_id] = value
             except PeerError as error:
                 _LOG.error("damaged record left out: partition=%s offset=%d reason=%s", self._name, record.offset, error.message)
 
-    def begin(self, surroundings: Surroundings) -> None:
-        """All is loaded: serve."""
-        self.is_loading = False
-        loaded, self._loaded = self._loaded, {}
-        for transactional_id, transaction in loaded.items():
-            machine = self.machines[transactional_id] = Machine(transaction, surroundings)
+    def finish_replay(self) -> Steps:
+        """Make the machines of what was read."""
+        replayed, self._replayed = self._replayed, {}
+        for transactional_id, transaction in replayed.items():
+            machine = self.machines[transactional_id] = Machine(transaction, self._surroundings)
             machine.counted_partitions = len(transaction.partitions)
             machine.counted_bytes = id_size(transactional_id, machine.counted_partitions)
             self._producers.note(machine)
             if transaction.state is State.ONGOING:
                 self.open[transactional_id] = machine
+            yield None
+
+    def loaded(self) -> None:
+        """Serve."""
+        self._on_loaded(self)
+
+    def resigned(self, error: PeerError) -> None:
+        """Another coordinator goes on from what is stored: those who wait have to ask that one."""
+        machines, self.machines = self.machines, {}
+        self.open.clear()
+        for transactional_id, machine in machines.items():
+            self.runner.give_up(transactional_id, machine, error.code)
+            self._producers.forget(machine)
+        self.account.close()
+
+    def memory(self) -> Sequence[Budget]:
+        """The one of all ids."""
+        return (self._memory,)
+
+    # For the machines
 
     def add(self, transactional_id: str, machine: Machine) -> None:
         """A new id."""
         self.machines[transactional_id] = machine
-        self.count(transactional_id, machine)
+        self.count(transactional_id, machine, changed=True)
 
     def forget(self, transactional_id: str) -> None:
         """An id was removed."""
@@ -94,22 +128,17 @@ class Owned:
             self._producers.forget(machine)
             self.account.add(-machine.counted_bytes)
 
-    def count(self, transactional_id: str, machine: Machine) -> None:
-        """The machine has taken a step: count what it holds now."""
+    def count(self, transactional_id: str, machine: Machine, *, changed: bool) -> None:
+        """The machine has taken a step, in which its `current` may have `changed`: count what it holds now."""
         if self.machines.get(transactional_id) is not machine:
             return
-        self._producers.note(machine)
+        if changed:
+            self._producers.note(machine)
         partitions = machine.partitions_held
         if partitions != machine.counted_partitions:
             size = id_size(transactional_id, partitions)
             self.account.add(size - machine.counted_bytes)
             machine.counted_bytes, machine.counted_partitions = size, partitions
-
-    def close(self) -> None:
-        """Look after none of them any more."""
-        for machine in self.machines.values():
-            self._producers.forget(machine)
-        self.account.close()
 
     @property
     def _name(self) -> str:
