@@ -121,6 +121,15 @@ def test_a_partition_that_cannot_be_read_is_not_served(world: TransactionWorld) 
     assert world.init("app") == Told(ErrorCode.NOT_COORDINATOR)
 
 
+def test_a_partition_that_could_not_be_read_is_read_again_when_the_settings_change(world: TransactionWorld) -> None:
+    world.init("app")
+    world.log.load_failure = PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the disk is broken")
+    world.crash()
+    world.log.load_failure = None
+    world.coordinator.load_refused()
+    assert world.init("app") == Told(NONE, 1000, 1)
+
+
 def test_who_waits_for_a_coordinator_that_resigns_has_to_look_for_another(world: TransactionWorld) -> None:
     world.init("app")
     world.log.hold()
@@ -141,6 +150,43 @@ def test_a_coordinator_that_resigned_writes_nothing_more(world: TransactionWorld
     world.release_markers()
     world.clock.advance(10)
     assert world.stored_states("app")[-1] == "PrepareCommit"
+
+
+@pytest.mark.parametrize("what", ["markers", "store"])
+def test_a_coordinator_that_resigned_retries_nothing(world: TransactionWorld, what: str) -> None:
+    world.init("app")
+    world.add("app", 1000, 0, "t-0")
+    partition = world.log.partition_for("app")
+    if what == "markers":
+        world.refusals = dict.fromkeys(world.coordinator.describe("app").transaction.partitions, ErrorCode.KAFKA_STORAGE_ERROR)
+        world.end("app", 1000, 0, committed=True)
+    else:
+        world.hold_markers()
+        world.ask_end("app", 1000, 0, committed=True)
+        world.log.fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        world.release_markers()
+    assert world.coordinator.statistics()["transactions_tried_again"] == 1
+    world.coordinator.resign(partition)
+    assert world.coordinator.statistics()["transactions_tried_again"] == 0
+    world.refusals.clear()
+    written = list(world.markers)
+    world.clock.advance(10)
+    assert world.markers == written
+    assert world.stored_states("app")[-1] == "PrepareCommit"
+
+
+def test_a_change_is_seen_when_its_append_is_committed_and_changes_in_the_order_of_the_log(world: TransactionWorld) -> None:
+    one, other = "app", next(name for name in map(str, range(99)) if world.log.partition_for(name) == world.log.partition_for("app"))
+    world.init(one)
+    world.init(other)
+    world.log.hold()
+    first, second = world.ask_add(one, 1000, 0, "t-0"), world.ask_add(other, 1001, 0, "t-0")
+    assert (world.state(one), world.state(other)) == (State.EMPTY, State.EMPTY)
+    world.log.answer_held(1)
+    assert (second.told, world.state(other)) == (None, State.EMPTY)
+    world.log.answer_held(0)
+    assert first.told == second.told == Told(NONE)
+    assert (world.state(one), world.state(other)) == (State.ONGOING, State.ONGOING)
 
 
 def test_damaged_records_are_left_out_and_named(world: TransactionWorld, caplog: pytest.LogCaptureFixture) -> None:
