@@ -91,10 +91,10 @@ class SocketWorld:
         self.loop = loop
         self.network: Network = AsyncioNetwork(loop)
         self.listening = Sides()
-        self.server = Server(loop, self.listening.accept, ServerLimits())
+        self.server = Server(loop, lambda transport, _: self.listening.accept(transport), ServerLimits())
         sockets = bind("127.0.0.1", 0)
         self.address: tuple[str, int] = sockets[0].getsockname()
-        self.server.serve(sockets)
+        self.server.serve([("PLAINTEXT", each) for each in sockets])
         self.errors: list[object] = []
         loop.set_exception_handler(lambda loop, context: self.errors.append(context))
 

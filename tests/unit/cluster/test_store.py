@@ -20,6 +20,7 @@ from moldau.cluster.changes import (
     Register,
     writes_of,
 )
+from moldau.cluster.snapshot import Endpoint
 from moldau.cluster.store import (
     BrokersChanged,
     ConfigsChanged,
@@ -66,7 +67,7 @@ from moldau.testing.coordination import FakeSession, FakeTree
 
 ID, OTHER_ID = b"i" * 16, b"o" * 16
 STATE = PartitionState(0, 5, (0,), 1)
-NODE = BrokerNode("h", 9092, None, 1)
+NODE = BrokerNode((Endpoint("PLAINTEXT", "h", 9092),), None, 1)
 CONFIG = {"retention.ms": "5"}
 BEFORE: tuple[Change, ...] = (
     NewTopic("t", ID, [(0,)], {}),
