@@ -56,7 +56,7 @@ def fill(log: PartitionLog) -> None:
     """Plain, idempotent and transactional batches over several segments and leader epochs; each flushed."""
     for number in range(18):
         time = NOW_MS + 10 * number
-        log.assign_leader_epoch(number // 6)
+        log.lead_epoch(number // 6)
         append(log, make_batch([b"%d" % number * 20], timestamp=time))
         append(log, make_batch([b"i"], timestamp=time + 1, producer_id=7, sequence=number))
         if number % 3 == 0:

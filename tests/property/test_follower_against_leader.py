@@ -62,8 +62,8 @@ def batches_of(log: PartitionLog) -> list[bytes]:
 
 
 def epochs_of(log: PartitionLog) -> list[tuple[int, int]]:
-    """What OffsetForLeaderEpoch answers, for each epoch."""
-    return [log.end_offset_for_epoch(epoch) for epoch in range(log.latest_epoch + 2)]
+    """What OffsetForLeaderEpoch answers, for each epoch up to the newest with a record."""
+    return [log.end_offset_for_epoch(epoch) for epoch in range(log.latest_epoch + 1)]
 
 
 def state_of(log: PartitionLog) -> tuple[object, ...]:
@@ -97,7 +97,7 @@ class FollowerMachine(RuleBasedStateMachine):
     def start(self, leader_segment: int, segment: int, interval: int, index_bytes: int) -> None:
         config = LogConfig(retention_ms=-1, message_timestamp_after_max_ms=2**62)
         self.leader = open_log(self.leader_disk, config._replace(segment_bytes=leader_segment), 0, 0, clean=False)
-        self.leader.assign_leader_epoch(0)
+        self.leader.lead_epoch(0)
         self.config = config._replace(segment_bytes=segment, index_interval_bytes=interval, segment_index_bytes=index_bytes)
         self.follower = open_log(self.disk, self.config, 0, 0, clean=False)
 
@@ -147,7 +147,7 @@ class FollowerMachine(RuleBasedStateMachine):
     @rule(step=st.integers(1, 3))
     def change_leader_epoch(self, step: int) -> None:
         self.epoch += step
-        self.leader.assign_leader_epoch(self.epoch)
+        self.leader.lead_epoch(self.epoch)
 
     @rule(share=st.floats(0, 1))
     def delete_records(self, share: float) -> None:

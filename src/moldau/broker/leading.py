@@ -49,7 +49,7 @@ class Leading:
             if error.no_space:
                 self._without_room[topic_partition] = topic.topic_id, is_new
             raise
-        log.assign_leader_epoch(info.leader_epoch)
+        log.lead_epoch(info.leader_epoch)
         partition = Partition(log, topic.topic_id, LeaderEpoch(info.leader_epoch), rules, self._broker.counters.topic(topic.name))
         if partition.shows_flushed:
             self._flush_recovered(log)

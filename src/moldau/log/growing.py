@@ -116,7 +116,7 @@ class GrowingLog:
         self.log_end_offset = self.staged_end_offset = opened.end_offset
         self.high_watermark = opened.end_offset
         self.leader_epoch = leader_epoch
-        self._epoch_begins = leader_epoch > opened.epochs.latest
+        self._epoch_begins = opened.epochs.begin_term(leader_epoch, opened.end_offset)
         self._reader = Reader(str(topic_partition), self._segments)
         self._lost: StorageError | None = None
         self._cut_to: int | None = None
@@ -266,12 +266,12 @@ class GrowingLog:
         if self.staged_end_offset != self.log_end_offset:
             self._write()
 
-    def assign_leader_epoch(self, epoch: int) -> None:
-        """Lead with `epoch` from now on. It is noted with the first batch appended under it."""
+    def lead_epoch(self, epoch: int) -> None:
+        """Lead with `epoch` from now on. `end_offset_for_epoch` knows it at once; its file does with the first batch. StorageError."""
         if self.has_staged:
             self.write_staged()
         self.leader_epoch = epoch
-        self._epoch_begins = epoch > self._epochs.latest
+        self._epoch_begins = self._epochs.begin_term(epoch, self.log_end_offset)
 
     def _check_timestamps(self, base_timestamp: int, timestamp: int, now_ms: int) -> None:
         config = self.config

@@ -3,8 +3,9 @@
 An entry says: the leader of this epoch wrote its first record at this offset. Followers and consumers ask where an epoch ends, to find
 out whether what they have read was lost in the meantime.
 
-A new epoch is noted in memory with its first record; the file gets it with the next flush, always before the recovery point passes that
-record. Entries that a crash takes are rebuilt from the batches after the recovery point, which carry their epoch.
+A leader knows where its own epoch begins as soon as it leads (`begin_term`), so that a follower which asks before the first record is not
+sent away (KAFKA-10706). The epoch becomes an entry with its first record; the file gets it with the next flush, always before the recovery
+point passes that record. Entries that a crash takes are rebuilt from the batches after the recovery point, which carry their epoch.
 """
 
 from bisect import bisect_right
@@ -16,12 +17,16 @@ _EPOCHS_END = 2**31 - 1
 
 
 class LeaderEpochs:
-    """Invariant: in `entries` both epochs and start offsets rise. `changed` says that the file is behind."""
+    """Invariant: in `entries` both epochs and start offsets rise. `changed` says that the file is behind.
 
-    __slots__ = ("changed", "entries")
+    `term`: the epoch that this broker leads with and where it begins, as long as no record was written in it; newer than all entries.
+    """
+
+    __slots__ = ("changed", "entries", "term")
 
     def __init__(self, entries: list[tuple[int, int]] | None = None) -> None:
         self.entries: list[tuple[int, int]] = []
+        self.term: tuple[int, int] | None = None
         for epoch, start_offset in entries or ():
             self.assign(epoch, start_offset)
         self.changed = False
@@ -31,22 +36,29 @@ class LeaderEpochs:
         """The newest epoch with a record, -1 without any."""
         return self.entries[-1][0] if self.entries else -1
 
+    def begin_term(self, epoch: int, log_end_offset: int) -> bool:
+        """This broker leads with `epoch` from now on; whether that has no record yet."""
+        self.term = (epoch, log_end_offset) if epoch > self.latest else None
+        return self.term is not None
+
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Note that `epoch` begins at `start_offset`; entries that contradict it go."""
+        """Note that `epoch` has its first record at `start_offset`; entries that contradict it go."""
         entries = self.entries
         if entries and entries[-1][0] == epoch and entries[-1][1] <= start_offset:
             return
+        self.term = None
         while entries and (entries[-1][0] >= epoch or entries[-1][1] >= start_offset):
             entries.pop()
         entries.append((epoch, start_offset))
         self.changed = True
 
     def end_offset_of(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """The newest epoch up to the asked one that has records, and the offset after its last one; ``(-1, -1)`` if unknown.
+        """The newest epoch up to the asked one that has records or is led with, and the offset after its last one; ``(-1, -1)`` if unknown.
 
-        With entries (0, 0), (2, 10) and a log that ends at 15: epoch 2 gives (2, 15), 1 and 0 give (0, 10), 3 gives (-1, -1).
+        With entries (0, 0), (2, 10) and a log that ends at 15: epoch 2 gives (2, 15), 1 and 0 give (0, 10), 3 gives (-1, -1). Once this
+        broker leads with epoch 5, that gives (5, 15), and 3 gives (2, 15).
         """
-        entries = self.entries
+        entries = self.entries if self.term is None else [*self.entries, self.term]
         if epoch < 0 or not entries or epoch > entries[-1][0]:
             return -1, -1
         if epoch == entries[-1][0]:
@@ -61,7 +73,8 @@ class LeaderEpochs:
         return self.entries[below - 1][0] if below else -1
 
     def truncate_end(self, end_offset: int) -> None:
-        """The log ends at `end_offset` now."""
+        """The log ends at `end_offset` now, and is not led until the next `begin_term`."""
+        self.term = None
         while self.entries and self.entries[-1][1] >= end_offset:
             self.entries.pop()
             self.changed = True
@@ -77,6 +90,7 @@ class LeaderEpochs:
         """Forget every epoch."""
         self.changed = self.changed or bool(self.entries)
         self.entries.clear()
+        self.term = None
 
     def encode(self) -> bytes:
         """The file's bytes."""

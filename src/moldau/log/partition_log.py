@@ -203,7 +203,9 @@ class PartitionLog(ShorteningLog):
             raise self._reader.corrupt(error.offset, error) from error
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """The newest epoch up to `epoch` that has records, and the offset after its last; ``(-1, -1)`` if unknown (KIP-101)."""
+        """The newest epoch up to `epoch` that has records, or that this broker leads with, and the offset after its last; ``(-1, -1)`` if
+        unknown (KIP-101).
+        """
         return self._epochs.end_offset_of(epoch, self.log_end_offset)
 
     def epoch_at(self, offset: int) -> int:

@@ -218,9 +218,9 @@ def test_leader_epochs_are_compared(world: BrokerWorld, client: Client) -> None:
 
 def test_a_client_that_read_what_is_gone_is_told_where_the_log_diverges(world: BrokerWorld, client: Client) -> None:
     partition = world.partition("t")
-    partition.log.assign_leader_epoch(3)
+    partition.log.lead_epoch(3)
     client.produce("t", b"a", b"b")
-    partition.log.assign_leader_epoch(7)
+    partition.log.lead_epoch(7)
     client.produce("t", b"c")
     same = client.fetch("t", 2, last_fetched_epoch=3)
     assert (same.error_code, same.diverging_epoch, values_of(same.records)) == (0, None, [b"c"])

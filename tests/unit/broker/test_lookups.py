@@ -152,7 +152,7 @@ def test_the_ends_of_epochs(world: BrokerWorld, client: Client) -> None:
     partition = world.partition("t")
     client.produce("t", b"a", b"b")
     for epoch in (2, 5):
-        partition.log.assign_leader_epoch(epoch)
+        partition.log.lead_epoch(epoch)
         client.produce("t", b"c")
     partition.leader_epoch = 5  # type: ignore[assignment]
 
@@ -163,6 +163,8 @@ def test_the_ends_of_epochs(world: BrokerWorld, client: Client) -> None:
 
     assert [end_of(epoch) for epoch in (0, 1, 2, 3, 5)] == [(0, 0, 2), (0, 0, 2), (0, 2, 3), (0, 2, 3), (0, 5, 4)]
     assert end_of(6) == (0, -1, -1)
+    partition.log.lead_epoch(6)
+    assert [end_of(epoch) for epoch in (5, 6, 7)] == [(0, 5, 4), (0, 6, 4), (0, -1, -1)]
     assert end_of(5, current=4)[0] == ErrorCode.FENCED_LEADER_EPOCH
     assert end_of(5, current=6)[0] == ErrorCode.UNKNOWN_LEADER_EPOCH
     assert end_of(5, topic="missing")[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

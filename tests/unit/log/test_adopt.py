@@ -60,7 +60,7 @@ def test_without_a_usable_checkpoint_of_epochs_the_batches_say_them(checkpoint: 
     manager.start(NOW_MS, adopt=True)
     log = manager.get(TopicPartition("orders", 3))
     assert log is not None
-    log.assign_leader_epoch(7)
+    log.lead_epoch(7)
     append_values(log, b"of epoch 7")
     manager.shutdown()
     disk.write_atomically("/data/meta.properties", f"#\nnode.id=1\nversion=1\ncluster.id={CLUSTER}\n".encode())

@@ -172,12 +172,12 @@ def test_time_entries_never_fall_and_a_sealed_segment_ends_with_its_largest() ->
 
 def test_the_epoch_begins_with_its_first_batch() -> None:
     log = open_log(ForgetfulDisk(), leader_epoch=3)
-    assert log.end_offset_for_epoch(3) == (-1, -1)
+    assert (log.end_offset_for_epoch(3), log.latest_epoch) == ((3, 0), -1)
     append(log, make_batch(b"a"), make_batch(b"b"))
-    log.assign_leader_epoch(5)
+    log.lead_epoch(5)
     assert log.end_offset_for_epoch(3) == (3, 2)
     stage(log, make_batch(b"c"))
-    log.assign_leader_epoch(6)
+    log.lead_epoch(6)
     append(log, make_batch(b"d"))
     assert [log.end_offset_for_epoch(epoch) for epoch in (2, 3, 4, 5, 6, 7)] == [(2, 0), (3, 2), (3, 2), (5, 3), (6, 4), (-1, -1)]
     assert [log.epoch_at(offset) for offset in range(4)] == [3, 3, 5, 6]
@@ -213,7 +213,7 @@ def test_a_disk_that_fills_up_at_any_byte_leaves_no_trace(room: int) -> None:
     log = open_log(disk, LogConfig(index_interval_bytes=0), leader_epoch=2)
     append(log, make_batch(b"first"))
     size, before = file_sizes(disk), state_of(log)
-    log.assign_leader_epoch(3)
+    log.lead_epoch(3)
     disk.capacity = disk.used() + room
     for batch in batches_of(3):
         stage(log, batch)
@@ -221,7 +221,7 @@ def test_a_disk_that_fills_up_at_any_byte_leaves_no_trace(room: int) -> None:
         log.write_staged()
     assert caught.value.no_space
     assert file_sizes(disk) == size
-    log.assign_leader_epoch(2)
+    log.lead_epoch(2)
     assert state_of(log) == before
     disk.capacity = None
     append(log, *batches_of(3))

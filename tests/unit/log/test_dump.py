@@ -18,7 +18,7 @@ def disk() -> ForgetfulDisk:
     manager = manager_over(disk)
     manager.start(NOW_MS)
     log = create(manager, "t", config=LogConfig(index_interval_bytes=100))
-    log.assign_leader_epoch(4)
+    log.lead_epoch(4)
     append(log, make_batch([b"a", b"bb"], producer_id=7, sequence=0, compression=1))
     append(log, make_batch([b"c" * 100], timestamp=NOW_MS + 5), make_batch([b"d"], timestamp=NOW_MS + 9))
     manager.shutdown()

@@ -143,7 +143,7 @@ def test_a_producer_that_goes_on_at_the_leader_is_not_forgotten(log: PartitionLo
 
 def test_who_has_followed_leads_with_what_it_has_learned(log: PartitionLog) -> None:
     follow(log, fetched(0, b"a", epoch=4, producer=(7, 0, 0)))
-    log.assign_leader_epoch(6)
+    log.lead_epoch(6)
     append(log, make_batch(b"b", producer=(7, 0, 1)))
     again = make_batch(b"a", producer=(7, 0, 0))
     assert stage(log, again) == (0, 0, -1, True)

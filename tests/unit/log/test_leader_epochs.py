@@ -21,6 +21,41 @@ def test_an_epoch_before_the_first_ends_where_that_begins() -> None:
     assert LeaderEpochs().end_offset_of(0, 0) == (-1, -1)
 
 
+@pytest.mark.parametrize(("asked", "answer"), [(-1, (-1, -1)), (2, (2, 20)), (5, (5, 30)), (6, (5, 30)), (8, (8, 33)), (9, (-1, -1))])
+def test_the_epoch_that_is_led_with_is_known_before_it_has_a_record(asked: int, answer: tuple[int, int]) -> None:
+    """A new leader that did not know where its own epoch begins sent followers away until the first append (KAFKA-10706)."""
+    epochs = LeaderEpochs(ENTRIES)
+    assert epochs.begin_term(8, 30)
+    assert epochs.end_offset_of(asked, 33 if asked == 8 else 30) == answer
+    assert (epochs.entries, epochs.latest, epochs.changed) == (ENTRIES, 5, False)
+
+
+def test_without_entries_an_earlier_epoch_ends_where_the_one_that_is_led_with_begins() -> None:
+    epochs = LeaderEpochs()
+    epochs.begin_term(4, 7)
+    assert [epochs.end_offset_of(epoch, 7) for epoch in (3, 4, 5)] == [(3, 7), (4, 7), (-1, -1)]
+
+
+def test_the_epoch_that_is_led_with_becomes_an_entry_with_its_first_record() -> None:
+    epochs = LeaderEpochs(ENTRIES)
+    epochs.begin_term(8, 30)
+    epochs.assign(8, 30)
+    assert (epochs.entries, epochs.term, epochs.changed) == ([*ENTRIES, (8, 30)], None, True)
+    assert not epochs.begin_term(8, 40)
+    assert epochs.end_offset_of(8, 40) == (8, 40)
+
+
+@pytest.mark.parametrize("end", [30, 25])
+def test_truncation_drops_the_epoch_that_is_led_with_also_where_nothing_is_cut_off(end: int) -> None:
+    epochs = LeaderEpochs(ENTRIES)
+    epochs.begin_term(8, 30)
+    epochs.truncate_end(end)
+    assert (epochs.term, epochs.end_offset_of(8, end), epochs.end_offset_of(5, end)) == (None, (-1, -1), (5, end))
+    epochs.begin_term(8, end)
+    epochs.clear()
+    assert epochs.end_offset_of(8, 0) == (-1, -1)
+
+
 @pytest.mark.parametrize(("offset", "epoch"), [(0, 0), (9, 0), (10, 2), (19, 2), (20, 5), (1000, 5)])
 def test_the_epoch_of_an_offset(offset: int, epoch: int) -> None:
     assert LeaderEpochs(ENTRIES).epoch_of(offset) == epoch

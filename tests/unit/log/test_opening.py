@@ -424,7 +424,7 @@ def test_epochs_behind_the_recovery_point_come_from_the_batches() -> None:
     append(log, make_batch(b"x"), make_batch(b"x"))
     flush(log)
     assert disk.read(f"{DIRECTORY}/leader-epoch-checkpoint").split() == [b"0", b"1", b"2", b"0"]
-    log.assign_leader_epoch(3)
+    log.lead_epoch(3)
     append(log, make_batch(b"x"))
     log.close()
     log = crashed(disk, 2, LogConfig())

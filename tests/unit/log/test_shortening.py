@@ -142,7 +142,7 @@ def test_truncating_inside_a_batch_takes_the_whole_batch() -> None:
 
 def test_truncating_takes_back_what_is_staged_and_drops_its_epoch() -> None:
     log = filled(new_disk())
-    log.assign_leader_epoch(4)
+    log.lead_epoch(4)
     stage(log, make_batch(b"y"))
     assert log.truncate_to(7) == 7
     assert log.end_offset_for_epoch(4) == (-1, -1)

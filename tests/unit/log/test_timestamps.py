@@ -61,7 +61,7 @@ def test_every_look_up_gives_what_a_walk_over_all_records_gives(
 
 def test_the_answer_names_the_epoch_of_the_leader_that_wrote_the_record() -> None:
     log = filled([[1], [2]], epoch=3)
-    log.assign_leader_epoch(8)
+    log.lead_epoch(8)
     append(log, make_batch(b"v", timestamps=[5]))
     assert [found and found.leader_epoch for found in (offset_for_timestamp(log, each) for each in (1, 2, 3))] == [3, 3, 8]
 

@@ -44,8 +44,6 @@ def _look_up(broker: "Broker", topic: bytes, wanted: OffsetForLeaderPartition) -
         partition.check_leader_epoch(wanted.current_leader_epoch)
     except PeerError as error:
         return EpochEndOffset(error.code, index)
-    if wanted.leader_epoch == partition.leader_epoch:
-        return EpochEndOffset(0, index, partition.leader_epoch, partition.log.high_watermark)
     epoch, end_offset = partition.log.end_offset_for_epoch(wanted.leader_epoch)
     return EpochEndOffset(0, index, epoch, min(end_offset, partition.log.high_watermark))
 
