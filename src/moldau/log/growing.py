@@ -14,7 +14,7 @@ from moldau.log.cache import SegmentCache
 from moldau.log.config import LogConfig
 from moldau.log.opening import OpenedLog
 from moldau.log.producer_replay import marker_in
-from moldau.log.read import Reader
+from moldau.log.reader import LogReader
 from moldau.log.segment import Segment
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
@@ -117,7 +117,7 @@ class GrowingLog:
         self.high_watermark = opened.end_offset
         self.leader_epoch = leader_epoch
         self._epoch_begins = opened.epochs.begin_term(leader_epoch, opened.end_offset)
-        self._reader = Reader(str(topic_partition), self._segments)
+        self._reader = LogReader(str(topic_partition), self._segments)
         self._lost: StorageError | None = None
         self._cut_to: int | None = None
         self._stable_on_disk = opened.start_offset

@@ -8,7 +8,7 @@ Offsets, and where the bytes before each are::
 
 `append_as_leader` stages a batch without copying it; `write_staged` writes all staged batches with one call. Flushing runs in another
 thread (`flush_job`, then `flush_done` or `flush_failed`). Everything else belongs to the broker's thread. The parts:
-:mod:`moldau.log.growing` takes batches, :mod:`moldau.log.shortening` removes them, :mod:`moldau.log.read` finds them;
+:mod:`moldau.log.growing` takes batches, :mod:`moldau.log.shortening` removes them, :mod:`moldau.log.reader` finds them;
 :mod:`moldau.log.opening` starts a log.
 """
 
@@ -22,7 +22,7 @@ from moldau.log.growing import NEVER_MS, AppendResult
 from moldau.log.opening import Opening
 from moldau.log.producer_bound import ProducerBound
 from moldau.log.producer_entry import ProducerEntry
-from moldau.log.read import ReadResult
+from moldau.log.reader import ReadResult
 from moldau.log.segments import RemovedSegment
 from moldau.log.shortening import ShorteningLog
 from moldau.model.errors import ErrorCode, PeerError, StorageError

@@ -27,7 +27,7 @@ from moldau.protocol.fast.fetch import FetchFrame, FetchPartition, FetchPartitio
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
     from moldau.log.partition_log import PartitionLog
-    from moldau.log.read import ReadResult
+    from moldau.log.reader import ReadResult
 
 FIRST_WITH_TOPIC_IDS = 13
 READ_COMMITTED = 1

@@ -32,7 +32,7 @@ class ReadResult(NamedTuple):
 _NOTHING = ReadResult(None, -1)
 
 
-class Reader:
+class LogReader:
     """Reads of one log.
 
     Invariants: a remembered position is the start of the batch with that base offset, or the written end of the log.
