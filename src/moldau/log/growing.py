@@ -9,13 +9,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
-from moldau.log.append import Appender
 from moldau.log.cache import SegmentCache
 from moldau.log.config import LogConfig
 from moldau.log.opening import OpenedLog
 from moldau.log.producer_replay import marker_in
 from moldau.log.reader import LogReader
 from moldau.log.segment import Segment
+from moldau.log.segment_appender import SegmentAppender
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
 from moldau.ports.filesystem import FileSystem
@@ -283,7 +283,7 @@ class GrowingLog:
                     f" and {config.message_timestamp_after_max_ms} ms after the broker's {now_ms}",
                 )
 
-    def _make_room(self, size: int, last_offset: int, timestamp: int, now_ms: int) -> Appender:
+    def _make_room(self, size: int, last_offset: int, timestamp: int, now_ms: int) -> SegmentAppender:
         """Get ready for a batch: look at the files, if that was not done yet, and roll if one of the limits says so."""
         if size > self.config.segment_bytes:
             raise PeerError(
@@ -359,9 +359,9 @@ class GrowingLog:
         self._unflushed.add_directory(self.directory)
         self._snapshot_due = SNAPSHOT_INTERVAL_BYTES
 
-    def _append_to(self, segment: Segment, now_ms: int) -> Appender:
+    def _append_to(self, segment: Segment, now_ms: int) -> SegmentAppender:
         spread = crc32(f"{self.topic_partition}:{segment.base_offset}".encode())
-        return Appender(self._cache, segment, self.config, now_ms, spread)
+        return SegmentAppender(self._cache, segment, self.config, now_ms, spread)
 
     def _take_snapshot(self) -> None:
         """Keep the producers as they are at the end of the log. One that is there already may be safe on disk, and stays as it is."""

@@ -6,7 +6,7 @@ from moldau.protocol.records.header import BatchHeader
 
 
 class IndexBuilder:
-    """To be shown every batch from the last indexed one on. The rules are those of `Appender.index`."""
+    """To be shown every batch from the last indexed one on. The rules are those of `SegmentAppender.index`."""
 
     __slots__ = ("_index", "_indexed_timestamp", "_interval", "_time_index", "indexed_at", "newest", "reached")
 

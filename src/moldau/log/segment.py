@@ -1,7 +1,7 @@
 """One segment: a file of batches and its indexes (``docs/formats/segment.md``).
 
 A segment opens nothing until someone reads it, and then through the shared :class:`moldau.log.cache.SegmentCache`.
-Only the newest segment of a log grows; :class:`moldau.log.append.Appender` does that.
+Only the newest segment of a log grows; :class:`moldau.log.segment_appender.SegmentAppender` does that.
 """
 
 import logging

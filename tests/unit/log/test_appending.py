@@ -4,10 +4,10 @@ import struct
 
 import pytest
 
-from moldau.log.append import Appender
 from moldau.log.cache import EARLY_ROLL_MS, EARLY_ROLLS_MAX
 from moldau.log.config import LogConfig
 from moldau.log.partition_log import PartitionLog
+from moldau.log.segment_appender import SegmentAppender
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.protocol.records.header import check_batch, read_header, verify_crc
 from moldau.testing.disk import ForgetfulDisk
@@ -324,14 +324,14 @@ def test_a_segment_that_could_not_be_made_leaves_no_empty_file_behind() -> None:
 def test_a_file_that_cannot_be_closed_at_a_roll_leaves_a_log_that_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     log = open_log(ForgetfulDisk(), LogConfig(segment_bytes=200))
     append(log, make_batch(b"x" * 100))
-    close = Appender.close
+    close = SegmentAppender.close
 
-    def close_and_fail(appender: Appender) -> None:
+    def close_and_fail(appender: SegmentAppender) -> None:
         close(appender)
         raise StorageError("no space left on device", path="x", no_space=True)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Appender, "close", close_and_fail)
+        patched.setattr(SegmentAppender, "close", close_and_fail)
         with pytest.raises(StorageError):
             append(log, make_batch(b"y" * 100))
     append(log, make_batch(b"z" * 100))

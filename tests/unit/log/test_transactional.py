@@ -162,7 +162,7 @@ def test_a_transaction_that_spans_segments_is_listed_for_each_of_them(disk: Forg
 
 
 def test_a_segment_is_rolled_when_its_index_of_aborted_transactions_is_full(disk: ForgetfulDisk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("moldau.log.append.ENTRIES_MAX", 3)
+    monkeypatch.setattr("moldau.log.segment_appender.ENTRIES_MAX", 3)
     log = open_log(disk, LogConfig())
     for sequence in range(4):
         produce(log, A, sequence)

@@ -38,10 +38,10 @@ _RELATIVE_MAX = 2**31 - 1
 
 
 _Mark = tuple[int, int, int, int, int, int, int, int, int]
-"""What staging changes, as it was before the first staged batch: see `Appender.begin`. A plain tuple, for one is made with every write."""
+"""What staging changes, as it was before the first staged batch: see `SegmentAppender.begin`. A plain tuple: every write makes one."""
 
 
-class Appender:
+class SegmentAppender:
     """Appends to one segment, from its creation or reopening until it is rolled.
 
     Not `ready`, it has not looked at its files yet, and its limits are such that the first batch asks for `prepare`.
