@@ -18,7 +18,7 @@ from moldau.log.leader_epochs import LeaderEpochs, decode_leader_epochs
 from moldau.log.leftovers import settle_leftovers
 from moldau.log.producer_bound import ProducerBound
 from moldau.log.producer_replay import producers_before, replay_producers
-from moldau.log.producer_state import Producers
+from moldau.log.producer_states import ProducerStates
 from moldau.log.segment import Segment
 from moldau.log.segments import RemovedSegment, Segments
 from moldau.log.snapshots import Snapshots
@@ -34,7 +34,7 @@ class OpenedLog(NamedTuple):
     """What a log consists of once its files are understood."""
 
     segments: Segments
-    producers: Producers
+    producers: ProducerStates
     snapshots: Snapshots
     epochs: LeaderEpochs
     unflushed: Unflushed
@@ -79,7 +79,7 @@ class Opening:
         self._accept_loss = accept_loss
         self._now_ms = now_ms
         self._segments = Segments(files)
-        self._producers = Producers(partition, producer_bound)
+        self._producers = ProducerStates(partition, producer_bound)
         self._unflushed = Unflushed(files, directory)
         self._removed: list[RemovedSegment] = []
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Container
 
 from moldau.log.batches import UNREADABLE, BadBatchError, walk
 from moldau.log.producer_entry import ProducerEntry
-from moldau.log.producer_state import Producers
+from moldau.log.producer_states import ProducerStates
 from moldau.log.segment import Segment
 from moldau.log.segments import Segments
 from moldau.log.transaction_index import AbortedTransaction
@@ -22,7 +22,7 @@ def _nowhere(_: AbortedTransaction) -> None:
 
 def replay_producers(
     segments: Segments,
-    producers: Producers,
+    producers: ProducerStates,
     first_offset: int,
     end_offset: int,
     now_ms: int,
@@ -80,7 +80,7 @@ def producers_before(segments: Segments, offset: int, now_ms: int, producer_ids:
         slot -= 1
     first = segments.items[slot]
     position = first.index.last_position_until(max(0, first.size - wanted))
-    found = Producers("")
+    found = ProducerStates("")
     for segment in segments.items[slot:]:
         try:
             file = segment.file()

@@ -20,7 +20,7 @@ from moldau.log.damage import LostRecordsError
 from moldau.log.index_builder import IndexBuilder
 from moldau.log.leader_epochs import LeaderEpochs
 from moldau.log.producer_replay import marker_in
-from moldau.log.producer_state import Producers
+from moldau.log.producer_states import ProducerStates
 from moldau.log.segment import Segment
 from moldau.log.segments import RemovedSegment, Segments
 from moldau.ports.filesystem import FileSystem
@@ -64,7 +64,7 @@ class Recovery:
         self,
         files: FileSystem,
         segments: Segments,
-        producers: Producers,
+        producers: ProducerStates,
         producers_offset: int,
         epochs: LeaderEpochs,
         report: RecoveryReport,

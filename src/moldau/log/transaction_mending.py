@@ -3,7 +3,7 @@
 import logging
 
 from moldau.log.producer_replay import replay_producers
-from moldau.log.producer_state import Producers
+from moldau.log.producer_states import ProducerStates
 from moldau.log.segment import Segment
 from moldau.log.segments import Segments
 from moldau.log.snapshots import Snapshots
@@ -17,7 +17,7 @@ def mend(segments: Segments, segment: Segment, snapshots: Snapshots, partition: 
 
     What the damage is may not be told a second time, so the file is replaced as a whole, and is on disk before anybody relies on it.
     """
-    producers, aborted = Producers(partition), list[AbortedTransaction]()
+    producers, aborted = ProducerStates(partition), list[AbortedTransaction]()
     _LOG.warning("index of aborted transactions is damaged and rebuilt: path=%s", segment.transaction_index.path)
     first_offset = segments.bases[0]
     loaded = snapshots.load_newest(segment.base_offset, now_ms, producers.most)

@@ -12,7 +12,7 @@ from moldau.log.partition_log import PartitionLog
 from moldau.log.producer_bound import ProducerBound
 from moldau.log.producer_entry import ProducerEntry
 from moldau.log.producer_snapshot import SnapshotEntries, decode_snapshot, encode_snapshot, producers_of
-from moldau.log.producer_state import Producers
+from moldau.log.producer_states import ProducerStates
 from moldau.log.verifications import Verifications
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.protocol.records.header import read_header
@@ -25,7 +25,7 @@ class Logs:
     def __init__(self, limit: int, count: int = 2) -> None:
         self.limit = limit
         self.bound = ProducerBound(lambda: self.limit)
-        self.logs = [Producers(f"t-{index}", self.bound) for index in range(count)]
+        self.logs = [ProducerStates(f"t-{index}", self.bound) for index in range(count)]
         self.now_ms = 0
 
     def append(self, producer_id: int, sequence: int = 0, *, log: int = 0, transactional: bool = False) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from moldau.log.producer_bound import ProducerBound
 from moldau.log.producer_entry import ProducerEntry, StoredBatch
-from moldau.log.producer_state import Producers
+from moldau.log.producer_states import ProducerStates
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.protocol.records.header import read_header
 from support.one_log import make_batch
@@ -12,11 +12,11 @@ from support.one_log import make_batch
 LAST_SEQUENCE = 2**31 - 1
 
 
-def stage(producers: Producers, epoch: int, sequence: int, *, count: int = 1, offset: int = 0, now_ms: int = 0) -> StoredBatch | None:
+def stage(producers: ProducerStates, epoch: int, sequence: int, *, count: int = 1, offset: int = 0, now_ms: int = 0) -> StoredBatch | None:
     return producers.stage(7, epoch, sequence, count - 1, offset, 1000, now_ms)
 
 
-def refusal(producers: Producers, epoch: int, sequence: int, *, count: int = 1) -> ErrorCode:
+def refusal(producers: ProducerStates, epoch: int, sequence: int, *, count: int = 1) -> ErrorCode:
     with pytest.raises(PeerError) as caught:
         stage(producers, epoch, sequence, count=count)
     return caught.value.code
@@ -24,11 +24,11 @@ def refusal(producers: Producers, epoch: int, sequence: int, *, count: int = 1) 
 
 @pytest.mark.parametrize("sequence", [0, 1, 500, LAST_SEQUENCE])
 def test_a_producer_without_state_may_start_anywhere(sequence: int) -> None:
-    assert stage(Producers("t-0"), 3, sequence) is None
+    assert stage(ProducerStates("t-0"), 3, sequence) is None
 
 
 def test_each_of_the_last_five_batches_is_recognised_and_older_ones_are_out_of_order() -> None:
-    producers = Producers("t-0")
+    producers = ProducerStates("t-0")
     for number in range(7):
         assert stage(producers, 0, number * 10, count=10, offset=100 + number * 10) is None
     for number in (2, 3, 4, 5, 6):
@@ -39,7 +39,7 @@ def test_each_of_the_last_five_batches_is_recognised_and_older_ones_are_out_of_o
 
 
 def test_a_repeated_batch_has_the_same_first_and_last_sequence() -> None:
-    producers = Producers("t-0")
+    producers = ProducerStates("t-0")
     stage(producers, 0, 0, count=10)
     assert refusal(producers, 0, 0, count=9) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert refusal(producers, 0, 1, count=9) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -47,13 +47,13 @@ def test_a_repeated_batch_has_the_same_first_and_last_sequence() -> None:
 
 @pytest.mark.parametrize("sequence", [0, 9, 11, LAST_SEQUENCE])
 def test_any_other_gap_is_out_of_order(sequence: int) -> None:
-    producers = Producers("t-0")
+    producers = ProducerStates("t-0")
     stage(producers, 0, 5, count=5)
     assert refusal(producers, 0, sequence) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_an_older_epoch_is_fenced_and_a_newer_one_starts_at_0() -> None:
-    producers = Producers("t-0")
+    producers = ProducerStates("t-0")
     stage(producers, 4, 0)
     assert refusal(producers, 3, 1) == ErrorCode.INVALID_PRODUCER_EPOCH
     assert refusal(producers, 3, 0) == ErrorCode.INVALID_PRODUCER_EPOCH
@@ -65,10 +65,10 @@ def test_an_older_epoch_is_fenced_and_a_newer_one_starts_at_0() -> None:
 
 
 def test_after_the_largest_sequence_follows_0_within_a_batch_and_between_two() -> None:
-    producers = Producers("t-0")
+    producers = ProducerStates("t-0")
     assert stage(producers, 0, LAST_SEQUENCE - 1, count=2) is None
     assert stage(producers, 0, 0, count=1, offset=2) is None
-    producers = Producers("t-0")
+    producers = ProducerStates("t-0")
     assert stage(producers, 0, LAST_SEQUENCE, count=3) is None
     assert producers.entries[7].last_sequence == 1
     assert stage(producers, 0, 2, offset=3) is None
@@ -78,7 +78,7 @@ def test_after_the_largest_sequence_follows_0_within_a_batch_and_between_two() -
 
 
 def test_undo_goes_back_to_what_was_written() -> None:
-    producers = Producers("t-0")
+    producers = ProducerStates("t-0")
     stage(producers, 0, 0)
     producers.commit()
     stage(producers, 0, 1, offset=1)
@@ -91,7 +91,7 @@ def test_undo_goes_back_to_what_was_written() -> None:
 
 
 def test_producers_expire_by_the_time_of_their_last_append_not_by_their_records_time() -> None:
-    producers = Producers("t-0")
+    producers = ProducerStates("t-0")
     stage(producers, 0, 0, now_ms=5_000_000)
     producers.stage(8, 0, 0, 0, 1, 1000, 4_000_000)
     assert producers.expire(5_000_999, 1000) == 1
@@ -101,7 +101,7 @@ def test_producers_expire_by_the_time_of_their_last_append_not_by_their_records_
 
 
 def test_replaying_takes_what_is_in_the_log_as_it_is() -> None:
-    producers = Producers("t-0")
+    producers = ProducerStates("t-0")
     producers.replay(read_header(make_batch(b"a", b"b", producer=(7, 2, 40))), 0)
     producers.replay(read_header(make_batch(b"c", producer=(7, 3, 0))), 0)
     entry = producers.entries[7]
@@ -109,7 +109,7 @@ def test_replaying_takes_what_is_in_the_log_as_it_is() -> None:
 
 
 def test_before_a_batch_is_refused_the_log_before_the_snapshot_is_asked_once() -> None:
-    producers = Producers("t-0")
+    producers = ProducerStates("t-0")
     entry = producers.entries[7] = ProducerEntry(0, 0)
     entry.batches = (StoredBatch(20, 29, 120, 129, 1000),)
     entry.next_sequence = 30
@@ -132,7 +132,7 @@ def test_before_a_batch_is_refused_the_log_before_the_snapshot_is_asked_once() -
 
 def test_what_was_found_in_the_log_is_looked_up_again_after_a_write_that_failed() -> None:
     """The batch before it was staged when the log was asked: taking that one back takes what was found along."""
-    producers = Producers("t-0")
+    producers = ProducerStates("t-0")
     entry = producers.entries[7] = ProducerEntry(0, 0)
     entry.batches = (StoredBatch(10, 19, 110, 119, 1000),)
     entry.next_sequence = 20
@@ -152,7 +152,7 @@ def test_what_was_found_in_the_log_is_looked_up_again_after_a_write_that_failed(
 def test_where_there_is_nothing_to_compare_with_the_epoch_must_be_the_one_that_the_coordinator_gave_last() -> None:
     """An evicted producer that was fenced would write again; a made-up epoch would fence who has the id."""
     given = {7: 4}
-    producers = Producers("t-0", ProducerBound(epoch_given=given.get))
+    producers = ProducerStates("t-0", ProducerBound(epoch_given=given.get))
     assert refusal(producers, 3, 17) == ErrorCode.INVALID_PRODUCER_EPOCH
     assert refusal(producers, 5, 0) == ErrorCode.INVALID_PRODUCER_EPOCH
     assert producers.entries == {}
@@ -174,7 +174,7 @@ def test_no_batch_overtakes_one_that_was_refused_while_the_coordinator_could_not
             raise error
 
     bound = ProducerBound(epoch_given=epoch_given)
-    producers = Producers("t-0", bound)
+    producers = ProducerStates("t-0", bound)
     assert refusal(producers, 0, 0) == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert refusal(producers, 0, 1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
     loading.clear()
@@ -191,7 +191,7 @@ def test_a_producer_that_gave_up_a_refused_batch_goes_on_with_the_next_epoch() -
         for error in loading:
             raise error
 
-    producers = Producers("t-0", ProducerBound(epoch_given=epoch_given))
+    producers = ProducerStates("t-0", ProducerBound(epoch_given=epoch_given))
     assert refusal(producers, 0, 0) == ErrorCode.NOT_LEADER_OR_FOLLOWER
     loading.clear()
     assert stage(producers, 1, 0) is None
@@ -203,7 +203,7 @@ def test_a_refused_batch_leaves_the_verification_of_its_transaction_as_it_was() 
     def epoch_given(_producer_id: int) -> None:
         raise PeerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "__transaction_state is still being read")
 
-    producers = Producers("t-0", ProducerBound(epoch_given=epoch_given))
+    producers = ProducerStates("t-0", ProducerBound(epoch_given=epoch_given))
     standing = producers.verifications.begin(7, 1, 0, 0, bumps_epoch=True)
     assert refusal(producers, 1, 0) == ErrorCode.NOT_LEADER_OR_FOLLOWER
     producers.verifications.marked(7, 1)
@@ -215,7 +215,7 @@ def test_a_refused_batch_leaves_the_verification_of_its_transaction_as_it_was() 
 def test_no_batch_of_a_new_producer_overtakes_one_that_could_not_be_written() -> None:
     """On a full disk: the first is refused, and there is room again for the second, which is on its way."""
     bound = ProducerBound()
-    producers = Producers("t-0", bound)
+    producers = ProducerStates("t-0", bound)
     stage(producers, 0, 0)
     stage(producers, 0, 1)
     producers.undo()

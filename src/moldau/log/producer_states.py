@@ -32,7 +32,7 @@ from moldau.protocol.records.header import BatchHeader
 _Before = tuple[int, ProducerEntry | None, int, tuple[StoredBatch, ...], int, int]
 
 
-class Producers:
+class ProducerStates:
     """All producers of one partition, by id."""
 
     __slots__ = (
