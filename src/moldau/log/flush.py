@@ -98,7 +98,7 @@ class FlushJob:
             file.release()
 
 
-class Unflushed:
+class UnsyncedFiles:
     """What of one log was written and not synced.
 
     Invariant: each file with a record between the recovery point and the end is the active segment, in `_paths`, or in a job of `_jobs`.

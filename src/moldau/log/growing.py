@@ -63,7 +63,7 @@ class GrowingLog:
         "_snapshot_due",
         "_snapshots",
         "_stable_on_disk",
-        "_unflushed",
+        "_unsynced_files",
         "checkpointed_batches",
         "config",
         "directory",
@@ -101,7 +101,7 @@ class GrowingLog:
         """Not empty: there may be transactions that hold the last stable offset down."""
         self._snapshots = opened.snapshots
         self._epochs = opened.epochs
-        self._unflushed = opened.unflushed
+        self._unsynced_files = opened.unsynced_files
         self._removed = opened.removed
         self.recovery = opened.report
         """What opening found to mend, None after a clean stop."""
@@ -336,7 +336,7 @@ class GrowingLog:
         self._take_snapshot()
         sealed = appender.segment
         self._create_segment(self.log_end_offset)
-        self._unflushed.add(sealed.path, *sealed.index_paths())
+        self._unsynced_files.add(sealed.path, *sealed.index_paths())
         sealed.transaction_index.unsynced = False
         sealed.store_checksums()
         self._appender = self._append_to(self._segments.active, now_ms)
@@ -356,7 +356,7 @@ class GrowingLog:
         finally:
             file.release()
         self._segments.add(segment)
-        self._unflushed.add_directory(self.directory)
+        self._unsynced_files.add_directory(self.directory)
         self._snapshot_due = SNAPSHOT_INTERVAL_BYTES
 
     def _append_to(self, segment: Segment, now_ms: int) -> SegmentAppender:
@@ -366,6 +366,6 @@ class GrowingLog:
     def _take_snapshot(self) -> None:
         """Keep the producers as they are at the end of the log. One that is there already may be safe on disk, and stays as it is."""
         if self.log_end_offset not in self._snapshots.offsets:
-            self._unflushed.add(self._snapshots.write(self.log_end_offset, self._producers.entries))
+            self._unsynced_files.add(self._snapshots.write(self.log_end_offset, self._producers.entries))
         self._snapshots.remove_between(self._segments.bases, self.log_end_offset)
         self._snapshot_due = self._segments.active.size + SNAPSHOT_INTERVAL_BYTES

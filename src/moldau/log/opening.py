@@ -13,7 +13,7 @@ from moldau.log.cache import SegmentCache
 from moldau.log.checkpoints import LOG_STARTS
 from moldau.log.config import LogConfig
 from moldau.log.damage import DamagedFileError, LostRecordsError
-from moldau.log.flush import Unflushed
+from moldau.log.flush import UnsyncedFiles
 from moldau.log.leader_epochs import LeaderEpochs, decode_leader_epochs
 from moldau.log.leftovers import settle_leftovers
 from moldau.log.producer_bound import ProducerBound
@@ -37,7 +37,7 @@ class OpenedLog(NamedTuple):
     producers: ProducerStates
     snapshots: Snapshots
     epochs: LeaderEpochs
-    unflushed: Unflushed
+    unsynced_files: UnsyncedFiles
     start_offset: int
     end_offset: int
     flushed_offset: int
@@ -80,7 +80,7 @@ class Opening:
         self._now_ms = now_ms
         self._segments = Segments(files)
         self._producers = ProducerStates(partition, producer_bound)
-        self._unflushed = Unflushed(files, directory)
+        self._unsynced_files = UnsyncedFiles(files, directory)
         self._removed: list[RemovedSegment] = []
 
     def open(self, recovery_point: int, start_offset: int, *, clean: bool) -> OpenedLog:
@@ -94,7 +94,7 @@ class Opening:
     def _open(self, recovery_point: int, start_offset: int, *, clean: bool) -> OpenedLog:
         if not self._files.exists(self._directory):
             self._files.make_directory(self._directory)
-            self._unflushed.add_directory(self._directory.rpartition("/")[0] or ".")
+            self._unsynced_files.add_directory(self._directory.rpartition("/")[0] or ".")
         durable_offset = 0 if self._accept_loss else recovery_point
         found = settle_leftovers(self._files, self._directory, range(start_offset, durable_offset))
         snapshots = Snapshots(self._files, self._directory, self._find_files(found))
@@ -123,7 +123,7 @@ class Opening:
             self._producers,
             snapshots,
             epochs,
-            self._unflushed,
+            self._unsynced_files,
             start_offset,
             end_offset,
             flushed_offset,
@@ -184,7 +184,7 @@ class Opening:
         segment = Segment(self._files, self._cache, self._directory, base_offset, 0, new=True)
         self._files.open(segment.path, create=True).release()
         self._segments.add(segment)
-        self._unflushed.add_directory(self._directory)
+        self._unsynced_files.add_directory(self._directory)
 
     def _load_epochs(self) -> LeaderEpochs:
         path = f"{self._directory}/{names.LEADER_EPOCHS}"
@@ -251,12 +251,12 @@ class Opening:
         for segment in read:
             if segment.transaction_index.damaged:
                 mend(segments, segment, snapshots, self._partition, report.end_offset, self._now_ms)
-            self._unflushed.add(segment.path, *segment.index_paths())
+            self._unsynced_files.add(segment.path, *segment.index_paths())
             segment.transaction_index.unsynced = False
         for removed in report.removed:
             snapshots.forget(removed.base_offset)
         self._removed += report.removed
-        self._unflushed.add_directory(self._directory)
+        self._unsynced_files.add_directory(self._directory)
         _log_recovery(report)
         return report
 

@@ -236,7 +236,7 @@ class PartitionLog(ShorteningLog):
 
     def flush_wanted(self, now_ms: int) -> bool:
         """Whether a flush should start: `flush.messages` or `flush.ms` is reached, or a segment was rolled and not synced yet."""
-        return self.must_flush or now_ms >= self._flush_due_ms or self._unflushed.has_files
+        return self.must_flush or now_ms >= self._flush_due_ms or self._unsynced_files.has_files
 
     def flush_job(self) -> FlushJob | None:
         """What brings everything written to disk; None if it is there. After `run`, elsewhere, comes `flush_done` or, if it has raised,
@@ -245,7 +245,7 @@ class PartitionLog(ShorteningLog):
         unwritten = self.log_end_offset > self.flushed_offset
         active = self._segments.active
         aborted = active.transaction_index
-        if not (unwritten or self._unflushed.has_files or self._unflushed.has_names or self._epochs.changed or aborted.unsynced):
+        if not (unwritten or self._unsynced_files.has_files or self._unsynced_files.has_names or self._epochs.changed or aborted.unsynced):
             return None
         if active.size - self._snapshot_due >= 0 and not self.has_staged:
             self._take_snapshot_if_there_is_room()
@@ -253,10 +253,10 @@ class PartitionLog(ShorteningLog):
             raise self._appender.failure
         if aborted.unsynced:
             aborted.store()
-            self._unflushed.add(aborted.path)
+            self._unsynced_files.add(aborted.path)
             aborted.unsynced = False
         file = active.file() if unwritten else None
-        job = self._unflushed.job(self.log_end_offset, file, self._epochs)
+        job = self._unsynced_files.job(self.log_end_offset, file, self._epochs)
         job.place = (active, active.size)
         job.batches = self.written_batches
         job.stable_offset = self.last_stable_offset
@@ -264,7 +264,7 @@ class PartitionLog(ShorteningLog):
 
     def flush_done(self, job: FlushJob) -> None:
         """`job` has run without an error: what it covered is on disk."""
-        if self._unflushed.done(job, self._epochs) and job.offset > self.flushed_offset:
+        if self._unsynced_files.done(job, self._epochs) and job.offset > self.flushed_offset:
             self.flushed_offset = job.offset
             self.flushed_batches = job.batches
             self._stable_on_disk = job.stable_offset
@@ -275,7 +275,7 @@ class PartitionLog(ShorteningLog):
 
     def flush_failed(self, job: FlushJob) -> None:
         """`job` has raised: what it covered may not be on disk."""
-        self._unflushed.give_up(job)
+        self._unsynced_files.give_up(job)
 
     def _take_snapshot_if_there_is_room(self) -> None:
         try:
@@ -289,7 +289,7 @@ class PartitionLog(ShorteningLog):
         self.write_staged()
         active = self._segments.active
         if self._appender.seal():
-            self._unflushed.add(*active.index_paths())
+            self._unsynced_files.add(*active.index_paths())
             active.transaction_index.unsynced = False
             active.store_checksums()
         if self._producers.entries or self.log_end_offset > active.base_offset:
@@ -299,7 +299,7 @@ class PartitionLog(ShorteningLog):
         """Close all files as they are: a log that is to be clean was sealed and flushed before. StorageError: closed all the same."""
         self._producers.clear()
         self._appender.close()
-        self._unflushed.close()
+        self._unsynced_files.close()
         for segment in self._segments.items:
             segment.forget()
 

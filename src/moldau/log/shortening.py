@@ -62,7 +62,7 @@ class ShorteningLog(TransactionalLog):
         if offset < self._segments.bases[0]:
             self.truncate_fully_and_start_at(offset)
             return offset
-        self._unflushed.truncated()
+        self._unsynced_files.truncated()
         self._appender.close()
         slot = self._segments.slot_of(offset)
         self._remove_slots(slot + 1, len(self._segments), f"truncated to offset {offset}")
@@ -77,7 +77,7 @@ class ShorteningLog(TransactionalLog):
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything and begin at `offset`. StorageError."""
         self._take_back_staged()
-        self._unflushed.truncated()
+        self._unsynced_files.truncated()
         self._appender.close()
         self._remove_slots(0, len(self._segments), f"truncated, to start at offset {offset}")
         for snapshot in list(self._snapshots.offsets):
@@ -121,7 +121,7 @@ class ShorteningLog(TransactionalLog):
     @property
     def truncations(self) -> int:
         """How often the end was cut off since the log was opened."""
-        return self._unflushed.truncations
+        return self._unsynced_files.truncations
 
     def take_cut(self) -> int | None:
         """The least offset that the end was cut to since this was last asked; None if it was not."""
@@ -165,7 +165,7 @@ class ShorteningLog(TransactionalLog):
         for segment in removed:
             self._snapshots.forget(segment.base_offset)
         self._removed += removed
-        self._unflushed.add_directory(self.directory)
+        self._unsynced_files.add_directory(self.directory)
 
     def _cut_active(self, offset: int) -> int:
         """Cut the active segment before the batch that holds `offset`; the offset at which it ends then."""
