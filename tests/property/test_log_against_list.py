@@ -213,7 +213,7 @@ class ListMachine(LogMachine):
     @rule(seed=st.integers(0, 2**32), damage=st.integers(1, 255))
     @precondition(lambda self: self.log.log_end_offset > self.checkpoint[0])
     def crash_and_damage(self, seed: int, damage: int) -> None:
-        """A crash after which one byte behind the recovery point is not what it was: it and all that follows must be gone."""
+        """A crash after which one byte after the recovery point is not what it was: it and all that follows must be gone."""
         self.write()
         random = Random(seed)
         self.disk.crash(random)

@@ -7,7 +7,7 @@ from moldau.ports.filesystem import FileSystem
 
 
 class CheckpointWriter:
-    """Each `prepare` takes a number; a write whose number is behind what is on disk does nothing.
+    """Each `prepare` takes a number; a write with an earlier number than the one on disk does nothing.
 
     A file whose content has not changed since this writer wrote it is left alone: an idle broker syncs nothing.
     """

@@ -58,7 +58,7 @@ class EntryFile:
         del self.tail[max(0, size - stored) :]
 
     def store(self) -> bool:
-        """Bring the file to what it should hold (in the page cache): cut what is behind the stored entries, append the tail.
+        """Bring the file to what it should hold (in the page cache): cut what is after the stored entries, append the tail.
 
         Whether there was anything to do. StorageError: the tail stays in memory, and the next `store` begins anew.
         """

@@ -3,7 +3,7 @@
 They go to the file when a segment is rolled, the log is closed, or some KB have gathered. The file is never synced for its own sake, only
 before the recovery point passes the segment.
 
-Kafka allocates its index files in full and leaves zeros behind the last entry when it is killed: `stored` ends before them.
+Kafka allocates its index files in full and leaves zeros after the last entry when it is killed: `stored` ends before them.
 """
 
 from struct import Struct

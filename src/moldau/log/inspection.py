@@ -1,6 +1,6 @@
 """Walking over a segment file that may be damaged, to show or to check all of it.
 
-Other walks end at the first bad batch. This one names it and goes on behind it wherever its header still says where it ends.
+Other walks end at the first bad batch. This one names it and continues after it wherever its header still says where it ends.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ class DamagedBytes:
     """The offset that was due here."""
     reason: str
     header: BatchHeader | None
-    """What the header says, if that makes sense in itself. Then the walk goes on behind the batch, else this is the end of it."""
+    """What the header says, if that makes sense in itself. Then the walk continues after the batch, else this is the end of it."""
     old_format: bool
 
 

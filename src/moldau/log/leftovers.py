@@ -3,7 +3,7 @@
 A compaction writes ``.cleaned`` files; renames them to ``.swap`` once they are whole and synced; renames the segments that they replace to
 ``.deleted``; and renames the ``.swap`` files to their final names. So after a crash:
 
-1. A ``.cleaned`` file was not finished: it goes. A ``.swap`` file at or behind the first ``.cleaned`` one belongs to a split that was
+1. A ``.cleaned`` file was not finished: it goes. A ``.swap`` file at or after the first ``.cleaned`` one belongs to a split that was
    not finished: it goes too.
 2. Each other ``.swap`` segment is whole. Segments with a base offset in the range that the swapped ones cover are replaced: they go.
 3. The ``.swap`` files get their final names, batches before indexes.

@@ -17,15 +17,15 @@ class OffsetIndex(IndexFile):
     entry = Struct(">ii")
 
     def position_before(self, offset: int) -> int:
-        """Where a walk that looks for `offset` starts: never behind the batch that holds it."""
+        """Where a walk that looks for `offset` starts: never after the batch that holds it."""
         slot = self.search(offset - self.base_offset, 0) - 1
         return self[slot][1] if slot >= 0 else 0
 
     def last_position_until(self, position: int) -> int:
-        """The last indexed position, thus start of a batch, that is not behind `position`; 0 if there is none."""
+        """The last indexed position, thus start of a batch, that is not after `position`; 0 if there is none."""
         slot = self.search(position, 1) - 1
         return self[slot][1] if slot >= 0 else 0
 
     def truncate_to(self, position: int) -> None:
-        """Drop the entries of batches that start at `position` or behind it."""
+        """Drop the entries of batches that start at `position` or after it."""
         self.keep(self.search(position - 1, 1))

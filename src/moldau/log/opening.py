@@ -1,6 +1,6 @@
 """From the files in a partition's folder to a log that can be used.
 
-After a clean stop nothing is read but names, sizes, the last index entries with the few batches behind them, the newest producer snapshot
+After a clean stop nothing is read but names, sizes, the last index entries with the few batches after them, the newest producer snapshot
 and the leader epochs: the time it takes does not depend on how much data there is. Otherwise see :mod:`moldau.log.recovery`.
 """
 

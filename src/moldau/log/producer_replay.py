@@ -28,7 +28,7 @@ def replay_producers(
     now_ms: int,
     ended: Callable[[AbortedTransaction], object] = _nowhere,
 ) -> None:
-    """Bring the producers' state from `first_offset` to `end_offset` by the batches between. What lies behind damage is left out.
+    """Bring the producers' state from `first_offset` to `end_offset` by the batches between. What lies after damage is left out.
 
     `ended` is told of each transaction that was aborted there.
     """

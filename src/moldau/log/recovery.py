@@ -1,11 +1,11 @@
 """Making a log whole again after a crash: everything from the recovery point on is read, and cut where it stops making sense.
 
-Before the recovery point all was synced, so there headers are enough. Behind it a crash may have left anything: bytes that never
+Before the recovery point all was synced, so there headers are enough. After it a crash may have left anything: bytes that never
 reached the disk, zeros, old contents of the blocks, a later segment whole and an earlier one short. So each batch must match its checksum
 and begin exactly where the one before it ended (the checksum does not cover the base offset); at the first that does not, the file
 is cut, and the segments after it go. Compaction leaves holes, but only before the recovery point; where another system has compacted,
 or the recovery point is not known, an offset may also be skipped.
-Leader epochs must not fall: behind an earlier cut, blocks may still hold whole batches of an earlier leadership, with offsets that fit.
+Leader epochs must not fall: after an earlier cut, blocks may still hold whole batches of an earlier leadership, with offsets that fit.
 
 Indexes are sparse copies of the log and are rebuilt as the batches pass. They are not synced with every flush, so of the segment that
 holds the recovery point only those entries are believed that rise and lead to a batch. The index of aborted transactions is synced, and

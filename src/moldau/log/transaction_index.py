@@ -69,7 +69,7 @@ class TransactionIndex(EntryFile):
         return (self[slot] for slot in range(len(self)))
 
     def add(self, aborted: AbortedTransaction) -> None:
-        """Add an entry. Its marker lies behind those of all others."""
+        """Add an entry. Its marker lies after those of all others."""
         self.tail += self.entry.pack(ABORTED_VERSION, *aborted)
         self.unsynced = True
 
@@ -92,7 +92,7 @@ class TransactionIndex(EntryFile):
         return found, False
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the entries of markers at `offset` and behind it."""
+        """Drop the entries of markers at `offset` and after it."""
         kept = self._slot_of(offset)
         if kept < len(self):
             self.keep(kept)

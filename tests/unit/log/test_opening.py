@@ -1,4 +1,4 @@
-"""Opening a log: after a clean stop nothing but ends is read; after a crash every batch behind the recovery point is checked."""
+"""Opening a log: after a clean stop nothing but ends is read; after a crash every batch after the recovery point is checked."""
 
 import logging
 import struct

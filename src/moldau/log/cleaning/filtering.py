@@ -27,7 +27,7 @@ class BatchFilter:
     """Shown every batch of the segments that are cleaned, in the order of offsets.
 
     Batches before `first_dirty` are judged by key; from there to before `map_end` by the states that the map noted in the same order; those
-    behind it stay. `unreadable`: base offsets of batches whose records cannot be walked; they stay.
+    after it stay. `unreadable`: base offsets of batches whose records cannot be walked; they stay.
     """
 
     def __init__(

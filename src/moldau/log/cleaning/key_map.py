@@ -5,7 +5,7 @@ whether the record has a value or is a tombstone; then that it is replaced. So t
 a batch without a replaced record is copied as it is, one of which all are is dropped, and only of the others the sizes of the records are
 walked. A record of the clean part is replaced when its key is in the map at all, for everything in the map is newer.
 
-**The table** has two rows of 64-bit numbers: Python's hash of the key, and behind a CRC of the key the number of its newest record. Slots
+**The table** has two rows of 64-bit numbers: Python's hash of the key, and after a CRC of the key the number of its newest record. Slots
 are searched one after the other from the one that the hash points to; 0 is a free one::
 
     hashes     ... | hash(key)      | 0 | ...

@@ -1,6 +1,6 @@
 """One pass under way, from its first step to its last, on the broker's thread.
 
-1. The checkpoints, on disk: a line for the log in ``cleaner-offset-checkpoint``, and a recovery point behind all that is to be cleaned.
+1. The checkpoints, on disk: a line for the log in ``cleaner-offset-checkpoint``, and a recovery point after all that is to be cleaned.
    From now on the log may have holes, but only before that point, so that after a crash recovery need not take any for loss.
 2. The worker.
 3. For each group that it has written, at once: the swap.
@@ -77,7 +77,7 @@ class RunningPass:
         self._obstacle = ""
         """Why not everything that the worker has written could be put in place."""
         self._left_behind = False
-        """Whether older segments stay as they were. Then those behind stay too: a tombstone there may be all that hides a record here."""
+        """Whether older segments stay as they were. Then later ones stay too: a tombstone there may be all that hides a record here."""
 
     def begin(self, task: bytes) -> None:
         """The first step."""

@@ -4,7 +4,7 @@ A marker stays as long as the walk has met a batch of its transaction before it:
 there is none, and a delete horizon has passed (readers that are under way may have read the batches before they went), it goes too.
 A marker of an aborted transaction that stays needs its entry in the index; Kafka's rules, in `CleanedTransactionMetadata`.
 
-An abort marker behind records that no entry names shows that the index has lost one, though what is left of it looks whole: cut between two
+An abort marker after records that no entry names shows that the index has lost one, though what is left of it looks whole: cut between two
 entries, say. Going on would let aborted records take the place of committed ones.
 """
 
