@@ -152,7 +152,7 @@ class SqliteCoordination:
         """The outcome, and what changed. In the thread, if there is one."""
         try:
             if isinstance(request, READS):
-                with self._transactions, self._errors():
+                with self._transactions:
                     return self._tree.read(request), []
             with self._transaction(may_defer=isinstance(request, Multi)):
                 written = self._tree.write(request)
@@ -160,6 +160,8 @@ class SqliteCoordination:
             return written
         except CoordinationError as error:
             return error, []
+        except sqlite3.Error as error:
+            return self._translated(error), []
 
     def _carried_out(
         self, request: Request, done: Done, outcome: tuple[Outcome, list[WatchEvent]] | None, error: BaseException | None
@@ -362,6 +364,11 @@ class SqliteCoordination:
         try:
             yield
         except sqlite3.Error as error:
-            if self._background is not None and getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_FSYNC:
-                self._note_failure(error)
-            raise translate(self._path, error) from error
+            raise self._translated(error) from error
+
+    def _translated(self, error: sqlite3.Error) -> CoordinationError:
+        if self._background is not None and getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_FSYNC:
+            self._note_failure(error)
+        translated = translate(self._path, error)
+        translated.__cause__ = error
+        return translated

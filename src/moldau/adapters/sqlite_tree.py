@@ -56,18 +56,15 @@ class SqliteTree:
 
     def read(self, request: Read) -> Data | NodeStat | Children | None:
         """Carry out a read."""
-        match request:
-            case GetData(path):
-                row = self._database.execute(_SELECT_DATA, (path,)).fetchone()
-                if row is None:
-                    raise NoNodeError(path)
-                return Data(row[0], NodeStat(*row[1:]))
-            case Exists(path):
-                return self._stat(path)
-            case GetChildren(path):
-                return self._children(path)
-            case _:
-                assert_never(request)
+        if isinstance(request, GetData):  # first, and without a match: a start reads every node
+            row = self._database.execute(_SELECT_DATA, (request.path,)).fetchone()
+            if row is None:
+                raise NoNodeError(request.path)
+            data, *stat = row
+            return Data(data, NodeStat(*stat))
+        if isinstance(request, Exists):
+            return self._stat(request.path)
+        return self._children(request.path)
 
     def write(self, request: Create | SetData | Delete | Multi) -> tuple[Created | NodeStat | MultiDone | None, list[WatchEvent]]:
         """Carry out a write inside a transaction that is rolled back on errors: its result, and what changed."""
@@ -98,10 +95,10 @@ class SqliteTree:
 
     def _write(self, write: Write) -> Created | NodeStat | None:
         match write:
-            case Create():
-                return self._create(write)
             case SetData():
                 return self._set(write)
+            case Create():
+                return self._create(write)
             case Delete():
                 self._delete(write)
             case Check(path, version):

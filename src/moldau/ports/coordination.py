@@ -328,11 +328,10 @@ def answered(tree: EmbeddedCoordination, request: Request) -> Result:
 
 def check_paths(request: Request) -> None:
     """ValueError for a request with a malformed path."""
-    if isinstance(request, Multi):
-        for write in request.writes:
-            _check_path(write.path)
-    else:
-        _check_path(request.path)
+    for each in request.writes if isinstance(request, Multi) else (request,):
+        path = each.path
+        if not path.startswith("/") or "//" in path or (path.endswith("/") and path != "/"):
+            raise ValueError(f"not a path of the tree: {path!r}")
 
 
 class Watches:
@@ -423,8 +422,3 @@ class Stream:
 def parent_of(path: str) -> str:
     """The path of a node's parent; the root's is the root."""
     return path[: path.rindex("/")] or "/"
-
-
-def _check_path(path: str) -> None:
-    if not path.startswith("/") or "//" in path or (path.endswith("/") and path != "/"):
-        raise ValueError(f"not a path of the tree: {path!r}")
