@@ -45,6 +45,8 @@ class PartitionState(NamedTuple):
     leader_epoch: int
     isr: tuple[int, ...]
     controller_epoch: int
+    leader_broker_epoch: int = 0
+    """The registration of the leader that was elected: `created_id` of its node; 0 where it is not known."""
 
 
 class ProducerIdBlock(NamedTuple):
@@ -122,23 +124,30 @@ def decode_topic(path: str, data: bytes) -> TopicNode:
 
 
 def encode_state(state: PartitionState) -> bytes:
-    """Format 1."""
-    return _dump(
-        {
-            "version": 1,
-            "leader": state.leader,
-            "leader_epoch": state.leader_epoch,
-            "controller_epoch": state.controller_epoch,
-            "isr": list(state.isr),
-        }
-    )
+    """Format 1. The registration of the leader is a key of ours, `broker_epoch`, left out where it is not known."""
+    value: dict[str, Any] = {
+        "version": 1,
+        "leader": state.leader,
+        "leader_epoch": state.leader_epoch,
+        "controller_epoch": state.controller_epoch,
+        "isr": list(state.isr),
+    }
+    if state.leader_broker_epoch:
+        value["broker_epoch"] = state.leader_broker_epoch
+    return _dump(value)
 
 
 def decode_state(path: str, data: bytes) -> PartitionState:
     """Format 1."""
 
     def build(node: Any) -> PartitionState:
-        return PartitionState(int(node["leader"]), int(node["leader_epoch"]), tuple(map(int, node["isr"])), int(node["controller_epoch"]))
+        return PartitionState(
+            int(node["leader"]),
+            int(node["leader_epoch"]),
+            tuple(map(int, node["isr"])),
+            int(node["controller_epoch"]),
+            int(node.get("broker_epoch", 0)),
+        )
 
     return _load(path, data, build)
 

@@ -1,0 +1,1 @@
+"""The controller of a cluster: the one broker that elects leaders and changes topics and configurations."""
