@@ -1,5 +1,6 @@
 """A scripted run of which every number is known: what the broker counts of it, through all ways that a request can take."""
 
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,11 +9,16 @@ import pytest
 
 from moldau.broker.metrics.collect import collect, not_ready
 from moldau.broker.metrics.families import Family
+from moldau.model.errors import ErrorCode
 from moldau.model.steps import drain
+from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.messages.api_versions import ApiVersionsRequest
 from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.metadata import MetadataRequest
+from moldau.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from support.broker_world import BrokerWorld, Client, batch, fetch_request, produce_request
 
@@ -142,6 +148,81 @@ def test_other_requests_with_their_errors(world: BrokerWorld, client: Client) ->
     client.ask(CreateTopicsRequest([CreatableTopic("new", 1, 1), CreatableTopic("t", 1, 1)]), 5)
     assert values(world, REQUESTS, "request") == {"Metadata": 1, "CreateTopics": 1}
     assert values(world, ERRORS, "request", "error") == {("CreateTopics", "TOPIC_ALREADY_EXISTS"): 1}
+
+
+def test_a_request_whose_handler_answers_at_once(world: BrokerWorld, client: Client) -> None:
+    client.ask(ApiVersionsRequest(), 0)
+    assert values(world, REQUESTS, "request") == {"ApiVersions": 1}
+
+
+def test_a_version_that_is_not_known(world: BrokerWorld, client: Client) -> None:
+    """Claim: ApiVersions of the future, which is answered as version 0, counts with its error."""
+    frame = bytearray(client.frame(ApiVersionsRequest(), 0))
+    frame[6:8] = (99).to_bytes(2, "big")
+    client.peer.send(bytes(frame))
+    (answer,) = client.answers()
+    assert answer.body.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert values(world, ERRORS, "request", "error") == {("ApiVersions", "UNSUPPORTED_VERSION"): 1}
+
+
+def test_produce_of_a_version_that_is_only_refused(world: BrokerWorld, client: Client) -> None:
+    body = struct.pack(">hii", 1, 1000, 1) + b"\0\1t" + struct.pack(">iii", 1, 0, 0)
+    payload = struct.pack(">hhih", ApiKey.PRODUCE, 2, 1, -1) + body
+    client.peer.send(struct.pack(">i", len(payload)) + payload)
+    assert client.peer.receive()
+    assert values(world, REQUESTS, "request") == {"Produce": 1}
+    assert values(world, ERRORS, "request", "error") == {("Produce", "UNSUPPORTED_VERSION"): 1}
+
+
+def test_what_a_coordinator_writes_counts_as_traffic_of_its_topic(world: BrokerWorld, client: Client) -> None:
+    client.ask(FindCoordinatorRequest(key="g"), 0)
+    commit = OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, 7)])
+    answer = client.ask(OffsetCommitRequest("g", topics=[commit]), 2)
+    assert answer.topics[0].partitions[0].error_code == 0
+    assert traffic(world, "messagesin")["__consumer_offsets"] == 1
+    sizes = values(world, "kafka_log_log_size", "topic", "partition")
+    written = [size for (topic, _), size in sizes.items() if topic == "__consumer_offsets"]
+    assert traffic(world, "bytesin")["__consumer_offsets"] == sum(written) > 0
+    assert values(world, "kafka_coordinator_group_groupmetadatamanager_numgroups") == {(): 1}
+    assert values(world, "kafka_coordinator_group_groupmetadatamanager_numoffsets") == {(): 1}
+
+
+def sums_ms(world: BrokerWorld, name: str) -> dict[str, float]:
+    """Milliseconds by API."""
+    return {
+        labels[0]: value for suffix, labels, value in collected(world)[f"kafka_network_requestmetrics_{name}"].samples if suffix == "_sum"
+    }
+
+
+def test_times_begin_when_a_request_is_received(world: BrokerWorld, client: Client) -> None:
+    """Claim: what was before does not count, by whichever way a request goes."""
+    world.clock.advance(1000)
+    records = batch(world, b"a")
+    for _ in range(2):
+        client.ask(produce_request("t", records), 9)
+    client.fetch("t", 0)
+    client.ask(ApiVersionsRequest(), 0)
+    for name in ("totaltimems", "requestqueuetimems"):
+        assert sums_ms(world, name) == {"Produce": 0, "Fetch": 0, "ApiVersions": 0}
+
+
+def test_a_request_waits_in_the_queue_while_its_connection_is_at_a_bound() -> None:
+    world = BrokerWorld(connection_max_in_flight_requests=1)
+    world.create_topic("t")
+    client = world.connect()
+    client.produce("t", b"a")
+    again = produce_request("t", batch(world, b"a"))
+    client.peer.send(client.frame(fetch_request("t", 1, max_wait_ms=500), 12) + client.frame(again, 9))
+    world.clock.advance(0.2)
+    assert client.answers() == []
+    world.connect().produce("t", b"a")
+    found = client.answers()
+    world.clock.advance(0)
+    found += client.answers()
+    assert len(found) == 2
+    assert sums_ms(world, "requestqueuetimems") == {"Produce": pytest.approx(200, abs=1), "Fetch": 0}
+    assert sums_ms(world, "totaltimems") == {"Produce": pytest.approx(200, abs=1), "Fetch": pytest.approx(200, abs=1)}
+    world.stop()
 
 
 def test_logs_and_partitions(world: BrokerWorld, client: Client) -> None:
