@@ -49,6 +49,9 @@ T0 = TopicPartition("t", 0)
 REPLICAS = (1, 2, 3)
 OTHERS = st.sampled_from((2, 3))
 FEW = st.integers(0, 4)
+MINIMA = st.sampled_from((1, 1, 1, 2, 2, 2, 3, 4))
+SOME = st.integers(0, 9)
+RARELY = st.sampled_from((False, False, False, True))
 OPEN = ErrorCode.NONE
 
 
@@ -61,13 +64,14 @@ class Write(NamedTuple):
     timeout_s: int
 
 
-WRITES = st.builds(
+WRITE = st.builds(
     Write,
     st.lists(st.integers(1, 3), min_size=1, max_size=2).map(tuple),
-    st.sampled_from((0, 1, -1, -1)),
+    st.sampled_from((0, 1, -1, -1, -1)),
     st.booleans(),
-    st.integers(1, 5),
+    st.integers(2, 6),
 )
+WRITES = st.lists(WRITE, min_size=1, max_size=3)
 
 
 class Append:
@@ -102,7 +106,11 @@ class Gated(RuleBasedStateMachine):
         self.now_s = 0
         self.records = 0
 
-    @initialize(minimum=st.integers(1, 3), shows_flushed=st.booleans())
+    @initialize(minimum=MINIMA, shows_flushed=st.booleans(), isr=st.sampled_from(({2}, {3}, {2, 3})))
+    def create_and_lead(self, minimum: int, shows_flushed: bool, isr: set[int]) -> None:
+        self.create(minimum, shows_flushed)
+        self.open_and_lead(1.0, True, isr)
+
     def create(self, minimum: int, shows_flushed: bool) -> None:
         self.partition = Partition(T0, 1, minimum, shows_flushed=shows_flushed)
         self.gate = CommitGate(T0)
@@ -228,13 +236,16 @@ class Gated(RuleBasedStateMachine):
         assert self.step(BecomeFollower(self.epoch, self.version, REPLICAS, self.leader_id, self.opened(checkpointed))) == []
 
     @precondition(lambda self: self.leads)
-    @rule()
-    def lead_another_term(self) -> None:
-        assert "LeadEpoch" in self.lead(self.epoch + 1, self.isr)
+    @rule(sure=RARELY)
+    def lead_another_term(self, sure: bool) -> None:
+        if sure:
+            assert "LeadEpoch" in self.lead(self.epoch + 1, self.isr)
 
     @precondition(lambda self: self.leads and len(self.isr) > 1)
-    @rule(data=st.data())
-    def shrink(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), sure=st.booleans())
+    def shrink(self, data: st.DataObject, sure: bool) -> None:
+        if not sure:
+            return
         left = data.draw(st.sampled_from(self.isr[1:]))
         self.lead(self.epoch, tuple(each for each in self.isr if each != left))
 
@@ -242,7 +253,7 @@ class Gated(RuleBasedStateMachine):
     @rule(broker_id=OTHERS)
     def expand(self, broker_id: int) -> None:
         """As the leader proposes it: on a fetch in this epoch that has reached what is committed."""
-        self.copy(broker_id, 0)
+        self.copy(broker_id, max(0, self.committed - shared(self.others[broker_id], self.log)))
         if broker_id not in self.isr and len(self.others[broker_id]) >= self.true_committed:
             self.fetch(broker_id)
             self.lead(self.epoch, (*self.isr, broker_id))
@@ -259,23 +270,28 @@ class Gated(RuleBasedStateMachine):
             self.step(BecomeLeader(self.epoch, self.version, tuple(each for each in REPLICAS if each != broker_id), self.isr))
             self.fetched.pop(broker_id, None)
             if len(self.isr) >= min(self.minimum, 2):
-                self.committed = max(self.committed, min(len(self.log) if each == 1 else self.fetched.get(each, -1) for each in self.isr))
+                self.committed = max(
+                    self.committed, min(len(self.log) if each == 1 else self.fetched.get(each, -1) for each in self.isr)
+                )
             self.advance()
             self.expect_enough()
         self.lead(self.epoch, self.isr)
 
     @precondition(lambda self: self.leads and len(self.isr) > 1)
-    @rule(data=st.data())
-    def another_leads(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), appended=FEW, copied=FEW, sure=RARELY)
+    def another_leads(self, data: st.DataObject, appended: int, copied: int, sure: bool) -> None:
+        if not sure:
+            return
         leader_id = data.draw(st.sampled_from(self.isr[1:]))
         self.end(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.follows = True
         self.epoch, self.version, self.leader_id = self.epoch + 1, self.version + 1, leader_id
         assert self.step(BecomeFollower(self.epoch, self.version, REPLICAS, leader_id)) == ["FailAppends", "WakeFetches", "EndPermits"]
+        self.follow(appended, copied, True, 0)
 
     @precondition(lambda self: self.follows)
-    @rule(appended=FEW, copied=FEW, in_sync=st.booleans())
-    def follow(self, appended: int, copied: int, in_sync: bool) -> None:
+    @rule(appended=FEW, copied=FEW, in_sync=st.booleans(), late=FEW)
+    def follow(self, appended: int, copied: int, in_sync: bool, late: int) -> None:
         """The leader appends; this broker is cut where they differ, copies, and receives what is committed."""
         assert self.leader_id is not None
         leader = self.others[self.leader_id]
@@ -289,8 +305,9 @@ class Gated(RuleBasedStateMachine):
         self.log += leader[common : common + copied]
         assert not self.partition.grew(len(self.log))
         self.true_committed = max(self.true_committed, min(len(self.log), len(leader)) if in_sync else len(leader))
-        self.committed = max(self.committed, min(self.true_committed, len(self.log)))
-        self.step(LeaderHighWatermark(self.true_committed))
+        high_watermark = max(0, self.true_committed - late)
+        self.committed = max(self.committed, min(high_watermark, len(self.log)))
+        self.step(LeaderHighWatermark(high_watermark))
 
     @precondition(lambda self: self.follows and self.has_committed())
     @rule(isr=st.sets(OTHERS))
@@ -299,20 +316,24 @@ class Gated(RuleBasedStateMachine):
         assert (said[0], said[-2:]) == ("LeadEpoch", ["WakeFetches", "EndPermits"])
 
     @precondition(lambda self: self.leads or self.follows)
-    @rule()
-    def directory_fails(self) -> None:
+    @rule(sure=RARELY)
+    def directory_fails(self, sure: bool) -> None:
+        if not sure:
+            return
         self.end(ErrorCode.KAFKA_STORAGE_ERROR)
         self.step(DirectoryFailed(StorageError("input/output error", path="/data/t-0")))
 
-    @rule(minimum=st.integers(1, 3), shows_flushed=st.booleans())
-    def delete_and_create(self, minimum: int, shows_flushed: bool) -> None:
+    @rule(minimum=MINIMA, shows_flushed=st.booleans(), sure=RARELY)
+    def delete_and_create(self, minimum: int, shows_flushed: bool, sure: bool) -> None:
+        if not sure:
+            return
         self.end(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         self.step(Stopped(PeerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "t-0 is deleted")))
         self.results_are_as_expected()
         assert len(self.gate) == 0
         self.create(minimum, shows_flushed)
 
-    @rule(minimum=st.integers(1, 3), shows_flushed=st.booleans())
+    @rule(minimum=MINIMA, shows_flushed=st.booleans())
     def configure(self, minimum: int, shows_flushed: bool) -> None:
         self.minimum, self.shows_flushed = minimum, shows_flushed
         self.step(Reconfigured(minimum, shows_flushed))
@@ -323,7 +344,8 @@ class Gated(RuleBasedStateMachine):
     @precondition(lambda self: self.leads or self.follows)
     @rule(back=st.integers(0, 2), older=st.integers(0, 3), leader=st.booleans())
     def stale_state(self, back: int, older: int, leader: bool) -> None:
-        epoch, version = self.epoch - back, self.version - older if back == 0 else self.version + older
+        other_role = leader == self.follows
+        epoch, version = self.epoch - back, self.version + older if back or other_role else self.version - older
         with pytest.raises(StaleEpochError):
             self.step(BecomeLeader(epoch, version, REPLICAS, (1,)) if leader else BecomeFollower(epoch, version, REPLICAS, 3))
 
@@ -333,7 +355,20 @@ class Gated(RuleBasedStateMachine):
         self.records += count
         return list(range(self.records - count, self.records))
 
-    @rule(writes=st.lists(WRITES, min_size=1, max_size=3), fails_after=st.none() | st.integers(0, 4))
+    @rule(writes=WRITES)
+    def produce(self, writes: list[Write]) -> None:
+        self.turn(writes, None)
+
+    @rule(writes=WRITES, counts=st.tuples(SOME, SOME))
+    def produce_and_replicate(self, writes: list[Write], counts: tuple[int, int]) -> None:
+        self.turn(writes, None)
+        if self.leads:
+            self.replicate(counts)
+
+    @rule(writes=WRITES, written=FEW)
+    def produce_to_a_failing_disk(self, writes: list[Write], written: int) -> None:
+        self.turn(writes, written)
+
     def turn(self, writes: list[Write], fails_after: int | None) -> None:
         """Append, write once, and let wait what is not open: a write that fails leaves `fails_after` batches in the log."""
         staged: list[Waiting] = []
@@ -385,15 +420,13 @@ class Gated(RuleBasedStateMachine):
             self.gate.wait(waiting.level, waiting.last_offset, waiting.append, waiting.place)
 
     @precondition(lambda self: self.leads and self.log)
-    @rule(data=st.data(), flushes=st.booleans())
-    def repeat(self, data: st.DataObject, flushes: bool) -> None:
+    @rule(data=st.data(), level=st.sampled_from((Level.FLUSHED, Level.REPLICATED, Level.FLUSHED | Level.REPLICATED)))
+    def repeat(self, data: st.DataObject, level: Level) -> None:
         """An idempotent producer sends a batch again, which waits for where it is."""
-        if self.code_of(-1) is None:
-            level = Level.WRITTEN if self.partition.is_sole else Level.REPLICATED
-            offset = data.draw(st.integers(0, len(self.log) - 1))
-            self.wait(Waiting(Append(self.now_s + 3, 1), 0, offset, level | Level.FLUSHED if flushes else level))
+        offset = data.draw(st.integers(max(0, len(self.log) - 6), len(self.log) - 1))
+        self.wait(Waiting(Append(self.now_s + 3, 1), 0, offset, level))
 
-    @rule(seconds=st.integers(1, 4))
+    @rule(seconds=st.integers(1, 2))
     def time_passes(self, seconds: int) -> None:
         self.now_s += seconds
         self.expect(
@@ -430,18 +463,23 @@ class Gated(RuleBasedStateMachine):
         other += self.log[common : common + count]
 
     @precondition(lambda self: self.leads)
-    @rule(broker_id=OTHERS)
-    def fetch(self, broker_id: int) -> None:
-        """A fetch of records that differ is answered with the diverging epoch and does not reach the machine."""
+    @rule(broker_id=OTHERS, late=FEW)
+    def fetch(self, broker_id: int, late: int = 0) -> None:
+        """A fetch of records that differ is answered with the diverging epoch and does not reach the machine. One that arrives `late` asks
+        for records that the follower has by now.
+        """
         other = self.others[broker_id]
         if shared(other, self.log) == len(other):
-            self.moved(self.partition.follower_fetched(broker_id, len(other), self.epoch, self.now_s))
-            self.fetched[broker_id] = len(other)
+            offset = max(0, len(other) - late)
+            self.moved(self.partition.follower_fetched(broker_id, offset, self.epoch, self.now_s))
+            self.fetched[broker_id] = offset
             self.advance()
 
-    @rule(broker_id=OTHERS, count=FEW)
-    def copy_and_fetch(self, broker_id: int, count: int) -> None:
-        if self.leads:
+    @precondition(lambda self: self.leads and self.waiting)
+    @rule(counts=st.tuples(SOME, SOME))
+    def replicate(self, counts: tuple[int, int]) -> None:
+        """What lets appends pass one by one."""
+        for broker_id, count in zip((2, 3), counts, strict=True):
             self.copy(broker_id, count)
             self.fetch(broker_id)
 

@@ -504,6 +504,13 @@ class TestScenarios:
         step(partition, BecomeLeader(5, 52, REPLICAS, (1, 2)))
         assert sorted(partition.followers) == [2]
 
+    def test_r3_nor_does_one_that_was_not_in_sync(self) -> None:
+        partition = leader((1, 2))
+        partition.follower_fetched(3, 10, 5, 1.0)
+        step(partition, BecomeLeader(5, 51, (1, 2), (1, 2)))
+        step(partition, BecomeLeader(5, 52, REPLICAS, (1, 2)))
+        assert partition.followers == {}
+
     def test_r3_nor_does_it_when_only_the_state_after_both_is_seen(self) -> None:
         partition = leader()
         partition.follower_fetched(3, 10, 5, 1.0)
