@@ -270,9 +270,7 @@ class Gated(RuleBasedStateMachine):
             self.step(BecomeLeader(self.epoch, self.version, tuple(each for each in REPLICAS if each != broker_id), self.isr))
             self.fetched.pop(broker_id, None)
             if len(self.isr) >= min(self.minimum, 2):
-                self.committed = max(
-                    self.committed, min(len(self.log) if each == 1 else self.fetched.get(each, -1) for each in self.isr)
-                )
+                self.committed = max(self.committed, min(len(self.log) if each == 1 else self.fetched.get(each, -1) for each in self.isr))
             self.advance()
             self.expect_enough()
         self.lead(self.epoch, self.isr)

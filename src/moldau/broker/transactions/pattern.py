@@ -14,13 +14,15 @@ LENGTH_MAX = 1000
 """Characters of a pattern."""
 INSTRUCTIONS_MAX = 2000
 """Of a compiled pattern: the time for one character of a text grows with them, to 30 us."""
+STEPS_MAX = 1_000_000
+"""Instructions times characters of one text: 15 ms."""
 MEMORY_BYTES_MAX = 1024 * 1024
 """Memory of a compiled pattern and of the states that it caches while it matches."""
 
 
 def compile_pattern(text: str) -> Callable[[str], bool]:
     """Whether a text matches the pattern as a whole. PeerError INVALID_REGULAR_EXPRESSION: malformed, too large, or no RE2 syntax
-    (lookaround, backreferences, repetitions above 1,000).
+    (lookaround, backreferences, repetitions above 1,000); and from a match, for a text that is too long for so large a pattern.
     """
     if len(text) > LENGTH_MAX:
         raise PeerError(ErrorCode.INVALID_REGULAR_EXPRESSION, f"the pattern has {len(text)} characters; the limit is {LENGTH_MAX}")
@@ -36,8 +38,15 @@ def compile_pattern(text: str) -> Callable[[str], bool]:
     if compiled.programsize > INSTRUCTIONS_MAX:
         message = f"the pattern has {compiled.programsize} instructions; the limit is {INSTRUCTIONS_MAX}"
         raise PeerError(ErrorCode.INVALID_REGULAR_EXPRESSION, message)
-    fullmatch = compiled.fullmatch
-    return lambda candidate: fullmatch(candidate) is not None
+    fullmatch, size, length_max = compiled.fullmatch, compiled.programsize, STEPS_MAX // compiled.programsize
+
+    def matches(candidate: str) -> bool:
+        if len(candidate) > length_max:
+            message = f"a pattern of {size} instructions takes ids of up to {length_max} characters; one has {len(candidate)}"
+            raise PeerError(ErrorCode.INVALID_REGULAR_EXPRESSION, message)
+        return fullmatch(candidate) is not None
+
+    return matches
 
 
 def _reason(error: Exception) -> str:
