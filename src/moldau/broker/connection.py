@@ -108,6 +108,11 @@ class Connection:
 
     # What the transport calls
 
+    @property
+    def listener(self) -> str:
+        """The name of the listener that it came in by."""
+        return self._advertised.listener
+
     def get_buffer(self, size_hint: int) -> memoryview:
         """Room for the next bytes."""
         room = self._reader.get_buffer()

@@ -29,6 +29,14 @@ if TYPE_CHECKING:
 GROUPS_AT_ONCE = 500
 
 
+class Connection(Protocol):
+    """An open connection."""
+
+    @property
+    def listener(self) -> str:
+        """The name of the listener that it came in by."""
+
+
 class Sources(Protocol):
     """The parts of a broker that have numbers."""
 
@@ -41,7 +49,7 @@ class Sources(Protocol):
         """Its time."""
 
     @property
-    def connections(self) -> "Collection[object]":
+    def connections(self) -> "Collection[Connection]":
         """Those that are open."""
 
     @property
@@ -115,7 +123,12 @@ def _broker(broker: Sources) -> list[Family]:
     purgatory = gauge("kafka_server_delayedoperationpurgatory_purgatorysize", "Requests that wait in the purgatory.", "delayedoperation")
     purgatory.add(broker.delayed.waiting, "Fetch")
     connections = gauge("kafka_server_socketservermetrics_connection_count", "Open connections.", "listener")
-    connections.add(len(broker.connections), "PLAINTEXT")
+    own = broker.metadata.brokers.get(broker.broker_id)
+    by_listener = {endpoint.listener: 0 for endpoint in (own.endpoints if own is not None else ())}
+    for connection in broker.connections:
+        by_listener[connection.listener] = by_listener.get(connection.listener, 0) + 1
+    for listener, count in by_listener.items():
+        connections.add(count, listener)
     accepted = counter("moldau_connections_accepted", "Connections accepted since the start.")
     accepted.add(broker.connections_made)
     slices = gauge("moldau_slices_running", "Long requests and other work that run in turns.")

@@ -235,7 +235,16 @@ def test_logs_and_partitions(world: BrokerWorld, client: Client) -> None:
     assert values(world, "kafka_server_replicamanager_leadercount") == {(): 2}
     assert values(world, "kafka_server_replicamanager_underreplicatedpartitions") == {(): 0}
     assert values(world, "kafka_controller_kafkacontroller_offlinepartitionscount") == {(): 0}
+
+
+def test_connections_are_counted_by_listener(world: BrokerWorld, client: Client) -> None:
     assert values(world, "kafka_server_socketservermetrics_connection_count", "listener") == {"PLAINTEXT": 1}
+    for _ in range(2):
+        world.connect(listener="OUTSIDE")
+    assert values(world, "kafka_server_socketservermetrics_connection_count", "listener") == {"PLAINTEXT": 1, "OUTSIDE": 2}
+    client.peer.disconnect()
+    world.clock.settle()
+    assert values(world, "kafka_server_socketservermetrics_connection_count", "listener") == {"PLAINTEXT": 0, "OUTSIDE": 2}
 
 
 def test_a_partition_that_is_closed_keeps_its_count_and_is_offline(world: BrokerWorld, client: Client) -> None:
