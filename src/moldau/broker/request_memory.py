@@ -28,7 +28,7 @@ import sys
 from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.admission import Admission
-from moldau.model.seldom import Seldom
+from moldau.model.log_throttle import LogThrottle
 
 if TYPE_CHECKING:
     from moldau.ports.clock import Clock
@@ -90,7 +90,7 @@ class RequestMemory:
         self._waiting: dict[Holder, None] = {}
         """Connections that are not read."""
         self._checking = False
-        self._notes = Seldom(NOTES_INTERVAL_S, 1)
+        self._notes = LogThrottle(NOTES_INTERVAL_S, 1)
 
     @property
     def is_bounded(self) -> bool:

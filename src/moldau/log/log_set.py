@@ -13,7 +13,7 @@ from moldau.log.placement import Placement
 from moldau.log.topic_ids import ID_BYTES
 from moldau.model.errors import MoldauError, StorageError, WorldError
 from moldau.model.identity import TopicPartition
-from moldau.model.seldom import Seldom
+from moldau.model.log_throttle import LogThrottle
 from moldau.ports.filesystem import FileSystem, MissingFileError, NotRegularError
 
 _LOG = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class LogSet:
         self._on_offline = on_offline
         self._on_all_failed = on_all_failed
         self._monotonic = monotonic
-        self._shortages = Seldom(SHORTAGE_INTERVAL_S, SHORTAGES_MAX)
+        self._shortages = LogThrottle(SHORTAGE_INTERVAL_S, SHORTAGES_MAX)
 
     def online(self) -> list[LogDirectory]:
         """Directories in service."""

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from moldau.model.seldom import Seldom
+from moldau.model.log_throttle import LogThrottle
 
 _LOG = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class ProducerBound:
         """The epoch that the transaction coordinator gave a producer last, None for one without a transactional id. PeerError."""
         self._limit = limit
         self._line: deque[tuple[Remembered, int, object, int]] = deque()
-        self._notes = Seldom(NOTES_INTERVAL_S, 2)
+        self._notes = LogThrottle(NOTES_INTERVAL_S, 2)
 
     @property
     def limit(self) -> int:

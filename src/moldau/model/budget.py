@@ -12,7 +12,7 @@ import logging
 import sys
 from collections.abc import Callable
 
-from moldau.model.seldom import Seldom
+from moldau.model.log_throttle import LogThrottle
 
 _LOG = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class Budget:
         """While state is read: how much growth was allowed since that began."""
         self._limit = limit
         self._monotonic = monotonic
-        self._notes = Seldom(NOTES_INTERVAL_S, 1)
+        self._notes = LogThrottle(NOTES_INTERVAL_S, 1)
 
     @classmethod
     def unlimited(cls) -> "Budget":

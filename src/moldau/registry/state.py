@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from moldau.model.log_throttle import LogThrottle
 from moldau.model.registry_defaults import MEMORY_BYTES_MAX
-from moldau.model.seldom import Seldom
 from moldau.registry import record_keys, records
 from moldau.registry.left_out import LeftOutKeys
 from moldau.registry.numbers import next_number
@@ -70,7 +70,7 @@ class State:
         self._retired: dict[tuple[str, int], None] = {}
         """Contexts and ids of the last schemas that were deleted for good."""
         self._gap_told: set[str] = set()
-        self._lines = Seldom(_LINES_INTERVAL_S, _LINES_MAX)
+        self._lines = LogThrottle(_LINES_INTERVAL_S, _LINES_MAX)
 
     # Asking
 

@@ -14,7 +14,7 @@ from moldau.broker.coordinators.loading import StateLoads
 from moldau.broker.coordinators.state_log import EncodedRecords
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
-from moldau.model.seldom import Seldom
+from moldau.model.log_throttle import LogThrottle
 from moldau.model.steps import Steps
 from moldau.protocol.records.builder import RecordBatchBuilder
 from moldau.protocol.records.compression import Compression
@@ -46,7 +46,7 @@ class StateTopic:
         self._broker = broker
         self._codec = Compression.NONE if spec.compression is None else Compression(broker.config.int(spec.compression))
         self._loads = StateLoads(broker)
-        self._notes = Seldom(NOTES_INTERVAL_S, 1)
+        self._notes = LogThrottle(NOTES_INTERVAL_S, 1)
 
     @property
     def exists(self) -> bool:

@@ -24,7 +24,7 @@ from moldau.broker.transactions.states import State
 from moldau.broker.transactions.transaction import EPOCH_PER_TRANSACTION, NO_EPOCH, NO_PRODUCER_ID, Transaction, new_transaction
 from moldau.model.budget import Budget
 from moldau.model.errors import CoordinationError, ErrorCode, PeerError
-from moldau.model.seldom import Seldom
+from moldau.model.log_throttle import LogThrottle
 
 if TYPE_CHECKING:
     from moldau.broker.coordinators.state_log import StateLog
@@ -60,7 +60,7 @@ class TransactionCoordinator:
         self._clock = clock
         self._config = config
         self._producer_ids = producer_ids
-        self._told = Seldom(NOTES_INTERVAL_S, NOTES_MAX)
+        self._told = LogThrottle(NOTES_INTERVAL_S, NOTES_MAX)
         self._surroundings = Surroundings(self._new_producer_id, lambda: config.int("transaction.partitions.max"))
         setting = "transactions.memory.max.bytes"
         self.memory = Budget(setting, lambda: config.int(setting), clock.monotonic)
@@ -69,7 +69,7 @@ class TransactionCoordinator:
         self.runtime: CoordinatorRuntime[TransactionPartition] = CoordinatorRuntime(TRANSACTIONS.name, state_log, clock, self._make)
         self.load_refused = self.runtime.reload
         self._expiry = TransactionExpiry(self.runtime, config)
-        self._parts = RunnerParts(clock, write_markers, self._expiry.opened, Seldom(NOTES_INTERVAL_S, NOTES_MAX))
+        self._parts = RunnerParts(clock, write_markers, self._expiry.opened, LogThrottle(NOTES_INTERVAL_S, NOTES_MAX))
 
     # Partitions of the internal topic
 

@@ -25,7 +25,7 @@ from moldau.broker.transactions.machine import Machine
 from moldau.broker.transactions.records import encode_key, encode_value
 from moldau.broker.transactions.states import State
 from moldau.model.errors import ErrorCode, PeerError
-from moldau.model.seldom import Seldom
+from moldau.model.log_throttle import LogThrottle
 
 if TYPE_CHECKING:
     from moldau.broker.coordinators.partition_coordinator import PartitionCoordinator
@@ -59,7 +59,7 @@ class RunnerParts(NamedTuple):
     write_markers: "Callable[[Sequence[Marker], MarkersDone], object]"
     on_open: Callable[[], object]
     """Called when a transaction is open."""
-    notes: Seldom
+    notes: LogThrottle
 
 
 Subject: TypeAlias = tuple[str, Machine]
