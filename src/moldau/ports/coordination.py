@@ -392,8 +392,9 @@ class Stream:
 
     def answer(self, done: Done, outcome: Outcome) -> None:
         """Call `done` with the outcome of a request, as `put` does. Short, since a start makes thousands of requests."""
-        if self._is_calling:
+        if self._is_calling or self._calls:  # those that an error has left come first
             self._calls.append(partial(done, outcome))
+            self.run()
             return
         self._is_calling = True
         try:

@@ -127,7 +127,8 @@ class PartitionCoordinator(Generic[S]):
         try:
             base_offset = self._runtime.log.append(self.partition, records, write.answered, producer)
         except BaseException:
-            self._writes.remove(write)
+            if write in self._writes:  # otherwise it has resigned meanwhile, and answered
+                self._writes.remove(write)
             raise
         if self.phase is not Phase.ACTIVE:
             return  # it has resigned meanwhile, and answered
