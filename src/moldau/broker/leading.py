@@ -94,9 +94,11 @@ class Leading:
 
     def topics_deleted(self, topics: Iterable[str]) -> Steps:
         """Make their removal durable, and drop the state of the deleted topics, in steps."""
+        names = list(topics)
         yield from self._broker.logs.settle_deleted()
+        self._broker.counters.forget_topics(names)
         if self._broker.coordinators_if_any is not None:
-            yield from self._broker.coordinators_if_any.topics_deleted(topics)
+            yield from self._broker.coordinators_if_any.topics_deleted(names)
 
     def reconfigure_topic(self, topic: str) -> Steps:
         """Obey the topic's configuration as it is now."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from moldau.ports.clock import Clock
 
 GROUPS_AT_ONCE = 500
+CONNECTIONS_AT_ONCE = 1000
 
 
 class Connection(Protocol):
@@ -94,14 +95,12 @@ def collect(broker: Sources) -> Generator[Pause, None, list[Family]]:
     log_numbers = broker.logs.statistics()
     yield None
     families = yield from collect_partitions(broker.partitions, broker.metadata, broker.broker_id, log_numbers)
-    broker.counters.forget_topics_except(broker.metadata.topics)
-    families += topic_families(broker.counters)
-    yield None
+    families += yield from topic_families(broker.counters)
     families += request_families(broker.counters, broker.clock.monotonic())
     yield None
     families += yield from _groups(broker.coordinators_if_any)
     families += _bounds(broker)
-    families += _broker(broker)
+    families += yield from _broker(broker)
     families += _logs(log_numbers)
     return families
 
@@ -119,14 +118,16 @@ def not_ready(broker: Sources) -> list[str]:
     return reasons
 
 
-def _broker(broker: Sources) -> list[Family]:
+def _broker(broker: Sources) -> Generator[Pause, None, list[Family]]:
     purgatory = gauge("kafka_server_delayedoperationpurgatory_purgatorysize", "Requests that wait in the purgatory.", "delayedoperation")
     purgatory.add(broker.delayed.waiting, "Fetch")
     connections = gauge("kafka_server_socketservermetrics_connection_count", "Open connections.", "listener")
     own = broker.metadata.brokers.get(broker.broker_id)
     by_listener = {endpoint.listener: 0 for endpoint in (own.endpoints if own is not None else ())}
-    for connection in broker.connections:
+    for number, connection in enumerate(list(broker.connections)):
         by_listener[connection.listener] = by_listener.get(connection.listener, 0) + 1
+        if number % CONNECTIONS_AT_ONCE == 0:
+            yield None
     for listener, count in by_listener.items():
         connections.add(count, listener)
     accepted = counter("moldau_connections_accepted", "Connections accepted since the start.")

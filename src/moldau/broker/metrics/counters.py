@@ -4,8 +4,8 @@ Everything is added on the broker's thread. On the shortest way of Produce nothi
 per write of a log (`TopicTraffic.bytes_in`); records are counted by the offsets that a log has gained, when somebody asks.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from moldau.broker.metrics.digest import TimeDigest
 from moldau.ports.transport import FileRange
@@ -81,10 +81,10 @@ class Counters:
         """The counters of a topic, made at the first call."""
         return self.topics.get(name) or self.topics.setdefault(name, TopicTraffic())
 
-    def forget_topics_except(self, names: Iterable[str] | Mapping[str, Any]) -> None:
-        """Drop the counters of topics that were deleted."""
-        for name in [each for each in self.topics if each not in names]:
-            del self.topics[name]
+    def forget_topics(self, names: Iterable[str]) -> None:
+        """Drop the counters of deleted topics."""
+        for name in names:
+            self.topics.pop(name, None)
 
     def produced(self, count: int, received_s: float, started_s: float) -> None:
         """Count `count` Produce requests that are answered now."""

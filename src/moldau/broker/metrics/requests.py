@@ -1,9 +1,11 @@
 """The families of requests and of topics' traffic."""
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from moldau.broker.metrics.families import Family, counter, summary
 from moldau.model.errors import ErrorCode
+from moldau.model.steps import Pause
 
 if TYPE_CHECKING:
     from moldau.broker.metrics.counters import Counters
@@ -11,6 +13,7 @@ if TYPE_CHECKING:
     from moldau.protocol.api_keys import ApiKey
 
 QUANTILES = (0.5, 0.95, 0.99, 0.999)
+TOPICS_AT_ONCE = 500
 _US_PER_MS = 1000
 _REQUESTS = "kafka_network_requestmetrics_"
 _TOPICS = "kafka_server_brokertopicmetrics_"
@@ -44,19 +47,21 @@ def request_families(counters: "Counters", now_s: float) -> list[Family]:
     return [requests, errors, queue, total]
 
 
-def topic_families(counters: "Counters") -> list[Family]:
-    """Traffic by topic."""
+def topic_families(counters: "Counters") -> Generator[Pause, None, list[Family]]:
+    """Traffic by topic, in steps."""
     messages_in = counter(f"{_TOPICS}messagesin", "Records appended, control records included.", "topic")
     bytes_in = counter(f"{_TOPICS}bytesin", "Bytes of batches appended.", "topic")
     bytes_out = counter(f"{_TOPICS}bytesout", "Bytes of batches fetched.", "topic")
     failed_produces = counter(f"{_TOPICS}failedproducerequests", "Partitions of Produce requests answered with an error.", "topic")
     failed_fetches = counter(f"{_TOPICS}failedfetchrequests", "Partitions of Fetch requests answered with an error.", "topic")
-    for name, traffic in sorted(counters.topics.items()):
+    for number, (name, traffic) in enumerate(list(counters.topics.items())):
         messages_in.add(traffic.messages_in, name)
         bytes_in.add(traffic.bytes_in, name)
         bytes_out.add(traffic.bytes_out, name)
         failed_produces.add(traffic.failed_produces, name)
         failed_fetches.add(traffic.failed_fetches, name)
+        if number % TOPICS_AT_ONCE == 0:
+            yield None
     return [messages_in, bytes_in, bytes_out, failed_produces, failed_fetches]
 
 

@@ -268,6 +268,7 @@ def test_records_of_an_earlier_process_do_not_count_as_received(tmp_path: Path) 
 def test_a_topic_that_is_deleted_is_forgotten(world: BrokerWorld, client: Client) -> None:
     client.produce("t", b"a")
     client.ask(DeleteTopicsRequest(topic_names=["t"]), 5)
+    assert world.broker.counters.topics == {}, "also where nobody scrapes"
     assert values(world, REQUESTS, "request") == {"Produce": 1, "DeleteTopics": 1}
     assert traffic(world, "messagesin") == {}
     assert values(world, "kafka_log_log_size") == {}
