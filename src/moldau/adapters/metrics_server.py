@@ -2,7 +2,7 @@
 
 It has threads of its own, so that rendering and slow clients do not occupy the broker's, which only collects values. Collections run one
 at a time, and requests that wait for one share the next. At most `CONNECTIONS_MAX` connections are open: a further one closes the
-oldest, so clients that send or read nothing keep nobody out.
+oldest, so clients that send or read nothing keep nobody out. While that many threads wait for the broker, further connections are closed.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
 from prometheus_client import CollectorRegistry, ProcessCollector
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
@@ -26,6 +26,7 @@ CONNECTIONS_MAX = 16
 SOCKET_TIMEOUT_S = 10.0
 """How long a client may keep a connection without sending or taking bytes."""
 _TEXT = "text/plain; charset=utf-8"
+_METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class UnavailableError(Exception):
@@ -40,7 +41,7 @@ class MetricsServer:
         self._collect = collect
         self._not_ready = not_ready
         self._lock = threading.Lock()
-        self._page = b""
+        self._page: bytes | UnavailableError = b""
         self._collected_s = float("-inf")
         """When the collection of `_page` began."""
         self._servers = [_Server(each, self) for each in sockets]
@@ -62,9 +63,13 @@ class MetricsServer:
         asked_s = time.monotonic()
         with self._lock:
             if self._collected_s < asked_s:
-                began_s = time.monotonic()
-                self._page = render(self._collect())
-                self._collected_s = began_s
+                self._collected_s = time.monotonic()
+                try:
+                    self._page = render(self._collect())
+                except UnavailableError as error:
+                    self._page = error
+            if isinstance(self._page, UnavailableError):
+                raise UnavailableError(*self._page.args)
             return self._page
 
     def answer(self, path: str) -> tuple[HTTPStatus, str, bytes]:
@@ -72,7 +77,7 @@ class MetricsServer:
         try:
             match path:
                 case "/metrics":
-                    return HTTPStatus.OK, CONTENT_TYPE_PLAIN_0_0_4, self.page()
+                    return HTTPStatus.OK, _METRICS, self.page()
                 case "/health":
                     return HTTPStatus.OK, _TEXT, b"ok\n"
                 case "/ready":
@@ -120,21 +125,32 @@ class _Server(ThreadingHTTPServer):
         self.socket = bound
         self.metrics = metrics
         self._open: dict[socket.socket, None] = {}
+        """Those that may be cut, the oldest first."""
+        self._ending: dict[socket.socket, None] = {}
+        """Those that were, and whose threads have not ended."""
         self._open_lock = threading.Lock()
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Take a connection; the oldest is closed where there are too many."""
         with self._open_lock:
-            self._open[request] = None
-            oldest = next(iter(self._open)) if len(self._open) > CONNECTIONS_MAX else None
-        if oldest is not None:
-            _cut(oldest)
-        super().process_request(request, client_address)
+            is_full = len(self._ending) >= CONNECTIONS_MAX
+            if not is_full:
+                self._open[request] = None
+                if len(self._open) > CONNECTIONS_MAX:
+                    oldest = next(iter(self._open))
+                    del self._open[oldest]
+                    self._ending[oldest] = None
+                    _cut(oldest)
+        if is_full:
+            self.shutdown_request(request)
+        else:
+            super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
         """The connection has ended."""
         with self._open_lock:
             self._open.pop(request, None)
+            self._ending.pop(request, None)
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:

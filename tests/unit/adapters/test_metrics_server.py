@@ -1,9 +1,10 @@
 """The metrics server answers every client that asks properly, whatever the others do, and says precisely what it has not."""
 
+import contextlib
 import socket
 import threading
 from collections.abc import Iterator
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPException
 
 import pytest
 
@@ -169,6 +170,25 @@ def test_idle_connections_do_not_keep_others_out(port: int) -> None:
     finally:
         for each in idle:
             each.close()
+
+
+def test_threads_that_wait_for_the_broker_are_bounded(port: int, source: Source) -> None:
+    """Claim: while the broker does not answer, scrapes without end take twice as many threads as connections may be open, no more."""
+    source.go.clear()
+    before = threading.active_count()
+    scrapes = []
+    for _ in range(4 * CONNECTIONS_MAX):
+        scrapes.append(socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S))
+        scrapes[-1].sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+    assert scrapes[-1].recv(1) == b"", "refused"
+    assert threading.active_count() - before <= 2 * CONNECTIONS_MAX
+    source.go.set()
+    for each in scrapes:
+        each.close()
+    status = 0
+    while status != 200:  # the threads that waited have to end first
+        with contextlib.suppress(OSError, HTTPException):
+            status = ask(port, "/metrics")[0]
 
 
 def test_a_client_that_sends_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
