@@ -3,6 +3,7 @@
 import http.client
 import socket
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import NamedTuple
 
 import click
@@ -23,11 +24,12 @@ class Page:
     """All samples by their full names."""
 
     def __init__(self, text: str) -> None:
-        """ValueError for text that is not in the format."""
+        """ValueError for text that is not in the format. Values that are no finite numbers are left out."""
         self._samples: dict[str, list[Sample]] = {}
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
-                self._samples.setdefault(sample.name, []).append(Sample(sample.labels, sample.value))
+                if isfinite(sample.value):
+                    self._samples.setdefault(sample.name, []).append(Sample(sample.labels, sample.value))
 
     def total(self, name: str) -> float | None:
         """The sum over all samples of a name, None if there is none."""
@@ -39,8 +41,9 @@ class Page:
         found: dict[str, float] = {}
         for sample in self._samples.get(name, ()):
             if all(sample.labels.get(key) == value for key, value in others.items()):
-                value = sample.labels[label]
-                found[value] = _whole(found.get(value, 0) + sample.value)
+                value = sample.labels.get(label)
+                if value is not None:  # Kafka's exporter gives sums over all topics too
+                    found[value] = _whole(found.get(value, 0) + sample.value)
         return found
 
 
