@@ -71,7 +71,7 @@ class ConnectAttempt:
     def _begin(self, connected: socket.socket) -> None:
         try:
             peer, local = connected.getpeername()[:2], connected.getsockname()[:2]
-        except OSError as error:  # the peer has gone already
+        except OSError as error:  # the peer has disconnected already
             connected.close()
             self._failed(ConnectError(*self._address, _reason(error)))
             return

@@ -1,8 +1,8 @@
 """HTTP for a monitoring system: ``/metrics`` as Prometheus text, ``/health`` and ``/ready``. Needs the extra `metrics`.
 
 It has threads of its own, so that rendering and slow clients do not occupy the broker's, which only collects values. Collections run one
-at a time, and requests that wait for one share the next. At most `CONNECTIONS_MAX` connections are open: a further one closes the
-oldest, so clients that send or read nothing keep nobody out. While that many threads wait for the broker, further connections are closed.
+at a time, and requests that wait for one share the next. At most `CONNECTIONS_MAX` connections are open: a further one closes the oldest,
+so clients that send or read nothing do not keep others out. While that many threads wait for the broker, further connections are closed.
 """
 
 import contextlib
@@ -154,7 +154,7 @@ class _Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that is gone or too slow is nobody's fault."""
+        """Log nothing: a client that disconnected or is too slow is no error of the server."""
 
     def close_connections(self) -> None:
         """Close all."""

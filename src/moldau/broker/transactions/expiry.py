@@ -1,4 +1,4 @@
-"""What becomes due with time, as sweeps: open transactions that are late are aborted, ids that nobody uses are forgotten.
+"""What becomes due with time, as sweeps: late open transactions are aborted, unused ids are removed.
 
 Late transactions are looked for among those that are open, unused ids among all.
 """

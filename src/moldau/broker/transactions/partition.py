@@ -102,7 +102,7 @@ class TransactionPartition:
         self._on_loaded(self)
 
     def resigned(self, error: PeerError) -> None:
-        """Another coordinator goes on from what is stored: those who wait have to ask that one."""
+        """Another coordinator continues from what is stored; clients that wait receive the error."""
         machines, self.machines = self.machines, {}
         self.open.clear()
         for transactional_id, machine in machines.items():

@@ -2,7 +2,7 @@
 
 A leader was elected in one *incarnation*: one registration of its broker, known by its `created_id`. A broker that comes back, however
 soon, is another one: it may have lost the tail of its log, so that its partitions get a new epoch. One rule holds for a first start, a
-restart, a bounce that nobody saw, and a store that was restored from a backup.
+restart, an unnoticed bounce, and a store that was restored from a backup.
 """
 
 from collections.abc import Mapping, Sequence
