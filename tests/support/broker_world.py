@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from moldau.adapters.sqlite_file import MEMORY
+from moldau.assembly.making import BrokerPorts, make_broker
 from moldau.broker.broker import Broker
 from moldau.broker.partition import Partition
 from moldau.broker.walked_batches import Walk
@@ -60,17 +61,19 @@ class BrokerWorld:
 
     def _start(self, *, adopt: bool = False) -> Broker:
         self.store = AskedTree(self.store_path, self.clock.time_ms)
-        broker = Broker(
+        broker = make_broker(
             BrokerConfig(read_static(settings=self.settings)),
-            directories=["/data"],
-            files=self.disk,
-            clock=self.clock,
-            background=self.background,
-            compute=self.compute,
-            recompress=self.recompress,
-            coordination=self.store,
-            random_bytes=self._random_bytes,
-            workers=lambda: self.workers,
+            BrokerPorts(
+                directories=["/data"],
+                files=self.disk,
+                clock=self.clock,
+                background=self.background,
+                compute=self.compute,
+                recompress=self.recompress,
+                coordination=self.store,
+                random_bytes=self._random_bytes,
+                workers=lambda: self.workers,
+            ),
         )
         broker.start(adopt=adopt)
         broker.registry.register(BrokerInfo(broker.broker_id, (Endpoint("PLAINTEXT", "192.0.2.2", 9092),)))

@@ -22,8 +22,8 @@ from moldau.adapters.system_clock import LoopClock
 from moldau.adapters.threads import LoopBackground
 from moldau.assembly.data_directory import check_directory
 from moldau.assembly.exposure import warn_if_exposed
+from moldau.assembly.making import BrokerPorts, make_broker
 from moldau.assembly.open_files import connections_max, log_files_max
-from moldau.broker.broker import Broker
 from moldau.cluster.registry import OtherClusterError
 from moldau.cluster.snapshot import BrokerInfo, Endpoint
 from moldau.log.log_set import AllDirectoriesFailedError, AllFailedListener
@@ -35,6 +35,7 @@ from moldau.model.errors import CoordinationError, MoldauError
 
 if TYPE_CHECKING:
     from moldau.adapters.worker_process import LoopWorkers
+    from moldau.broker.broker import Broker
 
 _LOG = logging.getLogger(__name__)
 
@@ -195,19 +196,21 @@ class RunningBroker:
         self._compute = LoopBackground(self._loop, threads_max=1, before_first=self._before_threads)
         self._recompress = LoopBackground(self._loop, threads_max=1, before_first=self._before_threads)
         try:
-            self.broker = Broker(
+            self.broker = make_broker(
                 self.config,
-                directories=directories,
-                files=files,
-                clock=clock,
-                background=self._background,
-                compute=self._compute,
-                recompress=self._recompress,
-                coordination=self._coordination,
-                random_bytes=os.urandom,
-                workers=self._make_workers,
-                on_all_failed=self._all_failed,
-                log_files_max=log_files_max(),
+                BrokerPorts(
+                    directories=directories,
+                    files=files,
+                    clock=clock,
+                    background=self._background,
+                    compute=self._compute,
+                    recompress=self._recompress,
+                    coordination=self._coordination,
+                    random_bytes=os.urandom,
+                    workers=self._make_workers,
+                    on_all_failed=self._all_failed,
+                    log_files_max=log_files_max(),
+                ),
             )
             self.broker.advertised = self._advertised()
             self._show_advertised()
