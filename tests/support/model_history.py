@@ -2,10 +2,12 @@
 
 Unknown outcomes that took effect, at once or later, and that did not; aborted transactions between committed ones; markers that use up
 offsets; producers that doubled and reordered what they sent, without idempotence; readers moved by seek and by rebalances; both isolations;
-offsets committed, reset and committed in transactions; producers fenced by their successors; outages.
+offsets committed, reset and committed in transactions; producers fenced by their successors; outages. With `losses` also power cuts that
+take the end of a partition, or offsets of a group, from what was acknowledged.
 """
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from moldau.testing.history.history import NONE, History, Outcome
@@ -21,10 +23,16 @@ class Log:
     shown: list[bool] = field(default_factory=list)
     open: dict[int, list[int]] = field(default_factory=dict)
     """Per transaction that is open: the offsets of its values."""
+    ended: dict[int, list[int]] = field(default_factory=dict)
+    """Per transaction that ended here: the offsets of its values, and of its marker."""
+    epochs: list[int] = field(default_factory=list)
+    """Per offset: the leader epoch in which it was written."""
+    epoch: int = 0
 
     def append(self, value: int, transaction: int) -> int:
         """The offset."""
         self.entries.append(value)
+        self.epochs.append(self.epoch)
         self.shown.append(transaction == NONE)
         if transaction != NONE:
             self.open.setdefault(transaction, []).append(len(self.entries) - 1)
@@ -36,7 +44,20 @@ class Log:
         for offset in offsets:
             self.shown[offset] = committed
         if offsets:
-            self.append(MARKER, NONE)
+            self.ended[transaction] = [*offsets, self.append(MARKER, NONE)]
+
+    def cut(self, end: int) -> list[int]:
+        """Lose everything from an offset on; the transactions that are open again, since only their markers went."""
+        del self.entries[end:], self.shown[end:], self.epochs[end:]
+        self.epoch += 1
+        reopened = [number for number, offsets in self.ended.items() if offsets[0] < end <= offsets[-1]]
+        for number in reopened:
+            self.open[number] = self.ended[number]
+        self.ended = {number: offsets for number, offsets in self.ended.items() if offsets[-1] < end}
+        for offsets in self.open.values():
+            offsets[:] = [offset for offset in offsets if offset < end]
+        self.open = {number: offsets for number, offsets in self.open.items() if offsets}
+        return reopened
 
     def stable(self) -> int:
         """The last stable offset."""
@@ -70,7 +91,11 @@ class Model:
         self.writers = [self._writer(f"id-{number}") for number in range(2)]
         self.late: list[Writer] = []
         """Transactions that were asked to commit, of which their producers heard no more; they will end one way or another."""
+        self.committed: list[list[int]] = [[NONE] for _ in range(partitions)]
+        """Per partition: the group's offsets so far."""
         self.positions: dict[int, list[int]] = {}
+        self.fetched: dict[int, list[tuple[int, int, int, int]]] = {}
+        """Per reader: records that it has and was not asked for yet."""
         for name, committed, group in (("one", True, ""), ("everything", False, ""), ("member", True, "g")):
             self.positions[self.history.add_reader(name, committed=committed, group=group)] = [0] * partitions
 
@@ -83,9 +108,9 @@ class Model:
         self.history.producer_ready(number)
         return Writer(number, transactional_id)
 
-    def run(self, steps: int) -> History:
+    def run(self, steps: int, *, losses: bool = False) -> History:
         """Some steps, then the drain: everything ends and is read."""
-        chances = {
+        chances: dict[Callable[[], None], float] = {
             self.send: 8,
             self.send_carelessly: 2,
             self.send_in_transaction: 8,
@@ -98,6 +123,8 @@ class Model:
             self.look_at_offset: 1,
             self.look_at_end: 1,
             self.break_and_heal: 0.1,
+            self.cut_power: 0.3 * losses,
+            self.lose_offsets: 0.3 * losses,
         }
         for step in self.random.choices(list(chances), list(chances.values()), k=steps):
             step()
@@ -182,7 +209,7 @@ class Model:
             log.end(writer.transaction, committed=committed)
         if committed:
             for partition, offset in writer.offsets.items():
-                self.group_offset[partition] = offset
+                self._set_offset(partition, offset)
 
     def _leave(self, writer: Writer) -> None:
         """Its producer gives up: what it had open ends later, and a new producer takes the transactional id then."""
@@ -215,21 +242,37 @@ class Model:
     # Consumers
 
     def poll(self, reader: int | None = None, count: int = 8) -> None:
-        """Some records of one partition after another, up to `count`."""
+        """Some records of one partition after another, up to `count`; or those that were fetched before."""
         if reader is None:
             reader = self.random.choice(list(self.positions))
         begun = self.history.now()
-        records: list[tuple[int, int, int]] = []
+        records = self.fetched.pop(reader, None) or self._fetch(reader, count)
+        if count == 8 and self.random.random() < 0.1:
+            self.fetched[reader] = records
+        else:
+            self.history.polled(reader, begun, records)
+
+    def _fetch(self, reader: int, count: int) -> list[tuple[int, int, int, int]]:
+        records: list[tuple[int, int, int, int]] = []
         for partition in self.random.sample(range(len(self.logs)), len(self.logs)):
             log, position = self.logs[partition], self.positions[reader][partition]
             committed = self.history.readers[reader].committed
             end = log.stable() if committed else len(log.entries)
+            if position > len(log.entries):
+                self._reset(reader, partition)
+                continue
             while position < end and len(records) < count:
                 if log.entries[position] != MARKER and (log.shown[position] or not committed):
-                    records.append((partition, position, log.entries[position]))
+                    records.append((partition, position, log.entries[position], log.epochs[position]))
                 position += 1
             self.positions[reader][partition] = max(position, self.positions[reader][partition])
-        self.history.polled(reader, begun, records)
+        return records
+
+    def _reset(self, reader: int, partition: int) -> None:
+        """A position that a power cut left out of range."""
+        self.history.told_out_of_range(reader, partition, self.positions[reader][partition])
+        self.positions[reader][partition] = 0
+        self.history.position(reader, partition, 0)
 
     def move(self) -> None:
         """A seek or a rebalance: the reader goes on somewhere else, or at the group's offset."""
@@ -237,10 +280,16 @@ class Model:
         offset = self.random.randrange(len(self.logs[partition].entries) + 1)
         if self.history.readers[reader].group:
             offset = max(self.group_offset[partition], 0)
+        if rows := [row for row in self.fetched.pop(reader, []) if row[0] != partition]:
+            self.fetched[reader] = rows
         self.positions[reader][partition] = offset
         self.history.position(reader, partition, offset)
 
     # Offsets
+
+    def _set_offset(self, partition: int, offset: int) -> None:
+        self.group_offset[partition] = offset
+        self.committed[partition].append(offset)
 
     def commit_offset(self) -> None:
         """Forward or, by a reset, backward; sometimes without an answer."""
@@ -251,7 +300,7 @@ class Model:
         number = self.history.commit_offset("g", partition, offset)
         outcome = self.random.choices((Outcome.OK, Outcome.UNKNOWN, Outcome.FAILED), (80, 10, 10))[0]
         if outcome == Outcome.OK or (outcome == Outcome.UNKNOWN and self.random.random() < 0.5):
-            self.group_offset[partition] = offset
+            self._set_offset(partition, offset)
         self.history.offset_commit_ended(number, outcome)
 
     def look_at_offset(self) -> None:
@@ -271,3 +320,37 @@ class Model:
         outage = self.history.outage("down")
         self.seconds += 60
         self.history.healed(outage)
+
+    # Losses
+
+    def cut_power(self) -> None:
+        """A partition loses its end, with requests on their way: their answers come late, or they are sent again, or both."""
+        partition = self._partition()
+        log = self.logs[partition]
+        looked = self.history.now()
+        values = [self.history.send(self.plain, partition) for _ in range(self.random.randrange(3))]
+        offsets = [log.append(value, NONE) for value in values]
+        end, old_end = self.random.randrange(max(0, len(log.entries) - 20), len(log.entries) + 1), len(log.entries)
+        if end == old_end:
+            for value, offset in zip(values, offsets, strict=True):
+                self.history.send_ended(value, Outcome.OK, offset)
+            return
+        epoch = log.epoch
+        reopened = log.cut(end)
+        self.history.lost(partition, end, self.history.now(), epoch)
+        for transaction in reopened:
+            asked = self.history.transactions[transaction].commit_asked < self.seconds
+            log.end(transaction, committed=asked and self.random.random() < 0.5)
+        for value, offset in zip(values, offsets, strict=True):
+            if self.random.random() < 0.5:
+                self.history.send_ended(value, Outcome.OK, offset)
+            elif offset >= end:
+                self.history.send_ended(value, Outcome.OK, log.append(value, NONE))
+        self.history.saw_end(partition, self.random.choice((end, old_end)), looked, committed=False)
+
+    def lose_offsets(self) -> None:
+        """The group is where it was some commits ago."""
+        partition = self._partition()
+        if not self._offset_is_pending(partition):
+            self.history.lost_group("g", self.history.now())
+            self.group_offset[partition] = self.random.choice(self.committed[partition])

@@ -55,13 +55,19 @@ class Told:
     # Consumers
 
     def polled(
-        self, *records: tuple[int, int], by: int | None = None, of: int | None = None, transaction: int = NONE, foreign: int = NONE
+        self,
+        *records: tuple[int, int],
+        by: int | None = None,
+        of: int | None = None,
+        transaction: int = NONE,
+        foreign: int = NONE,
+        epoch: int = NONE,
     ) -> None:
-        """One poll that gave these (offset, value); `foreign`: an offset with a value that is none of ours."""
+        """One poll that gave these (offset, value), of one leader epoch; `foreign`: an offset with a value that is none of ours."""
         partition = self.left if of is None else of
-        rows = [(partition, offset, value) for offset, value in records]
+        rows = [(partition, offset, value, epoch) for offset, value in records]
         if foreign != NONE:
-            rows.append((partition, foreign, NOT_OURS))
+            rows.append((partition, foreign, NOT_OURS, NONE))
         self.history.polled(self.reader if by is None else by, self.history.now(), rows, transaction=transaction)
 
     def positioned(self, offset: int, *, by: int | None = None, of: int | None = None) -> None:
@@ -81,6 +87,12 @@ class Told:
     def end_seen(self, offset: int, *, committed: bool = False) -> None:
         """The end of the left partition, looked up."""
         self.history.saw_end(self.left, offset, self.history.now(), committed=committed)
+
+    # Faults
+
+    def lost(self, from_offset: int, *, epoch: int = 0) -> None:
+        """A power cut takes the left partition's records from an offset on."""
+        self.history.lost(self.left, from_offset, self.history.now(), epoch)
 
     # The judgement
 

@@ -38,7 +38,7 @@ class Copier(Worker):
         commit = self.random.random() < 0.9
         try:
             for message in records:
-                _, _, original = self.world.row(message)
+                _, _, original, _ = self.world.row(message)
                 send(self, mine.producer, mine.number, message.partition(), topic=COPIES, transaction=transaction, source=original)
             self._send_offsets(mine, reading, records, transaction)
         except KafkaException as failure:

@@ -9,7 +9,7 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import TopicPartition
 
-from moldau.testing.history.history import NOT_OURS, History
+from moldau.testing.history.history import NONE, NOT_OURS, History
 
 NUMBERS = "numbers"
 COPIES = "copies"
@@ -45,10 +45,10 @@ class World:
         topic, number = (of.topic, of.partition) if isinstance(of, TopicPartition) else (of.topic(), of.partition())
         return self.partitions[topic, number]
 
-    def row(self, message: Any) -> tuple[int, int, int]:
+    def row(self, message: Any) -> tuple[int, int, int, int]:
         """A record for the history."""
         text = message.value() or b""
-        return self.partition(message), message.offset(), int(text) if text.isdigit() else NOT_OURS
+        return self.partition(message), message.offset(), int(text) if text.isdigit() else NOT_OURS, NONE
 
 
 class Worker(threading.Thread):

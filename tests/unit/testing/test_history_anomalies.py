@@ -4,6 +4,7 @@ Each test tells a short history: what was sent and acknowledged at which offset,
 oddity that is legal, are not accused is in `tests/property/test_history_checker.py`.
 """
 
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -482,6 +483,126 @@ def test_copy_reordered(told: Told) -> None:
     copies = [copy(told, producer, second, 0, 2), copy(told, producer, first, 1, 2)]
     told.polled(*enumerate(copies), of=told.right)
     assert told.anomalies() == {Kind.COPY_REORDERED}
+
+
+# Power cuts that legally lost something
+
+
+def test_what_was_acknowledged_may_be_gone_from_where_the_log_was_cut(told: Told) -> None:
+    told.polled((0, told.stored(0)))
+    told.stored(1)
+    told.lost(1)
+    assert told.anomalies() == set()
+
+
+def test_what_was_acknowledged_before_the_cut_offset_may_not(told: Told) -> None:
+    told.stored(0)
+    told.lost(1)
+    assert told.anomalies() == {Kind.UNSEEN}
+
+
+def test_what_was_acknowledged_after_the_cut_may_not(told: Told) -> None:
+    told.lost(1)
+    told.stored(1)
+    assert told.anomalies() == {Kind.UNSEEN}
+
+
+def test_an_answer_on_its_way_during_the_cut_may_be_of_either_log(told: Told) -> None:
+    value = told.sent()
+    told.lost(0)
+    told.history.send_ended(value, Outcome.OK, 0)
+    other = told.stored(0)
+    told.polled((0, other), epoch=1)
+    assert told.anomalies() == set()
+
+
+def test_a_lost_record_that_was_fetched_before_the_cut_may_be_polled_after_it(told: Told) -> None:
+    lost = told.stored(0)
+    told.lost(0)
+    other = told.stored(0)
+    told.polled((0, other), epoch=1)
+    told.positioned(0)
+    told.polled((0, lost), epoch=0)
+    assert told.anomalies() == set()
+
+
+def test_a_lost_offset_is_written_again_with_a_higher_leader_epoch(told: Told) -> None:
+    told.lost(0, epoch=3)
+    told.polled((0, told.stored(0)), epoch=3)
+    assert told.anomalies() == {Kind.REUSED_EPOCH}
+
+
+def test_the_lost_log_too_has_one_record_at_an_offset(told: Told) -> None:
+    one, two = told.sent(), told.sent()
+    told.polled((0, one), epoch=0)
+    told.positioned(0)
+    told.polled((0, two), epoch=0)
+    told.lost(0)
+    assert told.anomalies() == {Kind.INCONSISTENT_OFFSET}
+
+
+def test_a_send_that_was_lost_and_made_again_is_no_duplicate(told: Told) -> None:
+    """The answer did not come, the record was polled and lost; the producer sends it again."""
+    value = told.sent()
+    told.polled((5, value), epoch=0)
+    told.lost(3)
+    told.history.send_ended(value, Outcome.OK, 3)
+    told.positioned(3)
+    told.polled((3, value), epoch=1)
+    assert told.anomalies() == set()
+
+
+def test_an_end_may_be_lower_after_a_cut_and_not_lower_than_it(told: Told) -> None:
+    told.polled(*((offset, told.stored(offset)) for offset in range(3)), epoch=0)
+    told.lost(1)
+    told.end_seen(1)
+    assert told.anomalies() == set()
+    told.end_seen(0)
+    assert told.anomalies() == {Kind.SPURIOUS_OFFSET}
+
+
+def test_a_position_may_be_out_of_range_after_a_cut(told: Told) -> None:
+    told.polled(*((offset, told.stored(offset)) for offset in range(3)), epoch=0)
+    told.history.told_out_of_range(told.reader, told.left, 3)
+    assert told.anomalies() == {Kind.OUT_OF_RANGE}
+    told.history.out_of_range.clear()
+    told.lost(1)
+    told.history.told_out_of_range(told.reader, told.left, 3)
+    assert told.anomalies() == set()
+
+
+def test_a_cut_may_tear_a_transaction_and_nobody_sees_one_that_was_never_asked_to_commit(told: Told) -> None:
+    producer = told.transactional("tp", "id")
+    transaction = told.history.begin(producer)
+    kept = told.stored(0, by=producer, to=told.right, transaction=transaction)
+    told.stored(0, by=producer, transaction=transaction)
+    told.commit(transaction)
+    told.lost(0)
+    told.polled((0, kept), of=told.right, epoch=0)
+    assert told.anomalies() == set()
+    told.history.transactions[transaction].commit_asked = inf
+    assert told.anomalies() == {Kind.ABORTED_READ}
+
+
+def test_offsets_of_a_group_may_be_older_after_a_cut(told: Told) -> None:
+    told.offset_committed(5)
+    told.offset_committed(7)
+    told.history.lost_group("g", told.history.now())
+    told.offset_seen(5)
+    told.offset_seen(NONE)
+    assert told.anomalies() == set()
+    told.offset_committed(9)
+    told.offset_seen(7)
+    assert told.anomalies() == {Kind.OFFSET_WENT_BACK}
+
+
+def test_the_epoch_of_a_producer_may_be_lost(told: Told) -> None:
+    older, _ = told.transactional("older", "id"), told.transactional("newer", "id")
+    told.history.lost_transactional_id("id", told.history.now())
+    told.polled((0, told.stored(0, by=older)))
+    assert told.anomalies() == set()
+    told.history.state_losses.clear()
+    assert told.anomalies() == {Kind.ZOMBIE}
 
 
 # The report

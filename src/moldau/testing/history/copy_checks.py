@@ -8,13 +8,27 @@ from moldau.testing.history.kinds import Anomaly, Kind
 
 
 def check_copies(evidence: Evidence) -> Iterator[Anomaly]:
-    """For every group that some producer copies for. A partition is copied to one partition, so that order is defined."""
+    """For every group that some producer copies for. A partition is copied to one partition, so that order is defined.
+
+    Where a power cut lost copies or the group's offsets, exactly once is gone, and nothing is claimed.
+    """
     copies = _copies(evidence)
-    for group in sorted({producer.copies_for for producer in evidence.history.producers} - {""}):
+    groups = {producer.copies_for for producer in evidence.history.producers} - {""} - _lossy(evidence)
+    for group in sorted(groups):
         of_group = copies.get(group, {})
         yield from _doubled(evidence, group, of_group)
         yield from _lost(evidence, group, of_group)
         yield from _reordered(evidence, group, of_group)
+
+
+def _lossy(evidence: Evidence) -> set[str]:
+    """Groups of which offsets, originals or copies were lost."""
+    sends, producers = evidence.history.sends, evidence.history.producers
+    found = {producer.copies_for for producer in producers if evidence.losses.lost_group(producer.copies_for)}
+    for value, source in enumerate(sends.source):
+        if source != NONE and any(evidence.losses.of(sends.partition[each]) for each in (value, source)):
+            found.add(producers[sends.producer[value]].copies_for)
+    return found
 
 
 def _copies(evidence: Evidence) -> dict[str, dict[int, list[int]]]:
@@ -52,5 +66,5 @@ def _reordered(evidence: Evidence, group: str, copies: dict[int, list[int]]) -> 
     for partition, _, source, copy in stored:
         key = (partition, sends.partition[source])
         if key in last and last[key][0] > place[source] != NONE:
-            yield Anomaly(Kind.COPY_REORDERED, f"group {group}: {evidence.describe(copy)} stands behind {evidence.describe(last[key][1])}")
+            yield Anomaly(Kind.COPY_REORDERED, f"group {group}: {evidence.describe(copy)} stands after {evidence.describe(last[key][1])}")
         last[key] = (place[source], copy)

@@ -2,6 +2,8 @@
 
 **Must have committed**: a send that was acknowledged and whose transaction, if any, was told to be committed; or any send of a transaction
 of which a trace was seen: one of its values by a read_committed reader, or its group offset. An unknown outcome becomes known so.
+
+**Losses.** What a power cut legally removed counts as unknown, and sightings of it are kept apart from those of the log that followed.
 """
 
 from array import array
@@ -9,8 +11,9 @@ from collections.abc import Iterator
 from itertools import repeat
 from math import inf
 
-from moldau.testing.history.history import NONE, History, Outcome
+from moldau.testing.history.history import NONE, History, Outcome, Reader
 from moldau.testing.history.kinds import Anomaly, Kind
+from moldau.testing.history.losses import Losses
 
 SEEN = 1
 SEEN_COMMITTED = 2
@@ -26,8 +29,15 @@ class Evidence:
         values, partitions = len(history.sends), len(history.partitions)
         self.offsets_limit = 4 * values + OFFSETS_SPARE
         """Beyond this an offset is nonsense."""
+        self.losses = Losses(history)
+        self.broken = self.losses.broken_transactions(history)
+        """Transactions that losses may have torn: nothing is proved by them or of them."""
+        self.told = array("b", history.sends.outcome)
+        """Per value: what its producer was answered, UNKNOWN where the record may have been lost since."""
         self.stored = [array("q") for _ in range(partitions)]
-        """Per partition: the value at each offset, or NONE."""
+        """Per partition: the value at each offset, or NONE; of the last log."""
+        self.removed: dict[tuple[int, int, int], int] = {}
+        """Per partition, loss and offset: the value that was there."""
         self.place = array("q", repeat(NONE, values))
         """Per value: its offset in the partition it was sent to, the first that became known."""
         self.seen = bytearray(values)
@@ -36,8 +46,14 @@ class Evidence:
         """Per partition: the greatest offset that a read_committed reader was given."""
         self.contradictions: list[Anomaly] = []
         """What came to light on the way: A3, A4, A13 and values that nobody sent."""
-        self.transaction_outcome = [entry.outcome for entry in history.transactions]
-        self.transaction_known_at = [entry.ended if entry.outcome == Outcome.OK else inf for entry in history.transactions]
+        self.transaction_outcome = [
+            Outcome.UNKNOWN if number in self.broken and entry.commit_asked != inf else entry.outcome
+            for number, entry in enumerate(history.transactions)
+        ]
+        self.transaction_known_at = [
+            entry.ended if outcome == Outcome.OK else inf
+            for entry, outcome in zip(history.transactions, self.transaction_outcome, strict=True)
+        ]
         """From when on it is certain that the transaction was committed."""
         self.proved_by_offset: set[int] = set()
         """Transactions of which a group's offset was seen."""
@@ -53,7 +69,9 @@ class Evidence:
         for value, outcome in enumerate(sends.outcome):
             if outcome == Outcome.OK and asks[sends.producer[value]]:
                 offset = sends.offset[value]
-                if 0 <= offset < self.offsets_limit:
+                if self.losses.removal(sends.partition[value], offset, sends.begun[value]) != NONE:
+                    self.told[value] = Outcome.UNKNOWN
+                elif 0 <= offset < self.offsets_limit:
                     self._put(sends.partition[value], offset, value, "acknowledged")
                 else:
                     self._found(Kind.SPURIOUS_OFFSET, f"acknowledged at offset {offset}: {self.describe(value)}")
@@ -62,9 +80,11 @@ class Evidence:
         history = self.history
         sent_to, in_transaction = history.sends.partition, history.sends.transaction
         seen, stored, values = self.seen, self.stored, len(history.sends)
+        lossy = [bool(self.losses.of(partition)) for partition in range(len(history.partitions))]
         for reader in history.readers:
             flag = SEEN | SEEN_COMMITTED if reader.committed else SEEN
-            for partition, offset, value, poll in zip(reader.partition, reader.offset, reader.value, reader.poll, strict=True):
+            columns = (reader.partition, reader.offset, reader.value, reader.epoch, reader.poll)
+            for partition, offset, value, epoch, poll in zip(*columns, strict=True):
                 if poll == NONE:
                     continue
                 if not 0 <= value < values or sent_to[value] != partition:
@@ -75,6 +95,9 @@ class Evidence:
                     self._found(Kind.SPURIOUS_OFFSET, f"{reader.name} polled at offset {offset}, {at:.3f} s: {self.describe(value)}")
                     continue
                 here = stored[partition]
+                if lossy[partition] and self._is_removed(reader, partition, offset, value, epoch, poll):
+                    seen[value] |= flag
+                    continue
                 if offset >= len(here) or here[offset] != value:
                     self._put(partition, offset, value, f"polled by {reader.name} at {reader.poll_ended[poll]:.3f} s")
                 if seen[value] & flag != flag:
@@ -84,6 +107,22 @@ class Evidence:
                         self._prove(transaction, reader.poll_ended[poll])
                 if reader.committed and offset > self.polled_to[partition]:
                     self.polled_to[partition] = offset
+
+    def _is_removed(self, reader: Reader, partition: int, offset: int, value: int, epoch: int, poll: int) -> bool:
+        """Whether a polled record is of a log that a power cut ended; then it is noted there."""
+        begun = self.history.sends.begun[value]
+        how = f"polled by {reader.name} at {reader.poll_ended[poll]:.3f} s"
+        if self.losses.reuses_epoch(partition, offset, begun, epoch):
+            where = f"offset {offset} of {self.name(partition)} was lost and written again with leader epoch {epoch}"
+            self._found(Kind.REUSED_EPOCH, f"{where}, {how}: {self.describe(value)}")
+            return False
+        place = self.losses.removal(partition, offset, begun, epoch)
+        if place == NONE:
+            return False
+        if epoch != NONE and (other := self.removed.setdefault((partition, place, offset), value)) != value:
+            where = f"offset {offset} of {self.name(partition)} before a power cut"
+            self._found(Kind.INCONSISTENT_OFFSET, f"{where} is {how} as {self.describe(value)}; it is {self.describe(other)}")
+        return True
 
     def _take_offsets(self) -> None:
         """A group's offset that only one transaction can have committed proves that transaction."""
@@ -95,12 +134,14 @@ class Evidence:
             found = committers.get((sight.group, sight.partition, sight.offset))
             if found is not None and len(found) == 1:
                 (transaction,) = found
-                if transaction != NONE:
+                if transaction != NONE and transaction not in self.broken:
                     self.proved_by_offset.add(transaction)
                     self._prove(transaction, sight.ended)
 
     def _prove(self, transaction: int, at: float) -> None:
         """A trace of a transaction was seen at this time: it was committed before, unless that is certainly not so."""
+        if transaction in self.broken:
+            return
         if self.transaction_outcome[transaction] == Outcome.UNKNOWN:
             self.transaction_outcome[transaction] = Outcome.OK
         self.transaction_known_at[transaction] = min(self.transaction_known_at[transaction], at)
@@ -132,8 +173,9 @@ class Evidence:
 
     def _judge(self) -> bytearray:
         visible = bytearray(len(self.history.sends))
+        in_transaction = self.history.sends.transaction
         for value, flags in enumerate(self.seen):
-            if flags & SEEN_COMMITTED or self.outcome(value) == Outcome.OK:
+            if (flags & SEEN_COMMITTED and in_transaction[value] not in self.broken) or self.outcome(value) == Outcome.OK:
                 visible[value] = 1
         return visible
 
@@ -141,9 +183,8 @@ class Evidence:
 
     def outcome(self, value: int) -> Outcome:
         """Whether a value must be there (OK), must not be (FAILED), or may be."""
-        sends = self.history.sends
-        told = sends.outcome[value]
-        transaction = sends.transaction[value]
+        told = self.told[value]
+        transaction = self.history.sends.transaction[value]
         if transaction == NONE or told == Outcome.FAILED:
             return Outcome(told)
         return self.transaction_outcome[transaction]

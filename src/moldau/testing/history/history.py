@@ -97,6 +97,8 @@ class Reader:
     partition: "array[int]" = field(default_factory=lambda: array("H"))
     offset: "array[int]" = field(default_factory=lambda: array("q"))
     value: "array[int]" = field(default_factory=lambda: array("q"))
+    epoch: "array[int]" = field(default_factory=lambda: array("i"))
+    """The leader epoch of the record's batch, or NONE where the client does not give it."""
     poll: "array[int]" = field(default_factory=lambda: array("i"))
     poll_begun: "array[float]" = field(default_factory=lambda: array("d"))
     poll_ended: "array[float]" = field(default_factory=lambda: array("d"))
@@ -157,6 +159,25 @@ class Outage:
     ended: float = inf
 
 
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A power cut at which a partition lost what was written at `from_offset` and after; `epoch` is the last leader epoch of that log."""
+
+    partition: int
+    from_offset: int
+    at: float
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateLoss:
+    """A power cut at which a coordinator's topic lost records: of this group, or of this transactional id."""
+
+    name: str
+    is_group: bool
+    at: float
+
+
 @dataclass(slots=True, repr=False)
 class History:
     """The whole run. `clock` gives seconds; the first reading is the start."""
@@ -172,6 +193,8 @@ class History:
     ends_seen: list[EndSeen] = field(default_factory=list)
     out_of_range: list[OutOfRange] = field(default_factory=list)
     outages: list[Outage] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)
+    state_losses: list[StateLoss] = field(default_factory=list)
     forward_groups: set[str] = field(default_factory=set)
     """Those whose members commit only forward of where they were assigned, so that only a member of the past commits an older offset."""
     ended: float = 0.0
@@ -256,23 +279,24 @@ class History:
 
     def position(self, reader: int, partition: int, offset: int) -> None:
         """The reader's next record is that of `offset` or the first after it; NONE: nobody knows, or it does not read the partition."""
-        self._row(self.readers[reader], partition, offset, POSITION, NONE)
+        self._row(self.readers[reader], partition, offset, POSITION, NONE, NONE)
 
-    def _row(self, entry: Reader, partition: int, offset: int, value: int, poll: int) -> None:
+    def _row(self, entry: Reader, partition: int, offset: int, value: int, epoch: int, poll: int) -> None:
         entry.partition.append(partition)
         entry.offset.append(offset)
         entry.value.append(value)
+        entry.epoch.append(epoch)
         entry.poll.append(poll)
 
-    def polled(self, reader: int, begun: float, records: Iterable[tuple[int, int, int]], *, transaction: int = NONE) -> None:
-        """A poll that began at `begun` gave these (partition, offset, value); in a transaction, if the records are its input."""
+    def polled(self, reader: int, begun: float, records: Iterable[tuple[int, int, int, int]], *, transaction: int = NONE) -> None:
+        """A poll that began at `begun` gave these (partition, offset, value, leader epoch); `transaction`: the one whose input they are."""
         entry, at = self.readers[reader], self.now()
         poll = len(entry.poll_begun)
         entry.poll_begun.append(begun)
         entry.poll_ended.append(at)
         entry.poll_transaction.append(transaction)
-        for partition, offset, value in records:
-            self._row(entry, partition, offset, value, poll)
+        for partition, offset, value, epoch in records:
+            self._row(entry, partition, offset, value, epoch, poll)
 
     def told_out_of_range(self, reader: int, partition: int, offset: int) -> None:
         """The broker said that this position is out of range."""
@@ -310,3 +334,18 @@ class History:
     def healed(self, outage: Outage) -> None:
         """It is over: answers may be expected again."""
         outage.ended = self.now()
+
+    def lost(self, partition: int, from_offset: int, at: float, epoch: int) -> None:
+        """A power cut at `at` legally lost the records at `from_offset` and after, of leader epochs up to `epoch`.
+
+        What was acknowledged there may be gone. Later records at these offsets carry a higher leader epoch.
+        """
+        self.losses.append(Loss(partition, from_offset, at, epoch))
+
+    def lost_group(self, group: str, at: float) -> None:
+        """A power cut at `at` legally lost offsets of this group."""
+        self.state_losses.append(StateLoss(group, True, at))
+
+    def lost_transactional_id(self, transactional_id: str, at: float) -> None:
+        """A power cut at `at` legally lost state of this transactional id: its transactions may end otherwise than was answered."""
+        self.state_losses.append(StateLoss(transactional_id, False, at))

@@ -49,7 +49,7 @@ def check_whole_transactions(evidence: Evidence) -> Iterator[Anomaly]:
     seen: dict[int, int] = {}
     missing: dict[int, int] = {}
     for value, transaction in enumerate(history.sends.transaction):
-        if transaction != NONE and history.sends.outcome[value] != Outcome.FAILED:
+        if transaction != NONE and history.sends.outcome[value] != Outcome.FAILED and transaction not in evidence.broken:
             side = seen if evidence.seen[value] & SEEN_COMMITTED else missing
             side.setdefault(transaction, value)
     for transaction, value in missing.items():
@@ -60,9 +60,13 @@ def check_whole_transactions(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def check_fencing(evidence: Evidence) -> Iterator[Anomaly]:
-    """Once another producer is ready with the same transactional id, nothing of the older one succeeds that was begun afterwards."""
+    """Once another producer is ready with the same transactional id, nothing of the older one succeeds that was begun afterwards.
+
+    Until a power cut that lost the coordinator's state: the epoch of the newer one may be among it.
+    """
     history = evidence.history
     fenced_at = [inf] * len(history.producers)
+    fenced_until = [inf] * len(history.producers)
     by_id: dict[str, list[int]] = {}
     for number, entry in enumerate(history.producers):
         if entry.transactional_id and entry.ready_at != inf:
@@ -71,12 +75,14 @@ def check_fencing(evidence: Evidence) -> Iterator[Anomaly]:
         numbers.sort(key=lambda number: history.producers[number].ready_at)
         for older, newer in pairwise(numbers):
             fenced_at[older] = history.producers[newer].ready_at
+            transactional_id = history.producers[older].transactional_id
+            fenced_until[older] = evidence.losses.transactional_id_after(transactional_id, fenced_at[older])
     sends = history.sends
     for value, producer in enumerate(sends.producer):
-        if sends.outcome[value] == Outcome.OK and sends.begun[value] > fenced_at[producer]:
+        if sends.outcome[value] == Outcome.OK and sends.begun[value] > fenced_at[producer] and sends.ended[value] <= fenced_until[producer]:
             yield Anomaly(Kind.ZOMBIE, f"fenced at {fenced_at[producer]:.3f} s: {evidence.describe(value)}")
     used = {*sends.transaction, *(entry.transaction for entry in history.offset_commits)}
     for number, transaction in enumerate(history.transactions):
-        at = fenced_at[transaction.producer]
-        if number in used and transaction.told == Outcome.OK and transaction.commit_asked > at:
+        at, until = fenced_at[transaction.producer], fenced_until[transaction.producer]
+        if number in used and transaction.told == Outcome.OK and transaction.commit_asked > at and transaction.ended <= until:
             yield Anomaly(Kind.ZOMBIE, f"fenced at {at:.3f} s: {evidence.describe_transaction(number)}")

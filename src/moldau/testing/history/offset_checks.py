@@ -3,12 +3,16 @@
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from heapq import merge
 from itertools import accumulate
 from math import inf
 
 from moldau.testing.history.evidence import SEEN_COMMITTED, Evidence
 from moldau.testing.history.history import NONE, EndSeen, OffsetCommit, OffsetSeen, Outcome
 from moldau.testing.history.kinds import Anomaly, Kind
+
+_Reach = tuple[float, int, int, bool]
+"""From a time on, a partition is known to hold an offset; or, if True, a power cut left it nothing after the offset."""
 
 
 @dataclass(slots=True)
@@ -40,12 +44,14 @@ def check_group_offsets(evidence: Evidence) -> Iterator[Anomaly]:
     """A11: a group's offset is that of a commit which no other one, begun after its end, had replaced before the look.
 
     So a commit that was acknowledged is seen by everyone who looks afterwards, until another one is made; moving backward is legal only
-    by a commit of a lower offset.
+    by a commit of a lower offset, or by a power cut that lost offsets of the group after the commit began.
     """
     registers = _registers(evidence)
     for sight in evidence.history.offsets_seen:
         register = registers.get((sight.group, sight.partition), _Register())
         replaced, latest = register.acknowledged_before(sight.begun)
+        if replaced <= evidence.losses.group_since(sight.group, sight.ended):
+            replaced, latest = -inf, NONE
         where = f"group {sight.group}, {evidence.name(sight.partition)}, looked up {sight.begun:.3f}-{sight.ended:.3f} s"
         if sight.offset == NONE:
             if latest != NONE:
@@ -64,13 +70,19 @@ def check_stale_commits(evidence: Evidence) -> Iterator[Anomaly]:
     for (group, partition), register in _registers(evidence).items():
         if group not in evidence.history.forward_groups:
             continue
-        passed = sorted((ended, offset) for ended, _, offset in register.acknowledged)
-        furthest = list(accumulate((offset for _, offset in passed), max))
+        passed = sorted((ended, started, offset) for ended, started, offset in register.acknowledged)
+        furthest = list(accumulate((offset for _, _, offset in passed), max))
         for ended, begun, offset in register.acknowledged:
             place = bisect_left(passed, (begun,))
-            if place and furthest[place - 1] > offset:
+            if place and furthest[place - 1] > offset and not _was_lost(evidence, group, passed[:place], offset, ended):
                 where = f"group {group}, {evidence.name(partition)}, {begun:.3f}-{ended:.3f} s"
                 yield Anomaly(Kind.STALE_COMMIT, f"{where}: {offset} was taken after {furthest[place - 1]} had been")
+
+
+def _was_lost(evidence: Evidence, group: str, passed: list[tuple[float, float, int]], offset: int, at: float) -> bool:
+    """Whether a power cut up to a time may have lost all commits after `offset` among these."""
+    since = evidence.losses.group_since(group, at)
+    return all(started <= since for _, started, other in passed if other > offset)
 
 
 def _nowhere(sight: OffsetSeen, where: str, latest: int, effects: list[_Effect]) -> Anomaly:
@@ -106,7 +118,10 @@ def _registers(evidence: Evidence) -> dict[tuple[str, int], _Register]:
 
 
 def check_ends(evidence: Evidence) -> Iterator[Anomaly]:
-    """A13: the end of a partition is behind everything that was acknowledged (committed: polled by read_committed) before the look-up."""
+    """A13: the end of a partition is after everything that was acknowledged (committed: polled by read_committed) before the look-up.
+
+    And was not lost in a power cut before the look-up's end.
+    """
     history = evidence.history
     for committed in (False, True):
         sights = sorted((sight for sight in history.ends_seen if sight.committed == committed), key=lambda sight: sight.begun)
@@ -114,41 +129,50 @@ def check_ends(evidence: Evidence) -> Iterator[Anomaly]:
             yield from _check_ends(evidence, sights, _polled(evidence) if committed else _acknowledged(evidence))
 
 
-def _check_ends(evidence: Evidence, sights: list[EndSeen], known: Iterable[tuple[float, int, int]]) -> Iterator[Anomaly]:
-    """`known`: (time, partition, offset), in the order of time."""
+def _check_ends(evidence: Evidence, sights: list[EndSeen], known: Iterable[_Reach]) -> Iterator[Anomaly]:
+    """`sights` and `known` in the order of time."""
     reached: dict[int, int] = {}
-    ahead = iter(known)
+    losses = sorted(evidence.history.losses, key=lambda loss: loss.at)
+    cuts = [(loss.at, loss.partition, loss.from_offset - 1, True) for loss in losses]
+    ahead = merge(cuts, known, key=lambda reach: reach[0])
     entry = next(ahead, None)
     for sight in sights:
         while entry is not None and entry[0] < sight.begun:
-            _, partition, offset = entry
-            reached[partition] = max(offset, reached.get(partition, NONE))
+            _, partition, offset, is_cut = entry
+            before = reached.get(partition, NONE)
+            reached[partition] = min(offset, before) if is_cut else max(offset, before)
             entry = next(ahead, None)
-        least = reached.get(sight.partition, NONE) + 1
+        during = (loss.from_offset for loss in evidence.losses.of(sight.partition) if sight.begun <= loss.at <= sight.ended)
+        least = min([reached.get(sight.partition, NONE) + 1, *during])
         if sight.offset < least:
             which = "committed end" if sight.committed else "end"
             where = f"{which} of {evidence.name(sight.partition)}, looked up {sight.begun:.3f}-{sight.ended:.3f} s"
             yield Anomaly(Kind.SPURIOUS_OFFSET, f"{where}: {sight.offset}, but offset {least - 1} was known before")
 
 
-def _acknowledged(evidence: Evidence) -> Iterator[tuple[float, int, int]]:
+def _acknowledged(evidence: Evidence) -> Iterator[_Reach]:
     sends, producers = evidence.history.sends, evidence.history.producers
     values = [value for value, outcome in enumerate(sends.outcome) if outcome == Outcome.OK and producers[sends.producer[value]].durable]
     values.sort(key=sends.ended.__getitem__)
     for value in values:
-        if sends.offset[value] < evidence.offsets_limit:
-            yield sends.ended[value], sends.partition[value], sends.offset[value]
+        partition, offset, ended = sends.partition[value], sends.offset[value], sends.ended[value]
+        place = evidence.losses.removal(partition, offset, sends.begun[value])
+        if offset < evidence.offsets_limit and (place == NONE or ended <= evidence.losses.of(partition)[place].at):
+            yield ended, partition, offset, False
 
 
-def _polled(evidence: Evidence) -> list[tuple[float, int, int]]:
+def _polled(evidence: Evidence) -> list[_Reach]:
     """Only the first sight of each value: nothing later raises what is known."""
     found = []
     unseen = bytearray(flags & SEEN_COMMITTED for flags in evidence.seen)
     for reader in evidence.history.readers:
-        if reader.committed:
-            for partition, offset, value, poll in zip(reader.partition, reader.offset, reader.value, reader.poll, strict=True):
-                if poll != NONE and 0 <= value < len(unseen) and unseen[value] and offset < evidence.offsets_limit:
-                    unseen[value] = 0
-                    found.append((reader.poll_ended[poll], partition, offset))
+        columns = (reader.partition, reader.offset, reader.value, reader.epoch, reader.poll)
+        for partition, offset, value, epoch, poll in zip(*columns, strict=True) if reader.committed else ():
+            if poll == NONE or not 0 <= value < len(unseen) or not unseen[value] or offset >= evidence.offsets_limit:
+                continue
+            unseen[value] = 0
+            place = evidence.losses.removal(partition, offset, evidence.history.sends.begun[value], epoch)
+            if place == NONE or reader.poll_ended[poll] <= evidence.losses.of(partition)[place].at:
+                found.append((reader.poll_ended[poll], partition, offset, False))
     found.sort()
     return found

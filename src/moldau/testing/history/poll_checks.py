@@ -17,25 +17,28 @@ def check_polls(evidence: Evidence) -> Iterator[Anomaly]:
 def _check_reader(evidence: Evidence, reader: Reader) -> Iterator[Anomaly]:
     partitions = len(evidence.history.partitions)
     expected = [NONE] * partitions
-    """Per partition: the offset behind the last record, or the position; NONE: unknown."""
+    """Per partition: the offset after the last record, or the position; NONE: unknown."""
     last_poll = [NONE] * partitions
-    for partition, offset, value, poll in zip(reader.partition, reader.offset, reader.value, reader.poll, strict=True):
+    last_epoch = [NONE] * partitions
+    columns = (reader.partition, reader.offset, reader.value, reader.epoch, reader.poll)
+    for partition, offset, value, epoch, poll in zip(*columns, strict=True):
         if value == POSITION and poll == NONE:
             expected[partition] = offset
-            last_poll[partition] = NONE
+            last_poll[partition] = last_epoch[partition] = NONE
             continue
         begin = expected[partition]
+        certain = evidence.losses.unchanged_before(partition, offset, last_epoch[partition])
         if offset != begin and begin != NONE:
             internal = last_poll[partition] == poll
             where = f"{reader.name} in {evidence.name(partition)}, poll of {_span(reader, poll)}: offset {offset} instead of {begin}"
             if offset < begin:
                 kind = Kind.NONMONOTONIC_POLL_INTERNAL if internal else Kind.NONMONOTONIC_POLL
                 yield Anomaly(kind, f"{where}, value {value}")
-            elif (skipped := next(evidence.between(partition, begin, offset, committed=reader.committed), NONE)) != NONE:
+            elif (skipped := next(evidence.between(partition, begin, certain, committed=reader.committed), NONE)) != NONE:
                 kind = Kind.POLL_SKIP_INTERNAL if internal else Kind.POLL_SKIP
                 yield Anomaly(kind, f"{where}, skipped {evidence.describe(skipped)}")
         expected[partition] = offset + 1
-        last_poll[partition] = poll
+        last_poll[partition], last_epoch[partition] = poll, epoch
 
 
 def _span(reader: Reader, poll: int) -> str:
@@ -61,10 +64,10 @@ def check_early_reads(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def check_out_of_range(evidence: Evidence) -> Iterator[Anomaly]:
-    """A14: a position at which a record stood, or right behind one, is in range."""
+    """A14: a position at which a record stood, or right after one, is in range, unless a power cut removed it."""
     for entry in evidence.history.out_of_range:
         end = len(evidence.stored[entry.partition])
-        if 0 <= entry.offset <= end:
+        if 0 <= entry.offset <= end and not evidence.losses.moved_position(entry.partition, entry.offset, entry.at):
             reader = evidence.history.readers[entry.reader].name
             where = f"{reader} at {entry.at:.3f} s: offset {entry.offset} of {evidence.name(entry.partition)}"
             yield Anomaly(Kind.OUT_OF_RANGE, f"{where}, which is known to reach {end}")

@@ -12,6 +12,7 @@ from moldau.testing.history.history import (
     NONE,
     EndSeen,
     History,
+    Loss,
     OffsetCommit,
     OffsetSeen,
     Outage,
@@ -20,6 +21,7 @@ from moldau.testing.history.history import (
     Producer,
     Reader,
     Sends,
+    StateLoss,
     Transaction,
 )
 
@@ -31,6 +33,8 @@ TABLES: dict[str, type] = {
     "ends_seen": EndSeen,
     "out_of_range": OutOfRange,
     "outages": Outage,
+    "losses": Loss,
+    "state_losses": StateLoss,
 }
 """Lists of the history with plain values."""
 
@@ -61,11 +65,11 @@ def _lines(history: History) -> Iterator[list[Any]]:
 
 def _reader_lines(number: int, reader: Reader) -> Iterator[list[Any]]:
     """Its polls with their records, and between them the positions that were set."""
-    rows = zip(reader.partition, reader.offset, reader.value, reader.poll, strict=True)
-    for poll, found in groupby(rows, key=lambda row: row[3]):
-        records = [list(row[:3]) for row in found]
+    rows = zip(reader.partition, reader.offset, reader.value, reader.epoch, reader.poll, strict=True)
+    for poll, found in groupby(rows, key=lambda row: row[4]):
+        records = [list(row[:4]) for row in found]
         if poll == NONE:
-            yield from (["position", number, partition, offset] for partition, offset, _ in records)
+            yield from (["position", number, partition, offset] for partition, offset, _, _ in records)
         else:
             yield ["poll", number, reader.poll_begun[poll], reader.poll_ended[poll], reader.poll_transaction[poll], records]
 
