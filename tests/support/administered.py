@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from moldau.adapters.sqlite_file import MEMORY
 from moldau.broker.admin_log import AdminLog
 from moldau.broker.configs import Configs
-from moldau.broker.context import RequestContext
 from moldau.broker.dispatch import handler_of
 from moldau.broker.topics import Topics
 from moldau.cluster.registry import Registry
@@ -23,6 +22,7 @@ from moldau.ports.coordination import Create, Done, Multi, Request
 from moldau.protocol.codec import decode, encode
 from moldau.protocol.messages import load
 from moldau.testing.clock import FakeClock
+from support.requests import request_context
 from support.trees import AskedTree
 
 if TYPE_CHECKING:
@@ -99,8 +99,8 @@ class Administered:
         self.tree = FailingTree(MEMORY, self.clock.time_ms)
         weakref.finalize(self, self.tree.close)
         self.settings = settings
-        self.advertised = Endpoint("PLAINTEXT", *ADVERTISED)
         self.host = Host()
+        self.advertised = Endpoint("PLAINTEXT", *ADVERTISED)
         self.directories: list[DirectoryDescription] = []
         numbers = itertools.count(1)
         self._random_bytes = lambda size: next(numbers).to_bytes(size, "big")
@@ -137,7 +137,7 @@ class Administered:
         assert messages.response is answer
         arrived = decode(messages.request, version, memoryview(bytes(encode(request, version))))
         answers: list[Any] = []
-        context = RequestContext(api_key, version, 1, "test", ("127.0.0.1", 1), self.advertised)
+        context = request_context(api_key, version, advertised=self.advertised)
         steps = handler_of(api_key)(cast("Broker", self), arrived, context, answers.append)
         if steps is not None:
             drain(steps)

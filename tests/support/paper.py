@@ -144,7 +144,7 @@ def note_fetches(monkeypatch: pytest.MonkeyPatch, broker: Broker, topic: str) ->
             noted.extend((each.fetch_offset, each.max_bytes) for each in partitions if bytes(name) in names)
         return handle_fetch(asked, frame, position, version, correlation_id, received_s)
 
-    monkeypatch.setattr("moldau.broker.connection.handle_fetch", handle)
+    monkeypatch.setattr("moldau.broker.network.connection.handle_fetch", handle)
     return noted
 
 

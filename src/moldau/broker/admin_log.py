@@ -39,7 +39,7 @@ class AdminLog:
             return
         self._lines += 1
         template = "".join(f" {name}=%s" for name in fields)
-        _LOG.info(f"{event}:{template} peer=%s:%d client=%s", *fields.values(), *context.peer, context.client_id or "none")
+        _LOG.info(f"{event}:{template} peer=%s:%d client=%s", *fields.values(), *context.channel.peer, context.client_id or "none")
 
     def _summarise(self) -> None:
         left_out, self._left_out = self._left_out, 0

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from moldau.broker.admin_log import AdminLog
-from moldau.broker.connection import Connection
 from moldau.broker.delayed import DelayedRequests
 from moldau.broker.flusher import Flusher
 from moldau.broker.housekeeping import Housekeeping
 from moldau.broker.leading import Leading
 from moldau.broker.metrics.counters import Counters
+from moldau.broker.network.connection import Connection
 from moldau.broker.request_memory import RequestMemory
 from moldau.broker.slices import SliceScheduler
 from moldau.broker.staged import StagedWrites

@@ -24,9 +24,9 @@ from moldau.protocol.messages import load
 from moldau.protocol.versions import CODEC, SERVED, VersionRange
 
 if TYPE_CHECKING:
+    from moldau.broker.api.request import Exchange
     from moldau.broker.broker import Broker
-    from moldau.broker.request_memory import Holder
-    from moldau.cluster.snapshot import Endpoint
+    from moldau.broker.security.channel import Channel
 
 Reply = Callable[[Any], object]
 Handler = Callable[["Broker", Any, RequestContext, Reply], Steps | None]
@@ -118,22 +118,11 @@ def handler_of(api_key: ApiKey) -> Handler:
     return handler
 
 
-def dispatch(
-    broker: "Broker",
-    holder: "Holder",
-    frame: memoryview,
-    peer: tuple[str, int],
-    advertised: "Endpoint",
-    answer: Callable[[list[bytes]], object],
-    hold: Callable[[Callable[[], object] | None], object],
-    received_s: float,
-    connection: int = 0,
-) -> Steps | None:
-    """Decode the request in `frame` and hand it to its handler; `answer` takes the framed response, now or later.
+def dispatch(broker: "Broker", channel: "Channel", exchange: "Exchange", frame: memoryview, received_s: float) -> Steps | None:
+    """Decode the request in `frame` and hand it to its handler; `exchange` takes the framed response, now or later.
 
-    What it returns, if anything, has to be run for the answer to come; with a frame of more than `DECODED_AT_ONCE_MAX` bytes, which count
-    for the connection `holder` from now on, at least to its first pause. `hold` is for a handler, see `RequestContext.hold`.
-    `received_s`: when the frame was received.
+    What it returns, if anything, has to be run for the response to come; with a frame of more than `DECODED_AT_ONCE_MAX` bytes, which
+    count for the connection from now on, at least to its first pause. `received_s`: when the frame was received.
     ProtocolError (also `UnservedError`) if the request cannot be read.
     """
     key, version, correlation_id = unpack_head(frame)
@@ -141,6 +130,7 @@ def dispatch(
         raise UnservedError(key, version)
     api_key = ApiKey(key)
     started_s = broker.clock.monotonic()
+    answer = exchange.reply
     if not CODEC[api_key].includes(version):
         if api_key is ApiKey.API_VERSIONS:  # its header may be of a future version too: nothing more is read of it
             broker.counters.answered(api_key, received_s, started_s, (ErrorCode.UNSUPPORTED_VERSION,))
@@ -156,10 +146,10 @@ def dispatch(
         answer(encode_answer(response, api_key, version, correlation_id))
 
     _, _, _, client_id, position = decode_request_header(frame)
-    context = RequestContext(key, version, correlation_id, client_id, peer, advertised, connection, hold)
+    context = RequestContext(key, version, correlation_id, client_id, channel, exchange)
     if len(frame) > DECODED_AT_ONCE_MAX:
         memory, elements_max = broker.request_memory, broker.decoded_elements_max
-        long = LongRequest(memory, holder, len(frame), memory.admission.others, elements_max)
+        long = LongRequest(memory, exchange.holder, len(frame), memory.admission.others, elements_max)
         return _decoded_in_steps(broker, long, bytes(frame), position, context, answer, reply, count)
     # What follows a request is not looked at, as in Kafka: librdkafka 2.16 sends three zeros too many when it asks for all topics.
     request, _ = decoder(load(api_key).request, version)(frame, position, broker.decoded_elements_max)

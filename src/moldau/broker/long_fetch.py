@@ -5,16 +5,15 @@ what is missing, and when that is nothing it reads once more. The connection is 
 """
 
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING
 
 from moldau.broker.admission import LongRequest
-from moldau.broker.answers import release
 from moldau.broker.delayed import DelayedRequest
 from moldau.broker.handlers.fetch import READING_S, Answer, Fetch, Results, release_ranges, request_refusal, wanted_only
 from moldau.model.errors import ErrorCode, StorageError
 from moldau.model.steps import Pause, Steps
-from moldau.ports.transport import Part
+from moldau.ports.transport import Part, release_parts
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.fast.fetch import (
     FetchFrame,
@@ -25,8 +24,8 @@ from moldau.protocol.fast.fetch import (
 )
 
 if TYPE_CHECKING:
+    from moldau.broker.api.request import Exchange
     from moldau.broker.broker import Broker
-    from moldau.broker.request_memory import Holder
     from moldau.broker.slices import SlicedWork
     from moldau.protocol.fast.fetch import FetchPartitionResult
 
@@ -44,27 +43,23 @@ class LongFetch:
     def __init__(
         self,
         broker: "Broker",
-        holder: "Holder",
+        exchange: "Exchange",
         frame: bytes,
         version: int,
         correlation_id: int,
         received_s: float,
-        answer: Answer,
-        give_up: Callable[[], object],
     ) -> None:
-        """`frame` counts for the connection `holder` until it is decoded. `answer` or `give_up` is called, once: the latter if a bug keeps
-        it from being answered.
-        """
+        """`frame` counts for the connection of `exchange` until it is decoded."""
         self._broker = broker
         self._long = LongRequest(
-            broker.request_memory, holder, len(frame), broker.request_memory.admission.data, broker.decoded_elements_max
+            broker.request_memory, exchange.holder, len(frame), broker.request_memory.admission.data, broker.decoded_elements_max
         )
         self._frame = frame
         self._version = version
         self._correlation_id = correlation_id
         self._received_s = received_s
-        self._answer = answer
-        self._give_up = give_up
+        self._answer: Answer = exchange.reply
+        self._give_up: Callable[[], object] = exchange.abort
         self._fetch: Fetch
         self._request: DelayedRequest | None = None
         self._work: SlicedWork | None = None
@@ -216,6 +211,6 @@ def _each_once(request: FetchFrame) -> Generator[Pause, None, FetchFrame]:
     return request._replace(topics=[(topic, list(partitions.values())) for topic, partitions in topics.items()], forgotten=[])
 
 
-def _nothing(parts: list[Part] | None = None) -> None:
+def _nothing(parts: Sequence[Part] = ()) -> None:
     """For a fetch without a request that waits for its answer."""
-    release(parts or ())
+    release_parts(parts)

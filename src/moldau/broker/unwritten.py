@@ -1,4 +1,4 @@
-"""Answers that were made counting on a write that is still to come; put right where the write fails.
+"""ResponseQueue that were made counting on a write that is still to come; put right where the write fails.
 
 A batch may have been written all the same: one that needed a new segment had those before it written to the old one. Its answer stands.
 """
@@ -6,15 +6,15 @@ A batch may have been written all the same: one that needed a new segment had th
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from moldau.broker.answers import Answers, Slot
 from moldau.broker.handlers.produce import ACKS_NONE, ProduceOutcome
+from moldau.broker.network.responses import PendingResponse, ResponseQueue
 from moldau.broker.partition import Partition
 from moldau.model.errors import ErrorCode, StorageError
 
 if TYPE_CHECKING:
+    from moldau.broker.api.request import FastPath
     from moldau.broker.broker import Broker
     from moldau.broker.pending_produce import PendingProduce
-    from moldau.broker.repeated_produce import RepeatedProduce
     from moldau.ports.transport import Part
 
 NO_PLACE = -1
@@ -26,19 +26,19 @@ class UnwrittenAnswers:
     __slots__ = ("decoded", "entries", "pending")
 
     def __init__(self) -> None:
-        self.entries: list[tuple[int | Slot, int, RepeatedProduce | ProduceOutcome]] = []
-        """Place in `Answers.ready`, or slot, or `NO_PLACE` with acks 0; correlation id; what made the answer."""
+        self.entries: list[tuple[int | PendingResponse, int, FastPath | ProduceOutcome]] = []
+        """Place in `ResponseQueue.ready`, or slot, or `NO_PLACE` with acks 0; correlation id; what made the answer."""
         self.decoded = 0
         """Entries of requests that went the general way, which are counted elsewhere."""
         self.pending: list[PendingProduce] = []
         """Those that will wait for a sync after the write."""
 
-    def add(self, place: int | Slot, outcome: ProduceOutcome) -> None:
+    def add(self, place: int | PendingResponse, outcome: ProduceOutcome) -> None:
         """Take in a request that went the general way."""
         self.entries.append((place, outcome.correlation_id, outcome))
         self.decoded += 1
 
-    def write(self, broker: "Broker", answers: Answers, received_s: float, started_s: float) -> str | None:
+    def write(self, broker: "Broker", answers: ResponseQueue, received_s: float, started_s: float) -> str | None:
         """Write what is staged, correct the answers that counted on a write that failed, complete what waited for the rest.
 
         Why the connection has to be closed, if it has. The times are those of the requests that went the shortest way, see `Counters`.
@@ -57,7 +57,7 @@ class UnwrittenAnswers:
         broker.staged_writes.notify()
         return reason
 
-    def _correct(self, broker: "Broker", failures: Mapping[Partition, StorageError], answers: Answers) -> str | None:
+    def _correct(self, broker: "Broker", failures: Mapping[Partition, StorageError], answers: ResponseQueue) -> str | None:
         reason = None
         for place, correlation_id, source in self.entries:
             answer = source.refuse(correlation_id, failures, _said(place, answers))
@@ -73,8 +73,8 @@ class UnwrittenAnswers:
         return reason
 
 
-def _said(place: int | Slot, answers: Answers) -> "Part":
+def _said(place: int | PendingResponse, answers: ResponseQueue) -> "Part":
     """The answer that was made, empty if there is none."""
-    if isinstance(place, Slot):
+    if isinstance(place, PendingResponse):
         return place.parts[0] if place.parts else b""
     return b"" if place == NO_PLACE else answers.ready[place]

@@ -35,7 +35,7 @@ def set_up_logging(level: str, format_: str) -> None:
 
 
 class TextFormatter(logging.Formatter):
-    """``2026-01-02T03:04:05.678Z warning moldau.broker.connection connection cut: peer=127.0.0.1:4711 reason=...``."""
+    """``2026-01-02T03:04:05.678Z warning moldau.broker.network.connection connection cut: peer=127.0.0.1:4711 reason=...``."""
 
     def format(self, record: logging.LogRecord) -> str:
         """One line, whatever peers have put into their names; and a traceback after it if there is one, its lines indented."""

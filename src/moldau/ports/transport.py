@@ -33,6 +33,13 @@ class FileRange:
 Part = bytes | bytearray | memoryview | FileRange
 
 
+def release_parts(parts: Sequence[Part]) -> None:
+    """Release the files of parts that are not sent."""
+    for part in parts:
+        if isinstance(part, FileRange):
+            part.release()
+
+
 class Transport(Protocol):
     """The sending side of one connection."""
 

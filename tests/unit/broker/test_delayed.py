@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from moldau.broker.answers import RANGE_COST
 from moldau.broker.delayed import ATTEMPTS_PER_TURN, SWEEP_MIN, DelayedRequest, DelayedRequests
+from moldau.broker.network.responses import RANGE_COST
 from moldau.log.partition_log import PartitionLog
 from moldau.protocol.fast.fetch import encode_fetch_response
 from moldau.testing.clock import FakeClock

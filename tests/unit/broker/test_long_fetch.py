@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from moldau.broker.connection import FETCH_AT_ONCE_BYTES_MAX
+from moldau.broker.network.connection import FETCH_AT_ONCE_BYTES_MAX
 from moldau.model.errors import ErrorCode
 from moldau.ports.filesystem import File
 from moldau.ports.transport import FileRange

@@ -215,7 +215,7 @@ def test_a_handler_can_hold_the_frames_after_its_own_until_it_answers(monkeypatc
     replies: list[Reply] = []
 
     def handle(broker: Broker, request: ListGroupsRequest, context: RequestContext, reply: Reply) -> None:
-        context.hold(None)
+        context.exchange.hold()
         replies.append(reply)
 
     dispatch.handler_of(ApiKey.LIST_GROUPS)

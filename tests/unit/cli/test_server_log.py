@@ -13,14 +13,15 @@ from moldau.cli.server_log import JsonFormatter, TextFormatter
 
 def record(template: str, *fields: object, error: BaseException | None = None) -> logging.LogRecord:
     information = (type(error), error, None) if error else None
-    made = logging.LogRecord("moldau.broker.connection", logging.WARNING, "connection.py", 1, template, fields, information)
+    made = logging.LogRecord("moldau.broker.network.connection", logging.WARNING, "connection.py", 1, template, fields, information)
     made.created = 1_767_323_045.678
     return made
 
 
 def test_text_is_one_line() -> None:
     line = TextFormatter().format(record("connection cut: peer=%s:%d reason=%s", "127.0.0.1", 4711, "not a frame"))
-    assert line == "2026-01-02T03:04:05.678Z warning moldau.broker.connection connection cut: peer=127.0.0.1:4711 reason=not a frame"
+    source = "moldau.broker.network.connection"
+    assert line == f"2026-01-02T03:04:05.678Z warning {source} connection cut: peer=127.0.0.1:4711 reason=not a frame"
 
 
 FORGED = {
@@ -96,7 +97,7 @@ def test_json_has_the_fields_by_name(template: str, fields: tuple[object, ...], 
     shown = json.loads(JsonFormatter().format(record(template, *fields)))
     assert shown.pop("time") == "2026-01-02T03:04:05.678Z"
     assert shown.pop("level") == "warning"
-    assert shown.pop("logger") == "moldau.broker.connection"
+    assert shown.pop("logger") == "moldau.broker.network.connection"
     assert shown == expected
 
 

@@ -27,7 +27,7 @@ def handle(broker: "Broker", request: EndTxnRequest, context: RequestContext, re
         reply(EndTxnResponse(error_code=code, producer_id=producer_id, producer_epoch=epoch))
 
     protocol = EPOCH_PER_TRANSACTION if context.api_version >= FIRST_WITH_EPOCHS else OLD_PROTOCOL
-    wanted = End(answer, request.producer_id, request.producer_epoch, request.committed, protocol, context.connection)
+    wanted = End(answer, request.producer_id, request.producer_epoch, request.committed, protocol, context.channel.number)
     broker.transactions.end(request.transactional_id, wanted)
 
 

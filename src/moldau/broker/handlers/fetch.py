@@ -42,7 +42,7 @@ READING_S = 0.010
 LOOKS_APART = 16
 """Partitions read between two looks at the time."""
 
-Answer = Callable[[list[Part]], object]
+Answer = Callable[[Sequence[Part]], object]
 
 
 Results = tuple[bytes, list[FetchPartitionResult]]

@@ -97,7 +97,7 @@ class _Lookups:
             if answer.error_code:  # it was named again
                 continue
             started += 1
-            self._context.hold(self._abandon)
+            self._context.exchange.hold(self._abandon)
             done = partial(self._found, answer, partition)
             self._current = TimeLookup(self._search(partition, wanted), self._broker.compute, self._broker.clock, done)
             self._current.start()

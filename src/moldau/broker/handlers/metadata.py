@@ -73,7 +73,7 @@ def handle(broker: "Broker", request: MetadataRequest, context: RequestContext, 
 
 def broker_addresses(broker: "Broker", context: RequestContext) -> list[tuple[int, str, int, str | None]]:
     """Number, host, port and rack of every live broker that has the client's listener, as clients of that listener reach it."""
-    listener, host, port = context.advertised
+    listener, host, port = context.channel.advertised
     addresses = [(broker.broker_id, host, port, broker.config.optional_string("broker.rack"))]
     for each in broker.registry.snapshot.brokers.values():
         endpoint = None if each.broker_id == broker.broker_id else each.endpoint(listener)
@@ -84,7 +84,7 @@ def broker_addresses(broker: "Broker", context: RequestContext) -> list[tuple[in
 
 def brokers_without_listener(broker: "Broker", context: RequestContext) -> frozenset[int]:
     """Live brokers that clients of this client's listener cannot reach."""
-    listener = context.advertised.listener
+    listener = context.channel.advertised.listener
     brokers = broker.registry.snapshot.brokers.values()
     return frozenset(each.broker_id for each in brokers if each.broker_id != broker.broker_id and each.endpoint(listener) is None)
 

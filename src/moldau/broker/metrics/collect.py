@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from moldau.broker.metrics.counters import Counters
     from moldau.broker.partition_table import PartitionTable
     from moldau.broker.request_memory import RequestMemory
+    from moldau.broker.security.channel import Channel
     from moldau.broker.slices import SliceScheduler
     from moldau.cluster.snapshot import MetadataSnapshot
     from moldau.log.manager import LogManager
@@ -33,9 +34,8 @@ CONNECTIONS_AT_ONCE = 1000
 class Connection(Protocol):
     """An open connection."""
 
-    @property
-    def listener(self) -> str:
-        """The name of the listener that it came in by."""
+    channel: "Channel"
+    """Its listener is what counts."""
 
 
 class Sources(Protocol):
@@ -125,7 +125,7 @@ def _broker(broker: Sources) -> Generator[Pause, None, list[Family]]:
     own = broker.metadata.brokers.get(broker.broker_id)
     by_listener = {endpoint.listener: 0 for endpoint in (own.endpoints if own is not None else ())}
     for number, connection in enumerate(list(broker.connections)):
-        by_listener[connection.listener] = by_listener.get(connection.listener, 0) + 1
+        by_listener[connection.channel.listener] = by_listener.get(connection.channel.listener, 0) + 1
         if number % CONNECTIONS_AT_ONCE == 0:
             yield None
     for listener, count in by_listener.items():

@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from moldau.broker.context import RequestContext
 from moldau.broker.groups import membership
 from moldau.broker.handlers import leave_group
 from moldau.broker.handlers.leave_group import AT_ONCE_MAX
-from moldau.cluster.snapshot import Endpoint
 from moldau.model.errors import ErrorCode
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -21,6 +19,7 @@ from moldau.protocol.messages.sync_group import SyncGroupRequest, SyncGroupReque
 from moldau.testing.clock import FakeTimer
 from support.broker_world import BrokerWorld, Client
 from support.memberships import subscription
+from support.requests import request_context
 
 JOIN, SYNC, HEARTBEAT, LEAVE = 9, 5, 4, 5
 
@@ -176,7 +175,7 @@ def test_many_members_leave_a_few_at_a_time(world: BrokerWorld) -> None:
     names = list(members)
     request = LeaveGroupRequest("g", members=[MemberIdentity(member_id) for member_id in names])
     replies: list[LeaveGroupResponse] = []
-    context = RequestContext(int(ApiKey.LEAVE_GROUP), LEAVE, 1, None, ("192.0.2.9", 1), Endpoint("PLAINTEXT", "192.0.2.2", 9092))
+    context = request_context(ApiKey.LEAVE_GROUP, LEAVE)
     left = [(len(names) - len(members), len(replies)) for _ in leave_group.handle(world.broker, request, context, replies.append)]
     assert left == [(AT_ONCE_MAX, 0), (2 * AT_ONCE_MAX, 0), (2 * AT_ONCE_MAX + 1, 1)]
     assert [(each.member_id, each.error_code) for each in replies[0].members] == [(member_id, 0) for member_id in names]

@@ -1,4 +1,4 @@
-"""One client's connection: frames in, answers out in the order of their requests.
+"""One client's connection: frames in, responses out in the order of their requests.
 
 How a read goes:
 
@@ -8,32 +8,33 @@ How a read goes:
    so this happens before anything else may be received.
 3. Fetches of other connections that waited for the new records are completed, and what is answered so far leaves with one send.
 
-The order of answers is kept by `answers`. Rules that hold here:
+The order is kept by `responses`. Rules that hold here:
 
-* Bounds: with `requests_max` slots, or `queued_bytes_max` bytes of answers that the peer has not taken, the connection stops reading, in
-  the middle of a read if it must, and goes on once it is below both.
+* Bounds: with `requests_in_flight_max` pending responses, or `queued_bytes_max` bytes of responses that the peer has not taken, the
+  connection stops reading, in the middle of a read if it must, and continues once it is below both.
 * The memory that requests of all connections take before they are handled has a bound: see `request_memory`.
 * Another connection's progress never runs our frames: the scheduler of `slices` resumes them, so calls do not nest.
-* A request may hold the frames after it (`hold`), as Kafka mutes a channel: one that is long runs in turns (`slices`), a Produce request
-  may wait for the transaction coordinator, look-ups for another thread. When the connection is lost, sliced work is dropped.
+* A request may hold the frames after it (`Exchange.hold`), as Kafka mutes a channel: one that is long runs in turns (`slices`), a Produce
+  request may wait for the transaction coordinator, look-ups for another thread. When the connection is lost, sliced work is dropped.
 * Failures: a request that breaks the protocol ends the connection after the answers before it, with one line in the log; a bug of ours
   ends it too, with the traceback. Neither touches another connection, and no batch stays staged.
 """
 
 import logging
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
-from moldau.broker.answers import Answers, Slot, release
+from moldau.broker.api.request import FastPath
 from moldau.broker.dispatch import DECODED_AT_ONCE_MAX, HEAD_SIZE, dispatch, unpack_head
 from moldau.broker.handlers.fetch import handle_fetch
+from moldau.broker.network.responses import PendingResponse, ResponseQueue
 from moldau.broker.producing import Producing
 from moldau.broker.request_memory import READ_BYTES
+from moldau.broker.security.channel import Channel
 from moldau.broker.unwritten import NO_PLACE, UnwrittenAnswers
 from moldau.model.errors import ProtocolError
 from moldau.model.steps import Steps
-from moldau.ports.transport import Part, Transport
+from moldau.ports.transport import Part, Transport, release_parts
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.framing import FrameReader
 from moldau.protocol.headers import decode_request_header
@@ -58,41 +59,40 @@ class Connection:
     """A :class:`moldau.ports.transport.Receiver`."""
 
     __slots__ = (
-        "_advertised",
-        "_answers",
         "_broker",
         "_closed",
+        "_fast",
         "_going_on",
         "_holds",
         "_holds_memory",
         "_memory",
-        "_number",
         "_paused",
         "_producing",
         "_reader",
         "_received_s",
+        "_responses",
         "_serving",
         "_started_s",
         "_stopping",
         "_transport",
         "_unwritten",
         "_work",
+        "channel",
     )
 
     def __init__(self, broker: "Broker", transport: Transport, listener: str) -> None:
         self._broker = broker
         self._transport = transport
-        self._advertised = broker.advertised_to(listener, transport.local)
         broker.connections_made += 1
-        self._number = broker.connections_made
+        self.channel = Channel(listener, transport.peer, broker.advertised_to(listener, transport.local), broker.connections_made)
         self._memory = broker.request_memory
         self._holds_memory = False
         self._reader = FrameReader(broker.receive_buffer, broker.request_bytes_max, broker.decoded_bytes_max)
-        self._answers = Answers()
+        self._responses = ResponseQueue()
         self._unwritten = UnwrittenAnswers()
-        self._producing = Producing(
-            broker, self, self._answers, self._unwritten, self._write, self._answer, self.hold, self.release, self._run_to_its_end
-        )
+        self._producing = Producing(broker, self._responses, self._unwritten, self._write)
+        self._fast: FastPath | None = None
+        """What the next Produce request will probably look like, once there was one of the usual kind."""
         self._received_s = self._started_s = 0.0
         """When the last bytes were received, and when the requests in them began to be handled."""
         self._holds = 0
@@ -107,11 +107,6 @@ class Connection:
         self._closed = False
 
     # What the transport calls
-
-    @property
-    def listener(self) -> str:
-        """The name of the listener that it came in by."""
-        return self._advertised.listener
 
     def get_buffer(self, size_hint: int) -> memoryview:
         """Room for the next bytes."""
@@ -138,7 +133,7 @@ class Connection:
         if self._work is not None:
             self._work.drop()
             self._work = None  # it refers to this connection
-        self._answers.give_up()
+        self._responses.give_up()
         self._memory.forget(self)
         self._reader.discard()
         self._broker.connections.pop(self, None)
@@ -150,22 +145,44 @@ class Connection:
     # What requests under way call
 
     def hold(self) -> None:
-        """Handle no frame after the present one until `release`, once for each call.
-
-        Work in turns waits for other threads by yielding `Elsewhere`. A short Produce request does it by this and `release`: only when it
-        is half handled is it known to have to wait, and as a generator each would cost what only a few need.
-        """
+        """Handle no frame after the present one until `release`, `resume` or the response that holds, once for each call."""
         self._holds += 1
 
-    def release(self, work: Callable[[], object] | None = None) -> None:
-        """Handle frames again. `work` completes the request before: it is run on its own, at the clock's turn, and what it stages is
-        written; a lost connection drops it. Call it on the broker's thread.
-        """
-        if work is None:
+    def release(self) -> None:
+        """Handle frames again."""
+        self._holds -= 1
+        self._go_on()
+
+    def resume(self, work: Callable[[], object]) -> None:
+        """Run the rest of a request that was held, see `Exchange.resume`."""
+        self._broker.clock.call_later(0.0, lambda: self._complete(work))
+
+    def remember(self, fast: FastPath | None) -> None:
+        """Try `fast` first for the next Produce requests."""
+        self._fast = fast
+
+    def respond(self, pending: PendingResponse, parts: Sequence[Part]) -> None:
+        """The response to the request of `pending` is there."""
+        if self._closed:
+            release_parts(parts)
+            return
+        self._responses.fill(pending, parts)
+        if pending.holds:
+            pending.holds = False
             self._holds -= 1
+        if not self._serving:
+            self._flush()
             self._go_on()
-        else:
-            self._broker.clock.call_later(0.0, lambda: self._complete(work))
+
+    def run(self, pending: PendingResponse, steps: Steps, *, droppable: bool) -> None:
+        """Run a request in turns, see `Exchange.run`."""
+        self._work = self._broker.slices.run(steps, lambda error: self._work_ended(pending, error), droppable=droppable)
+        if self._work is not None:
+            self.hold()
+
+    def abort(self) -> None:
+        """Close at once; what is queued is dropped."""
+        self._transport.abort()
 
     # What the broker calls
 
@@ -175,9 +192,9 @@ class Connection:
             return
         self._stopping = True
         self._transport.pause_reading()
-        for slot in list(self._answers.slots):
-            if slot.delayed is not None:
-                slot.delayed.finish()
+        for pending in list(self._responses.pending):
+            if pending.delayed is not None:
+                pending.delayed.finish()
         if not self._serving:
             self._flush()
 
@@ -233,33 +250,34 @@ class Connection:
         broker = self._broker
         staged = broker.staged_writes
         now_ms = broker.clock.time_ms()
-        producing = self._producing
-        repeated = producing.repeated
+        fast = self._fast
         unwritten = self._unwritten.entries
-        answers = self._answers
+        responses = self._responses
         pipelined = 0
-        ready, slots = answers.ready, answers.slots  # both stay the same until the end of the read
+        ready, pending = responses.ready, responses.pending  # both stay the same until the end of the read
         for frame in self._reader.frames():
             if len(frame) < HEAD_SIZE:
                 raise ProtocolError(f"frame of {len(frame)} bytes is too short for a request")
             api_key, version, correlation_id = unpack_head(frame)
             if api_key == _PRODUCE:
-                if repeated is not None and repeated.version == version:
-                    answer = repeated.take(staged, frame, correlation_id, now_ms)
-                    if answer is not None:
-                        if not answer:  # acks 0
-                            unwritten.append((NO_PLACE, correlation_id, repeated))
+                if fast is not None and fast.version == version:
+                    response = fast.take(staged, frame, correlation_id, now_ms)
+                    if response is not None:
+                        if not response:  # acks 0
+                            unwritten.append((NO_PLACE, correlation_id, fast))
                             continue
-                        if not slots:
-                            unwritten.append((len(ready), correlation_id, repeated))
-                            ready.append(answer)
+                        if not pending:
+                            unwritten.append((len(ready), correlation_id, fast))
+                            ready.append(response)
                             continue
-                        unwritten.append((answers.hold((answer,)), correlation_id, repeated))
+                        placed = responses.append(PendingResponse(self))
+                        responses.fill(placed, (response,))
+                        unwritten.append((placed, correlation_id, fast))
                         if self._is_full():
                             return True
                         continue
-                producing.handle(frame, version, correlation_id, now_ms, self._received_s)
-                repeated = producing.repeated
+                self._producing.handle(PendingResponse(self), frame, version, correlation_id, now_ms, self._received_s)
+                fast = self._fast
             else:
                 if unwritten:
                     self._write()
@@ -295,67 +313,45 @@ class Connection:
         if len(frame) > FETCH_AT_ONCE_BYTES_MAX:
             self._fetch_in_steps(frame, version, correlation_id)
             return
-        answer = handle_fetch(self._broker, frame, decode_request_header(frame).body_position, version, correlation_id, self._received_s)
-        if isinstance(answer, list):
-            self._answers.place(answer)
+        response = handle_fetch(self._broker, frame, decode_request_header(frame).body_position, version, correlation_id, self._received_s)
+        if isinstance(response, list):
+            self._responses.place(response, self)
             return
-        slot = self._answers.hold(None, len(frame))
-        slot.delayed = answer
-        answer.start(lambda parts: self._answer(slot, parts), self._transport.abort)
+        pending = self._responses.append(PendingResponse(self), len(frame))
+        pending.delay(response)
+        response.start(pending.reply, self._transport.abort)
 
     def _fetch_in_steps(self, frame: memoryview, version: int, correlation_id: int) -> None:
         from moldau.broker.long_fetch import LongFetch
 
-        slot = self._answers.hold(None, len(frame))
-        answer = partial(self._answer, slot)
-        slot.delayed = fetch = LongFetch(
-            self._broker, self, bytes(frame), version, correlation_id, self._received_s, answer, self._transport.abort
-        )
+        pending = self._responses.append(PendingResponse(self), len(frame))
+        fetch = LongFetch(self._broker, pending, bytes(frame), version, correlation_id, self._received_s)
+        pending.delay(fetch)
         try:
-            self._run(fetch.steps(decode_request_header(frame).body_position), droppable=False)
+            self.run(pending, fetch.steps(decode_request_header(frame).body_position), droppable=False)
         except ProtocolError:
-            self._answers.slots.remove(slot)
+            self._responses.pending.remove(pending)
             raise
         finally:
-            self._answers.collect()
+            self._responses.collect()
 
     def _dispatch(self, frame: memoryview) -> None:
-        slot = self._answers.hold(None)
+        pending = self._responses.append(PendingResponse(self))
         try:
-            steps = dispatch(
-                self._broker,
-                self,
-                frame,
-                self._transport.peer,
-                self._advertised,
-                lambda parts: self._answer(slot, parts),
-                lambda abandoned: self._hold_until(slot, abandoned),
-                self._received_s,
-                self._number,
-            )
+            steps = dispatch(self._broker, self.channel, pending, frame, self._received_s)
             if steps is not None:
-                self._run(steps, droppable=len(frame) <= DECODED_AT_ONCE_MAX)
+                self.run(pending, steps, droppable=len(frame) <= DECODED_AT_ONCE_MAX)
         except ProtocolError:
-            self._answers.slots.remove(slot)
+            self._responses.pending.remove(pending)
             raise
         finally:
-            self._answers.collect()
+            self._responses.collect()
 
-    def _run(self, steps: Steps, *, droppable: bool = True) -> None:
-        """Run a long request in turns. `droppable`: see `SliceScheduler.run`; what counts its memory from before its first step is not."""
-        self._work = self._broker.slices.run(steps, self._work_ended, droppable=droppable)
-        if self._work is not None:
-            self.hold()
-
-    def _run_to_its_end(self, steps: Steps) -> None:
-        """The same for one that is carried out though the connection is lost before its first step."""
-        self._run(steps, droppable=False)
-
-    def _work_ended(self, error: Exception | None) -> None:
+    def _work_ended(self, pending: PendingResponse, error: Exception | None) -> None:
         self._work = None
         if isinstance(error, ProtocolError):
             if not self._closed:
-                self._answers.slots.pop()  # its own: the connection was held
+                self._responses.pending.remove(pending)
             self._cut(error)
             self._flush()  # closes also where the broker was stopping
         elif error is not None:
@@ -364,42 +360,20 @@ class Connection:
                 self._write()
         self.release()
 
-    def _hold_until(self, slot: Slot, abandoned: Callable[[], object] | None) -> None:
-        """Handle no later frame until the answer to this one is there; `abandoned` is called if the connection is lost before."""
-        if slot.parts is None and not slot.holds:
-            slot.holds = True
-            slot.abandoned = abandoned
-            self.hold()
-
     def _write(self) -> None:
         """Write what the requests so far have staged."""
-        reason = self._unwritten.write(self._broker, self._answers, self._received_s, self._started_s)
+        reason = self._unwritten.write(self._broker, self._responses, self._received_s, self._started_s)
         if reason is not None:
             self._cut(reason)
-
-    # Answers
-
-    def _answer(self, slot: Slot, parts: Sequence[Part]) -> None:
-        """What `slot` stood for is there."""
-        if self._closed:
-            release(parts)
-            return
-        self._answers.fill(slot, parts)
-        if slot.holds:
-            slot.holds = False
-            self._holds -= 1
-        if not self._serving:
-            self._flush()
-            self._go_on()
 
     def _flush(self) -> None:
         """Send what may be sent."""
         if self._closed:
             return
-        parts = self._answers.take()
+        parts = self._responses.take()
         if parts:
             self._transport.send(parts)
-        if self._stopping and not self._answers.slots:
+        if self._stopping and not self._responses.pending:
             self._transport.close()
 
     # Bounds
@@ -409,8 +383,8 @@ class Connection:
         broker = self._broker
         return (
             self._holds > 0
-            or len(self._answers.slots) >= broker.requests_in_flight_max
-            or self._answers.cost + self._transport.queued_bytes() >= broker.queued_bytes_max
+            or len(self._responses.pending) >= broker.requests_in_flight_max
+            or self._responses.cost + self._transport.queued_bytes() >= broker.queued_bytes_max
         )
 
     def _go_on(self) -> None:

@@ -1,0 +1,73 @@
+"""What the handler of a request may ask of its connection."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from moldau.broker.partition import Partition
+from moldau.broker.request_memory import Holder
+from moldau.broker.staged import StagedWrites
+from moldau.model.errors import StorageError
+from moldau.model.steps import Steps
+from moldau.ports.transport import Part
+
+
+class DelayedOperation(Protocol):
+    """A request that waits for records or for a deadline."""
+
+    def finish(self) -> None:
+        """Answer it with what there is: the broker stops."""
+
+    def cancel(self) -> None:
+        """Give it up: the connection is lost."""
+
+
+class FastPath(Protocol):
+    """The shortest way of a Produce request that repeats the one before it."""
+
+    version: int
+    acks: int
+
+    def take(self, staged: StagedWrites, frame: memoryview, correlation_id: int, now_ms: int) -> bytes | None:
+        """Stage the batch of a request of this version; its response, empty with acks 0. None, and nothing has happened, if the request
+        is not of this form.
+        """
+
+    def refuse(self, correlation_id: int, failures: Mapping[Partition, StorageError], said: Part) -> bytes | None:
+        """The response to a request taken here whose batch could not be written, instead of `said`; None if it could."""
+
+
+class Exchange(Protocol):
+    """One request's response, and its hold on the frames that follow it on the connection."""
+
+    @property
+    def holder(self) -> Holder:
+        """The connection, as what memory of requests is counted for."""
+
+    def reply(self, parts: Sequence[Part]) -> None:
+        """Send the response, in the order of the requests; once, now or later. Nothing to send is no parts."""
+
+    def delay(self, operation: DelayedOperation) -> None:
+        """Finish or cancel `operation` if the connection ends before `reply`."""
+
+    def hold(self, abandoned: Callable[[], object] | None = None) -> None:
+        """Handle no later frame of the connection until `reply` or `resume`. `abandoned` is called if the connection is lost before.
+
+        Steps that wait for another thread yield `Elsewhere` instead, see `run`. A short Produce request holds: only when it is half handled
+        is it known to have to wait, and as a generator each would cost what only a few need.
+        """
+
+    def resume(self, work: Callable[[], object]) -> None:
+        """Run the rest of a request that holds, at the clock's turn; the hold ends before it, and what it stages is written after it. A
+        lost connection drops `work`. To be called on the broker's thread.
+        """
+
+    def run(self, steps: Steps, *, droppable: bool = True) -> None:
+        """Run `steps` in turns, and handle no later frame before their end. `droppable`: whether they may be dropped before the first of
+        them if the connection is lost, see `SliceScheduler.run`; steps that count memory from before their first are not.
+        """
+
+    def abort(self) -> None:
+        """Close the connection at once: because of a bug there is no response."""
+
+    def remember(self, fast: FastPath | None) -> None:
+        """Try `fast` first for the connection's next Produce requests."""

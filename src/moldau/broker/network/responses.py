@@ -1,0 +1,169 @@
+"""The responses of one connection, in the order of their requests.
+
+Responses that are there gather in `ready`. One that comes later (a fetch that waits, an append that waits for its sync) is a
+`PendingResponse` in `pending`; what is answered after it waits there too.
+
+Invariant: the first of `pending` has no response yet, except while `collect` has not been called after a response came.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from moldau.broker.api.request import DelayedOperation, FastPath
+from moldau.broker.request_memory import Holder
+from moldau.model.steps import Steps
+from moldau.ports.transport import FileRange, Part, release_parts
+
+RANGE_COST = 512
+"""What a file range counts among the bytes that wait; its own bytes stay in the file."""
+
+
+class RequestSource(Holder, Protocol):
+    """The connection, as its pending responses see it."""
+
+    def respond(self, pending: "PendingResponse", parts: Sequence[Part]) -> None:
+        """The response is there."""
+
+    def hold(self) -> None:
+        """Handle no frame until `release`, or until a response that holds is there; once for each call."""
+
+    def resume(self, work: Callable[[], object]) -> None:
+        """Call `work` at the clock's turn, after one hold."""
+
+    def run(self, pending: "PendingResponse", steps: Steps, *, droppable: bool) -> None:
+        """Run steps in turns."""
+
+    def abort(self) -> None:
+        """Close at once."""
+
+    def remember(self, fast: FastPath | None) -> None:
+        """Try `fast` first."""
+
+
+class PendingResponse:
+    """The place of one request's response among those of its connection; an :class:`moldau.broker.api.request.Exchange`."""
+
+    __slots__ = ("abandoned", "cost", "delayed", "holder", "holds", "is_placed", "parts")
+
+    def __init__(self, source: RequestSource) -> None:
+        self.holder = source
+        self.parts: Sequence[Part] | None = None
+        """The response, once it is there."""
+        self.is_placed = False
+        """Whether it is among those of `ResponseQueue.pending`, or was."""
+        self.cost = 0
+        self.delayed: DelayedOperation | None = None
+        self.abandoned: Callable[[], object] | None = None
+        self.holds = False
+        """Whether no later frame is handled until the response is there."""
+
+    def reply(self, parts: Sequence[Part]) -> None:
+        """Send the response, in the order of the requests."""
+        self.holder.respond(self, parts)
+
+    def delay(self, operation: DelayedOperation) -> None:
+        """Finish or cancel `operation` if the connection ends before `reply`."""
+        self.delayed = operation
+
+    def hold(self, abandoned: Callable[[], object] | None = None) -> None:
+        """Handle no later frame until `reply` or `resume`."""
+        if self.parts is None and not self.holds:
+            self.holds = True
+            self.abandoned = abandoned
+            self.holder.hold()
+
+    def resume(self, work: Callable[[], object]) -> None:
+        """Run the rest of a request that holds."""
+        self.holds = False
+        self.holder.resume(work)
+
+    def run(self, steps: Steps, *, droppable: bool = True) -> None:
+        """Run `steps` in turns."""
+        self.holder.run(self, steps, droppable=droppable)
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self.holder.abort()
+
+    def remember(self, fast: FastPath | None) -> None:
+        """Try `fast` first for the next Produce requests."""
+        self.holder.remember(fast)
+
+
+class ResponseQueue:
+    """See the module."""
+
+    __slots__ = ("_pending_cost", "_ready_cost", "pending", "ready")
+
+    def __init__(self) -> None:
+        self.ready: list[Part] = []
+        self.pending: deque[PendingResponse] = deque()
+        self._ready_cost = 0
+        self._pending_cost = 0
+
+    @property
+    def cost(self) -> int:
+        """Bytes of memory that the responses take. Those put into `ready` directly do not count: they are shorter than their requests."""
+        return self._ready_cost + self._pending_cost
+
+    def place(self, parts: Sequence[Part], source: RequestSource) -> None:
+        """A response that is there, to the request after the last one."""
+        if self.pending:
+            self.fill(self.append(PendingResponse(source)), parts)
+        else:
+            self.ready.extend(parts)
+            self._ready_cost += _cost(parts)
+
+    def append(self, pending: PendingResponse, waiting_cost: int = 0) -> PendingResponse:
+        """Give `pending` the place after all responses so far; it counts `waiting_cost` until it has its parts."""
+        self.pending.append(pending)
+        pending.is_placed = True
+        pending.cost = waiting_cost
+        self._pending_cost += waiting_cost
+        return pending
+
+    def fill(self, pending: PendingResponse, parts: Sequence[Part]) -> None:
+        """The response for the place of `pending`."""
+        assert pending.parts is None, "a request was answered twice"
+        pending.delayed = pending.abandoned = None
+        pending.parts = parts
+        cost = _cost(parts)
+        self._pending_cost += cost - pending.cost
+        pending.cost = cost
+
+    def collect(self) -> None:
+        """Move the responses that nothing waits before from `pending` to `ready`."""
+        pending = self.pending
+        while pending and (parts := pending[0].parts) is not None:
+            cost = pending.popleft().cost
+            self._pending_cost -= cost
+            self._ready_cost += cost
+            self.ready.extend(parts)
+
+    def take(self) -> list[Part]:
+        """What may be sent now."""
+        self.collect()
+        ready, self.ready = self.ready, []
+        self._ready_cost = 0
+        return ready
+
+    def give_up(self) -> None:
+        """The connection is lost: end what waits, release what is there."""
+        pending, self.pending = self.pending, deque()
+        for each in pending:
+            if each.delayed is not None:
+                each.delayed.cancel()
+            if each.abandoned is not None:
+                each.abandoned()
+            release_parts(each.parts or ())
+        release_parts(self.ready)
+        self.ready = []
+        self._ready_cost = self._pending_cost = 0
+
+
+def _cost(parts: Sequence[Part]) -> int:
+    cost = 0
+    for part in parts:
+        cost += RANGE_COST if isinstance(part, FileRange) else len(part)
+    return cost

@@ -1,0 +1,66 @@
+"""Requests without a connection, for handlers that are called by a test."""
+
+from collections.abc import Callable, Sequence
+
+from moldau.broker.api.request import DelayedOperation, FastPath
+from moldau.broker.context import RequestContext
+from moldau.broker.security.channel import Channel
+from moldau.cluster.snapshot import Endpoint
+from moldau.model.steps import Steps
+from moldau.ports.transport import Part
+
+
+class NotedExchange:
+    """The connection's side of a request: notes what the handler asks of it. Only what the handler itself calls does something."""
+
+    def __init__(self) -> None:
+        self.replies: list[Sequence[Part]] = []
+        self.held = 0
+        self.aborted = False
+
+    @property
+    def holder(self) -> "NotedExchange":
+        return self
+
+    def release(self) -> None:
+        self.held -= 1
+
+    def starve(self) -> None:
+        self.aborted = True
+
+    def reply(self, parts: Sequence[Part]) -> None:
+        self.replies.append(parts)
+
+    def delay(self, operation: DelayedOperation) -> None:
+        raise NotImplementedError
+
+    def hold(self, abandoned: Callable[[], object] | None = None) -> None:
+        self.held += 1
+
+    def resume(self, work: Callable[[], object]) -> None:
+        raise NotImplementedError
+
+    def run(self, steps: Steps, *, droppable: bool = True) -> None:
+        raise NotImplementedError
+
+    def abort(self) -> None:
+        self.aborted = True
+
+    def remember(self, fast: FastPath | None) -> None:
+        raise NotImplementedError
+
+
+ADVERTISED = Endpoint("PLAINTEXT", "192.0.2.2", 9092)
+
+
+def request_context(
+    api_key: int,
+    version: int,
+    *,
+    client_id: str | None = "test",
+    peer: tuple[str, int] = ("127.0.0.1", 1),
+    advertised: Endpoint = ADVERTISED,
+) -> RequestContext:
+    """Of a request by a client at `peer`."""
+    channel = Channel(advertised.listener, peer, advertised)
+    return RequestContext(api_key, version, 1, client_id, channel, NotedExchange())
