@@ -57,10 +57,10 @@ class Real:
         led = self.world.partition("__consumer_offsets", partition)
         led.log.append_marker_as_leader(*producer, marker, self.clock.time_ms(), transaction_version=1)
         led.log.write_staged()
-        led.advance()
+        self.world.broker.replicas.wrote(led)
 
     def close(self, partition: int) -> None:
-        self.world.broker.leading.directory_offline("/data", [self.world.partition("__consumer_offsets", partition).topic_partition])
+        self.world.broker.replicas.directory_offline("/data", [self.world.partition("__consumer_offsets", partition).topic_partition])
 
 
 @pytest.fixture(params=["list", "topic", "compressed topic", "synced topic"])

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from moldau.adapters.sqlite_file import MEMORY
 from moldau.assembly.making import BrokerPorts, make_broker
 from moldau.broker.broker import Broker
-from moldau.broker.partition import Partition
+from moldau.broker.replicas.hosted import HostedPartition
 from moldau.broker.walked_batches import Walk
 from moldau.cluster.registry import NewTopic
 from moldau.cluster.snapshot import BrokerInfo, Endpoint
@@ -103,7 +103,7 @@ class BrokerWorld:
         texts = {key.replace("_", "."): str(value) for key, value in configs.items()}
         drain(self.broker.registry.create_topics([NewTopic(name, topic_id, [[self.broker.broker_id]] * partitions, texts)]))
         for index in range(partitions):
-            self.broker.leading.open_partition(TopicPartition(name, index))
+            self.broker.host.open_partition(TopicPartition(name, index))
         return topic_id
 
     def finish(self, steps: Generator[Pause, None, R]) -> R:
@@ -127,7 +127,7 @@ class BrokerWorld:
 
         return drain(waiting())
 
-    def partition(self, name: str, index: int = 0) -> Partition:
+    def partition(self, name: str, index: int = 0) -> HostedPartition:
         """What the broker leads."""
         found = self.broker.partitions.get(TopicPartition(name, index))
         assert found is not None

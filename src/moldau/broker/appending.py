@@ -11,7 +11,7 @@ from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError
 from moldau.protocol.records.header import LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT, BatchHeader, check_batch
 
 if TYPE_CHECKING:
-    from moldau.broker.partition import Partition
+    from moldau.broker.replicas.hosted import HostedPartition
     from moldau.broker.walked_batches import BatchWalks, Walk
 
 ZSTD = 4
@@ -20,7 +20,7 @@ FIRST_VERSION_WITH_ZSTD = 7
 
 def prepare(
     walks: "BatchWalks",
-    partition: "Partition",
+    partition: "HostedPartition",
     records: memoryview | None,
     version: int,
     now_ms: int,
@@ -39,10 +39,10 @@ def prepare(
     if records is None:
         raise PeerError(ErrorCode.INVALID_RECORD, f"{partition.topic_partition}: no record batch was sent for the partition")
     size = len(records)
-    if size > partition.max_message_bytes:  # before anything is looked at
+    if size > partition.limits.max_message_bytes:  # before anything is looked at
         raise PeerError(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"{partition.topic_partition}: batch of {size} bytes, max.message.bytes is {partition.max_message_bytes}",
+            f"{partition.topic_partition}: batch of {size} bytes, max.message.bytes is {partition.limits.max_message_bytes}",
         )
     try:
         header = check_batch(records)
@@ -56,8 +56,8 @@ def prepare(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
             f"{partition.topic_partition}: transactional batch in a request without a transactional id",
         )
-    late = header.max_timestamp > now_ms + partition.after_max_ms
-    if not (partition.walks_records or late):
+    late = header.max_timestamp > now_ms + partition.limits.after_max_ms
+    if not (partition.limits.walks_records or late):
         check_segment(partition, size)
         return records, header, None
     from moldau.broker.record_walk import RecordRules
@@ -69,7 +69,7 @@ def prepare(
     return *walked, None
 
 
-def check_segment(partition: "Partition", size: int) -> None:
+def check_segment(partition: "HostedPartition", size: int) -> None:
     """A batch of this size fits into a segment. PeerError RECORD_LIST_TOO_LARGE."""
     segment_bytes = partition.log.config.segment_bytes
     if size > segment_bytes:
@@ -78,7 +78,7 @@ def check_segment(partition: "Partition", size: int) -> None:
         )
 
 
-def check_header(partition: "Partition", header: BatchHeader, version: int) -> None:
+def check_header(partition: "HostedPartition", header: BatchHeader, version: int) -> None:
     """The rules that need no more than the header. PeerError."""
     where = partition.topic_partition
     if header.compression == ZSTD and version < FIRST_VERSION_WITH_ZSTD:

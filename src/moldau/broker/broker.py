@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 from moldau.broker.admin_log import AdminLog
 from moldau.broker.delayed import DelayedRequests
-from moldau.broker.flusher import Flusher
+from moldau.broker.host import SnapshotHost
 from moldau.broker.housekeeping import Housekeeping
-from moldau.broker.leading import Leading
 from moldau.broker.metrics.counters import Counters
 from moldau.broker.network.connection import Connection
+from moldau.broker.replicas.manager import ReplicaManager
+from moldau.broker.replicas.rules import SettingsCache
 from moldau.broker.request_memory import RequestMemory
 from moldau.broker.slices import SliceScheduler
 from moldau.broker.staged import StagedWrites
@@ -99,20 +100,32 @@ class Broker:
         self.connections: dict[Connection, None] = {}
         self.connections_made = 0
         self.counters = Counters(clock.monotonic)
-        self.leading = Leading(self)
-        self.partitions = self.leading.table
-        self.partitions_of = self.partitions.of_topic
-        self.missing_partition = self.leading.missing
-        self.storage_failed = self.leading.storage_failed
+        self.topic_settings = SettingsCache(config)
         self.registry = Registry(coordination, broker_id=self.broker_id, time_ms=clock.time_ms, random_bytes=random_bytes)
         self.request_memory = RequestMemory(clock)
         self.batch_walks = BatchWalks(clock, self.request_memory, self.compute, recompress or background)
         self.producer_ids = ProducerIds(coordination, self.broker_id)
         self.slices = SliceScheduler(clock)
         self.delayed = DelayedRequests(clock, config.int("delayed.requests.max"))
-        self.staged_writes = StagedWrites(self.delayed, self.storage_failed)
-        self.flusher = Flusher(background, self.leading.flushed, self.storage_failed)
         self.housekeeping = Housekeeping(self)
+        self.replicas = ReplicaManager(
+            self.broker_id,
+            clock=clock,
+            background=background,
+            metadata=self.registry,
+            delayed=self.delayed,
+            counters=self.counters,
+            elected=lambda topic_partition: self.coordinators.opened(topic_partition),
+            resigned=lambda topic_partition: self.coordinators.closed(topic_partition),
+            flush_interval=self.housekeeping.hurry,
+        )
+        self.partitions = self.replicas.partitions
+        self.partitions_of = self.partitions.of_topic
+        self.missing_partition = self.replicas.missing
+        self.storage_failed = self.replicas.storage_failed
+        self.staged_writes = StagedWrites(self.delayed, self.replicas)
+        self.flusher = self.replicas.flusher
+        self.host = SnapshotHost(self)
         self.logs: LogManager
         self.request_bytes_max = 0
         """Bound of a request's frame."""
@@ -149,19 +162,20 @@ class Broker:
         self.logs = LogManager(
             self._files,
             self.directories,
-            self.leading.settings.of({})[0],
+            self.topic_settings.of({}).log,
             broker_id=self.broker_id,
             cluster_id=snapshot.cluster_id,
             random_bytes=self.random_bytes,
-            topic_config=self.leading.log_config_of,
+            topic_config=lambda topic: self.host.settings_of(topic).log if topic in self.metadata.topics else None,
             background=self.background,
-            on_offline=self.leading.directory_offline,
+            on_offline=self.replicas.directory_offline,
             on_all_failed=self._on_all_failed,
             monotonic=self.clock.monotonic,
             cache=SegmentCache(self._files, open_files_max=self._log_files_max),
             producers_max=lambda: self.config.int("producer.ids.max"),
             epoch_given=lambda producer_id: None if self._coordinators is None else self._coordinators.epoch_of(producer_id),
         )
+        self.replicas.logs = self.logs
         self.logs.start(now_ms, adopt=adopt)
         try:
             if adopt:
@@ -185,8 +199,7 @@ class Broker:
         if self._coordinators is not None:
             self._coordinators.close()
         self.delayed.close()
-        for partition in self.partitions:
-            partition.close()
+        self.replicas.close()
         return self.logs.shutting_down(background, is_late)
 
     def statistics(self) -> dict[str, int]:
@@ -207,7 +220,7 @@ class Broker:
         if self._topics is None:
             from moldau.broker.topics import Topics
 
-            self._topics = Topics(self.registry, self.config, self.leading)
+            self._topics = Topics(self.registry, self.config, self.host)
         return self._topics
 
     @property
@@ -216,7 +229,7 @@ class Broker:
         if self._configs is None:
             from moldau.broker.configs import Configs
 
-            self._configs = Configs(self.registry, self.config, self.leading, self.broker_id)
+            self._configs = Configs(self.registry, self.config, self.host, self.broker_id)
         return self._configs
 
     @property
@@ -331,7 +344,7 @@ class Broker:
         for topic in self.metadata.topics.values():
             for index, info in enumerate(topic.partitions):
                 if info.leader == self.broker_id:
-                    self.leading.try_open(TopicPartition(topic.name, index))
+                    self.host.try_open(TopicPartition(topic.name, index))
 
     def _take_limits(self) -> None:
         config = self.config

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from moldau.broker.partition import UNLIMITED
+from moldau.broker.replicas.rules import UNLIMITED
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
@@ -166,4 +166,4 @@ class Housekeeping:
         self._in_steps("expire producers", self._broker.logs.expire_producers(self._broker.clock.time_ms()))
 
     def _retry_full(self) -> None:
-        self._in_steps("retry after a full disk", self._broker.leading.retry_full())
+        self._in_steps("retry after a full disk", self._broker.replicas.retry_full())

@@ -19,7 +19,7 @@ from moldau.protocol.records.control import ControlType, EndTxnMarker
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
-    from moldau.broker.partition import Partition
+    from moldau.broker.replicas.hosted import HostedPartition
 
 _LOG = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class Marker(NamedTuple):
 
 MarkerResults = dict[TopicPartition, ErrorCode]
 MarkersDone = Callable[[Sequence[MarkerResults]], object]
-Check = Callable[["Partition", Marker], object]
+Check = Callable[["HostedPartition", Marker], object]
 """Raises PeerError for a marker that a partition must not take."""
 
 
@@ -59,7 +59,7 @@ def write_markers(broker: "Broker", markers: Sequence[Marker], done: MarkersDone
 class _Staged(NamedTuple):
     """A marker that is in a log, but perhaps not yet where it has to be."""
 
-    partition: "Partition"
+    partition: "HostedPartition"
     marker: Marker
     results: MarkerResults
     last_offset: int
@@ -109,7 +109,7 @@ class _Writing:
                 results[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
                 self._broker.storage_failed(partition, error)
 
-    def _stage(self, partition: "Partition", marker: Marker, end: EndTxnMarker, now_ms: int, results: MarkerResults) -> ErrorCode:
+    def _stage(self, partition: "HostedPartition", marker: Marker, end: EndTxnMarker, now_ms: int, results: MarkerResults) -> ErrorCode:
         if partition.rules.min_insync_replicas > 1:
             return ErrorCode.NOT_ENOUGH_REPLICAS
         if self._check is not None:
@@ -131,7 +131,7 @@ class _Writing:
         written = []
         stages, self._staged = self._staged, []
         for staged in stages:
-            if staged.partition in failures or not staged.partition.is_open:
+            if staged.partition in failures or not staged.partition.is_led:
                 staged.results[staged.partition.topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
             else:
                 written.append(staged)

@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from moldau.broker.handlers.produce import ProduceOutcome
-from moldau.broker.partition import Partition
+from moldau.broker.replicas.hosted import HostedPartition
 from moldau.model.errors import StorageError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class PendingProduce:
         self._left = 1
         """Syncs under way, and one until `start`."""
         self._seen = 0
-        self._failures: dict[Partition, StorageError] = {}
+        self._failures: dict[HostedPartition, StorageError] = {}
 
     def written(self) -> None:
         """After a write: begin to wait for the sync of what it has written."""
@@ -41,7 +41,7 @@ class PendingProduce:
         self.written()
         self._one_less()
 
-    def _synced(self, partition: Partition, error: StorageError | None) -> None:
+    def _synced(self, partition: HostedPartition, error: StorageError | None) -> None:
         if error is not None:
             self._failures[partition] = error
         self._one_less()

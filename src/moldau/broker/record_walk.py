@@ -13,7 +13,8 @@ A walk touches nothing of the broker, and may run on another thread: see `walked
 
 from dataclasses import dataclass
 
-from moldau.broker.partition import UNLIMITED, Partition
+from moldau.broker.replicas.hosted import HostedPartition
+from moldau.broker.replicas.rules import UNLIMITED
 from moldau.model.errors import BeyondBoundError, CorruptBatchError, ErrorCode, PeerError, RejectedRecordsError
 from moldau.protocol.records.batch import decompressed_records, recompress
 from moldau.protocol.records.compression import Compression
@@ -53,7 +54,7 @@ class RecordRules:
         return self.codec is not None and self.codec != header.compression
 
     @staticmethod
-    def of(partition: Partition, *, late: bool) -> "RecordRules":
+    def of(partition: HostedPartition, *, late: bool) -> "RecordRules":
         """Those of a partition now, for a batch whose header claims a timestamp too far ahead or not."""
         rules, config = partition.rules, partition.log.config
         bounded = not config.append_time and config.message_timestamp_before_max_ms != UNLIMITED
@@ -67,8 +68,8 @@ class RecordRules:
             after_max_ms=config.message_timestamp_after_max_ms,
             codec=_CODECS.get(rules.compression_type),
             level=rules.compression_level,
-            bytes_max=partition.max_message_bytes,
-            decompressed_bytes_max=partition.decompressed_bytes_max,
+            bytes_max=partition.limits.max_message_bytes,
+            decompressed_bytes_max=partition.limits.decompressed_bytes_max,
             record_headers_max=rules.record_headers_max,
             batch_headers_max=rules.batch_headers_max,
         )

@@ -15,7 +15,7 @@ from struct import Struct
 from struct import error as struct_error
 from typing import TYPE_CHECKING
 
-from moldau.broker.partition import Partition
+from moldau.broker.replicas.hosted import HostedPartition
 from moldau.broker.staged import StagedWrites
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.protocol.fast.produce import ProducePartitionResult, encode_produce_response
@@ -60,7 +60,7 @@ class RepeatedProduce:
         "version",
     )
 
-    def __init__(self, prefix: bytes, version: int, acks: int, topic: bytes, partition: Partition, *, transactional: bool) -> None:
+    def __init__(self, prefix: bytes, version: int, acks: int, topic: bytes, partition: HostedPartition, *, transactional: bool) -> None:
         """`prefix`: the frame's bytes between the correlation id and the length of the records."""
         self.version = version
         self.acks = acks
@@ -146,7 +146,8 @@ class RepeatedProduce:
             header = check_batch(batch)
             size = len(batch)
             transactional = self._transactional
-            if size > partition.max_plain_bytes or header[5] & self._bits != transactional or header[8] > now_ms + partition.after_max_ms:
+            limits = partition.limits
+            if size > limits.max_plain_bytes or header[5] & self._bits != transactional or header[8] > now_ms + limits.after_max_ms:
                 return None
             log = partition.log
             if transactional and not log.has_ongoing_transaction(header[9], header[10]):
@@ -160,7 +161,7 @@ class RepeatedProduce:
             return b""
         return self._pack(self._size, correlation_id, self._middle, base_offset, append_time_ms, log.start_offset, self._suffix)
 
-    def refuse(self, correlation_id: int, failures: Mapping[Partition, StorageError], said: "Part") -> bytes | None:
+    def refuse(self, correlation_id: int, failures: Mapping[HostedPartition, StorageError], said: "Part") -> bytes | None:
         """The answer to a request taken here whose batch could not be written, instead of what was `said`; None if it could."""
         error = failures.get(self._partition)
         if error is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from moldau.broker.handlers.produce import ACKS_NONE, ProduceOutcome
 from moldau.broker.network.responses import PendingResponse, ResponseQueue
-from moldau.broker.partition import Partition
+from moldau.broker.replicas.hosted import HostedPartition
 from moldau.model.errors import ErrorCode, StorageError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class UnwrittenAnswers:
         broker.staged_writes.notify()
         return reason
 
-    def _correct(self, broker: "Broker", failures: Mapping[Partition, StorageError], answers: ResponseQueue) -> str | None:
+    def _correct(self, broker: "Broker", failures: Mapping[HostedPartition, StorageError], answers: ResponseQueue) -> str | None:
         reason = None
         for place, correlation_id, source in self.entries:
             answer = source.refuse(correlation_id, failures, _said(place, answers))

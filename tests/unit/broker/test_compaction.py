@@ -172,7 +172,7 @@ def test_what_has_to_be_on_disk_first_is_brought_there() -> None:
     assert log.flushed_offset == 1
     log.append_marker_as_leader(7, 0, EndTxnMarker(ControlType.COMMIT, 0), now_ms, transaction_version=1)
     log.write_staged()
-    partition.advance()
+    world.broker.replicas.wrote(partition)
     assert (log.last_stable_offset, log.durable_stable_offset) == (2, 0)
     a_look(world)
     assert (log.durable_stable_offset, world.workers.running) == (2, 0)

@@ -209,7 +209,7 @@ def test_a_waiting_fetch_of_several_partitions_counts_as_often(world: BrokerWorl
 
 
 def test_leader_epochs_are_compared(world: BrokerWorld, client: Client) -> None:
-    world.partition("t").leader_epoch = 5  # type: ignore[assignment]
+    world.partition("t").machine.leader_epoch = 5
     assert client.fetch("t", 0, current_leader_epoch=5).error_code == 0
     assert client.fetch("t", 0, current_leader_epoch=4).error_code == ErrorCode.FENCED_LEADER_EPOCH
     assert client.fetch("t", 0, current_leader_epoch=6).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH

@@ -3,7 +3,7 @@
 import pytest
 
 from moldau.broker.configs import Change, Edit, Resource, ResourceType
-from moldau.broker.flusher import SYNCS_MAX
+from moldau.broker.replicas.flusher import SYNCS_MAX
 from moldau.log.partition_log import PartitionLog
 from moldau.model.errors import ErrorCode, StorageError
 from moldau.model.steps import drain

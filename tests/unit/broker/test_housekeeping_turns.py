@@ -47,7 +47,7 @@ def test_every_task_over_all_partitions_takes_several_turns(world: BrokerWorld, 
 
 
 def test_the_folders_of_a_deleted_topic_are_removed_in_turns(world: BrokerWorld, turns: list[float]) -> None:
-    world.broker.leading.remove_partitions([TopicPartition("t", index) for index in range(PARTITIONS)])
+    world.broker.host.remove_partitions([TopicPartition("t", index) for index in range(PARTITIONS)])
     waiting = world.broker.logs.statistics()["removals_waiting"]
     assert waiting == PARTITIONS
     turns.clear()

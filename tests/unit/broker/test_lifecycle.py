@@ -36,7 +36,7 @@ def test_each_start_raises_the_leader_epoch_and_the_first_append_notes_it(world:
     world.connect().produce("t", b"a")
     for epoch in (1, 2, 3):
         world.restart()
-        assert world.partition("t").leader_epoch == epoch
+        assert world.partition("t").machine.leader_epoch == epoch
     client = world.connect()
     assert client.fetch("t", 0, current_leader_epoch=2).error_code == ErrorCode.FENCED_LEADER_EPOCH
     client.produce("t", b"b")
@@ -56,12 +56,12 @@ def test_an_adopted_log_goes_on_above_the_epochs_that_it_has(world: BrokerWorld,
     world.stop = lambda: None  # type: ignore[method-assign]
     world.store_path = str(tmp_path / "new store")
     world.restart(adopt=True)
-    assert world.partition("t").leader_epoch == 4
+    assert world.partition("t").machine.leader_epoch == 4
     assert world.connect().produce("t", b"ours").base_offset == 1
     world.broker.flusher.request(world.partition("t"))
     world.restart(crash=True)
     assert world.connect().values("t") == [b"of another system, in epoch 3", b"ours"]
-    assert world.partition("t").leader_epoch == 5
+    assert world.partition("t").machine.leader_epoch == 5
 
 
 def test_no_producer_gets_an_id_that_another_has_in_an_adopted_log(world: BrokerWorld, tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_a_restored_metadata_store_does_not_use_epochs_again(tmp_path: Path, cap
     assert "metadata store is older than the logs" in caplog.text
     client = world.connect()
     client.produce("t", b"e")
-    assert world.partition("t").leader_epoch == 4
+    assert world.partition("t").machine.leader_epoch == 4
     world.restart()
     assert world.connect().values("t") == [b"a", b"b", b"c", b"d", b"e"]
     assert "cut" not in caplog.text

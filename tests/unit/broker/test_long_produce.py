@@ -8,7 +8,7 @@ import pytest
 from moldau.broker import producing
 from moldau.broker.handlers.produce import BYTES_AT_ONCE
 from moldau.broker.long_produce import BATCHES_AT_ONCE
-from moldau.broker.partition import Partition
+from moldau.broker.replicas.hosted import HostedPartition
 from moldau.broker.staged import StagedWrites
 from moldau.log.partition_log import PartitionLog
 from moldau.model.errors import ErrorCode, StorageError
@@ -296,7 +296,7 @@ def test_one_of_long_batches_is_written_a_few_megabytes_at_a_time(
     written: list[int] = []
     write = StagedWrites.write
 
-    def counted(staged: StagedWrites) -> dict[Partition, StorageError]:
+    def counted(staged: StagedWrites) -> dict[HostedPartition, StorageError]:
         written.append(sum(each.staged_bytes for each in staged.dirty))
         return write(staged)
 

@@ -154,7 +154,7 @@ def test_the_ends_of_epochs(world: BrokerWorld, client: Client) -> None:
     for epoch in (2, 5):
         partition.log.lead_epoch(epoch)
         client.produce("t", b"c")
-    partition.leader_epoch = 5  # type: ignore[assignment]
+    partition.machine.leader_epoch = 5
 
     def end_of(epoch: int, current: int = -1, topic: str = "t") -> tuple[int, int, int]:
         wanted = OffsetForLeaderTopic(topic, [OffsetForLeaderPartition(0, current, epoch)])

@@ -79,7 +79,7 @@ def test_a_topic_that_is_deleted_before_its_folders_are_made_leaves_none(world: 
     world.background.run_all()
     world.clock.settle()
     assert codes(other) == [0]
-    assert world.partition("t", 2).is_open
+    assert world.partition("t", 2).is_led
 
 
 def test_where_the_disk_fails_the_partition_is_offline_and_nothing_is_left(world: BrokerWorld) -> None:
@@ -99,7 +99,7 @@ def test_where_the_disk_fails_the_partition_is_offline_and_nothing_is_left(world
     assert world.broker.partitions.get(TopicPartition("t", 1)) is None
     world.disk.fail = None
     world.clock.advance(6)
-    assert world.partition("t", 1).is_open, "tried again when there is room"
+    assert world.partition("t", 1).is_led, "tried again when there is room"
 
 
 def test_what_found_no_room_is_not_tried_again_for_a_later_topic_of_its_name(world: BrokerWorld, caplog: pytest.LogCaptureFixture) -> None:
@@ -132,7 +132,7 @@ def test_what_found_no_room_is_not_tried_again_for_a_later_topic_of_its_name(wor
     assert "partition offline" not in caplog.text
     finish()
     assert codes(client) == [0, 0]
-    assert world.partition("t", 1).is_open
+    assert world.partition("t", 1).is_led
 
 
 def test_an_internal_topic_is_made_once_for_all_that_ask(world: BrokerWorld) -> None:

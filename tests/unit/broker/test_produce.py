@@ -236,7 +236,7 @@ def test_configurations_change_at_once(world: BrokerWorld, client: Client) -> No
     assert send(client, records).error_code == 0
     assert send(client, records).error_code == 0
     drain(world.broker.registry.set_topic_config("t", {"max.message.bytes": "100"}))
-    drain(world.broker.leading.reconfigure_topic("t"))
+    drain(world.broker.host.reconfigure_topic("t"))
     assert send(client, records).error_code == ErrorCode.MESSAGE_TOO_LARGE
 
 

@@ -217,7 +217,7 @@ def test_with_visibility_flushed_a_marker_counts_once_it_is_on_disk() -> None:
     job.run()
     write(world, A, 1, b"b")
     log.flush_done(job)
-    world.broker.leading.flushed(partition)
+    world.broker.replicas.synced(partition)
     (answer,) = client.answers()
     response = answer.body.responses[0].partitions[0]
     assert (response.high_watermark, response.last_stable_offset) == (2, 2)
@@ -264,7 +264,7 @@ def test_the_largest_timestamp_is_that_of_a_record_that_can_be_seen() -> None:
             job.run()
             partition.log.flush_done(job)
     commit(world, A)
-    partition.advance()
+    world.broker.replicas.synced(partition)
     assert look_up(client, -3, committed=False) == (10, now_ms + 10)
 
 

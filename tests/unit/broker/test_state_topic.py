@@ -321,7 +321,7 @@ def test_a_partition_that_closes_while_it_is_read_is_coordinated_elsewhere(monke
     keys, ends = start_loading(topic)
     world.clock.advance(0.0005)
     assert keys
-    world.broker.leading.directory_offline("/data", [world.partition(NAME).topic_partition])
+    world.broker.replicas.directory_offline("/data", [world.partition(NAME).topic_partition])
     world.clock.advance(1)
     (error,) = ends
     assert error is not None

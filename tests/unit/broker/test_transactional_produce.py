@@ -85,7 +85,7 @@ def end(world: BrokerWorld, how: ControlType = ControlType.COMMIT, epoch: int = 
     partition = world.partition("t")
     partition.log.append_marker_as_leader(PRODUCER, epoch, EndTxnMarker(how, 0), world.clock.time_ms(), transaction_version=version)
     partition.log.write_staged()
-    partition.advance()
+    world.broker.replicas.wrote(partition)
 
 
 @pytest.mark.parametrize(("version", "what"), [(3, "verify"), (8, "verify"), (11, "verify"), (12, "add")])

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from moldau.broker.partition import Partition
+from moldau.broker.replicas.hosted import HostedPartition
 from moldau.broker.request_memory import Holder
 from moldau.broker.staged import StagedWrites
 from moldau.model.errors import StorageError
@@ -32,7 +32,7 @@ class FastPath(Protocol):
         is not of this form.
         """
 
-    def refuse(self, correlation_id: int, failures: Mapping[Partition, StorageError], said: Part) -> bytes | None:
+    def refuse(self, correlation_id: int, failures: Mapping[HostedPartition, StorageError], said: Part) -> bytes | None:
         """The response to a request taken here whose batch could not be written, instead of `said`; None if it could."""
 
 

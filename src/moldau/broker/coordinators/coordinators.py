@@ -59,7 +59,7 @@ class Coordinators:
         else:
             led = self._broker.partitions.get(topic_partition)
             assert led is not None, "a partition that was just opened"
-            self.transactions.become_coordinator(topic_partition.partition, led.leader_epoch)
+            self.transactions.become_coordinator(topic_partition.partition, led.machine.leader_epoch)
 
     def closed(self, topic_partition: "TopicPartition") -> None:
         """It leads it no longer."""

@@ -21,7 +21,7 @@ from moldau.protocol.records.header import HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAG
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
-    from moldau.broker.partition import Partition
+    from moldau.broker.replicas.hosted import HostedPartition
     from moldau.protocol.records.record import Record
 
 _LOG = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class StateLoads:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._line: deque[tuple[TopicPartition, Take, Done]] = deque()
-        self._running: tuple[Partition, Iterator[LoadedBatch | None]] | None = None
+        self._running: tuple[HostedPartition, Iterator[LoadedBatch | None]] | None = None
 
     def add(self, topic_partition: TopicPartition, take: Take, done: Done) -> None:
         """Read a partition after those that were added before: see :meth:`moldau.broker.coordinators.state_log.StateLog.load`.
@@ -86,7 +86,7 @@ class StateLoads:
             found = broker.partitions.get(topic_partition)
             if found is not None:
                 self._running = found, _batches_of(found, found.log.log_end_offset)
-        if self._running is None or not self._running[0].is_open:
+        if self._running is None or not self._running[0].is_led:
             raise PeerError(ErrorCode.NOT_COORDINATOR, f"{topic_partition} is not led by broker {broker.broker_id}")
         for batch in self._running[1]:
             if batch is not None:
@@ -96,7 +96,7 @@ class StateLoads:
         return False
 
 
-def _batches_of(partition: "Partition", end_offset: int) -> Iterator[LoadedBatch | None]:
+def _batches_of(partition: "HostedPartition", end_offset: int) -> Iterator[LoadedBatch | None]:
     """All that can be read of a partition up to `end_offset`; None now and then while looking for where damage ends. StorageError."""
     log = partition.log
     offset = log.start_offset
@@ -170,7 +170,7 @@ def _search(file: File, position: int, end: int, offsets: range) -> Iterator[int
     yield end
 
 
-def _loaded(partition: "Partition", header: BatchHeader, data: memoryview) -> LoadedBatch | None:
+def _loaded(partition: "HostedPartition", header: BatchHeader, data: memoryview) -> LoadedBatch | None:
     records: list[Record] = []
     marker = None
     try:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from moldau.broker.broker import Broker
     from moldau.broker.coordinators.state_log import Done, KeyValue, LoadedBatch, TransactionalProducer
-    from moldau.broker.partition import Partition
+    from moldau.broker.replicas.hosted import HostedPartition
     from moldau.log.growing import AppendResult
 
 _LOG = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ class StateTopic:
             done(None)
         return appended.base_offset
 
-    def _wait_for_disk(self, led: "Partition", last_offset: int, done: "Done") -> None:
+    def _wait_for_disk(self, led: "HostedPartition", last_offset: int, done: "Done") -> None:
         """``done`` once the record is on disk. If a sync finds no room, only the answer has to wait for the next one: the record stays in
         the log, and a restart would read what an error had denied.
         """
@@ -130,7 +130,7 @@ class StateTopic:
         else:
             self._loads.add(topic_partition, take, done)
 
-    def _append(self, led: "Partition", records: "Sequence[KeyValue]", producer: "TransactionalProducer | None") -> "AppendResult":
+    def _append(self, led: "HostedPartition", records: "Sequence[KeyValue]", producer: "TransactionalProducer | None") -> "AppendResult":
         """Write the batch."""
         broker = self._broker
         minimum = led.rules.min_insync_replicas
@@ -142,11 +142,13 @@ class StateTopic:
         appended = led.log.append_as_leader(batch, read_header(batch), now_ms)
         led.log.write_staged()
         led.traffic.bytes_in += len(batch)
-        if led.advance() and led.watchers:
+        if broker.replicas.wrote(led) and led.watchers:
             broker.delayed.appended(led, len(batch))
         return appended
 
-    def _build(self, led: "Partition", records: "Sequence[KeyValue]", producer: "TransactionalProducer | None", now_ms: int) -> memoryview:
+    def _build(
+        self, led: "HostedPartition", records: "Sequence[KeyValue]", producer: "TransactionalProducer | None", now_ms: int
+    ) -> memoryview:
         codec = _CODECS.get(led.rules.compression_type, self._codec)
         if producer is None:
             builder = RecordBatchBuilder(compression=codec)
@@ -160,8 +162,8 @@ class StateTopic:
             for key, value in records:
                 builder.append(now_ms, key, value)
         batch = memoryview(builder.build_writable())
-        if len(batch) > led.max_plain_bytes:
-            message = f"{led.topic_partition}: batch of {len(batch)} bytes, the most is {led.max_plain_bytes}"
+        if len(batch) > led.limits.max_plain_bytes:
+            message = f"{led.topic_partition}: batch of {len(batch)} bytes, the most is {led.limits.max_plain_bytes}"
             raise PeerError(ErrorCode.MESSAGE_TOO_LARGE, message)
         return batch
 
@@ -178,5 +180,5 @@ def java_hash(text: str) -> int:
     return value if value < 1 << 31 else (1 << 32) - value
 
 
-def _not_stored(led: "Partition", error: StorageError) -> PeerError:
+def _not_stored(led: "HostedPartition", error: StorageError) -> PeerError:
     return PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{led.topic_partition} cannot be written: {error}")

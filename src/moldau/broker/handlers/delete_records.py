@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 from moldau.broker.context import RequestContext
 from moldau.broker.dispatch import Reply
-from moldau.broker.partition import Partition
 from moldau.broker.protected_topics import check_unprotected
+from moldau.broker.replicas.hosted import HostedPartition
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.steps import Steps
 from moldau.protocol.api_keys import ApiKey
@@ -55,7 +55,7 @@ def handle(broker: "Broker", request: DeleteRecordsRequest, context: RequestCont
     reply(DeleteRecordsResponse(topics=topics))
 
 
-def _delete(broker: "Broker", partition: Partition, wanted: DeleteRecordsPartition) -> int:
+def _delete(broker: "Broker", partition: HostedPartition, wanted: DeleteRecordsPartition) -> int:
     """Delete the records before the offset wanted; the first one left."""
     log = partition.log
     if partition.is_internal:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from moldau.broker.delayed import DelayedRequest
-from moldau.broker.partition import Partition
+from moldau.broker.replicas.hosted import HostedPartition
 from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError, StorageError
 from moldau.ports.transport import FileRange, Part
 from moldau.protocol.api_keys import ApiKey
@@ -79,7 +79,7 @@ class Fetch:
         """Bytes to wait for."""
         self.version = version
         self.correlation_id = correlation_id
-        self.led: list[Partition] = []
+        self.led: list[HostedPartition] = []
         """Partitions that were read."""
         self.left: int
         """Bytes that may still be read."""
@@ -173,17 +173,17 @@ class Fetch:
                 available += partition.log.readable_bytes(want.fetch_offset, limit, want.max_bytes)
         return available
 
-    def _limit(self, partition: Partition) -> int:
+    def _limit(self, partition: HostedPartition) -> int:
         """The offset before which the records are that may be read."""
         return partition.log.last_stable_offset if self.committed else partition.log.high_watermark
 
     def _read_partition(
-        self, partition: Partition, want: FetchPartition, left: int, aborted_left: int, *, at_least_one: bool
+        self, partition: HostedPartition, want: FetchPartition, left: int, aborted_left: int, *, at_least_one: bool
     ) -> FetchPartitionResult:
         log = partition.log
         try:
             if want.current_leader_epoch >= 0:
-                partition.check_leader_epoch(want.current_leader_epoch)
+                partition.machine.check_leader_epoch(want.current_leader_epoch)
             high_watermark, stable_offset = log.high_watermark, log.last_stable_offset
             if want.last_fetched_epoch >= 0:
                 epoch, end_offset = log.end_offset_for_epoch(want.last_fetched_epoch)
@@ -306,7 +306,7 @@ def request_refusal(request: FetchFrame) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _refused(index: int, code: ErrorCode, partition: Partition | None = None) -> FetchPartitionResult:
+def _refused(index: int, code: ErrorCode, partition: HostedPartition | None = None) -> FetchPartitionResult:
     if partition is None or code is not ErrorCode.OFFSET_OUT_OF_RANGE:
         return FetchPartitionResult(index, code, -1, -1, -1, b"")
     log = partition.log

@@ -41,7 +41,7 @@ def _look_up(broker: "Broker", topic: bytes, wanted: OffsetForLeaderPartition) -
     try:
         if partition is None:
             raise broker.missing_partition(topic, index, by_id=False)
-        partition.check_leader_epoch(wanted.current_leader_epoch)
+        partition.machine.check_leader_epoch(wanted.current_leader_epoch)
     except PeerError as error:
         return EpochEndOffset(error.code, index)
     epoch, end_offset = partition.log.end_offset_for_epoch(wanted.leader_epoch)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from moldau.broker.context import RequestContext
 from moldau.broker.dispatch import Reply
-from moldau.broker.partition import Partition
+from moldau.broker.replicas.hosted import HostedPartition
 from moldau.broker.time_lookups import TimeLookup
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import UNKNOWN_EPOCH
@@ -59,7 +59,7 @@ class _Lookups:
         self._reply = reply
         self._response = ListOffsetsResponse()
         self._committed = request.isolation_level == READ_COMMITTED
-        self._by_time: deque[tuple[ListOffsetsPartitionResponse, Partition, ListOffsetsPartition]] = deque()
+        self._by_time: deque[tuple[ListOffsetsPartitionResponse, HostedPartition, ListOffsetsPartition]] = deque()
         self._current: TimeLookup | None = None
         self._advancing = False
 
@@ -120,11 +120,11 @@ class _Lookups:
             partition = self._broker.partitions_of(name, by_id=False).get(wanted.partition_index)
             if partition is None:
                 raise self._broker.missing_partition(name, wanted.partition_index, by_id=False)
-            partition.check_leader_epoch(wanted.current_leader_epoch)
+            partition.machine.check_leader_epoch(wanted.current_leader_epoch)
             log = partition.log
             match wanted.timestamp:
                 case -1:
-                    _set(answer, 0, -1, self._limit(partition), partition.leader_epoch)
+                    _set(answer, 0, -1, self._limit(partition), partition.machine.leader_epoch)
                 case -2 | -4 | -6:
                     _set(answer, 0, -1, log.start_offset, log.epoch_at(log.start_offset))
                 case -5:
@@ -136,11 +136,11 @@ class _Lookups:
         except PeerError as error:
             _set(answer, error.code)
 
-    def _limit(self, partition: Partition) -> int:
+    def _limit(self, partition: HostedPartition) -> int:
         return partition.log.last_stable_offset if self._committed else partition.log.high_watermark
 
-    def _search(self, partition: Partition, wanted: ListOffsetsPartition) -> "TimeSearch":
-        limit, bytes_max = self._limit(partition), partition.decompressed_bytes_max
+    def _search(self, partition: HostedPartition, wanted: ListOffsetsPartition) -> "TimeSearch":
+        limit, bytes_max = self._limit(partition), partition.limits.decompressed_bytes_max
         if wanted.timestamp == -3:
             return partition.log.search_largest_timestamp(limit, bytes_max)
         return partition.log.search_timestamp(wanted.timestamp, limit, bytes_max)
@@ -148,14 +148,14 @@ class _Lookups:
     def _found(
         self,
         answer: ListOffsetsPartitionResponse,
-        partition: Partition,
+        partition: HostedPartition,
         found: "TimestampOffset | None",
         error: PeerError | StorageError | None,
     ) -> None:
         if isinstance(error, StorageError):
             self._broker.storage_failed(partition, error)
             _set(answer, ErrorCode.KAFKA_STORAGE_ERROR)
-        elif not partition.is_open:
+        elif not partition.is_led:
             where = partition.topic_partition
             _set(answer, self._broker.missing_partition(where.topic.encode(), where.partition, by_id=False).code)
         elif error is not None:

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from moldau.broker.appending import check_segment, prepare
-from moldau.broker.partition import Partition
+from moldau.broker.replicas.hosted import HostedPartition
 from moldau.model.errors import ErrorCode, PeerError, RejectedRecordsError, StorageError
 from moldau.model.steps import drain
 from moldau.protocol.fast.produce import LongProduceError, ProducePartitionResult, decode_produce, encode_produce_response
@@ -42,7 +42,9 @@ class HeldBatch:
 
     __slots__ = ("batch", "header", "partition", "place", "refusal", "topic", "walk")
 
-    def __init__(self, topic: int, place: int, partition: Partition, batch: memoryview, header: "BatchHeader", walk: "Walk | None") -> None:
+    def __init__(
+        self, topic: int, place: int, partition: HostedPartition, batch: memoryview, header: "BatchHeader", walk: "Walk | None"
+    ) -> None:
         self.topic = topic
         self.place = place
         self.partition = partition
@@ -68,8 +70,8 @@ class ProduceOutcome:
         self.acks = acks
         self.transactional_id = transactional_id
         self.topics: TopicResults = []
-        self.appended: list[tuple[int, int, Partition]] = []
-        self.unflushed: list[tuple[Partition, int]] = []
+        self.appended: list[tuple[int, int, HostedPartition]] = []
+        self.unflushed: list[tuple[HostedPartition, int]] = []
         self.first_error: str | None = None
         self.held: list[HeldBatch] = []
 
@@ -82,7 +84,7 @@ class ProduceOutcome:
             try:
                 if each.refusal is not None:
                     raise each.refusal
-                if not partition.is_open:
+                if not partition.is_led:
                     raise broker.missing_partition(topic, partition.index, by_id=self.version >= FIRST_WITH_TOPIC_IDS)
                 check_segment(partition, len(each.batch))
                 results[each.place] = append(broker, partition, each.batch, each.header, now_ms, self)
@@ -97,7 +99,7 @@ class ProduceOutcome:
         """The answer as a frame."""
         return encode_produce_response(self.version, self.correlation_id, self.topics)
 
-    def refused(self, topic: bytes, index: int, error: PeerError, partition: Partition | None = None) -> ProducePartitionResult:
+    def refused(self, topic: bytes, index: int, error: PeerError, partition: HostedPartition | None = None) -> ProducePartitionResult:
         """The result for a batch that was not taken."""
         self.first_error = self.first_error or f"{_name(topic)}-{index}: {error.message}"
         if isinstance(error, RejectedRecordsError) and partition is not None:
@@ -115,11 +117,11 @@ class ProduceOutcome:
         self.first_error = self.first_error or str(error)
         return _refused(index, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
-    def refuse(self, correlation_id: int, failures: Mapping[Partition, StorageError], said: object) -> bytes | None:
+    def refuse(self, correlation_id: int, failures: Mapping[HostedPartition, StorageError], said: object) -> bytes | None:
         """The answer after taking back what was not written after all, instead of what was `said`; None if that was right."""
         return self.encode() if self.fail(failures, but_written=True) else None
 
-    def fail(self, failures: Mapping[Partition, StorageError], *, but_written: bool = False) -> bool:
+    def fail(self, failures: Mapping[HostedPartition, StorageError], *, but_written: bool = False) -> bool:
         """Take back what did not reach the disk, or with `but_written` its log; whether anything was."""
         failed = False
         for topic, place, partition in self.appended:
@@ -191,7 +193,7 @@ def stage(broker: "Broker", outcome: ProduceOutcome, partitions: "Sequence[tuple
 
 
 def append(
-    broker: "Broker", partition: Partition, batch: memoryview, header: "BatchHeader", now_ms: int, outcome: ProduceOutcome
+    broker: "Broker", partition: HostedPartition, batch: memoryview, header: "BatchHeader", now_ms: int, outcome: ProduceOutcome
 ) -> ProducePartitionResult:
     """Stage a batch that was prepared. PeerError, StorageError."""
     log = partition.log
@@ -203,7 +205,7 @@ def append(
     return ProducePartitionResult(partition.index, 0, appended.base_offset, appended.log_append_time_ms, log.start_offset)
 
 
-def check_replicas(partition: Partition, acks: int) -> None:
+def check_replicas(partition: HostedPartition, acks: int) -> None:
     """There are as many in sync as the acknowledgement asks for. PeerError NOT_ENOUGH_REPLICAS."""
     minimum = partition.rules.min_insync_replicas
     if acks == ACKS_ALL and minimum > 1:

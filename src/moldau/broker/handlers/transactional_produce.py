@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from moldau.broker.broker import Broker
-    from moldau.broker.partition import Partition
+    from moldau.broker.replicas.hosted import HostedPartition
     from moldau.broker.walked_batches import Walk
     from moldau.log.verifications import Verification
     from moldau.model.identity import TopicPartition
@@ -53,7 +53,7 @@ class _Part:
     def __init__(self, index: int) -> None:
         self.index = index
         self.refusal: PeerError | None = None
-        self.partition: Partition
+        self.partition: HostedPartition
         self.batch = _NOTHING
         self.header: BatchHeader
         self.verification: Verification | None = None
@@ -219,7 +219,7 @@ class TransactionalProduce:
         """The batch may be appended now. PeerError."""
         partition, header = part.partition, part.header
         check_segment(partition, len(part.batch))
-        if not partition.is_open:
+        if not partition.is_led:
             raise self._broker.missing_partition(topic, part.index, by_id=self._version >= FIRST_WITH_TOPIC_IDS)
         if not header.is_transactional:
             return

@@ -28,7 +28,7 @@ from moldau.protocol.messages.write_txn_markers import (
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
-    from moldau.broker.partition import Partition
+    from moldau.broker.replicas.hosted import HostedPartition
 
 _LOG = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ def handle(broker: "Broker", request: WriteTxnMarkersRequest, context: RequestCo
     write_markers(broker, markers, done, partial(_check, broker, oldest_coordinator))
 
 
-def _check(broker: "Broker", oldest_coordinator: int, partition: "Partition", marker: Marker) -> None:
+def _check(broker: "Broker", oldest_coordinator: int, partition: "HostedPartition", marker: Marker) -> None:
     """A marker that a client sends fences no other producer or coordinator.
 
     PeerError: CLUSTER_AUTHORIZATION_FAILED for a coordinator's epoch later than the partition has seen, and than `oldest_coordinator`;

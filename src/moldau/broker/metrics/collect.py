@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from moldau.broker.coordinators.coordinators import Coordinators
     from moldau.broker.delayed import DelayedRequests
     from moldau.broker.metrics.counters import Counters
-    from moldau.broker.partition_table import PartitionTable
+    from moldau.broker.replicas.table import PartitionTable
     from moldau.broker.request_memory import RequestMemory
     from moldau.broker.security.channel import Channel
     from moldau.broker.slices import SliceScheduler

@@ -25,7 +25,7 @@ class TopicTraffic:
 
     def __init__(self) -> None:
         self.messages_in = 0
-        """Records appended, control records included, as far as `Partition.count_messages` was called."""
+        """Records appended, control records included, as far as `HostedPartition.count_messages` was called."""
         self.bytes_in = 0
         """Bytes of batches, as they were sent."""
         self.bytes_out = 0

@@ -8,7 +8,7 @@ from moldau.model.identity import TopicPartition
 from moldau.model.steps import Pause
 
 if TYPE_CHECKING:
-    from moldau.broker.partition_table import PartitionTable
+    from moldau.broker.replicas.table import PartitionTable
     from moldau.cluster.snapshot import MetadataSnapshot
 
 PARTITIONS_AT_ONCE = 100
@@ -32,7 +32,7 @@ def collect_partitions(
     for number, partition in enumerate(table, 1):
         if number % PARTITIONS_AT_ONCE == 0:
             yield None
-        if not partition.is_open:
+        if not partition.is_led:
             continue
         partition.count_messages()
         log, where = partition.log, partition.topic_partition

@@ -69,7 +69,7 @@ def test_where_the_partition_is_offline_there_is_no_coordinator() -> None:
     client = world.connect()
     client.ask(FindCoordinatorRequest("g"), 2)
     index = world.broker.coordinators.offsets_topic.partition_for("g")
-    world.broker.leading.directory_offline("/data", [world.partition("__consumer_offsets", index).topic_partition])
+    world.broker.replicas.directory_offline("/data", [world.partition("__consumer_offsets", index).topic_partition])
     (lost, fine) = client.ask(FindCoordinatorRequest(coordinator_keys=["g", "h"]), 4).coordinators
     assert (code(lost.error_code), lost.node_id) == ("COORDINATOR_NOT_AVAILABLE", -1)
     assert fine == Coordinator("h", 0, "192.0.2.2", 9092, 0, fine.error_message)

@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from moldau.broker.partition import Partition
+from moldau.broker.replicas.hosted import HostedPartition
 from moldau.model.errors import StorageError
 from moldau.ports.background import Background
 
@@ -45,17 +45,20 @@ class _Waiting:
         self.wanted = False
 
 
-class Flusher:
+class LogFlusher:
     """Runs the syncs of all logs. `flushed` is called with each partition whose flushed offset has moved."""
 
     def __init__(
-        self, background: Background, flushed: Callable[[Partition], object], storage_failed: Callable[[Partition, StorageError], object]
+        self,
+        background: Background,
+        flushed: Callable[[HostedPartition], object],
+        storage_failed: Callable[[HostedPartition, StorageError], object],
     ) -> None:
         self._background = background
         self._flushed = flushed
         self._storage_failed = storage_failed
-        self._waiting: dict[Partition, _Waiting] = {}
-        self._line: deque[tuple[Partition, _Waiting]] = deque()
+        self._waiting: dict[HostedPartition, _Waiting] = {}
+        self._line: deque[tuple[HostedPartition, _Waiting]] = deque()
         self._running = 0
         self._stopped = False
 
@@ -64,7 +67,7 @@ class Flusher:
         """Whether anybody waits for a sync, or one runs."""
         return bool(self._waiting)
 
-    def wait(self, partition: Partition, last_offset: int, done: Done) -> None:
+    def wait(self, partition: HostedPartition, last_offset: int, done: Done) -> None:
         """Call ``done(None)`` once the record at `last_offset`, already written, is on disk; with the error if it cannot be brought
         there.
         """
@@ -75,7 +78,7 @@ class Flusher:
         waiting.waiters.append((last_offset, done))
         self._start(partition, waiting)
 
-    def request(self, partition: Partition) -> None:
+    def request(self, partition: HostedPartition) -> None:
         """Bring what is written to disk, with nobody waiting for it."""
         waiting = self._waiting.setdefault(partition, _Waiting())
         waiting.wanted = True
@@ -86,7 +89,7 @@ class Flusher:
         self._stopped = True
         self._line.clear()
 
-    def _start(self, partition: Partition, waiting: _Waiting) -> None:
+    def _start(self, partition: HostedPartition, waiting: _Waiting) -> None:
         if waiting.running or waiting.in_line or self._stopped:
             return
         if self._running >= SYNCS_MAX:
@@ -95,13 +98,13 @@ class Flusher:
             return
         waiting.wanted = False
         try:
-            job = partition.log.flush_job() if partition.is_open else None
+            job = partition.log.flush_job() if partition.is_led else None
         except StorageError as error:
             self._storage_failed(partition, error)
             self._finished(partition, waiting, error)
             return
         if job is None:  # all that was written is on disk, or the partition is gone
-            gone = None if partition.is_open else StorageError("the partition is gone", path=str(partition.topic_partition))
+            gone = None if partition.is_led else StorageError("the partition is gone", path=str(partition.topic_partition))
             waiters, waiting.waiters = waiting.waiters, []
             self._waiting.pop(partition, None)
             for _, answer in waiters:
@@ -115,7 +118,7 @@ class Flusher:
 
         self._background.run(job.run, done)
 
-    def _done(self, partition: Partition, waiting: _Waiting, job: "FlushJob", error: BaseException | None) -> None:
+    def _done(self, partition: HostedPartition, waiting: _Waiting, job: "FlushJob", error: BaseException | None) -> None:
         waiting.running = False
         self._running -= 1
         if error is None:
@@ -135,7 +138,7 @@ class Flusher:
             waiting.in_line = False
             self._start(partition, waiting)
 
-    def _finished(self, partition: Partition, waiting: _Waiting, error: StorageError | None) -> None:
+    def _finished(self, partition: HostedPartition, waiting: _Waiting, error: StorageError | None) -> None:
         """Answer those whose records are on disk, or all with the error; go on with the rest."""
         flushed = partition.log.flushed_offset
         waiters, waiting.waiters = waiting.waiters, []

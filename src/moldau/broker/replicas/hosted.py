@@ -1,0 +1,111 @@
+"""The replica of a partition on this broker: its state machine with its log, the rules of its topic, and what waits for it."""
+
+from typing import TYPE_CHECKING
+
+from moldau.broker.replicas.partition import Partition
+from moldau.broker.replicas.rules import UNLIMITED, AppendLimits, ProduceRules, TopicSettings
+from moldau.cluster.snapshot import INTERNAL_TOPICS
+
+if TYPE_CHECKING:
+    from moldau.broker.delayed import DelayedRequest
+    from moldau.broker.metrics.counters import TopicTraffic
+    from moldau.log.partition_log import PartitionLog
+    from moldau.model.identity import TopicPartition
+
+
+class HostedPartition:
+    """One opening of a replica's log: after the log was closed, a reopened one is another `HostedPartition` with the same machine.
+
+    Invariant: `staged_bytes` is above 0 exactly while the log holds batches that are not written.
+    Invariant: the log's high watermark is that of `machine`, or the log start offset where that is greater.
+    """
+
+    __slots__ = (
+        "_counted_offset",
+        "index",
+        "is_internal",
+        "is_led",
+        "is_plain",
+        "jumped",
+        "lags",
+        "limits",
+        "log",
+        "machine",
+        "rules",
+        "stable_offset",
+        "staged_bytes",
+        "topic",
+        "topic_id",
+        "topic_partition",
+        "traffic",
+        "watchers",
+    )
+
+    def __init__(self, machine: Partition, log: "PartitionLog", topic_id: bytes, settings: TopicSettings, traffic: "TopicTraffic") -> None:
+        self.machine = machine
+        self.log = log
+        self.traffic = traffic
+        """Of its topic."""
+        self._counted_offset = log.log_end_offset
+        """Records before it are counted in `traffic`, or are none of this process."""
+        self.topic_partition: TopicPartition = log.topic_partition
+        self.topic = log.topic_partition.topic.encode()
+        self.index = log.topic_partition.partition
+        self.topic_id = topic_id
+        self.staged_bytes = 0
+        self.watchers: dict[DelayedRequest, None] = {}
+        self.is_internal = log.topic_partition.topic in INTERNAL_TOPICS
+        """Whether it keeps the state of a coordinator, so that no client may write to it."""
+        self.is_led = False
+        """Whether this broker leads it, with this log."""
+        self.rules: ProduceRules = settings.rules
+        self.limits: AppendLimits = settings.limits
+        self.is_plain = False
+        """Whether a batch's header is all there is to look at, and an acknowledgement waits for nothing (`repeated_produce`)."""
+        self.stable_offset = 0
+        """Last stable offset as of the last `advanced`, if it `lags`."""
+        self.lags = False
+        """Whether the last stable offset is not the high watermark."""
+        self.jumped = False
+        """Whether it has grown by something else than the last append since somebody asked for `stable_growth`."""
+
+    def permit(self) -> None:
+        """Find out again whether the shortest way of Produce may be taken."""
+        sole = self.is_led and self.machine.is_sole and self.rules.min_insync_replicas <= 1
+        self.is_plain = sole and not self.limits.walks_records and self.log.config.flush_messages == UNLIMITED
+
+    def advanced(self) -> bool:
+        """Show what the machine's high watermark shows, after that may have moved. Whether it has."""
+        log = self.log
+        before = log.high_watermark
+        if not log.advance_high_watermark(self.machine.high_watermark):
+            return False
+        if log.unsettled or self.lags:
+            self._advance_stable(before)
+        return True
+
+    def has_written(self, base_offset: int) -> bool:
+        """Whether the batch that got this offset is in the log, after a write that has failed."""
+        return self.is_led and 0 <= base_offset < self.log.log_end_offset
+
+    def stable_growth(self, count: int) -> int:
+        """How much there is more to read for who reads committed records only, after an append of `count` bytes: a bound, as long as
+        transactions are ongoing or have just ended.
+        """
+        if self.jumped:
+            self.jumped = False
+            return UNLIMITED
+        return 0 if self.lags else count
+
+    def _advance_stable(self, high_watermark_before: int) -> None:
+        """The high watermark has moved, with transactions about."""
+        stable_offset = self.log.last_stable_offset
+        self.jumped = self.jumped or stable_offset > (self.stable_offset if self.lags else high_watermark_before)
+        self.stable_offset = stable_offset
+        self.lags = stable_offset < self.log.high_watermark
+
+    def count_messages(self) -> None:
+        """Add the records that were appended since the last call to the topic's traffic."""
+        offset = self.log.log_end_offset
+        self.traffic.messages_in += offset - self._counted_offset
+        self._counted_offset = offset

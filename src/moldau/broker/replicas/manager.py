@@ -1,0 +1,341 @@
+"""The replicas of this broker: opened, led or followed, reconfigured, stopped, and what their disks do to them.
+
+Decisions come from the controller (`become_leader`, `become_follower`, `stop`, `reconfigure`); each partition's machine says whether they
+are newer than what is known and what follows from them, and this class carries that out. A replica whose log cannot be opened is offline,
+alone: its machine stays, so that epochs are still compared, and `retry_full` tries it again where only room was missing.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol, assert_never
+
+from moldau.broker.replicas.flusher import LogFlusher
+from moldau.broker.replicas.hosted import HostedPartition
+from moldau.broker.replicas.partition import Partition
+from moldau.broker.replicas.partition_events import (
+    BecomeFollower,
+    BecomeLeader,
+    DirectoryFailed,
+    EndPermits,
+    FailAppends,
+    LeadEpoch,
+    OpenedLog,
+    PartitionEffect,
+    Reconfigured,
+    ShowUpTo,
+    StaleEpochError,
+    Stopped,
+    WakeFetches,
+)
+from moldau.broker.replicas.rules import TopicSettings
+from moldau.broker.replicas.table import PartitionTable
+from moldau.model.errors import ErrorCode, MoldauError, PeerError, StorageError
+from moldau.model.identity import TopicPartition
+from moldau.model.steps import UNFINISHED, Steps
+
+if TYPE_CHECKING:
+    from moldau.broker.delayed import DelayedRequests
+    from moldau.broker.metrics.counters import Counters
+    from moldau.cluster.snapshot import MetadataSnapshot
+    from moldau.log.manager import LogManager
+    from moldau.log.partition_log import PartitionLog
+    from moldau.ports.background import Background
+    from moldau.ports.clock import Clock
+
+_LOG = logging.getLogger(__name__)
+
+
+class MetadataSource(Protocol):
+    """The cluster as this broker knows it."""
+
+    @property
+    def snapshot(self) -> "MetadataSnapshot":
+        """All of it, at this moment."""
+
+
+class LeaderState(NamedTuple):
+    """A partition that this broker leads, as the controller decided. `version`: of the state in the tree."""
+
+    epoch: int
+    version: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+class FollowerState(NamedTuple):
+    """A partition of which this broker has a replica, and `leader_id`, or nobody (-1), leads."""
+
+    epoch: int
+    version: int
+    replicas: tuple[int, ...]
+    leader_id: int
+
+
+class _Offline(NamedTuple):
+    """A replica whose log is not open."""
+
+    machine: Partition
+    state: LeaderState | FollowerState
+    topic_id: bytes
+    settings: TopicSettings
+    is_new: bool = False
+    no_room: bool = False
+    """Whether the log could not be made on a full disk."""
+
+
+class ReplicaManager:
+    """See the module.
+
+    Invariant: `partitions` has exactly those of `hosted` that are led; no partition is in `hosted` and offline.
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        *,
+        clock: "Clock",
+        background: "Background",
+        metadata: MetadataSource,
+        delayed: "DelayedRequests",
+        counters: "Counters",
+        elected: Callable[[TopicPartition], object],
+        resigned: Callable[[TopicPartition], object],
+        flush_interval: Callable[[int], object],
+    ) -> None:
+        """`background` runs syncs. `elected` and `resigned` are called for partitions of internal topics that this broker leads from now
+        on, or no more; `flush_interval` with the `flush.ms` of a log that is opened or reconfigured.
+        """
+        self.partitions = PartitionTable()
+        """The partitions that this broker leads."""
+        self.hosted: dict[TopicPartition, HostedPartition] = {}
+        """All replicas with an open log."""
+        self.flusher = LogFlusher(background, self.synced, self.storage_failed)
+        self.logs: LogManager
+        """Set before the first partition is opened."""
+        self._offline: dict[TopicPartition, _Offline] = {}
+        self._broker_id = broker_id
+        self._clock = clock
+        self._metadata = metadata
+        self._delayed = delayed
+        self._counters = counters
+        self._elected = elected
+        self._resigned = resigned
+        self._flush_interval = flush_interval
+
+    # Decisions of the controller
+
+    def become_leader(
+        self, topic_partition: TopicPartition, state: LeaderState, topic_id: bytes, settings: TopicSettings, *, is_new: bool = False
+    ) -> None:
+        """Lead a partition, or take a newer state of one that is led. `is_new`: whether its log has to be made if it is missing.
+
+        StaleEpochError: nothing changed. PeerError KAFKA_STORAGE_ERROR, StorageError: the replica is offline.
+        """
+        self._become(topic_partition, state, topic_id, settings, is_new=is_new)
+
+    def become_follower(
+        self, topic_partition: TopicPartition, state: FollowerState, topic_id: bytes, settings: TopicSettings, *, is_new: bool = False
+    ) -> None:
+        """Follow another leader. Errors as for `become_leader`."""
+        self._become(topic_partition, state, topic_id, settings, is_new=is_new)
+
+    def stop(self, topic_partitions: Sequence[TopicPartition], *, delete: bool) -> None:
+        """Serve replicas no more; what waits for them fails. With `delete` their logs are marked for removal (`LogManager.settle_deleted`
+        makes that durable), otherwise they stay as they are.
+        """
+        for topic_partition in topic_partitions:
+            self._offline.pop(topic_partition, None)
+            hosted = self.hosted.pop(topic_partition, None)
+            if hosted is not None:
+                self._end(hosted, Stopped(StorageError("the partition is gone", path=str(topic_partition))))
+        if delete:
+            self.logs.mark_deleted(topic_partitions, self._clock.time_ms())
+
+    def reconfigure(self, topic_partition: TopicPartition, settings: TopicSettings) -> None:
+        """Let a replica obey the settings that its topic has now."""
+        event = Reconfigured(settings.rules.min_insync_replicas, settings.shows_flushed)
+        offline = self._offline.get(topic_partition)
+        if offline is not None:
+            offline.machine.step(event)
+            self._offline[topic_partition] = offline._replace(settings=settings)
+        hosted = self.hosted.get(topic_partition)
+        if hosted is not None:
+            hosted.log.reconfigure(settings.log)
+            hosted.rules, hosted.limits = settings.rules, settings.limits
+            self._carry_out(hosted, hosted.machine.step(event))
+            self._flush_interval(settings.log.flush_ms)
+
+    def close(self) -> None:
+        """Lead no partition any more: the broker stops, and its logs are closed next."""
+        for hosted in self.partitions:
+            hosted.count_messages()
+            hosted.is_led = False
+            hosted.permit()
+
+    # What requests ask
+
+    def missing(self, topic: bytes, index: int, *, by_id: bool) -> PeerError:
+        """Why a partition cannot be served here, for a client."""
+        snapshot = self._metadata.snapshot
+        info = snapshot.topics_by_id.get(topic) if by_id else snapshot.topics.get(topic.decode())
+        if info is None:
+            if by_id:
+                return PeerError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic.hex()}")
+            return PeerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.decode()} is not known")
+        if not 0 <= index < len(info.partitions):
+            return PeerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {info.name} has no partition {index}")
+        problem = self.logs.problem(TopicPartition(info.name, index))
+        if problem is not None:
+            return PeerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{info.name}-{index} is offline: {problem}")
+        return PeerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{info.name}-{index} is not led by broker {self._broker_id}")
+
+    def storage_lost(self) -> PeerError | None:
+        """KAFKA_STORAGE_ERROR when no log directory is left."""
+        if not self.logs.all_failed:
+            return None
+        return PeerError(ErrorCode.KAFKA_STORAGE_ERROR, "all log directories are offline; the broker stops")
+
+    # The disks
+
+    def storage_failed(self, partition: HostedPartition, error: StorageError) -> None:
+        """A log's disk failed: a full one passes, any other takes the log's directory offline.
+
+        A log that was closed does not count: its files may be removed under a sync, and the partition's next log may be open.
+        """
+        if self.hosted.get(partition.topic_partition) is partition:
+            self.logs.storage_failed(partition.topic_partition, error)
+
+    def directory_offline(self, path: str, topic_partitions: Iterable[TopicPartition]) -> None:
+        """A log directory is offline, and these replicas with it."""
+        for topic_partition in topic_partitions:
+            hosted = self.hosted.pop(topic_partition, None)
+            if hosted is not None:
+                machine, settings = hosted.machine, TopicSettings(hosted.log.config, hosted.rules, hosted.limits)
+                state: LeaderState | FollowerState
+                if hosted.is_led:
+                    state = LeaderState(machine.leader_epoch, machine.state_version, machine.replicas, machine.isr)
+                else:
+                    state = FollowerState(machine.leader_epoch, machine.state_version, machine.replicas, machine.leader_id)
+                self._offline[topic_partition] = _Offline(machine, state, hosted.topic_id, settings)
+                self._end(hosted, DirectoryFailed(StorageError("the partition went offline", path=path)))
+
+    def retry_full(self) -> Steps:
+        """Try again to open, or to make, the logs that a full disk kept closed."""
+        yield from self.logs.retry_full(self._clock.time_ms())
+        for topic_partition, offline in list(self._offline.items()):
+            yield UNFINISHED
+            if self._offline.get(topic_partition) is offline and (offline.no_room or self.logs.get(topic_partition) is not None):
+                try:
+                    self._become(topic_partition, offline.state, offline.topic_id, offline.settings, is_new=offline.is_new)
+                except MoldauError as error:
+                    _LOG.error("partition offline: partition=%s reason=%s", topic_partition, error)
+
+    def wrote(self, partition: HostedPartition) -> bool:
+        """A write to the partition's log has ended, perhaps in an error after a part. Whether more is visible."""
+        return partition.is_led and partition.machine.grew(partition.log.log_end_offset) and partition.advanced()
+
+    def synced(self, partition: HostedPartition) -> None:
+        """A sync has brought more of the partition's log to disk."""
+        if self.hosted.get(partition.topic_partition) is partition:
+            partition.machine.flushed(partition.log.flushed_offset)
+            if partition.advanced():
+                self._delayed.changed(partition)
+
+    # Changes of a replica
+
+    def _become(
+        self, topic_partition: TopicPartition, state: LeaderState | FollowerState, topic_id: bytes, settings: TopicSettings, *, is_new: bool
+    ) -> None:
+        hosted = self.hosted.get(topic_partition)
+        if hosted is None:
+            hosted = self._open(topic_partition, state, topic_id, settings, is_new=is_new)
+        else:
+            self._carry_out(hosted, hosted.machine.step(_event(state, None)))
+        leads = isinstance(state, LeaderState)
+        if leads and not hosted.is_led:
+            hosted.is_led = True
+            hosted.permit()
+            self.partitions.add(hosted)
+            if hosted.is_internal:
+                self._elected(topic_partition)
+        elif hosted.is_led and not leads:
+            self._resign(hosted)
+
+    def _open(
+        self, topic_partition: TopicPartition, state: LeaderState | FollowerState, topic_id: bytes, settings: TopicSettings, *, is_new: bool
+    ) -> HostedPartition:
+        """Open the log of a replica that is new here or offline."""
+        offline = self._offline.get(topic_partition)
+        if offline is None:
+            machine = Partition(topic_partition, self._broker_id, settings.rules.min_insync_replicas, shows_flushed=settings.shows_flushed)
+        else:
+            machine = offline.machine
+        try:
+            log = self.logs.create(topic_partition, topic_id, settings.log, self._clock.time_ms(), is_new=is_new)
+            if settings.shows_flushed:
+                self._flush_recovered(log)
+            effects = machine.step(_event(state, OpenedLog(log.log_end_offset, log.flushed_offset, log.high_watermark)))
+            hosted = HostedPartition(machine, log, topic_id, settings, self._counters.topic(topic_partition.topic))
+            self._carry_out(hosted, effects)
+        except StaleEpochError:
+            raise
+        except (StorageError, PeerError) as error:
+            no_room = isinstance(error, StorageError) and error.no_space
+            self._offline[topic_partition] = _Offline(machine, state, topic_id, settings, is_new, no_room)
+            raise
+        self._offline.pop(topic_partition, None)
+        self.hosted[topic_partition] = hosted
+        self._flush_interval(settings.log.flush_ms)
+        return hosted
+
+    def _flush_recovered(self, log: "PartitionLog") -> None:
+        """With ``visibility=flushed`` a log shows what recovery found only once it is on disk, and shows it from the start."""
+        job = log.flush_job() if log.flushed_offset < log.log_end_offset else None
+        if job is None:
+            return
+        try:
+            job.run()
+        except StorageError as error:
+            log.flush_failed(job)
+            self.logs.storage_failed(log.topic_partition, error)
+            raise
+        log.flush_done(job)
+
+    def _end(self, hosted: HostedPartition, event: Stopped | DirectoryFailed) -> None:
+        """Carry out an event after which the replica is served no more."""
+        effects = hosted.machine.step(event)
+        hosted.count_messages()
+        if hosted.is_led:
+            self._resign(hosted)
+        self._carry_out(hosted, effects)
+
+    def _resign(self, hosted: HostedPartition) -> None:
+        """Lead a partition no more."""
+        hosted.is_led = False
+        hosted.permit()
+        self.partitions.remove(hosted.topic_partition)
+        if hosted.is_internal:
+            self._resigned(hosted.topic_partition)
+
+    def _carry_out(self, hosted: HostedPartition, effects: Iterable[PartitionEffect]) -> None:
+        for effect in effects:
+            match effect:
+                case LeadEpoch(epoch):
+                    hosted.log.lead_epoch(epoch)
+                case FailAppends():
+                    pass  # those that wait for a sync fail with it, since the partition is not led
+                case ShowUpTo():
+                    if hosted.advanced():
+                        self._delayed.changed(hosted)
+                case WakeFetches():
+                    self._delayed.changed(hosted)
+                case EndPermits():
+                    hosted.permit()
+                case _:
+                    assert_never(effect)
+
+
+def _event(state: LeaderState | FollowerState, opened: OpenedLog | None) -> BecomeLeader | BecomeFollower:
+    if isinstance(state, LeaderState):
+        return BecomeLeader(state.epoch, state.version, state.replicas, state.isr, opened)
+    return BecomeFollower(state.epoch, state.version, state.replicas, state.leader_id, opened)
