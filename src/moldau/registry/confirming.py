@@ -16,13 +16,13 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from moldau.registry.body import object_of
 from moldau.registry.errors import unprocessable
 from moldau.registry.follower import BehindError
 from moldau.registry.forwarding import ForwardError, forward
 from moldau.registry.record_json import to_json
 from moldau.registry.record_keys import NoopKey, encode_key
 from moldau.registry.request import Request
-from moldau.registry.shape import object_of
 
 if TYPE_CHECKING:
     from moldau.registry.decision import Write
