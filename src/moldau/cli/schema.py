@@ -16,7 +16,7 @@ from moldau.model.near_names import did_you_mean
 
 if TYPE_CHECKING:
     from moldau.registry.client import RegisteredSchema, RegistryClient, SubjectVersion
-    from moldau.registry.reference import Reference
+    from moldau.registry.subjects import Reference
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -43,7 +43,7 @@ class Version(click.types.StringParamType):
 
 
 def _references(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> "tuple[Reference, ...]":
-    from moldau.registry.reference import Reference
+    from moldau.registry.subjects import Reference
 
     found = []
     for text in values:

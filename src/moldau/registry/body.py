@@ -13,8 +13,8 @@ from moldau.registry.errors import invalid_compatibility, invalid_mode, invalid_
 from moldau.registry.fingerprint import RULES
 from moldau.registry.record_json import NUMBER_MAX
 from moldau.registry.records import AVRO, CONFIG_FIELDS
-from moldau.registry.reference import Reference
 from moldau.registry.schemas.compatibility import CompatibilityLevel
+from moldau.registry.subjects import Reference
 
 
 def object_of(value: Any, name: str) -> dict[str, Any]:

@@ -21,9 +21,9 @@ from moldau.registry.client_errors import (
     RegistryUnavailableError,
     UnknownSchemaError,
 )
-from moldau.registry.reference import Reference
 from moldau.registry.rest_connection import RestConnection
 from moldau.registry.schema_reasons import reasons
+from moldau.registry.subjects import Reference
 
 __all__ = [
     "IncompatibleSchemaError", "Reference", "RegisteredSchema", "RegistryClient", "RegistryError", "RegistryUnavailableError",

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from moldau.registry.reference import Reference
+from moldau.registry.subjects import Reference
 
 RULES = ("migrationRules", "domainRules", "encodingRules")
 

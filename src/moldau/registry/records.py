@@ -11,8 +11,8 @@ from typing import Any
 from moldau.registry.fingerprint import fingerprint
 from moldau.registry.record_json import RecordError, number_in, object_in, optional_object, text_in, to_json
 from moldau.registry.record_keys import SchemaKey
-from moldau.registry.reference import Reference
 from moldau.registry.schemas.compatibility import CompatibilityLevel
+from moldau.registry.subjects import Reference
 
 AVRO = "AVRO"
 

@@ -14,8 +14,8 @@ from moldau.registry.subjects import in_context_of
 if TYPE_CHECKING:
     from moldau.registry.body import SchemaBody
     from moldau.registry.records import SchemaVersion
-    from moldau.registry.reference import Reference
     from moldau.registry.state import State
+    from moldau.registry.subjects import Reference
 
 _LATEST = -1
 

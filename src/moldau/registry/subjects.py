@@ -1,4 +1,5 @@
-"""Subjects and the contexts they live in: ``:.fleet:orders-value`` is the subject ``orders-value`` of the context ``.fleet``.
+"""Subjects and the contexts they live in, and references to their versions: ``:.fleet:orders-value`` is the subject ``orders-value`` of the
+context ``.fleet``.
 
 A context is a registry within the registry, with ids of its own. Subjects without one are in the default context ``.``; ``:*:`` stands for
 all contexts. Settings of ``:.fleet:`` hold for the whole context, those of ``:.__GLOBAL:`` for all contexts.
@@ -67,3 +68,11 @@ def is_valid(text: str, *, for_settings: bool = False) -> bool:
     if for_settings:
         return True
     return bool(subject.name) and subject.name != "*" and subject.context not in (GLOBAL_CONTEXT, "*")
+
+
+class Reference(NamedTuple):
+    """Schema text may use `name` (an Avro name, a URL of JSON Schema, a file of Protobuf): it is this version of this subject."""
+
+    name: str
+    subject: str
+    version: int

@@ -19,7 +19,7 @@ from moldau.protocol.records.record import Columns
 from moldau.protocol.varint import varlong
 from moldau.registry.client import RegisteredSchema, SubjectVersion
 from moldau.registry.client_errors import UnknownSchemaError
-from moldau.registry.reference import Reference
+from moldau.registry.subjects import Reference
 from moldau.registry.wire import frame
 from moldau.tracking.header import HEADER_SCHEMA
 

@@ -12,9 +12,9 @@ from moldau.registry.body import read_schema
 from moldau.registry.errors import RestError
 from moldau.registry.record_keys import ClearSubjectKey, ConfigKey, DeleteSubjectKey, Key, ModeKey, SchemaKey, encode_key
 from moldau.registry.records import SchemaVersion, encode_config, encode_mode, encode_schema
-from moldau.registry.reference import Reference
 from moldau.registry.request import Request
 from moldau.registry.state import State
+from moldau.registry.subjects import Reference
 
 INT = read_schema({"schema": '"int"'})
 MOST = 20_000

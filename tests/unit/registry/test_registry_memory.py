@@ -17,8 +17,8 @@ from moldau.registry.decision import Write
 from moldau.registry.record_keys import ConfigKey, ContextKey, DeleteSubjectKey, NoopKey, SchemaKey, encode_key
 from moldau.registry.record_size import count_elements
 from moldau.registry.records import SchemaVersion, encode_config, encode_context, encode_schema
-from moldau.registry.reference import Reference
 from moldau.registry.state import State
+from moldau.registry.subjects import Reference
 
 MOST = 4 << 20
 

@@ -5,7 +5,7 @@ import pytest
 from moldau.registry import record_keys, records
 from moldau.registry.fingerprint import fingerprint, guid, parse_guid
 from moldau.registry.record_json import RecordError
-from moldau.registry.reference import Reference
+from moldau.registry.subjects import Reference
 
 CONFLUENT = [
     (
