@@ -6,8 +6,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 
-from moldau.registry.record_keys import ConfigKey, SchemaKey, encode_key
-from moldau.registry.records import SchemaVersion, encode_config, encode_schema
+from moldau.registry.records import ConfigKey, SchemaKey, SchemaVersion, encode_config, encode_key, encode_schema
 from moldau.testing import Broker
 from support.registry import Rest, running_registry
 

@@ -8,8 +8,7 @@ import pytest
 
 from moldau.registry import looking_up
 from moldau.registry.errors import schema_not_found
-from moldau.registry.record_keys import SchemaKey, encode_key
-from moldau.registry.records import SchemaVersion, encode_schema
+from moldau.registry.records import SchemaKey, SchemaVersion, encode_key, encode_schema
 from moldau.registry.server import RegistryServer
 from moldau.testing import Broker
 from support.registry import Rest, running_registry

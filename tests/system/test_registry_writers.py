@@ -12,8 +12,7 @@ import pytest
 
 from moldau.model.errors import MoldauError
 from moldau.registry.client import RegistryClient
-from moldau.registry.record_keys import SchemaKey, encode_key
-from moldau.registry.records import SchemaVersion, encode_schema
+from moldau.registry.records import SchemaKey, SchemaVersion, encode_key, encode_schema
 from moldau.registry.writer import FencedError, Writer
 from moldau.testing import Broker
 from support.registry import Rest, running_registry

@@ -11,8 +11,7 @@ from typing import Any
 
 from moldau.registry.errors import invalid_compatibility, invalid_mode, invalid_rule_set, unprocessable
 from moldau.registry.fingerprint import RULES
-from moldau.registry.record_json import NUMBER_MAX
-from moldau.registry.records import AVRO, CONFIG_FIELDS
+from moldau.registry.records import AVRO, CONFIG_FIELDS, NUMBER_MAX
 from moldau.registry.schemas.compatibility import CompatibilityLevel
 from moldau.registry.subjects import Reference
 

@@ -20,8 +20,7 @@ from moldau.registry.body import object_of
 from moldau.registry.errors import unprocessable
 from moldau.registry.follower import BehindError
 from moldau.registry.forwarding import ForwardError, forward
-from moldau.registry.record_json import to_json
-from moldau.registry.record_keys import NoopKey, encode_key
+from moldau.registry.records import NoopKey, encode_key, to_json
 from moldau.registry.request import Request
 
 if TYPE_CHECKING:

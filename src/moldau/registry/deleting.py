@@ -10,8 +10,16 @@ from typing import TYPE_CHECKING
 
 from moldau.registry import errors
 from moldau.registry.decision import Decision, Write
-from moldau.registry.record_keys import ConfigKey, ContextKey, DeleteSubjectKey, ModeKey, SchemaKey, encode_key
-from moldau.registry.records import encode_delete_subject, encode_schema
+from moldau.registry.records import (
+    ConfigKey,
+    ContextKey,
+    DeleteSubjectKey,
+    ModeKey,
+    SchemaKey,
+    encode_delete_subject,
+    encode_key,
+    encode_schema,
+)
 from moldau.registry.scopes import refuse_read_only
 from moldau.registry.subjects import context_of
 

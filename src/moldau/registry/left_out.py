@@ -8,7 +8,7 @@ How much is kept of this has a bound too. Beyond it every subject lacks schemas,
 
 import sys
 
-from moldau.registry.record_keys import ClearSubjectKey, ConfigKey, DeleteSubjectKey, Key, ModeKey, SchemaKey
+from moldau.registry.records import ClearSubjectKey, ConfigKey, DeleteSubjectKey, Key, ModeKey, SchemaKey
 from moldau.registry.subjects import DEFAULT_CONTEXT, parse_subject
 
 KEYS_BYTES_MAX = 1 << 20

@@ -7,7 +7,7 @@ there: of 1, 2, 3 and 2,147,483,647 the next is 4. Smaller gaps are left alone: 
 from collections.abc import Collection
 from itertools import pairwise
 
-from moldau.registry.record_json import NUMBER_MAX
+from moldau.registry.records import NUMBER_MAX
 
 
 def next_number(used: Collection[int]) -> int | None:

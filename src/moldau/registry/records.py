@@ -1,18 +1,177 @@
-"""The values of the records of ``_schemas``, in Confluent's own format: JSON, with these names in this order.
+"""The records of ``_schemas`` in Confluent's own format: keys and values are JSON, with these names in this order.
+
+A key says what its record is about, its value (`moldau.registry.records`) what is so from now on. A kind that is not known here is no
+error: it is told as `UnknownKey`.
 
 `docs/formats/schemas-topic.md` shows them byte by byte. A value says what is so from now on about what its key names
-(`moldau.registry.record_keys`); a record without one (a tombstone) takes it back. Names that are not known here are left out.
+(`moldau.registry.records`); a record without one (a tombstone) takes it back. Names that are not known here are left out.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from moldau.registry.fingerprint import fingerprint
-from moldau.registry.record_json import RecordError, number_in, object_in, optional_object, text_in, to_json
-from moldau.registry.record_keys import SchemaKey
 from moldau.registry.schemas.compatibility import CompatibilityLevel
 from moldau.registry.subjects import Reference
+
+NUMBER_MAX = 2**31 - 1
+"""The highest id and version: messages carry ids as int32."""
+
+
+class RecordError(ValueError):
+    """A record that cannot be understood; the message says what is wrong with it."""
+
+
+def to_json(fields: Mapping[str, Any]) -> bytes:
+    """An object as it is stored."""
+    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
+def object_in(data: bytes | None, what: str) -> dict[str, Any]:
+    """The object that a key or a value, `what`, is. RecordError."""
+    if data is None:
+        raise RecordError(f"it has no {what}")
+    try:
+        fields = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise RecordError(f"its {what} is not JSON: {data[:40]!r}") from error
+    if not isinstance(fields, dict):
+        raise RecordError(f"its {what} is not a JSON object")
+    return fields
+
+
+def optional_object(fields: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+    """A field that is an object or not there. RecordError."""
+    found = fields.get(name)
+    if found is not None and not isinstance(found, dict):
+        raise RecordError(f"its {name} is not an object")
+    return found
+
+
+def text_in(fields: Mapping[str, Any], name: str) -> str:
+    """A field that is text. RecordError."""
+    found = fields.get(name)
+    if not isinstance(found, str):
+        raise RecordError(f"its {name} is {found!r}, a text is needed")
+    return found
+
+
+def number_in(fields: Mapping[str, Any], name: str, *, least: int) -> int:
+    """A field that is a whole number of 32 bits, not smaller than `least`. RecordError."""
+    found = fields.get(name)
+    if not isinstance(found, int) or isinstance(found, bool) or not least <= found <= NUMBER_MAX:
+        raise RecordError(f"its {name} is {found!r}, a number from {least} to {NUMBER_MAX} is needed")
+    return found
+
+
+NO_MAGIC, SCHEMA_MAGIC = 0, 1
+
+
+class SchemaKey(NamedTuple):
+    """Of a record that says what a version of a subject is."""
+
+    subject: str
+    version: int
+
+
+class ConfigKey(NamedTuple):
+    """Of a record with the configuration of a subject or context, or of the default context (None)."""
+
+    subject: str | None
+
+
+class ModeKey(NamedTuple):
+    """Of a record with the mode of a subject or context, or of the default context (None)."""
+
+    subject: str | None
+
+
+class DeleteSubjectKey(NamedTuple):
+    """Of a record that deletes a subject's versions up to one of them, softly."""
+
+    subject: str
+
+
+class ClearSubjectKey(NamedTuple):
+    """Of a record that makes the deleted versions of a subject, or of all subjects of a context (None: of all), be forgotten."""
+
+    subject: str | None
+
+
+class ContextKey(NamedTuple):
+    """Of a record that says that a context exists."""
+
+    context: str
+
+
+class NoopKey(NamedTuple):
+    """Of a record that says nothing: by its offset a registry knows that it has read to the end."""
+
+
+class UnknownKey(NamedTuple):
+    """Of a record of a kind that is not known here."""
+
+    kind: str
+
+
+Key = SchemaKey | ConfigKey | ModeKey | DeleteSubjectKey | ClearSubjectKey | ContextKey | NoopKey | UnknownKey
+
+
+def encode_key(key: Key) -> bytes:
+    """The bytes of a key."""
+    match key:
+        case SchemaKey(subject, version):
+            return to_json({"keytype": "SCHEMA", "subject": subject, "version": version, "magic": SCHEMA_MAGIC})
+        case ConfigKey(scope):
+            return to_json(_with_subject("CONFIG", scope))
+        case ModeKey(scope):
+            return to_json(_with_subject("MODE", scope))
+        case DeleteSubjectKey(subject):
+            return to_json(_with_subject("DELETE_SUBJECT", subject))
+        case ClearSubjectKey(scope):
+            return to_json(_with_subject("CLEAR_SUBJECT", scope))
+        case ContextKey(context):
+            return to_json({"keytype": "CONTEXT", "tenant": "default", "context": context, "magic": NO_MAGIC})
+        case NoopKey():
+            return to_json({"keytype": "NOOP", "magic": NO_MAGIC})
+        case UnknownKey(kind):
+            raise ValueError(f"records of kind {kind} are not written here")
+
+
+def decode_key(data: bytes | None) -> Key:
+    """What a record is about. RecordError for a key that cannot be read."""
+    fields = object_in(data, "key")
+    kind = fields.get("keytype")
+    subject = fields.get("subject")
+    if subject is not None and not isinstance(subject, str):
+        raise RecordError(f"the subject of its key is {subject!r}")
+    match kind:
+        case "SCHEMA":
+            if fields.get("magic") not in (0, 1):
+                raise RecordError(f"the magic of its key is {fields.get('magic')!r}, 0 and 1 are known")
+            return SchemaKey(text_in(fields, "subject"), number_in(fields, "version", least=1))
+        case "CONFIG":
+            return ConfigKey(subject)
+        case "MODE":
+            return ModeKey(subject)
+        case "DELETE_SUBJECT":
+            return DeleteSubjectKey(text_in(fields, "subject"))
+        case "CLEAR_SUBJECT":
+            return ClearSubjectKey(subject)
+        case "CONTEXT":
+            return ContextKey(text_in(fields, "context"))
+        case "NOOP":
+            return NoopKey()
+        case _:
+            return UnknownKey(str(kind))
+
+
+def _with_subject(kind: str, subject: str | None) -> dict[str, Any]:
+    named = {} if subject is None else {"subject": subject}
+    return {"keytype": kind, **named, "magic": NO_MAGIC}
+
 
 AVRO = "AVRO"
 

@@ -11,9 +11,7 @@ from moldau.registry.decision import Decision, Write
 from moldau.registry.errors import incompatible, invalid_schema, invalid_subject, not_permitted, registry_incomplete, store_failed
 from moldau.registry.merging import has_beside, populated
 from moldau.registry.numbers import next_number
-from moldau.registry.record_json import NUMBER_MAX
-from moldau.registry.record_keys import ContextKey, SchemaKey, encode_key
-from moldau.registry.records import SchemaVersion, encode_context, encode_schema
+from moldau.registry.records import NUMBER_MAX, ContextKey, SchemaKey, SchemaVersion, encode_context, encode_key, encode_schema
 from moldau.registry.resolving import is_same, parse_new, parse_stored, pin_references
 from moldau.registry.schemas.compatibility import CompatibilityLevel, EarlierVersion, incompatibilities
 from moldau.registry.scopes import IMPORT, check_register_mode, config_in_scope, mode_in_scope

@@ -7,7 +7,7 @@ subject :.fleet:pings  ->  its context :.fleet:           ->  :.__GLOBAL:  ->  B
 from typing import TYPE_CHECKING, Any
 
 from moldau.registry.errors import compatibility_not_configured, left_out, mode_not_configured, not_permitted
-from moldau.registry.record_keys import ConfigKey, ModeKey
+from moldau.registry.records import ConfigKey, ModeKey
 from moldau.registry.subjects import DEFAULT_CONTEXT, GLOBAL_SCOPE, context_of, scope_of
 
 if TYPE_CHECKING:

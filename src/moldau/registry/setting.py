@@ -5,8 +5,16 @@ from typing import TYPE_CHECKING, Any
 from moldau.registry import errors
 from moldau.registry.decision import Decision, Write
 from moldau.registry.deleting import check_referrers_kept
-from moldau.registry.record_keys import ClearSubjectKey, ConfigKey, ModeKey, SchemaKey, encode_key
-from moldau.registry.records import encode_clear_subject, encode_config, encode_mode
+from moldau.registry.records import (
+    ClearSubjectKey,
+    ConfigKey,
+    ModeKey,
+    SchemaKey,
+    encode_clear_subject,
+    encode_config,
+    encode_key,
+    encode_mode,
+)
 from moldau.registry.scopes import IMPORT, config_set_at, mode_in_scope, mode_set_at, refuse_read_only
 from moldau.registry.subjects import DEFAULT_CONTEXT, GLOBAL_CONTEXT, is_valid, parse_subject
 from moldau.registry.views import config_update_view, config_view

@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from moldau.model.log_throttle import LogThrottle
 from moldau.model.registry_defaults import MEMORY_BYTES_MAX
-from moldau.registry import record_keys, records
+from moldau.registry import records
 from moldau.registry.left_out import LeftOutKeys
 from moldau.registry.numbers import next_number
-from moldau.registry.record_json import NUMBER_MAX, RecordError
-from moldau.registry.record_keys import Key, SchemaKey
 from moldau.registry.record_size import record_size
-from moldau.registry.records import SchemaVersion
+from moldau.registry.records import NUMBER_MAX, Key, RecordError, SchemaKey, SchemaVersion
 from moldau.registry.schemas import languages
 from moldau.registry.subjects import DEFAULT_CONTEXT, context_of, in_context_of, parse_subject
 
@@ -159,7 +157,7 @@ class State:
         with self.lock:
             return self._left_out_keys.schemas_of(subject)
 
-    def lacks_setting(self, key: record_keys.ConfigKey | record_keys.ModeKey) -> bool:
+    def lacks_setting(self, key: records.ConfigKey | records.ModeKey) -> bool:
         """Whether the record of a configuration or a mode was left out."""
         with self.lock:
             return self._left_out_keys.setting(key)
@@ -168,9 +166,9 @@ class State:
         """By how many bytes `held_bytes` would grow; negative where more goes than comes."""
         with self.lock:
             return sum(
-                (0 if value is None else record_size(key, value)) - self._sizes.get(record_keys.decode_key(key), 0)
+                (0 if value is None else record_size(key, value)) - self._sizes.get(records.decode_key(key), 0)
                 for key, value in writes
-                if isinstance(record_keys.decode_key(key), _KEPT)
+                if isinstance(records.decode_key(key), _KEPT)
             )
 
     # Applying
@@ -181,7 +179,7 @@ class State:
             if record_size(key or b"", b"") > self.memory_bytes_max:
                 self._leave_out(offset, None)
                 return
-            known = record_keys.decode_key(key)
+            known = records.decode_key(key)
             size = record_size(key or b"", value or b"")
             with self.lock:
                 schema = None
@@ -228,26 +226,26 @@ class State:
                 assert value is None
                 self._remove(key)
                 self._forget_if_unused(context_of(key.subject))
-            case record_keys.ConfigKey(scope):
+            case records.ConfigKey(scope):
                 _set(self.configs, scope, None if value is None else records.decode_config(value))
-            case record_keys.ModeKey(scope):
+            case records.ModeKey(scope):
                 _set(self.modes, scope, None if value is None else records.decode_mode(value))
-            case record_keys.DeleteSubjectKey(subject):
+            case records.DeleteSubjectKey(subject):
                 if value is not None:
                     self._delete_up_to(subject, records.decode_delete_subject(value))
-            case record_keys.ClearSubjectKey(scope):
+            case records.ClearSubjectKey(scope):
                 if value is not None:
                     self._clear(scope)
-            case record_keys.ContextKey(context):
+            case records.ContextKey(context):
                 if value is None:
                     self.contexts.discard(context)
                     self._forget_if_unused(context)
                 else:
                     self.contexts.add(context)
-            case record_keys.NoopKey():
+            case records.NoopKey():
                 self.noop_writer, nonce = ("", "") if value is None else records.decode_confirmation(value)
                 self.confirmations.append((nonce, self.noop_writer))
-            case record_keys.UnknownKey(kind):
+            case records.UnknownKey(kind):
                 self._skip(offset, f"its kind {kind} is not known here")
 
     def _put(self, offset: int, schema: SchemaVersion) -> None:
@@ -330,7 +328,7 @@ class State:
             self._forget_if_unused(context_of(key.subject))
 
 
-_KEPT = (SchemaKey, record_keys.ConfigKey, record_keys.ModeKey, record_keys.ContextKey)
+_KEPT = (SchemaKey, records.ConfigKey, records.ModeKey, records.ContextKey)
 
 
 def _size_deleted(key: SchemaKey, schema: SchemaVersion, value: bytes) -> int:
@@ -340,7 +338,7 @@ def _size_deleted(key: SchemaKey, schema: SchemaVersion, value: bytes) -> int:
     """
     if schema.deleted or (value.endswith(b'"deleted":false}') and b'"schemaType":' in value and value.isascii()):
         return 0  # nothing is missing that is written here, without looking closer: a start reads thousands
-    return record_size(record_keys.encode_key(key), records.encode_schema(replace(schema, deleted=True)))
+    return record_size(records.encode_key(key), records.encode_schema(replace(schema, deleted=True)))
 
 
 def _targets(schema: SchemaVersion) -> Iterable[SchemaKey]:

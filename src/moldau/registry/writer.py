@@ -21,7 +21,7 @@ from moldau.protocol.messages.init_producer_id import InitProducerIdRequest
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from moldau.protocol.records.builder import RecordBatchBuilder
 from moldau.protocol.versions import VersionRange
-from moldau.registry.record_keys import NoopKey, encode_key
+from moldau.registry.records import NoopKey, encode_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,8 +13,7 @@ from moldau.registry.decision import Decision, Write
 from moldau.registry.errors import RestError
 from moldau.registry.forwarding import Forwarded, ForwardError
 from moldau.registry.identity import Identity
-from moldau.registry.record_keys import ConfigKey, encode_key
-from moldau.registry.records import encode_config
+from moldau.registry.records import ConfigKey, encode_config, encode_key
 from moldau.registry.request import Request
 from moldau.registry.setting import delete_config, set_config
 from moldau.registry.state import State

@@ -6,7 +6,7 @@ import pytest
 
 from moldau.registry import setting
 from moldau.registry.errors import RestError
-from moldau.registry.record_keys import ConfigKey, ModeKey, SchemaKey, encode_key
+from moldau.registry.records import ConfigKey, ModeKey, SchemaKey, encode_key
 from moldau.registry.scopes import config_in_scope
 from support.registry import Ledger, record
 

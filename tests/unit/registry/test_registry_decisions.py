@@ -9,8 +9,7 @@ from moldau.registry import deleting, looking_up, setting
 from moldau.registry.body import read_config, read_mode, read_schema
 from moldau.registry.errors import RestError
 from moldau.registry.fingerprint import guid
-from moldau.registry.record_keys import ClearSubjectKey, SchemaKey, encode_key
-from moldau.registry.records import SchemaVersion, encode_schema
+from moldau.registry.records import ClearSubjectKey, SchemaKey, SchemaVersion, encode_key, encode_schema
 from moldau.registry.scopes import config_in_scope, mode_in_scope
 from support.registry import Ledger, record
 

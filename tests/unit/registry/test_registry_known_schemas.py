@@ -9,8 +9,7 @@ from moldau.registry import deleting, looking_up, setting
 from moldau.registry.body import read_config, read_schema
 from moldau.registry.errors import RestError
 from moldau.registry.numbers import next_number
-from moldau.registry.record_json import NUMBER_MAX
-from moldau.registry.record_keys import SchemaKey, encode_key
+from moldau.registry.records import NUMBER_MAX, SchemaKey, encode_key
 from support.registry import Ledger, record
 
 OLD = record("Flight", ("number", "int"))

@@ -10,8 +10,19 @@ import pytest
 from moldau.registry import deleting, looking_up, registering, routes, scopes, setting
 from moldau.registry.body import read_schema
 from moldau.registry.errors import RestError
-from moldau.registry.record_keys import ClearSubjectKey, ConfigKey, DeleteSubjectKey, Key, ModeKey, SchemaKey, encode_key
-from moldau.registry.records import SchemaVersion, encode_config, encode_mode, encode_schema
+from moldau.registry.records import (
+    ClearSubjectKey,
+    ConfigKey,
+    DeleteSubjectKey,
+    Key,
+    ModeKey,
+    SchemaKey,
+    SchemaVersion,
+    encode_config,
+    encode_key,
+    encode_mode,
+    encode_schema,
+)
 from moldau.registry.request import Request
 from moldau.registry.state import State
 from moldau.registry.subjects import Reference

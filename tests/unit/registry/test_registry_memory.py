@@ -14,9 +14,19 @@ import pytest
 from moldau.registry import deleting
 from moldau.registry import state as module
 from moldau.registry.decision import Write
-from moldau.registry.record_keys import ConfigKey, ContextKey, DeleteSubjectKey, NoopKey, SchemaKey, encode_key
 from moldau.registry.record_size import count_elements
-from moldau.registry.records import SchemaVersion, encode_config, encode_context, encode_schema
+from moldau.registry.records import (
+    ConfigKey,
+    ContextKey,
+    DeleteSubjectKey,
+    NoopKey,
+    SchemaKey,
+    SchemaVersion,
+    encode_config,
+    encode_context,
+    encode_key,
+    encode_schema,
+)
 from moldau.registry.state import State
 from moldau.registry.subjects import Reference
 

@@ -2,31 +2,31 @@
 
 import pytest
 
-from moldau.registry import record_keys, records
+from moldau.registry import records
 from moldau.registry.fingerprint import fingerprint, guid, parse_guid
-from moldau.registry.record_json import RecordError
+from moldau.registry.records import RecordError
 from moldau.registry.subjects import Reference
 
 CONFLUENT = [
     (
-        record_keys.SchemaKey("orders-value", 1),
+        records.SchemaKey("orders-value", 1),
         b'{"keytype":"SCHEMA","subject":"orders-value","version":1,"magic":1}',
     ),
-    (record_keys.ConfigKey(None), b'{"keytype":"CONFIG","magic":0}'),
-    (record_keys.ConfigKey("orders-value"), b'{"keytype":"CONFIG","subject":"orders-value","magic":0}'),
-    (record_keys.ModeKey(None), b'{"keytype":"MODE","magic":0}'),
-    (record_keys.ModeKey("orders-value"), b'{"keytype":"MODE","subject":"orders-value","magic":0}'),
-    (record_keys.DeleteSubjectKey("orders-value"), b'{"keytype":"DELETE_SUBJECT","subject":"orders-value","magic":0}'),
-    (record_keys.ClearSubjectKey("orders-value"), b'{"keytype":"CLEAR_SUBJECT","subject":"orders-value","magic":0}'),
-    (record_keys.ContextKey(".fleet"), b'{"keytype":"CONTEXT","tenant":"default","context":".fleet","magic":0}'),
-    (record_keys.NoopKey(), b'{"keytype":"NOOP","magic":0}'),
+    (records.ConfigKey(None), b'{"keytype":"CONFIG","magic":0}'),
+    (records.ConfigKey("orders-value"), b'{"keytype":"CONFIG","subject":"orders-value","magic":0}'),
+    (records.ModeKey(None), b'{"keytype":"MODE","magic":0}'),
+    (records.ModeKey("orders-value"), b'{"keytype":"MODE","subject":"orders-value","magic":0}'),
+    (records.DeleteSubjectKey("orders-value"), b'{"keytype":"DELETE_SUBJECT","subject":"orders-value","magic":0}'),
+    (records.ClearSubjectKey("orders-value"), b'{"keytype":"CLEAR_SUBJECT","subject":"orders-value","magic":0}'),
+    (records.ContextKey(".fleet"), b'{"keytype":"CONTEXT","tenant":"default","context":".fleet","magic":0}'),
+    (records.NoopKey(), b'{"keytype":"NOOP","magic":0}'),
 ]
 
 
 @pytest.mark.parametrize(("key", "data"), CONFLUENT)
-def test_keys_are_written_and_read_as_theirs(key: record_keys.Key, data: bytes) -> None:
-    assert record_keys.encode_key(key) == data
-    assert record_keys.decode_key(data) == key
+def test_keys_are_written_and_read_as_theirs(key: records.Key, data: bytes) -> None:
+    assert records.encode_key(key) == data
+    assert records.decode_key(data) == key
 
 
 def test_the_value_of_a_schema_has_their_names_in_their_order() -> None:
@@ -45,12 +45,12 @@ def test_the_value_of_a_schema_has_their_names_in_their_order() -> None:
         '"metadata":{"properties":{"owner":"ünï"}},"ruleSet":{"domainRules":[{"name":"r","type":"CEL"}]},'
         '"schema":"{\\"type\\":\\"string\\"}","deleted":false}'
     )
-    assert records.decode_schema(record_keys.SchemaKey("orders-value", 2), records.encode_schema(schema)) == schema
+    assert records.decode_schema(records.SchemaKey("orders-value", 2), records.encode_schema(schema)) == schema
 
 
 def test_the_values_of_older_and_newer_registries_are_read() -> None:
     """Those before 5.5 know no schema type; those of today add the offset, the time and, for secrets, a hash."""
-    key = record_keys.SchemaKey("s", 1)
+    key = records.SchemaKey("s", 1)
     old = records.decode_schema(key, b'{"subject":"s","version":1,"id":1,"schema":"\\"string\\"","deleted":false}', 5)
     assert (old.type, old.text, old.timestamp_ms) == ("AVRO", '"string"', 5)
     new = records.decode_schema(
@@ -88,19 +88,19 @@ def test_settings_and_deletions_round_trip() -> None:
 )
 def test_keys_that_cannot_be_understood_are_refused(key: bytes | None) -> None:
     with pytest.raises(RecordError):
-        record_keys.decode_key(key)
+        records.decode_key(key)
 
 
 def test_a_kind_from_the_future_is_told_by_name() -> None:
-    assert record_keys.decode_key(b'{"keytype":"ASSOC","magic":0}') == record_keys.UnknownKey("ASSOC")
+    assert records.decode_key(b'{"keytype":"ASSOC","magic":0}') == records.UnknownKey("ASSOC")
     with pytest.raises(ValueError, match="ASSOC"):
-        record_keys.encode_key(record_keys.UnknownKey("ASSOC"))
+        records.encode_key(records.UnknownKey("ASSOC"))
 
 
 @pytest.mark.parametrize("value", [b"x", b"{}", b'{"id":true,"schema":"s"}', b'{"id":1}', b'{"id":1,"schema":"s","references":[1]}'])
 def test_values_that_cannot_be_understood_are_refused(value: bytes) -> None:
     with pytest.raises(RecordError):
-        records.decode_schema(record_keys.SchemaKey("s", 1), value)
+        records.decode_schema(records.SchemaKey("s", 1), value)
 
 
 def test_the_guid_of_a_schema_without_anything_beside_it_is_the_md5_of_its_text() -> None:

@@ -12,8 +12,7 @@ import pytest
 from moldau.registry import looking_up
 from moldau.registry.body import read_schema
 from moldau.registry.limits import WorkLimits
-from moldau.registry.record_keys import SchemaKey, encode_key
-from moldau.registry.records import SchemaVersion, encode_schema
+from moldau.registry.records import SchemaKey, SchemaVersion, encode_key, encode_schema
 from moldau.registry.schemas.questions import Answer, Question, answer
 from moldau.registry.schemas.understood import NotUnderstoodError, Understood
 from moldau.registry.state import State
