@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from moldau.registry.errors import RestError, invalid_version, unprocessable
-from moldau.registry.limits import BODY_ELEMENTS_MAX
-from moldau.registry.record_size import count_elements
+from moldau.registry.limits import BODY_ELEMENTS_MAX, count_elements
 from moldau.registry.records import NUMBER_MAX
 from moldau.registry.subjects import DEFAULT_CONTEXT, GLOBAL_SCOPE, normalize, parse_subject, scope_of
 

@@ -17,8 +17,8 @@ from moldau.model.log_throttle import LogThrottle
 from moldau.model.registry_defaults import MEMORY_BYTES_MAX
 from moldau.registry import records
 from moldau.registry.left_out import LeftOutKeys
+from moldau.registry.limits import record_size
 from moldau.registry.numbers import next_number
-from moldau.registry.record_size import record_size
 from moldau.registry.records import NUMBER_MAX, Key, RecordError, SchemaKey, SchemaVersion
 from moldau.registry.schemas import languages
 from moldau.registry.subjects import DEFAULT_CONTEXT, context_of, in_context_of, parse_subject

@@ -14,7 +14,7 @@ import pytest
 from moldau.registry import deleting
 from moldau.registry import state as module
 from moldau.registry.decision import Write
-from moldau.registry.record_size import count_elements
+from moldau.registry.limits import count_elements
 from moldau.registry.records import (
     ConfigKey,
     ContextKey,
