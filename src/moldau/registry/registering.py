@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from moldau.registry.decision import Decision, Write
 from moldau.registry.errors import incompatible, invalid_schema, invalid_subject, not_permitted, registry_incomplete, store_failed
 from moldau.registry.merging import has_beside, populated
-from moldau.registry.numbers import next_number
 from moldau.registry.records import NUMBER_MAX, ContextKey, SchemaKey, SchemaVersion, encode_context, encode_key, encode_schema
 from moldau.registry.resolving import is_same, parse_new, parse_stored, pin_references
 from moldau.registry.schemas.compatibility import CompatibilityLevel, EarlierVersion, incompatibilities
 from moldau.registry.scopes import IMPORT, check_register_mode, config_in_scope, mode_in_scope
+from moldau.registry.state import next_number
 from moldau.registry.subjects import DEFAULT_CONTEXT, context_of, is_valid, scope_of
 from moldau.registry.views import registered_view
 

@@ -1,5 +1,8 @@
 """What the records of ``_schemas`` say, in memory: the one thing that answers look-ups. No I/O.
 
+A single record may say 2,147,483,647, the last number there is. Between it and those before it none was given, so ids continue
+there: of 1, 2, 3 and 2,147,483,647 the next is 4. Smaller gaps are left alone: they were given once, and messages may carry them.
+
 One thread applies records, in the order of the log; any thread asks. A lock makes each record one step: who asks sees all of it or nothing.
 
 Indexes: versions by subject; for each context the subjects' versions by id and the id by fingerprint; who refers to a version.
@@ -9,8 +12,9 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from moldau.model.log_throttle import LogThrottle
@@ -18,7 +22,6 @@ from moldau.model.registry_defaults import MEMORY_BYTES_MAX
 from moldau.registry import records
 from moldau.registry.left_out import LeftOutKeys
 from moldau.registry.limits import record_size
-from moldau.registry.numbers import next_number
 from moldau.registry.records import NUMBER_MAX, Key, RecordError, SchemaKey, SchemaVersion
 from moldau.registry.schemas import languages
 from moldau.registry.subjects import DEFAULT_CONTEXT, context_of, in_context_of, parse_subject
@@ -26,6 +29,16 @@ from moldau.registry.subjects import DEFAULT_CONTEXT, context_of, in_context_of,
 if TYPE_CHECKING:
     from moldau.registry.decision import Write
     from moldau.registry.schemas.language import ParseSchema
+
+
+def next_number(used: Collection[int]) -> int | None:
+    """The next number; None if every one is taken."""
+    highest = max(used, default=0)
+    if highest < NUMBER_MAX:
+        return highest + 1
+    start, end = max(pairwise(sorted({0, *used})), key=lambda gap: gap[1] - gap[0])
+    return start + 1 if start + 1 < end else None
+
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ import pytest
 from moldau.registry import deleting, looking_up, setting
 from moldau.registry.body import read_config, read_schema
 from moldau.registry.errors import RestError
-from moldau.registry.numbers import next_number
 from moldau.registry.records import NUMBER_MAX, SchemaKey, encode_key
+from moldau.registry.state import next_number
 from support.registry import Ledger, record
 
 OLD = record("Flight", ("number", "int"))
