@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from moldau.registry.body import read_schema
-from moldau.registry.decision import Decision, Write
+from moldau.registry.decisions import Decision, Write
 from moldau.registry.registering import register
 from moldau.registry.server import RegistryServer
 from moldau.registry.state import State

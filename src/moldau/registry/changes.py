@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from moldau.model.errors import ErrorCode, MoldauError, PeerError
 from moldau.registry.app import NO_CONTENT, OK, encode_json
 from moldau.registry.confirming import confirmation
-from moldau.registry.decision import Decision
+from moldau.registry.decisions import Decision
 from moldau.registry.errors import (
     RestError,
     forwarding_failed,

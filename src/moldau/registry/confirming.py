@@ -24,7 +24,7 @@ from moldau.registry.records import NoopKey, encode_key, to_json
 from moldau.registry.request import Request
 
 if TYPE_CHECKING:
-    from moldau.registry.decision import Write
+    from moldau.registry.decisions import Write
     from moldau.registry.follower import Follower
     from moldau.registry.identity import Identity
     from moldau.registry.state import State

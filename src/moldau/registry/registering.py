@@ -7,7 +7,7 @@ there.
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from moldau.registry.decision import Decision, Write
+from moldau.registry.decisions import Decision, Write
 from moldau.registry.errors import incompatible, invalid_schema, invalid_subject, not_permitted, registry_incomplete, store_failed
 from moldau.registry.merging import has_beside, populated
 from moldau.registry.records import NUMBER_MAX, ContextKey, SchemaKey, SchemaVersion, encode_context, encode_key, encode_schema

@@ -9,9 +9,9 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from moldau import __version__
-from moldau.registry import deleting, looking_up, registering, setting
+from moldau.registry import decisions, looking_up, registering
 from moldau.registry.body import read_config, read_mode, read_schema
-from moldau.registry.decision import Decision
+from moldau.registry.decisions import Decision
 from moldau.registry.errors import RestError
 from moldau.registry.schemas.languages import LANGUAGES
 from moldau.registry.scopes import check_config_kept, check_mode_kept, config_in_scope, config_set_at, mode_in_scope, mode_set_at
@@ -109,11 +109,11 @@ def _registered(state: "State", request: "Request") -> Any:
 
 
 def _delete_version(state: "State", request: "Request") -> Decision:
-    return deleting.delete_version(state, request.subject(state), request.version, permanent=request.flag("permanent"))
+    return decisions.delete_version(state, request.subject(state), request.version, permanent=request.flag("permanent"))
 
 
 def _delete_subject(state: "State", request: "Request") -> Decision:
-    return deleting.delete_subject(state, request.subject(state), permanent=request.flag("permanent"))
+    return decisions.delete_subject(state, request.subject(state), permanent=request.flag("permanent"))
 
 
 def _schema(state: "State", request: "Request") -> Any:
@@ -176,11 +176,11 @@ def _config(state: "State", request: "Request") -> Any:
 
 
 def _set_config(state: "State", request: "Request") -> Decision:
-    return setting.set_config(state, request.scope(), read_config(request.json()))
+    return decisions.set_config(state, request.scope(), read_config(request.json()))
 
 
 def _delete_config(state: "State", request: "Request") -> Decision:
-    return setting.delete_config(state, request.scope())
+    return decisions.delete_config(state, request.scope())
 
 
 def _mode(state: "State", request: "Request") -> Any:
@@ -192,11 +192,11 @@ def _mode(state: "State", request: "Request") -> Any:
 
 
 def _set_mode(state: "State", request: "Request") -> Decision:
-    return setting.set_mode(state, request.scope(), read_mode(request.json()), force=request.flag("force"))
+    return decisions.set_mode(state, request.scope(), read_mode(request.json()), force=request.flag("force"))
 
 
 def _delete_mode(state: "State", request: "Request") -> Decision:
-    return setting.delete_mode(state, request.scope(), recursive=request.flag("recursive"))
+    return decisions.delete_mode(state, request.scope(), recursive=request.flag("recursive"))
 
 
 def _contexts(state: "State", request: "Request") -> list[str]:
@@ -205,7 +205,7 @@ def _contexts(state: "State", request: "Request") -> list[str]:
 
 
 def _delete_context(state: "State", request: "Request") -> Decision:
-    return deleting.delete_context(state, request.names["context"].strip(":"))
+    return decisions.delete_context(state, request.names["context"].strip(":"))
 
 
 def _read(act: Callable[["State", "Request"], Any]) -> Route:

@@ -27,7 +27,7 @@ from moldau.registry.schemas import languages
 from moldau.registry.subjects import DEFAULT_CONTEXT, context_of, in_context_of, parse_subject
 
 if TYPE_CHECKING:
-    from moldau.registry.decision import Write
+    from moldau.registry.decisions import Write
     from moldau.registry.schemas.language import ParseSchema
 
 

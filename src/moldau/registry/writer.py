@@ -26,7 +26,7 @@ from moldau.registry.records import NoopKey, encode_key
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from moldau.registry.decision import Write
+    from moldau.registry.decisions import Write
 
 _TRANSACTION = 1
 """The kind of key that FindCoordinator looks up."""

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from moldau.registry import setting
+from moldau.registry import decisions
 from moldau.registry.errors import RestError
 from moldau.registry.records import ConfigKey, ModeKey, SchemaKey, encode_key
 from moldau.registry.scopes import config_in_scope
@@ -50,7 +50,7 @@ def test_a_version_that_can_be_none_is_left_out(version: int, caplog: pytest.Log
 @pytest.mark.parametrize("value", [{"compatibilityLevel": "SIDEWAYS"}, {"compatibilityLevel": 7}, {"alias": 1}, {"defaultMetadata": "x"}])
 def test_a_configuration_that_makes_no_sense_changes_nothing(value: dict[str, object], caplog: pytest.LogCaptureFixture) -> None:
     ledger = Ledger()
-    ledger.carry_out(setting.set_config(ledger.state, None, {"compatibilityLevel": "FULL"}))
+    ledger.carry_out(decisions.set_config(ledger.state, None, {"compatibilityLevel": "FULL"}))
     ledger.write([(encode_key(ConfigKey(None)), json.dumps(value).encode())])
     assert "registry record skipped: offset=1" in caplog.text
     assert config_in_scope(ledger.state, "a") == {"compatibilityLevel": "FULL"}
@@ -62,6 +62,6 @@ def test_a_mode_of_older_registries_forbids_what_it_forbade() -> None:
     ledger.register("a", FLIGHT)
     ledger.write([(encode_key(ModeKey(None)), b'{"mode":"READONLY_OVERRIDE"}')])
     with pytest.raises(RestError, match="read-only mode"):
-        setting.set_config(ledger.state, "a", {})
+        decisions.set_config(ledger.state, "a", {})
     with pytest.raises(RestError, match="read-only mode"):
         ledger.register("b", FLIGHT)

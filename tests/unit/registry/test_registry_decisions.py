@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from moldau.registry import deleting, looking_up, setting
+from moldau.registry import decisions, looking_up
 from moldau.registry.body import read_config, read_mode, read_schema
 from moldau.registry.errors import RestError
 from moldau.registry.fingerprint import guid
@@ -78,10 +78,10 @@ def test_the_nearest_level_counts() -> None:
     ledger.register("a", FLIGHT)
     breaking = record("Flight", ("number", "string"))
     refused(409, lambda: ledger.register("a", breaking))
-    ledger.carry_out(setting.set_config(ledger.state, None, read_config({"compatibility": "none"})))
-    ledger.carry_out(setting.set_config(ledger.state, "a", read_config({"compatibility": "FULL"})))
+    ledger.carry_out(decisions.set_config(ledger.state, None, read_config({"compatibility": "none"})))
+    ledger.carry_out(decisions.set_config(ledger.state, "a", read_config({"compatibility": "FULL"})))
     refused(409, lambda: ledger.register("a", breaking))
-    ledger.carry_out(setting.delete_config(ledger.state, "a"))
+    ledger.carry_out(decisions.delete_config(ledger.state, "a"))
     assert ledger.register("a", breaking) == 2
 
 
@@ -90,15 +90,15 @@ def test_a_transitive_level_looks_at_every_living_version() -> None:
     ledger.register("a", record("R", ("x", "int"), ("y", "int", 0)))
     ledger.register("a", record("R", ("x", "int")))
     third = record("R", ("x", "int"), ("y", "string", ""))
-    ledger.carry_out(setting.set_config(ledger.state, "a", {"compatibilityLevel": "BACKWARD_TRANSITIVE"}))
+    ledger.carry_out(decisions.set_config(ledger.state, "a", {"compatibilityLevel": "BACKWARD_TRANSITIVE"}))
     refused(409, lambda: ledger.register("a", third))
-    ledger.carry_out(deleting.delete_version(ledger.state, "a", 1, permanent=False))
+    ledger.carry_out(decisions.delete_version(ledger.state, "a", 1, permanent=False))
     assert ledger.register("a", third) == 3
 
 
 def test_a_compatibility_group_keeps_lines_of_versions_apart() -> None:
     ledger = Ledger()
-    ledger.carry_out(setting.set_config(ledger.state, "a", {"compatibilityGroup": "major"}))
+    ledger.carry_out(decisions.set_config(ledger.state, "a", {"compatibilityGroup": "major"}))
     ledger.register("a", FLIGHT, metadata={"properties": {"major": "1"}})
     breaking = record("Flight", ("number", "string"))
     refused(409, lambda: ledger.register("a", breaking, metadata={"properties": {"major": "1"}}))
@@ -132,7 +132,7 @@ def test_normalize_makes_texts_that_mean_the_same_one_schema() -> None:
     spaced = '{"type": "record", "name": "R", "fields": [{"name": "x", "type": {"type": "int"}}]}'
     first = ledger.register("a", spaced, normalize=True)
     assert ledger.register("b", record("R", ("x", "int")), normalize=True) == first
-    ledger.carry_out(setting.set_config(ledger.state, None, {"normalize": True}))
+    ledger.carry_out(decisions.set_config(ledger.state, None, {"normalize": True}))
     assert ledger.register("c", spaced) == first
 
 
@@ -161,14 +161,14 @@ def test_what_others_refer_to_cannot_be_deleted() -> None:
     ledger = Ledger()
     ledger.register("point", record("Point", ("x", "int")))
     ledger.register("line", record("Line", ("from", "Point")), references=[{"name": "Point", "subject": "point", "version": 1}])
-    message = refused(42206, lambda: deleting.delete_version(ledger.state, "point", 1, permanent=False))
+    message = refused(42206, lambda: decisions.delete_version(ledger.state, "point", 1, permanent=False))
     assert message == "One or more references exist to the schema {magic=1,keytype=SCHEMA,subject=point,version=1}."
-    refused(42206, lambda: deleting.delete_subject(ledger.state, "point", permanent=False))
-    ledger.carry_out(deleting.delete_subject(ledger.state, "line", permanent=False))
-    ledger.carry_out(deleting.delete_subject(ledger.state, "point", permanent=False))
-    refused(42206, lambda: deleting.delete_subject(ledger.state, "point", permanent=True))
-    ledger.carry_out(deleting.delete_subject(ledger.state, "line", permanent=True))
-    assert ledger.carry_out(deleting.delete_subject(ledger.state, "point", permanent=True)) == [1]
+    refused(42206, lambda: decisions.delete_subject(ledger.state, "point", permanent=False))
+    ledger.carry_out(decisions.delete_subject(ledger.state, "line", permanent=False))
+    ledger.carry_out(decisions.delete_subject(ledger.state, "point", permanent=False))
+    refused(42206, lambda: decisions.delete_subject(ledger.state, "point", permanent=True))
+    ledger.carry_out(decisions.delete_subject(ledger.state, "line", permanent=True))
+    assert ledger.carry_out(decisions.delete_subject(ledger.state, "point", permanent=True)) == [1]
 
 
 # Deleting
@@ -178,26 +178,26 @@ def test_a_deleted_version_is_gone_from_lists_but_its_id_still_finds_its_schema(
     ledger = Ledger()
     ledger.register("a", FLIGHT)
     ledger.register("a", FLIGHT_2)
-    assert ledger.carry_out(deleting.delete_version(ledger.state, "a", 1, permanent=False)) == 1
+    assert ledger.carry_out(decisions.delete_version(ledger.state, "a", 1, permanent=False)) == 1
     state = ledger.state
     assert looking_up.version_numbers(state, "a", deleted=False, deleted_only=False, deleted_negative=False) == [2]
     assert looking_up.version_numbers(state, "a", deleted=True, deleted_only=False, deleted_negative=False) == [1, 2]
     assert looking_up.version_numbers(state, "a", deleted=False, deleted_only=False, deleted_negative=True) == [-1, 2]
     refused(40402, lambda: looking_up.version(state, "a", 1, deleted=False))
     assert looking_up.by_id(state, 1, None).version == 1
-    refused(40406, lambda: deleting.delete_version(state, "a", 1, permanent=False))
-    refused(40407, lambda: deleting.delete_version(state, "a", 2, permanent=True))
-    ledger.carry_out(deleting.delete_version(state, "a", 1, permanent=True))
+    refused(40406, lambda: decisions.delete_version(state, "a", 1, permanent=False))
+    refused(40407, lambda: decisions.delete_version(state, "a", 2, permanent=True))
+    ledger.carry_out(decisions.delete_version(state, "a", 1, permanent=True))
     refused(40403, lambda: looking_up.by_id(state, 1, None))
-    refused(40402, lambda: deleting.delete_version(state, "a", 1, permanent=True))
-    refused(40401, lambda: deleting.delete_version(state, "b", 1, permanent=True))
+    refused(40402, lambda: decisions.delete_version(state, "a", 1, permanent=True))
+    refused(40401, lambda: decisions.delete_version(state, "b", 1, permanent=True))
 
 
 def test_a_schema_that_comes_back_gets_a_new_version_and_its_old_id() -> None:
     ledger = Ledger()
     ledger.register("a", FLIGHT)
     ledger.register("a", FLIGHT_2)
-    ledger.carry_out(deleting.delete_version(ledger.state, "a", 2, permanent=False))
+    ledger.carry_out(decisions.delete_version(ledger.state, "a", 2, permanent=False))
     assert ledger.register("a", FLIGHT_2) == 2
     assert [(each.version, each.id, each.deleted) for each in ledger.state.versions("a")] == [(1, 1, False), (3, 2, False)]
 
@@ -206,27 +206,27 @@ def test_a_subject_goes_softly_first_then_for_good_with_its_settings() -> None:
     ledger = Ledger()
     ledger.register("a", FLIGHT)
     ledger.register("a", FLIGHT_2)
-    ledger.carry_out(setting.set_config(ledger.state, "a", {"compatibilityLevel": "FULL"}))
-    ledger.carry_out(setting.set_mode(ledger.state, "a", "READWRITE", force=False))
+    ledger.carry_out(decisions.set_config(ledger.state, "a", {"compatibilityLevel": "FULL"}))
+    ledger.carry_out(decisions.set_mode(ledger.state, "a", "READWRITE", force=False))
     state = ledger.state
-    refused(40405, lambda: deleting.delete_subject(state, "a", permanent=True))
-    assert ledger.carry_out(deleting.delete_subject(state, "a", permanent=False)) == [1, 2]
-    refused(40404, lambda: deleting.delete_subject(state, "a", permanent=False))
+    refused(40405, lambda: decisions.delete_subject(state, "a", permanent=True))
+    assert ledger.carry_out(decisions.delete_subject(state, "a", permanent=False)) == [1, 2]
+    refused(40404, lambda: decisions.delete_subject(state, "a", permanent=False))
     assert list(looking_up.subjects(state, ":*:", deleted=False, deleted_only=False)) == []
     assert list(looking_up.subjects(state, ":*:", deleted=False, deleted_only=True)) == ["a"]
-    assert ledger.carry_out(deleting.delete_subject(state, "a", permanent=True)) == [1, 2]
+    assert ledger.carry_out(decisions.delete_subject(state, "a", permanent=True)) == [1, 2]
     assert (state.subjects(), state.configs, state.modes) == ([], {}, {})
-    refused(40401, lambda: deleting.delete_subject(state, "a", permanent=True))
+    refused(40401, lambda: decisions.delete_subject(state, "a", permanent=True))
     assert ledger.register("b", FLIGHT_3) == 3, "ids are not given twice"
 
 
 def test_a_context_can_be_deleted_when_nothing_is_in_it() -> None:
     ledger = Ledger()
     ledger.register(":.fleet:a", FLIGHT)
-    refused(42211, lambda: deleting.delete_context(ledger.state, ".fleet"))
-    ledger.carry_out(deleting.delete_subject(ledger.state, ":.fleet:a", permanent=False))
-    ledger.carry_out(deleting.delete_subject(ledger.state, ":.fleet:a", permanent=True))
-    ledger.carry_out(deleting.delete_context(ledger.state, ".fleet"))
+    refused(42211, lambda: decisions.delete_context(ledger.state, ".fleet"))
+    ledger.carry_out(decisions.delete_subject(ledger.state, ":.fleet:a", permanent=False))
+    ledger.carry_out(decisions.delete_subject(ledger.state, ":.fleet:a", permanent=True))
+    ledger.carry_out(decisions.delete_context(ledger.state, ".fleet"))
     assert ledger.state.all_contexts() == ["."]
 
 
@@ -237,7 +237,7 @@ def test_a_record_that_replaces_the_only_one_of_a_context_does_not_free_the_ids_
     ledger.write([(encode_key(SchemaKey(each.subject, each.version)), encode_schema(each)) for each in written])
     for number in (3, 2):
         ledger.write([(encode_key(SchemaKey(":.c:a", number)), None)])
-    ledger.carry_out(deleting.delete_version(ledger.state, ":.c:a", 1, permanent=False))
+    ledger.carry_out(decisions.delete_version(ledger.state, ":.c:a", 1, permanent=False))
     assert (ledger.state.id_max(".c"), ledger.state.next_id(".c")) == (3, 4)
     ledger.write([(encode_key(SchemaKey(":.c:a", 1)), encode_schema(SchemaVersion(":.c:a", 1, 2, '"long"')))])
     assert ledger.register(":.c:b", FLIGHT) == 4
@@ -249,26 +249,26 @@ def test_a_record_that_replaces_the_only_one_of_a_context_does_not_free_the_ids_
 def test_where_nothing_may_be_changed_nothing_is() -> None:
     ledger = Ledger()
     ledger.register("a", FLIGHT)
-    ledger.carry_out(setting.set_mode(ledger.state, None, "READONLY", force=False))
+    ledger.carry_out(decisions.set_mode(ledger.state, None, "READONLY", force=False))
     message = refused(42205, lambda: ledger.register("a", FLIGHT_2))
     assert message == "Subject a in context  is in read-only mode"
     assert ledger.register("a", FLIGHT) == 1, "a producer that starts again registers what is there"
-    refused(42205, lambda: deleting.delete_subject(ledger.state, "a", permanent=False))
-    refused(42205, lambda: setting.set_config(ledger.state, "a", {}))
-    ledger.carry_out(setting.set_mode(ledger.state, "a", "READWRITE", force=False))
+    refused(42205, lambda: decisions.delete_subject(ledger.state, "a", permanent=False))
+    refused(42205, lambda: decisions.set_config(ledger.state, "a", {}))
+    ledger.carry_out(decisions.set_mode(ledger.state, "a", "READWRITE", force=False))
     assert ledger.register("a", FLIGHT_2) == 2
 
 
 def test_schemas_are_imported_with_their_ids_and_versions() -> None:
     ledger = Ledger()
     refused(42205, lambda: ledger.register("a", FLIGHT, id=70))
-    ledger.carry_out(setting.set_mode(ledger.state, None, "IMPORT", force=False))
+    ledger.carry_out(decisions.set_mode(ledger.state, None, "IMPORT", force=False))
     refused(42205, lambda: ledger.register("a", FLIGHT))
     assert ledger.register("a", FLIGHT, id=70, version=3) == 70
     assert ledger.register("a", record("Other", ("x", "string")), id=71, version=9) == 71, "nothing is judged"
     message = refused(42205, lambda: ledger.register("b", FLIGHT_2, id=70))
     assert message == "Overwrite new schema with id 70 in context  is not permitted."
-    ledger.carry_out(setting.set_mode(ledger.state, None, "READWRITE", force=False))
+    ledger.carry_out(decisions.set_mode(ledger.state, None, "READWRITE", force=False))
     assert ledger.register("c", FLIGHT_3) == 72
     assert [each.version for each in ledger.state.versions("a")] == [3, 9]
 
@@ -276,11 +276,11 @@ def test_schemas_are_imported_with_their_ids_and_versions() -> None:
 def test_importing_needs_an_empty_place_unless_it_is_forced() -> None:
     ledger = Ledger()
     ledger.register("a", FLIGHT)
-    message = refused(42205, lambda: setting.set_mode(ledger.state, "a", "IMPORT", force=False))
+    message = refused(42205, lambda: decisions.set_mode(ledger.state, "a", "IMPORT", force=False))
     assert message == "Cannot import since found existing subjects"
-    setting.set_mode(ledger.state, "a", "IMPORT", force=True)
-    ledger.carry_out(deleting.delete_subject(ledger.state, "a", permanent=False))
-    decision = setting.set_mode(ledger.state, "a", "IMPORT", force=False)
+    decisions.set_mode(ledger.state, "a", "IMPORT", force=True)
+    ledger.carry_out(decisions.delete_subject(ledger.state, "a", permanent=False))
+    decision = decisions.set_mode(ledger.state, "a", "IMPORT", force=False)
     assert [key for key, _ in decision.writes][:2] == [encode_key(SchemaKey("a", 1)), encode_key(ClearSubjectKey("a"))]
     ledger.carry_out(decision)
     assert ledger.state.subjects() == []
@@ -290,27 +290,27 @@ def test_importing_needs_an_empty_place_unless_it_is_forced() -> None:
 
 def test_modes_are_taken_back_one_by_one_or_all_of_a_context() -> None:
     ledger = Ledger()
-    refused(40401, lambda: setting.delete_mode(ledger.state, "a", recursive=False))
+    refused(40401, lambda: decisions.delete_mode(ledger.state, "a", recursive=False))
     for scope in (":.fleet:", ":.fleet:a", "b"):
-        ledger.carry_out(setting.set_mode(ledger.state, scope, "READONLY", force=False))
-    assert ledger.carry_out(setting.delete_mode(ledger.state, "b", recursive=False)) == {"mode": "READONLY"}
+        ledger.carry_out(decisions.set_mode(ledger.state, scope, "READONLY", force=False))
+    assert ledger.carry_out(decisions.delete_mode(ledger.state, "b", recursive=False)) == {"mode": "READONLY"}
     assert mode_in_scope(ledger.state, ":.fleet:new") == "READONLY"
-    ledger.carry_out(setting.delete_mode(ledger.state, ":.fleet:", recursive=True))
+    ledger.carry_out(decisions.delete_mode(ledger.state, ":.fleet:", recursive=True))
     assert ledger.state.modes == {}
 
 
 def test_settings_for_all_contexts_stand_behind_those_of_one() -> None:
     ledger = Ledger()
-    ledger.carry_out(setting.set_config(ledger.state, ":.__GLOBAL:", {"compatibilityLevel": "FULL", "normalize": True}))
-    ledger.carry_out(setting.set_config(ledger.state, ":.fleet:", {"compatibilityLevel": "NONE"}))
+    ledger.carry_out(decisions.set_config(ledger.state, ":.__GLOBAL:", {"compatibilityLevel": "FULL", "normalize": True}))
+    ledger.carry_out(decisions.set_config(ledger.state, ":.fleet:", {"compatibilityLevel": "NONE"}))
     assert config_in_scope(ledger.state, ":.fleet:a") == {"compatibilityLevel": "NONE", "normalize": True}
     assert config_in_scope(ledger.state, "a") == {"compatibilityLevel": "FULL", "normalize": True}
 
 
 def test_a_configuration_changes_what_is_given_and_forgets_what_is_null() -> None:
     ledger = Ledger()
-    ledger.carry_out(setting.set_config(ledger.state, "a", read_config({"compatibility": "FULL", "alias": "b"})))
-    answer = ledger.carry_out(setting.set_config(ledger.state, "a", read_config({"alias": None, "normalize": True})))
+    ledger.carry_out(decisions.set_config(ledger.state, "a", read_config({"compatibility": "FULL", "alias": "b"})))
+    answer = ledger.carry_out(decisions.set_config(ledger.state, "a", read_config({"alias": None, "normalize": True})))
     assert answer == {"compatibility": "FULL", "normalize": True}
     assert ledger.state.configs["a"] == {"compatibilityLevel": "FULL", "normalize": True}
 
@@ -403,11 +403,11 @@ def test_the_state_is_the_same_after_compaction() -> None:
     ledger.register("a", FLIGHT)
     ledger.register("a", FLIGHT_2)
     ledger.register(":.fleet:b", FLIGHT)
-    ledger.carry_out(deleting.delete_version(ledger.state, "a", 2, permanent=False))
+    ledger.carry_out(decisions.delete_version(ledger.state, "a", 2, permanent=False))
     ledger.register("a", FLIGHT_3)
     ledger.register("c", FLIGHT_2)
-    ledger.carry_out(deleting.delete_subject(ledger.state, "c", permanent=False))
-    ledger.carry_out(setting.set_config(ledger.state, "a", {"compatibilityLevel": "FULL"}))
+    ledger.carry_out(decisions.delete_subject(ledger.state, "c", permanent=False))
+    ledger.carry_out(decisions.set_config(ledger.state, "a", {"compatibilityLevel": "FULL"}))
     again = ledger.compacted()
     for state in (ledger.state, again):
         assert [(each.version, each.id, each.deleted) for each in state.versions("a")] == [(1, 1, False), (2, 2, True), (3, 3, False)]

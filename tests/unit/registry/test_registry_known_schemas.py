@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from moldau.registry import deleting, looking_up, setting
+from moldau.registry import decisions, looking_up
 from moldau.registry.body import read_config, read_schema
 from moldau.registry.errors import RestError
 from moldau.registry.records import NUMBER_MAX, SchemaKey, encode_key
@@ -27,7 +27,7 @@ def refused(code: int, act: Any) -> str:
 
 def configure(ledger: Ledger, subject: str | None, **fields: Any) -> None:
     """Set a configuration."""
-    ledger.carry_out(setting.set_config(ledger.state, subject, read_config(fields)))
+    ledger.carry_out(decisions.set_config(ledger.state, subject, read_config(fields)))
 
 
 def find(ledger: Ledger, subject: str, schema: object, **fields: Any) -> int:
@@ -49,9 +49,9 @@ def test_an_old_program_gets_its_old_version_whatever_metadata_came_later() -> N
 
 def test_an_imported_version_that_is_there_is_told_in_every_mode() -> None:
     ledger = Ledger()
-    ledger.carry_out(setting.set_mode(ledger.state, "a", "IMPORT", force=False))
+    ledger.carry_out(decisions.set_mode(ledger.state, "a", "IMPORT", force=False))
     assert ledger.register("a", OLD, id=7, version=3) == 7
-    ledger.carry_out(setting.set_mode(ledger.state, "a", "READWRITE", force=False))
+    ledger.carry_out(decisions.set_mode(ledger.state, "a", "READWRITE", force=False))
     written = len(ledger.records)
     assert ledger.register("a", OLD, id=7, version=3) == 7
     assert ledger.register("a", OLD, id=7) == 7
@@ -64,9 +64,9 @@ def test_the_last_id_does_not_end_registrations(caplog: pytest.LogCaptureFixture
     """One record that says 2147483647, from whoever: ids and versions go on where nobody has given any."""
     ledger = Ledger()
     assert ledger.register("a", OLD) == 1
-    ledger.carry_out(setting.set_mode(ledger.state, "a", "IMPORT", force=True))
+    ledger.carry_out(decisions.set_mode(ledger.state, "a", "IMPORT", force=True))
     ledger.register("a", NEW, id=NUMBER_MAX, version=NUMBER_MAX)
-    ledger.carry_out(setting.set_mode(ledger.state, "a", None, force=False))
+    ledger.carry_out(decisions.set_mode(ledger.state, "a", None, force=False))
     third = record("Other", ("z", "long"))
     assert [ledger.register(subject, third, force=True) for subject in "ab"] == [2, 2], "one schema has one id all the same"
     assert [each.version for each in ledger.state.versions("a")] == [1, 2, NUMBER_MAX]
@@ -81,11 +81,11 @@ def test_an_id_that_was_deleted_for_good_is_not_given_again_in_the_gap() -> None
     ledger = Ledger()
     for number in (1, 2, 3):
         assert ledger.register(f"s{number}", record(f"R{number}")) == number
-    ledger.carry_out(setting.set_mode(ledger.state, "last", "IMPORT", force=False))
+    ledger.carry_out(decisions.set_mode(ledger.state, "last", "IMPORT", force=False))
     ledger.register("last", record("Last"), id=NUMBER_MAX, version=1)
     for permanent in (False, True):
         for subject in ("s3", "last"):
-            ledger.carry_out(deleting.delete_subject(ledger.state, subject, permanent=permanent))
+            ledger.carry_out(decisions.delete_subject(ledger.state, subject, permanent=permanent))
     assert ledger.register("new", record("New")) == 4
 
 
@@ -171,13 +171,13 @@ def test_the_latest_version_is_never_a_deleted_one() -> None:
     ledger = Ledger()
     ledger.register("a", OLD)
     ledger.register("a", NEW)
-    ledger.carry_out(deleting.delete_version(ledger.state, "a", 2, permanent=False))
+    ledger.carry_out(decisions.delete_version(ledger.state, "a", 2, permanent=False))
     assert looking_up.version(ledger.state, "a", -1, deleted=True).version == 1
-    refused(40407, lambda: deleting.delete_version(ledger.state, "a", -1, permanent=True))
-    ledger.carry_out(deleting.delete_version(ledger.state, "a", -1, permanent=False))
+    refused(40407, lambda: decisions.delete_version(ledger.state, "a", -1, permanent=True))
+    ledger.carry_out(decisions.delete_version(ledger.state, "a", -1, permanent=False))
     refused(40401, lambda: looking_up.version(ledger.state, "a", -1, deleted=False))
     refused(40402, lambda: looking_up.version(ledger.state, "a", -1, deleted=True))
-    refused(40402, lambda: deleting.delete_version(ledger.state, "a", -1, permanent=True))
+    refused(40402, lambda: decisions.delete_version(ledger.state, "a", -1, permanent=True))
 
 
 def test_what_the_default_context_does_not_have_is_found_in_the_others() -> None:
@@ -196,10 +196,10 @@ def test_what_the_default_context_does_not_have_is_found_in_the_others() -> None
 
 def test_an_id_leads_to_the_living_version_of_two_that_have_it() -> None:
     ledger = Ledger()
-    ledger.carry_out(setting.set_mode(ledger.state, "a", "IMPORT", force=False))
+    ledger.carry_out(decisions.set_mode(ledger.state, "a", "IMPORT", force=False))
     for version in (1, 2):
         ledger.register("a", OLD, id=7, version=version)
-    ledger.carry_out(deleting.delete_version(ledger.state, "a", 2, permanent=False))
+    ledger.carry_out(decisions.delete_version(ledger.state, "a", 2, permanent=False))
     assert ledger.state.holders(".", 7) == {"a": 1}
     assert [each.version for each in looking_up.holders_of(ledger.state, 7, None, deleted=False)] == [1]
 

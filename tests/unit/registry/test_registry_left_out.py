@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from moldau.registry import deleting, looking_up, registering, routes, scopes, setting
+from moldau.registry import decisions, looking_up, registering, routes, scopes
 from moldau.registry.body import read_schema
 from moldau.registry.errors import RestError
 from moldau.registry.records import (
@@ -106,8 +106,8 @@ INCOMPLETE: dict[str, Callable[[State], Any]] = {
     "configuration in scope": lambda state: routes._config(state, request("configured", defaultToGlobal="true")),
     "mode": lambda state: scopes.mode_set_at(state, "read"),
     "mode in scope": lambda state: routes._mode(state, request("read", defaultToGlobal="true")),
-    "the deletion of the latest": lambda state: deleting.delete_version(state, "a", -1, permanent=False),
-    "a deletion where it may not be allowed": lambda state: deleting.delete_version(state, "read", 1, permanent=False),
+    "the deletion of the latest": lambda state: decisions.delete_version(state, "a", -1, permanent=False),
+    "a deletion where it may not be allowed": lambda state: decisions.delete_version(state, "read", 1, permanent=False),
 }
 
 
@@ -129,8 +129,8 @@ def test_what_does_not_depend_on_it_is_answered(filled: Filled) -> None:
     assert routes._config(state, request("whole", defaultToGlobal="true"))["compatibilityLevel"] == "FULL"
     assert routes._mode(state, request("a", defaultToGlobal="true")) == {"mode": "READWRITE"}
     assert code(lambda: scopes.config_set_at(state, "a")) == 40408
-    assert deleting.delete_version(state, "whole", 1, permanent=False).answer == 1
-    assert deleting.delete_subject(state, "whole", permanent=False).answer == [1]
+    assert decisions.delete_version(state, "whole", 1, permanent=False).answer == 1
+    assert decisions.delete_subject(state, "whole", permanent=False).answer == [1]
     assert code(lambda: registering.register(state, "whole", INT)) == 42209, "not incompatible with what may not be the latest"
 
 
@@ -138,13 +138,13 @@ def test_nothing_is_deleted_for_good_that_a_schema_which_was_left_out_may_refer_
     filled = Filled()
     filled.version("point", 1, 1, deleted=True)
     filled.config("line", fits=False)
-    assert deleting.delete_version(filled.state, "point", 1, permanent=True).writes, "a configuration refers to nothing"
+    assert decisions.delete_version(filled.state, "point", 1, permanent=True).writes, "a configuration refers to nothing"
     filled.version("line", 1, 2, fits=False, references=(Reference("Point", "point", 1),))
     for act in (
-        lambda: deleting.delete_version(filled.state, "point", 1, permanent=True),
-        lambda: deleting.delete_subject(filled.state, "point", permanent=True),
-        lambda: deleting.delete_context(filled.state, ".x"),
-        lambda: setting.set_mode(filled.state, "point", "IMPORT", force=False),
+        lambda: decisions.delete_version(filled.state, "point", 1, permanent=True),
+        lambda: decisions.delete_subject(filled.state, "point", permanent=True),
+        lambda: decisions.delete_context(filled.state, ".x"),
+        lambda: decisions.set_mode(filled.state, "point", "IMPORT", force=False),
     ):
         assert code(act) == 42209
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from moldau.registry import deleting
+from moldau.registry import decisions
 from moldau.registry import state as module
-from moldau.registry.decision import Write
+from moldau.registry.decisions import Write
 from moldau.registry.limits import count_elements
 from moldau.registry.records import (
     ConfigKey,
@@ -187,7 +187,7 @@ def test_a_full_registry_that_has_left_out_records_deletes_softly_and_so_does_on
         state.apply(number, 0, key, value)
         records[key] = value
     for deleted in range(1, number):
-        decision = deleting.delete_version(state, f"s{deleted}", 1, permanent=False)
+        decision = decisions.delete_version(state, f"s{deleted}", 1, permanent=False)
         assert state.growth(decision.writes) <= 0
         for key, value in decision.writes:
             state.apply(number + deleted, 0, key, value)
