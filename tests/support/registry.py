@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from moldau.registry.body import read_schema
 from moldau.registry.decisions import Decision, Write
-from moldau.registry.registering import register
+from moldau.registry.registration import register
 from moldau.registry.server import RegistryServer
 from moldau.registry.state import State
 

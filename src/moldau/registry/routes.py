@@ -9,7 +9,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from moldau import __version__
-from moldau.registry import decisions, looking_up, registering
+from moldau.registry import decisions, looking_up, registration
 from moldau.registry.body import read_config, read_mode, read_schema
 from moldau.registry.decisions import Decision
 from moldau.registry.errors import RestError
@@ -100,12 +100,12 @@ def _referenced_by(state: "State", request: "Request") -> list[int]:
 
 def _register(state: "State", request: "Request") -> Decision:
     body = read_schema(request.json())
-    return registering.register(state, request.subject(state), body, normalize=request.flag("normalize"), force=request.flag("force"))
+    return registration.register(state, request.subject(state), body, normalize=request.flag("normalize"), force=request.flag("force"))
 
 
 def _registered(state: "State", request: "Request") -> Any:
     body = read_schema(request.json())
-    return registering.candidate(state, request.subject(state), body, normalize=request.flag("normalize")).known(state)
+    return registration.candidate(state, request.subject(state), body, normalize=request.flag("normalize")).known(state)
 
 
 def _delete_version(state: "State", request: "Request") -> Decision:

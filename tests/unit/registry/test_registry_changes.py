@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from moldau.registry import registering
+from moldau.registry import registration
 from moldau.registry.body import read_schema
 from moldau.registry.changes import DOUBTED_S, Changes
 from moldau.registry.decisions import Decision, Write, delete_config, set_config
@@ -71,7 +71,7 @@ class Log:
 
 
 def register(state: State, request: Request) -> Decision:
-    return registering.register(state, request.names["subject"], read_schema(request.json()))
+    return registration.register(state, request.names["subject"], read_schema(request.json()))
 
 
 def posted(changes: Changes, subject: str, schema: object) -> tuple[int, Any]:

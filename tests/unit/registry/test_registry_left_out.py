@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from moldau.registry import decisions, looking_up, registering, routes, scopes
+from moldau.registry import decisions, looking_up, registration, routes, scopes
 from moldau.registry.body import read_schema
 from moldau.registry.errors import RestError
 from moldau.registry.records import (
@@ -99,7 +99,7 @@ INCOMPLETE: dict[str, Callable[[State], Any]] = {
     "compatibility with all": lambda state: compatibility(state, "a", None),
     "compatibility with what is gone": lambda state: compatibility(state, "gone", -1),
     "compatibility by a level that is not known": lambda state: compatibility(state, "configured", -1),
-    "compatibility with a reference to the latest": lambda state: registering.candidate(
+    "compatibility with a reference to the latest": lambda state: registration.candidate(
         state, "whole", read_schema({"schema": '"a"', "references": [Reference("a", "a", -1)._asdict()]})
     ),
     "configuration": lambda state: scopes.config_set_at(state, "configured"),
@@ -131,7 +131,7 @@ def test_what_does_not_depend_on_it_is_answered(filled: Filled) -> None:
     assert code(lambda: scopes.config_set_at(state, "a")) == 40408
     assert decisions.delete_version(state, "whole", 1, permanent=False).answer == 1
     assert decisions.delete_subject(state, "whole", permanent=False).answer == [1]
-    assert code(lambda: registering.register(state, "whole", INT)) == 42209, "not incompatible with what may not be the latest"
+    assert code(lambda: registration.register(state, "whole", INT)) == 42209, "not incompatible with what may not be the latest"
 
 
 def test_nothing_is_deleted_for_good_that_a_schema_which_was_left_out_may_refer_to() -> None:
