@@ -219,7 +219,7 @@ def check(
         )
         known = client.subjects()
     if found:
-        from moldau.registry.schema_reasons import reasons
+        from moldau.registry.client_errors import reasons
 
         told = ", ".join(found)
         _refuse(f"{subject}: {file}", f"level {level}", reasons(told, text), verbose and told)

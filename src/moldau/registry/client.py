@@ -20,9 +20,9 @@ from moldau.registry.client_errors import (
     RegistryError,
     RegistryUnavailableError,
     UnknownSchemaError,
+    reasons,
 )
 from moldau.registry.rest_connection import RestConnection
-from moldau.registry.schema_reasons import reasons
 from moldau.registry.subjects import Reference
 
 __all__ = [

@@ -1,8 +1,78 @@
-"""What can go wrong between us and a schema registry; every message names what was asked for."""
+"""Errors of a registry's client, and the reasons for an incompatible schema. Every message names what was asked for.
 
+    {errorType:'TYPE_MISMATCH', description:'The type (path '/fields/1/type') of a field in the new schema does not match with the old
+    schema', additionalInfo:'reader type: STRING not compatible with writer type: INT'}, {oldSchemaVersion: 1}, {oldSchema: '...'}
+
+becomes ``field 'price': The type (path '/fields/1/type') of ...``. Avro's paths count fields and Protobuf's have their numbers; the name is
+looked up in the schema's own text.
+"""
+
+import json
+import re
 from collections.abc import Sequence
+from typing import Any
 
 from moldau.model.errors import MoldauError, WorldError
+
+_REASON = re.compile(
+    r"""\{errorType:(['"])\w+\1,\ description:(['"])(?P<text>.*?)\2(?:,\ additionalInfo:(['"])(?P<more>.*?)\4)?\}(?=,\ \{|\]|,|$)""",
+    re.DOTALL | re.VERBOSE,
+)
+_VERSION = re.compile(r"\{oldSchemaVersion: (\d+)\}")
+_OLD = re.compile(r"\{oldSchema: '(.*?)'\}(?=, \{|\]|,|$)", re.DOTALL)
+_PATH = re.compile(r"path '([^']*)'")
+_OF_PROTOBUF = re.compile(r"#/(?:.*/)?(\w+)/(\d+)")
+LENGTH_MAX = 300
+
+
+def reasons(told: str, text: str) -> list[str]:
+    """The reasons in a registry's error for the schema `text`, each one line; the beginning of the error where there are none."""
+    version, old = _VERSION.search(told), _OLD.search(told)
+    found = []
+    for match in _REASON.finditer(told):
+        sentence = match["text"]
+        of_new = sentence.find("new schema") < sentence.find("old schema") or old is None
+        name = _field(sentence, text if of_new or old is None else old[1])
+        more = match["more"]
+        if more and more not in sentence:
+            sentence += f" ({more})"
+        if version is not None:
+            sentence = sentence.replace("the old schema", f"the old schema (version {version[1]})")
+        found.append(sentence if name is None or sentence.startswith("The field '") else f"field '{name}': {sentence}")
+    lines = [" ".join(each.split()) for each in found or [told]]
+    return [each if len(each) <= LENGTH_MAX else f"{each[:LENGTH_MAX]}..." for each in dict.fromkeys(lines)]
+
+
+def _field(sentence: str, text: str) -> str | None:
+    """The name of the field that the sentence is about, with those around it: ``buyer.id``."""
+    path = _PATH.search(sentence)
+    if path is None:
+        return None
+    by_number = _OF_PROTOBUF.fullmatch(path[1])
+    if by_number is not None:
+        message, number = by_number[1], by_number[2]
+        found = re.search(rf"\bmessage\s+{message}\b.*?\b(\w+)\s*=\s*{number}\b", text, re.DOTALL)
+        return None if found is None else found[1]
+    return _avro_field(path[1], text)
+
+
+def _avro_field(path: str, text: str) -> str | None:
+    try:
+        at: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    names: list[str] = []
+    before = ""
+    for step in path.split("/")[1:]:
+        try:
+            at = at[int(step)] if isinstance(at, list) else at[step]
+        except (LookupError, TypeError, ValueError):
+            break
+        if before == "fields" and isinstance(at, dict):
+            names.append(str(at.get("name")))
+        before = step
+    return ".".join(names) or None
+
 
 SUBJECT_NOT_FOUND = 40401
 VERSION_NOT_FOUND = 40402

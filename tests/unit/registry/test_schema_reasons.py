@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from moldau.registry.schema_reasons import LENGTH_MAX, reasons
+from moldau.registry.client_errors import LENGTH_MAX, reasons
 
 NEW = json.dumps(
     {
