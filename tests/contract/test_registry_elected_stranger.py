@@ -9,8 +9,7 @@ import pytest
 
 from moldau.registry import changes
 from moldau.registry.confirming import PATH
-from moldau.registry.election import Election
-from moldau.registry.identity import Identity
+from moldau.registry.election import Election, Identity
 from moldau.testing import Broker
 from support.registry import Rest, running_registry
 

@@ -38,9 +38,8 @@ from moldau.registry.writer import FencedError
 
 if TYPE_CHECKING:
     from moldau.registry.confirming import Confirming
-    from moldau.registry.election import Election
+    from moldau.registry.election import Election, Identity
     from moldau.registry.follower import Follower
-    from moldau.registry.identity import Identity
     from moldau.registry.records import SchemaVersion
     from moldau.registry.request import Request
     from moldau.registry.state import State

@@ -25,8 +25,8 @@ from moldau.registry.request import Request
 
 if TYPE_CHECKING:
     from moldau.registry.decisions import Write
+    from moldau.registry.election import Identity
     from moldau.registry.follower import Follower
-    from moldau.registry.identity import Identity
     from moldau.registry.state import State
 
 PATH = "/v1/writer/confirmations"

@@ -1,5 +1,10 @@
 """Which of the registries writes: they elect one through a consumer group of protocol type ``sr``, as Confluent's do, with them too.
 
+    {"version":1,"host":"10.0.0.5","port":8081,"master_eligibility":true,"scheme":"http","leader":false}
+    {"version":1,"error":0,"master":"sr-1-4711...","master_identity":{...}}
+
+The group's leader (who is that does not matter) chooses: the registry that writes already goes on, else the one with the smallest URL.
+
 A thread keeps this registry a member: it joins, learns who writes, sends a heartbeat every second, and joins again when the group asks for
 it. A writer that leaves is replaced within a heartbeat, one that dies after the session's timeout.
 
@@ -7,10 +12,12 @@ Who writes is known as long as this member heard from the coordinator within the
 to somebody else, whatever this member remembers. That is a courtesy; what makes it safe is the fence in :mod:`moldau.registry.writer`.
 """
 
+import json
 import logging
 import threading
 import time
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from moldau.client.cluster import Cluster
@@ -23,12 +30,103 @@ from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupReque
 from moldau.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from moldau.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from moldau.protocol.versions import VersionRange
-from moldau.registry.identity import Identity, choose, decode_assignment, decode_identity, encode_identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 log = logging.getLogger(__name__)
+
+_VERSION = 1
+_NO_ERROR, _DUPLICATE_URLS = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A registry; `writes` says that it was the writer when it joined."""
+
+    host: str
+    port: int
+    eligible: bool = True
+    scheme: str = "http"
+    writes: bool = False
+
+    @property
+    def url(self) -> str:
+        """Where it is reached, ``http://HOST:PORT``."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+    def same(self, other: "Identity | None") -> bool:
+        """Whether both are one registry."""
+        return other is not None and self.url == other.url
+
+
+def encode_identity(identity: Identity) -> bytes:
+    """What a member says of itself when it joins."""
+    return json.dumps(_fields(identity), separators=(",", ":")).encode()
+
+
+def decode_identity(data: bytes) -> Identity:
+    """What a member said of itself. ValueError if it cannot be read."""
+    return _identity(json.loads(data))
+
+
+def encode_assignment(member: str | None, identity: Identity | None, *, duplicates: bool = False) -> bytes:
+    """What the group's leader tells all: which member writes."""
+    fields: dict[str, Any] = {"version": _VERSION, "error": _DUPLICATE_URLS if duplicates else _NO_ERROR}
+    if member is not None and identity is not None:
+        fields |= {"master": member, "master_identity": _fields(identity)}
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def decode_assignment(data: bytes) -> Identity | None:
+    """Who writes, as the group's leader told; None if nobody can. ValueError if it cannot be read."""
+    fields = json.loads(data)
+    if not isinstance(fields, dict):
+        raise ValueError(f"{fields!r} is not an assignment")
+    if fields.get("error"):
+        log.error("registries with the same URL, none writes: set another with --advertise")
+        return None
+    found = fields.get("master_identity")
+    return None if found is None else _identity(found)
+
+
+def choose(members: Mapping[str, Identity]) -> bytes:
+    """The assignment for these members: one writer for all."""
+    eligible = {member: identity for member, identity in members.items() if identity.eligible}
+    writing = [member for member, identity in eligible.items() if identity.writes]
+    if len(writing) == 1:
+        chosen = writing[0]
+    else:
+        chosen = min(eligible, key=lambda member: eligible[member].url, default="")
+    duplicates = len({identity.url for identity in members.values()}) < len(members)
+    identity = replace(eligible[chosen], writes=True) if chosen else None
+    return encode_assignment(chosen or None, identity, duplicates=duplicates)
+
+
+def _fields(identity: Identity) -> dict[str, Any]:
+    return {
+        "version": _VERSION,
+        "host": identity.host,
+        "port": identity.port,
+        "master_eligibility": identity.eligible,
+        "scheme": identity.scheme,
+        "leader": identity.writes,
+    }
+
+
+def _identity(fields: Any) -> Identity:
+    try:
+        return Identity(
+            str(fields["host"]),
+            int(fields["port"]),
+            bool(fields.get("master_eligibility", True)),
+            str(fields.get("scheme") or "http"),
+            bool(fields.get("leader")),
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{fields!r} is not a registry") from error
+
 
 PROTOCOL_TYPE, PROTOCOL = "sr", "v0"
 SESSION_TIMEOUT_S = 10.0

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from moldau.registry.rest_connection import CONTENT_TYPE, parse_urls
 
 if TYPE_CHECKING:
-    from moldau.registry.identity import Identity
+    from moldau.registry.election import Identity
     from moldau.registry.request import Request
 
 FORWARDED = "X-Forward"

@@ -25,10 +25,9 @@ from moldau.registry.app import App
 from moldau.registry.binding import bind
 from moldau.registry.changes import Changes
 from moldau.registry.confirming import Confirming
-from moldau.registry.election import SESSION_TIMEOUT_S, Election
+from moldau.registry.election import SESSION_TIMEOUT_S, Election, Identity
 from moldau.registry.follower import BehindError, Follower
 from moldau.registry.http_server import HttpServer
-from moldau.registry.identity import Identity
 from moldau.registry.limits import HttpLimits, WorkLimits
 from moldau.registry.schemas.understood import Understood
 from moldau.registry.state import State

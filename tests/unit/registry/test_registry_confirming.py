@@ -6,9 +6,9 @@ from typing import Any, cast
 import pytest
 
 from moldau.registry.confirming import Confirming, confirmation
+from moldau.registry.election import Identity
 from moldau.registry.errors import RestError
 from moldau.registry.forwarding import Forwarded, ForwardError
-from moldau.registry.identity import Identity
 from moldau.registry.records import NoopKey, encode_key
 from moldau.registry.request import Request
 from support.registry import Ledger

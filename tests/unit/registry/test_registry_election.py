@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from moldau.registry.identity import Identity, choose, decode_assignment, decode_identity, encode_assignment, encode_identity
+from moldau.registry.election import Identity, choose, decode_assignment, decode_identity, encode_assignment, encode_identity
 
 A, B, C = (Identity(host, 8081) for host in ("a", "b", "c"))
 
