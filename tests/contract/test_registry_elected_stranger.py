@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from moldau.registry import changes
-from moldau.registry.confirming import PATH
 from moldau.registry.election import Election, Identity
+from moldau.registry.peers import PATH
 from moldau.testing import Broker
 from support.registry import Rest, running_registry
 

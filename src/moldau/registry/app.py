@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs
 
 from moldau.registry.access import JSON_TYPES, Access, check_content_type
-from moldau.registry.confirming import PATH as CONFIRMATIONS
 from moldau.registry.errors import NOT_FOUND, RestError, answer_too_large, not_among_the_kept, timed_out
 from moldau.registry.limits import ANSWER_BYTES_MAX, HttpLimits
+from moldau.registry.peers import PATH as CONFIRMATIONS
 from moldau.registry.request import Request
 from moldau.registry.router import NotAllowedError, allowed_methods, find_route
 from moldau.registry.routes import Kind, PlainText, Route

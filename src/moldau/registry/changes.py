@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 from moldau.model.errors import ErrorCode, MoldauError, PeerError
 from moldau.registry.app import NO_CONTENT, OK, encode_json
-from moldau.registry.confirming import confirmation
 from moldau.registry.decisions import Decision
 from moldau.registry.errors import (
     RestError,
@@ -33,13 +32,13 @@ from moldau.registry.errors import (
     unknown_leader,
 )
 from moldau.registry.follower import BehindError
-from moldau.registry.forwarding import Forwarded, ForwardError, forward
+from moldau.registry.peers import Forwarded, ForwardError, confirmation, forward
 from moldau.registry.writer import FencedError
 
 if TYPE_CHECKING:
-    from moldau.registry.confirming import Confirming
     from moldau.registry.election import Election, Identity
     from moldau.registry.follower import Follower
+    from moldau.registry.peers import Confirming
     from moldau.registry.records import SchemaVersion
     from moldau.registry.request import Request
     from moldau.registry.state import State

@@ -24,11 +24,11 @@ from moldau.registry.access import Access
 from moldau.registry.app import App
 from moldau.registry.binding import bind
 from moldau.registry.changes import Changes
-from moldau.registry.confirming import Confirming
 from moldau.registry.election import SESSION_TIMEOUT_S, Election, Identity
 from moldau.registry.follower import BehindError, Follower
 from moldau.registry.http_server import HttpServer
 from moldau.registry.limits import HttpLimits, WorkLimits
+from moldau.registry.peers import Confirming
 from moldau.registry.schemas.understood import Understood
 from moldau.registry.state import State
 from moldau.registry.topic import SCHEMAS_TOPIC, ensure_topic

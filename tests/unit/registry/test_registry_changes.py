@@ -12,7 +12,7 @@ from moldau.registry.changes import DOUBTED_S, Changes
 from moldau.registry.decisions import Decision, Write, delete_config, set_config
 from moldau.registry.election import Identity
 from moldau.registry.errors import RestError
-from moldau.registry.forwarding import Forwarded, ForwardError
+from moldau.registry.peers import Forwarded, ForwardError
 from moldau.registry.records import ConfigKey, encode_config, encode_key
 from moldau.registry.request import Request
 from moldau.registry.state import State

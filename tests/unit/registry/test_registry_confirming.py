@@ -5,10 +5,9 @@ from typing import Any, cast
 
 import pytest
 
-from moldau.registry.confirming import Confirming, confirmation
 from moldau.registry.election import Identity
 from moldau.registry.errors import RestError
-from moldau.registry.forwarding import Forwarded, ForwardError
+from moldau.registry.peers import Confirming, Forwarded, ForwardError, confirmation
 from moldau.registry.records import NoopKey, encode_key
 from moldau.registry.request import Request
 from support.registry import Ledger
@@ -26,7 +25,7 @@ class World:
         self.writes_as: dict[str, str | None] = {GOOD.url: GOOD.url}
         """What an answering registry does: it writes a record with this URL, or says that it did (None)."""
         self.confirming = Confirming(self.ledger.state, cast("Any", self), frozenset(), lambda: self.now_s)
-        monkeypatch.setattr("moldau.registry.confirming.forward", self.forward)
+        monkeypatch.setattr("moldau.registry.peers.forward", self.forward)
 
     def catch_up(self, _timeout_s: float) -> int:
         """All is applied always."""

@@ -1,4 +1,4 @@
-"""Whether the registry that a group elected is one: it shows that it can do what only the writer of the topic does.
+"""Requests from one registry to another: a change is forwarded to the writer, and the writer that a group elected is confirmed.
 
 Any Kafka client may join the group of the registries, call itself one and be elected. So a registry that forwards a request first sends the
 elected one a nonce, made for this, and reads the topic until there is a record like this:
@@ -9,25 +9,64 @@ Only a registry that fenced the others writes one, with its own address, and onl
 be replayed, nor one of another registry. It holds until the topic has another NOOP: another registry took over.
 """
 
+import http.client
 import json
 import secrets
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.registry.body import object_of
 from moldau.registry.errors import unprocessable
 from moldau.registry.follower import BehindError
-from moldau.registry.forwarding import ForwardError, forward
 from moldau.registry.records import NoopKey, encode_key, to_json
 from moldau.registry.request import Request
+from moldau.registry.rest_connection import CONTENT_TYPE, parse_urls
 
 if TYPE_CHECKING:
     from moldau.registry.decisions import Write
     from moldau.registry.election import Identity
     from moldau.registry.follower import Follower
     from moldau.registry.state import State
+
+FORWARDED = "X-Forward"
+"""Says that a request was handed on: whoever gets it must not hand it on again."""
+
+
+class ForwardError(Exception):
+    """The writer gave no answer; `delivered` says that it may have carried the request out."""
+
+    def __init__(self, message: str, *, delivered: bool) -> None:
+        super().__init__(message)
+        self.delivered = delivered
+
+
+class Forwarded(NamedTuple):
+    """The writer's answer."""
+
+    status: int
+    content: bytes
+
+
+def forward(writer: "Identity", request: "Request", timeout_s: float) -> Forwarded:
+    """Ask the writer. ForwardError."""
+    target = parse_urls(writer.url)[0]
+    kind = http.client.HTTPSConnection if target.scheme == "https" else http.client.HTTPConnection
+    connection = kind(target.host, target.port, timeout=timeout_s)
+    headers = {"Accept": CONTENT_TYPE, "Content-Type": CONTENT_TYPE, FORWARDED: "true"}
+    delivered = False
+    try:
+        connection.connect()
+        delivered = True
+        connection.request(request.method, request.target, request.content, headers)
+        response = connection.getresponse()
+        return Forwarded(response.status, response.read())
+    except (OSError, http.client.HTTPException) as error:
+        raise ForwardError(f"{writer.url}: {error or type(error).__name__}", delivered=delivered) from error
+    finally:
+        connection.close()
+
 
 PATH = "/v1/writer/confirmations"
 """Where an elected registry takes a nonce."""
