@@ -7,7 +7,7 @@ import pytest
 from moldau.model.errors import ErrorCode
 from moldau.protocol.records.builder import RecordBatchBuilder
 from moldau.registry.records import SchemaKey, SchemaVersion, encode_key, encode_schema
-from moldau.registry.writer import FencedError, Writer
+from moldau.registry.schemas_topic import FencedError, Writer
 from moldau.testing import Broker
 from support.wire import Wire, produce
 

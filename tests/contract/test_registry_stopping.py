@@ -13,7 +13,7 @@ from moldau.client.cluster import Cluster
 from moldau.model.errors import MoldauError
 from moldau.registry import election, server
 from moldau.registry.changes import Changes
-from moldau.registry.follower import Follower
+from moldau.registry.schemas_topic import Follower
 from moldau.registry.server import RegistryServer
 from moldau.testing import Broker
 from support.registry import Rest, running_registry

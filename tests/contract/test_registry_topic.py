@@ -14,8 +14,8 @@ from moldau.client.cluster import Cluster
 from moldau.client.partition_requests import EARLIEST, LATEST
 from moldau.model.identity import TopicPartition
 from moldau.protocol.records.batch import iterate_log
+from moldau.registry.schemas_topic import UnfitTopicError
 from moldau.registry.server import RegistryServer
-from moldau.registry.topic import UnfitTopicError
 from moldau.testing import Broker
 from support.registry import Rest, running_registry
 

@@ -13,7 +13,7 @@ import pytest
 from moldau.model.errors import MoldauError
 from moldau.registry.client import RegistryClient
 from moldau.registry.records import SchemaKey, SchemaVersion, encode_key, encode_schema
-from moldau.registry.writer import FencedError, Writer
+from moldau.registry.schemas_topic import FencedError, Writer
 from moldau.testing import Broker
 from support.registry import Rest, running_registry
 from support.registry_process import RegistryProcess

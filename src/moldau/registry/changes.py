@@ -31,18 +31,16 @@ from moldau.registry.errors import (
     timed_out,
     unknown_leader,
 )
-from moldau.registry.follower import BehindError
 from moldau.registry.peers import Forwarded, ForwardError, confirmation, forward
-from moldau.registry.writer import FencedError
+from moldau.registry.schemas_topic import BehindError, FencedError
 
 if TYPE_CHECKING:
     from moldau.registry.election import Election, Identity
-    from moldau.registry.follower import Follower
     from moldau.registry.peers import Confirming
     from moldau.registry.records import SchemaVersion
     from moldau.registry.request import Request
+    from moldau.registry.schemas_topic import Follower, Writer
     from moldau.registry.state import State
-    from moldau.registry.writer import Writer
 
 log = logging.getLogger(__name__)
 

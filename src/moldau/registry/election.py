@@ -9,7 +9,7 @@ A thread keeps this registry a member: it joins, learns who writes, sends a hear
 it. A writer that leaves is replaced within a heartbeat, one that dies after the session's timeout.
 
 Who writes is known as long as this member heard from the coordinator within the session's timeout: after that the group has given the place
-to somebody else, whatever this member remembers. That is a courtesy; what makes it safe is the fence in :mod:`moldau.registry.writer`.
+to somebody else, whatever this member remembers. That is a courtesy; what makes it safe is the fence in :mod:`moldau.registry.schemas_topic`.
 """
 
 import json

@@ -25,15 +25,13 @@ from moldau.registry.app import App
 from moldau.registry.binding import bind
 from moldau.registry.changes import Changes
 from moldau.registry.election import SESSION_TIMEOUT_S, Election, Identity
-from moldau.registry.follower import BehindError, Follower
 from moldau.registry.http_server import HttpServer
 from moldau.registry.limits import HttpLimits, WorkLimits
 from moldau.registry.peers import Confirming
 from moldau.registry.schemas.understood import Understood
+from moldau.registry.schemas_topic import SCHEMAS_TOPIC, BehindError, Follower, Writer, ensure_topic
 from moldau.registry.state import State
-from moldau.registry.topic import SCHEMAS_TOPIC, ensure_topic
 from moldau.registry.understanding import Understanding
-from moldau.registry.writer import Writer
 
 log = logging.getLogger(__name__)
 

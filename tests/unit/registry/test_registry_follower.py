@@ -11,8 +11,8 @@ from moldau.protocol.records.builder import encode_batch
 from moldau.protocol.records.compression import Compression
 from moldau.protocol.records.header import HEADER_SIZE, stamp_crc
 from moldau.protocol.records.record import Header, Record
-from moldau.registry import follower as module
-from moldau.registry.follower import BehindError, Follower
+from moldau.registry import schemas_topic as module
+from moldau.registry.schemas_topic import BehindError, Follower
 from moldau.registry.state import State
 
 PATIENCE_S = 10.0
