@@ -20,8 +20,7 @@ from moldau.registry.errors import NOT_FOUND, RestError, answer_too_large, not_a
 from moldau.registry.limits import ANSWER_BYTES_MAX, HttpLimits
 from moldau.registry.peers import PATH as CONFIRMATIONS
 from moldau.registry.request import Request
-from moldau.registry.router import NotAllowedError, allowed_methods, find_route
-from moldau.registry.routes import Kind, PlainText, Route
+from moldau.registry.routes import Kind, NotAllowedError, PlainText, Route, allowed_methods, find_route
 from moldau.registry.schemas.understood import NotUnderstoodError
 from moldau.registry.understanding import NotReadableError
 
