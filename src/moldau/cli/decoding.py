@@ -132,7 +132,7 @@ def _avro(schema: "RegisteredSchema", registry: "RegistryClient") -> ToJson:
 
     from fastavro import parse_schema
 
-    from moldau.registry.avro_reading import checked_schema
+    from moldau.registry.untrusted_avro import checked_schema
     from moldau.tracking.header import HEADER_FIELD, is_tracked_schema
 
     names: dict[str, Any] = {}

@@ -12,8 +12,8 @@ from fastavro import parse_schema
 from fastavro.read import SchemaResolutionError
 from fastavro.schema import SchemaParseException, UnknownType
 
-from moldau.registry.avro_reading import Read, checked_schema
 from moldau.registry.client_errors import UnknownSchemaError
+from moldau.registry.untrusted_avro import Read, checked_schema
 from moldau.registry.wire import WireFormatError, unframe
 from moldau.tracking.errors import TrackingError
 from moldau.tracking.header import HEADER_FIELD, EventHeader, is_tracked_schema, read_header

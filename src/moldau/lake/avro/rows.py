@@ -15,7 +15,7 @@ from moldau.lake.avro.evolution import fastavro_pair
 from moldau.lake.avro.schemas import AvroSchema
 from moldau.lake.avro.sizes import check_sizes
 from moldau.lake.avro.types import arrow_schema
-from moldau.registry.avro_numbers import NegativeNumberError, checked_numbers
+from moldau.registry.untrusted_avro import NegativeNumberError, checked_numbers
 
 
 class RowDecoder:
