@@ -9,23 +9,12 @@ or has another size than its fixed, or holds a character above U+00FF for bytes,
 """
 
 import json
-from collections.abc import Callable, Sequence
-from typing import Any
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, NoReturn
 
-from moldau.registry.schemas.avro.attributes import (
-    ENUM_ATTRIBUTES,
-    FIELD_ATTRIBUTES,
-    TYPE_ATTRIBUTES,
-    aliases_of,
-    check_name,
-    doc_of,
-    names_of,
-    properties_of,
-    refuse_constant,
-)
 from moldau.registry.schemas.avro.defaults import default_fault
-from moldau.registry.schemas.avro.definitions import Definitions
-from moldau.registry.schemas.avro.place import Place, shown
+from moldau.registry.schemas.avro.printer import printed
 from moldau.registry.schemas.avro.types import (
     MISSING,
     PRIMITIVES,
@@ -36,11 +25,152 @@ from moldau.registry.schemas.avro.types import (
     FixedType,
     MapType,
     NamedType,
+    Properties,
     RecordType,
     UnionType,
 )
 from moldau.registry.schemas.bounds import check_nodes
 from moldau.registry.schemas.language import InvalidSchemaError, ResolvedReference
+
+PLACE_PARTS_MAX = 250
+"""So many steps may lead to a type; a record within a record is three steps. No walk over a schema runs out of stack."""
+
+
+def shown(parts: Iterable[object]) -> str:
+    """The steps as a path."""
+    return "/" + "/".join(map(str, parts))
+
+
+class Place:
+    """The steps from the root. Whoever enters a step leaves it, unless it refuses the schema."""
+
+    def __init__(self) -> None:
+        self.parts: list[str | int] = []
+
+    def enter(self, part: str | int) -> None:
+        """Go one step down."""
+        self.parts.append(part)
+        if len(self.parts) > PLACE_PARTS_MAX:
+            raise InvalidSchemaError(f"The Avro schema is nested too deeply: more than {PLACE_PARTS_MAX} steps")
+
+    def leave(self) -> None:
+        """Go back up."""
+        self.parts.pop()
+
+    def refuse(self, fault: str) -> NoReturn:
+        """InvalidSchemaError with the fault and the place."""
+        raise InvalidSchemaError(f"Invalid Avro schema at {self}: {fault}")
+
+    def __str__(self) -> str:
+        return shown(self.parts)
+
+
+TYPE_ATTRIBUTES: Final = frozenset({"doc", "fields", "items", "name", "namespace", "size", "symbols", "values", "type", "aliases"})
+ENUM_ATTRIBUTES: Final = TYPE_ATTRIBUTES | {"default"}
+FIELD_ATTRIBUTES: Final = frozenset({"default", "doc", "name", "order", "type", "aliases"})
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def names_of(node: dict[str, Any], enclosing: str, place: Place, *, strict: bool) -> tuple[str, str, list[str]]:
+    """Name, namespace and full aliases; a dot in the name says the namespace, else the node does, else the enclosing type."""
+    full = node.get("name")
+    if not isinstance(full, str):
+        place.refuse(f"a named type ({node['type']}) needs a 'name' that is a string")
+    given = node.get("namespace")
+    space, dot, name = full.rpartition(".")
+    if not dot:
+        space = given if isinstance(given, str) else enclosing
+    if not space and name in PRIMITIVES:
+        place.refuse(f"a type may not be called {name!r}")
+    if strict:
+        check_name(name, place)
+        for part in space.split(".") if space else ():
+            check_name(part, place)
+    return name, space, [alias if "." in alias or not space else f"{space}.{alias}" for alias in aliases_of(node, place)]
+
+
+def aliases_of(node: dict[str, Any], place: Place) -> list[str]:
+    """The aliases as they stand, each once."""
+    if "aliases" not in node:
+        return []
+    aliases = node["aliases"]
+    if not isinstance(aliases, list) or not all(isinstance(alias, str) for alias in aliases):
+        place.refuse("'aliases' is a list of names")
+    return list(dict.fromkeys(aliases))
+
+
+def check_name(name: str, place: Place) -> None:
+    """Refuse what is no name."""
+    if not _NAME.fullmatch(name):
+        place.refuse(f"{name!r} is no name: it must begin with a letter or _ and go on with letters, digits and _")
+
+
+def doc_of(node: dict[str, Any]) -> str | None:
+    """The doc; one that is no text does not count."""
+    doc = node.get("doc")
+    return doc if isinstance(doc, str) else None
+
+
+def properties_of(node: dict[str, Any], attributes: frozenset[str]) -> Properties:
+    """What the node says beside the attributes of its kind."""
+    if node.keys() <= attributes:
+        return {}
+    return {name: value for name, value in node.items() if name not in attributes}
+
+
+def refuse_constant(name: str) -> NoReturn:
+    """`NaN` and the infinities, which Python's reader of JSON would take."""
+    raise ValueError(f"{name} is no JSON number")
+
+
+class _Awaited(AvroType):
+    """A name whose definition has not been met yet; it is replaced before anybody sees it."""
+
+
+class Definitions:
+    """Of one text. `names` holds the types known so far, those of the references too."""
+
+    def __init__(self, names: dict[str, NamedType]) -> None:
+        self._names = names
+        self._awaited: list[tuple[str, str, Callable[[AvroType], None], str]] = []
+
+    def find(self, name: str, namespace: str) -> NamedType | None:
+        """What a name stands for in a namespace, as far as it is known."""
+        return self._names.get(_qualified(name, namespace)) or self._names.get(name)
+
+    def await_one(self, name: str, namespace: str, put: Callable[[AvroType], None], place: str) -> AvroType:
+        """Something for a name that is not known at `place`; `find_awaited` puts the type instead of it."""
+        self._awaited.append((name, namespace, put, place))
+        return _Awaited(kind=name)
+
+    def find_awaited(self) -> None:
+        """The text is at its end. InvalidSchemaError for a name that nobody has defined."""
+        for name, namespace, put, place in self._awaited:
+            known = self.find(name, namespace)
+            if known is None:
+                raise InvalidSchemaError(f"Unknown type {_qualified(name, namespace)!r} at {place}")
+            put(known)
+
+    def define(self, named: NamedType) -> NamedType | None:
+        """Make the name known, and give back what it stood for before."""
+        before = self._names.get(named.full_name)
+        self._names[named.full_name] = named
+        return before
+
+    def same(self, before: NamedType | None, again: NamedType, place: Place) -> NamedType:
+        """What a name stands for after a definition; a second definition must say the same as the first."""
+        if before is None:
+            return again
+        if printed(before) != printed(again):
+            place.refuse(f"the name {again.full_name!r} is defined twice, each time differently")
+        self._names[again.full_name] = before
+        return before
+
+
+def _qualified(name: str, namespace: str) -> str:
+    return f"{namespace}.{name}" if namespace and "." not in name else name
+
 
 _ORDERS = frozenset({"ascending", "descending", "ignore"})
 
