@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from moldau.registry.schemas.avro.compatibility import check
-from moldau.registry.schemas.avro.normal import normalize
 from moldau.registry.schemas.avro.parser import parse
-from moldau.registry.schemas.avro.printer import named_within, printed
+from moldau.registry.schemas.avro.printer import named_within, normalize, printed
 from moldau.registry.schemas.avro.types import AvroType, NamedType, RecordType
 from moldau.registry.schemas.language import AVRO, Incompatibility, ParsedSchema, ResolvedReference
 

@@ -4,6 +4,8 @@ Worked example: `{"name": "a.R", "fields": [{"type": {"type": "long"}, "name": "
 `{"type":"record","name":"R","namespace":"a","fields":[{"name":"x","type":"long"}],"team":7}`. Two texts that print alike are one
 schema with one id. A named type is printed in full where it occurs first and by its name after that; the types of references are
 names from the start.
+
+Confluent's registry does the same, so that two services whose tools write properties in different orders share one schema id.
 """
 
 import math
@@ -19,6 +21,7 @@ from moldau.registry.schemas.avro.types import (
     FixedType,
     MapType,
     NamedType,
+    Properties,
     RecordType,
     UnionType,
 )
@@ -121,3 +124,53 @@ def _double(value: float) -> str:
     digits = repr(value).partition("e")[0].replace(".", "").replace("-", "").strip("0") or "0"
     sign = "-" if mantissa.startswith("-") else ""
     return f"{sign}{digits[0]}.{digits[1:] or '0'}E{int(exponent)}"
+
+
+def normalize(avro_type: AvroType) -> None:
+    """Put a type in its normal form, in place: every type that it is made of as well."""
+    _sort(avro_type)
+    for named in named_within(avro_type):
+        _sort(named)
+        if isinstance(named, RecordType):
+            _normalize_fields(named)
+
+
+def _normalize_fields(record: RecordType) -> None:
+    for field in record.fields:
+        field.aliases = sorted(field.aliases)
+        field.properties = _sorted(field.properties)
+        if field.default is not MISSING:
+            field.default = _sorted(field.default)
+        _sort(field.type)
+
+
+def _sort(avro_type: AvroType) -> None:
+    if avro_type.properties:
+        avro_type.properties = _logical_first(avro_type.properties)
+    match avro_type:
+        case ArrayType(items=part) | MapType(values=part):
+            _sort(part)
+        case UnionType(branches=branches):
+            for branch in branches:
+                if not isinstance(branch, NamedType):
+                    _sort(branch)
+        case NamedType():
+            avro_type.aliases = sorted(avro_type.aliases)
+            avro_type.doc = avro_type.doc or None
+
+
+def _logical_first(properties: Properties) -> Properties:
+    """The logical type comes first, a decimal's precision and its scale, if it is not 0, next; the others follow by name."""
+    first: list[str] = [name for name in ("logicalType", "precision") if name in properties and "logicalType" in properties]
+    if first and properties.get("scale"):
+        first.append("scale")
+    rest = sorted(properties.keys() - set(first))
+    return {name: _sorted(properties[name]) for name in (*first, *rest)}
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _sorted(value[name]) for name in sorted(value)}
+    if isinstance(value, list):
+        return [_sorted(item) for item in value]
+    return value
