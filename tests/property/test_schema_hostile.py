@@ -9,8 +9,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moldau.registry.schemas.language import InvalidSchemaError, ParsedSchema
-from moldau.registry.schemas.languages import language
+from moldau.registry.schemas.language import InvalidSchemaError, ParsedSchema, language
 from support.sizes import sized
 
 WORD_LIST = """

@@ -25,7 +25,7 @@ from moldau.registry.schemas.avro.types import (
     RecordType,
     UnionType,
 )
-from moldau.registry.schemas.quoting import quoted
+from moldau.registry.schemas.language import quoted
 
 
 def printed(avro_type: AvroType, known: Iterable[NamedType] = ()) -> str:

@@ -7,8 +7,7 @@ import json
 from decimal import Decimal
 from typing import Any, NoReturn
 
-from moldau.registry.schemas.language import InvalidSchemaError
-from moldau.registry.schemas.quoting import quoted
+from moldau.registry.schemas.language import InvalidSchemaError, quoted
 
 
 def read_json(text: str, what: str) -> Any:
