@@ -9,11 +9,35 @@ Circles: a pair that is being compared further up counts as equal. What was conc
 with the pairs found to differ taken as given, until nothing new differs.
 """
 
+from collections.abc import Mapping, Sequence
+
 from moldau.registry.schemas.bounds import COMPARED_PAIRS_MAX, TooManyPairsError
 from moldau.registry.schemas.json_schema import arrays, objects, scalars
 from moldau.registry.schemas.json_schema.differences import Difference, at, bounded, harmless
-from moldau.registry.schemas.json_schema.matching import most_pairs
 from moldau.registry.schemas.json_schema.nodes import ALL_OF, ANY_OF, ONE_OF, CombinedNode, Kind, Node
+
+
+def most_pairs(partners: Mapping[int, Sequence[int]]) -> dict[int, int]:
+    """For each left side its possible right sides; gives a largest set of pairs, left to right.
+
+    Worked example: {0: [0], 1: [0, 1]} gives {0: 0, 1: 1}, where taking 0 for 1 first would have left 0 alone.
+    """
+    left_of: dict[int, int] = {}
+
+    def place(left: int, tried: set[int]) -> bool:
+        for right in partners[left]:
+            if right in tried:
+                continue
+            tried.add(right)
+            if right not in left_of or place(left_of[right], tried):
+                left_of[right] = left
+                return True
+        return False
+
+    for left in partners:
+        place(left, set())
+    return {left: right for right, left in sorted(left_of.items(), key=lambda pair: pair[1])}
+
 
 Pair = tuple[Node, Node]
 
