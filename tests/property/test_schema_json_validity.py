@@ -11,8 +11,8 @@ import jsonschema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from moldau.registry.schemas.json_schema.documents import read_json, write_json
 from moldau.registry.schemas.json_schema.language import JsonLanguage, JsonSchema
-from moldau.registry.schemas.json_schema.text import read_json, write_json
 from support.sizes import sized
 
 JSON = JsonLanguage()

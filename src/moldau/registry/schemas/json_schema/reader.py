@@ -9,10 +9,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from moldau.registry.schemas.json_schema.documents import Resolver, follow, subresource
-from moldau.registry.schemas.json_schema.drafts import MODERN, specification
+from moldau.registry.schemas.json_schema.documents import MODERN, Resolver, follow, specification, subresource, write_json
 from moldau.registry.schemas.json_schema.nodes import ALL_OF, ANY_OF, ONE_OF, CombinedNode, Kind, Node
-from moldau.registry.schemas.json_schema.text import write_json
 from moldau.registry.schemas.language import InvalidSchemaError
 
 _ANNOTATIONS = ("$id", "id", "title", "description", "default", "connect.type")

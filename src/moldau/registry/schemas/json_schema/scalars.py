@@ -4,8 +4,8 @@ from decimal import Decimal, DecimalException
 from typing import Any
 
 from moldau.registry.schemas.json_schema.differences import Difference
+from moldau.registry.schemas.json_schema.documents import write_json
 from moldau.registry.schemas.json_schema.nodes import Node
-from moldau.registry.schemas.json_schema.text import write_json
 
 
 def compare_limit(name: str, change: str, before: Any, after: Any) -> list[Difference]:
