@@ -3,8 +3,7 @@
 import pytest
 
 from moldau.registry.schemas.language import ResolvedReference
-from moldau.registry.schemas.protobuf.compatibility import ProtoFiles, differences
-from moldau.registry.schemas.protobuf.differences import HARMFUL
+from moldau.registry.schemas.protobuf.compatibility import HARMFUL, ProtoFiles, differences
 from moldau.registry.schemas.protobuf.language import ProtobufLanguage, ProtobufSchema
 
 PROTOBUF = ProtobufLanguage()

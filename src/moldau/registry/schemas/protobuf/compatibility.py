@@ -1,5 +1,10 @@
 """The differences between an older Protobuf schema and a newer one, by the rules of Confluent's registry.
 
+Names, verdicts and sentences are those of Confluent's registry.
+
+The groups are those of the language guide ("updating a message type"): int32, int64, uint32, uint64, bool and enums; the two sint; the
+fixed of each size; string and bytes.
+
 On the wire a field is a number and a value, so fields are compared by number: their names may change, their types within a group that is
 encoded alike, their place in a oneof if no two fields that could be set together become exclusive. A message that a field names must keep
 its name within its package; if it comes from another file, or another version of it, it is compared too.
@@ -7,14 +12,133 @@ its name within its package; if it comes from another file, or another version o
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from google.protobuf.descriptor_pb2 import DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorProto
 
 from moldau.registry.schemas.bounds import COMPARED_PAIRS_MAX, DIFFERENCES_MAX, TooManyPairsError
 from moldau.registry.schemas.language import Incompatibility, ResolvedReference
-from moldau.registry.schemas.protobuf.differences import HARMFUL, Difference, incompatibility
-from moldau.registry.schemas.protobuf.fields import compare_scalars, kind
-from moldau.registry.schemas.protobuf.oneofs import Members, compare_oneofs
+
+
+class Difference(NamedTuple):
+    """A difference and where it is: `#/Flight/3` is field number 3 of the message Flight."""
+
+    type: str
+    path: tuple[str, ...]
+
+
+HARMFUL = {
+    "PACKAGE_CHANGED": "The package at '{path}' in the {reader} schema does not match the package in the {writer} schema",
+    "MESSAGE_REMOVED": "The {reader} schema is missing a MESSAGE type at path '{path}' in the {writer} schema",
+    "FIELD_KIND_CHANGED": "The type of a field at path '{path}' in the {reader} schema does not match the {writer} schema",
+    "FIELD_SCALAR_KIND_CHANGED": (
+        "The kind of a SCALAR field at path '{path}' in the {reader} schema does not match its kind in the {writer} schema"
+    ),
+    "FIELD_NAMED_TYPE_CHANGED": (
+        "The type of a MESSAGE field at path '{path}' in the {reader} schema does not match its type in the {writer} schema"
+    ),
+    "FIELD_NUMERIC_LABEL_CHANGED": (
+        "The label for a NUMERIC field at path '{path}' in the {reader} schema does not match its label in the {writer} schema"
+    ),
+    "REQUIRED_FIELD_ADDED": "A required field  at path '{path}' in the {reader} schema is missing in the {writer} schema",
+    "REQUIRED_FIELD_REMOVED": "The {reader} schema is missing a required field at path: '{path}' in the {writer} schema",
+    "ONEOF_FIELD_REMOVED": "The {reader} schema is missing a oneof field at path '{path}' in the {writer} schema",
+    "MULTIPLE_FIELDS_MOVED_TO_ONEOF": (
+        "Multiple fields in the oneof at path '{path}' in the {reader} schema are outside a oneof in the {writer} schema"
+    ),
+    "FIELD_MOVED_TO_EXISTING_ONEOF": (
+        "A field in the oneof at path '{path}' in the {reader} schema is outside an existing oneof in the {writer} schema"
+    ),
+}
+"""The differences that keep a newer schema from reading what an older one wrote. The others are harmless: messages and fields added,
+optional fields removed, names changed, enums and their constants changed in any way, oneofs added or removed whole."""
+
+
+def incompatibility(difference: Difference) -> Incompatibility:
+    """A difference that does harm, in the registry's words."""
+    path = "#/" + "/".join(difference.path)
+    return Incompatibility(difference.type, path, HARMFUL[difference.type].replace("{path}", path))
+
+
+_GROUPS = {
+    "general": ("INT32", "INT64", "UINT32", "UINT64", "BOOL", "ENUM"),
+    "signed": ("SINT32", "SINT64"),
+    "text": ("STRING", "BYTES"),
+    "fixed32": ("FIXED32", "SFIXED32"),
+    "fixed64": ("FIXED64", "SFIXED64"),
+    "float": ("FLOAT",),
+    "double": ("DOUBLE",),
+}
+_GROUP_OF = {FieldDescriptorProto.Type.Value(f"TYPE_{name}"): group for group, names in _GROUPS.items() for name in names}
+
+
+def kind(field: FieldDescriptorProto, map_entry: DescriptorProto | None) -> Literal["scalar", "message", "group", "map"]:
+    """Enums are scalars: they are numbers on the wire. Groups are written otherwise than messages."""
+    if map_entry is not None:
+        return "map"
+    if field.type == FieldDescriptorProto.TYPE_GROUP:
+        return "group"
+    return "scalar" if field.type in _GROUP_OF else "message"
+
+
+def compare_scalars(before: FieldDescriptorProto, after: FieldDescriptorProto, path: tuple[str, ...]) -> Iterator[Difference]:
+    """Types of one group may change; a list may become a single value, and back, only for string and bytes.
+
+    A field without a label is an optional one, as the language has it.
+    """
+    group = _GROUP_OF[before.type]
+    if group != _GROUP_OF[after.type]:
+        yield Difference("FIELD_SCALAR_KIND_CHANGED", path)
+    elif before.label != after.label:
+        yield Difference("FIELD_STRING_OR_BYTES_LABEL_CHANGED" if group == "text" else "FIELD_NUMERIC_LABEL_CHANGED", path)
+
+
+class Members:
+    """The fields of a message by number, and which oneof each is in. What `optional` of proto3 makes is no oneof."""
+
+    def __init__(self, message: DescriptorProto) -> None:
+        self.fields = {field.number: field for field in message.field}
+        self.oneof_of = {
+            field.number: message.oneof_decl[field.oneof_index].name
+            for field in message.field
+            if field.HasField("oneof_index") and not field.proto3_optional
+        }
+
+        self.of: dict[str, list[int]] = {}
+        """The numbers of each oneof's fields, in their order."""
+        for number, oneof in self.oneof_of.items():
+            self.of.setdefault(oneof, []).append(number)
+
+
+def compare_oneofs(before: Members, after: Members, path: tuple[str, ...]) -> Iterator[Difference]:
+    """Oneofs by name, and the fields that left one."""
+    old, new = (dict.fromkeys(members.oneof_of.values()) for members in (before, after))
+    for oneof in new:
+        yield from _newly_exclusive(before, after, oneof, path)
+    for oneof in sorted(old.keys() ^ new.keys()):
+        yield Difference("ONEOF_REMOVED" if oneof in old else "ONEOF_ADDED", (*path, oneof))
+    kept = {oneof for oneof, numbers in before.of.items() if any(number in after.fields for number in numbers)}
+    for number, oneof in before.oneof_of.items():
+        if number in after.fields:
+            if number not in after.oneof_of:
+                yield Difference("ONEOF_FIELD_MOVED_TO_TOP_LEVEL", (*path, str(number)))
+        elif oneof in new or oneof in kept:
+            # The oneof went with all its fields, or else data of this field is lost while the others stay.
+            yield Difference("ONEOF_FIELD_REMOVED", (*path, oneof, str(number)))
+
+
+def _newly_exclusive(before: Members, after: Members, oneof: str, path: tuple[str, ...]) -> Iterator[Difference]:
+    """Fields that could be set together, and can be no longer: they come from different oneofs, or from outside any."""
+    groups = set()
+    from_outside = 0
+    for number in after.of[oneof]:
+        if number in before.oneof_of:
+            groups.add(before.oneof_of[number])
+        elif number in before.fields:
+            from_outside += 1
+    if len(groups) + from_outside > 1:
+        yield Difference("MULTIPLE_FIELDS_MOVED_TO_ONEOF" if from_outside > 1 else "FIELD_MOVED_TO_EXISTING_ONEOF", (*path, oneof))
+
 
 Path = tuple[str, ...]
 
