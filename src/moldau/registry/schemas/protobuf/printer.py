@@ -1,5 +1,12 @@
 """A Protobuf descriptor as text, in the layout in which Confluent's registry stores Protobuf schemas.
 
+A descriptor says `.flights.Airport` everywhere. Text says `Airport` inside the package `flights`: a name is looked up from the
+innermost scope outwards, by its first part. The stored text has, as people write it, the shortest name that leads to a type of the
+same package, and the full name of others.
+
+A descriptor holds extensions as bytes under a number. They are read with a pool of the schema's own files, where each number has its
+name and type.
+
 Comments and blank lines of the text that was registered are gone, and so is the order of things of different kinds: in a message come
 reserved numbers, options, fields, oneofs, extensions, nested messages and enums. Messages keep their order, since a record on the wire
 names its message by its place.
@@ -11,6 +18,7 @@ each type in full.
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.descriptor_pb2 import (
     DescriptorProto,
     Edition,
@@ -20,11 +28,170 @@ from google.protobuf.descriptor_pb2 import (
     OneofDescriptorProto,
     ServiceDescriptorProto,
 )
+from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
 
-from moldau.registry.schemas.protobuf.layout import block, indented, listed, number_range
-from moldau.registry.schemas.protobuf.names import Names
-from moldau.registry.schemas.protobuf.options import OptionPrinter, quoted
+
+def block(head: str, sections: list[list[str]]) -> str:
+    """A head with statements in braces; sections that say something have an empty line between them."""
+    inside = "\n".join("".join(indented(statement) for statement in section) for section in sections if section)
+    return f"{head} {{\n{inside}}}\n" if inside else f"{head} {{}}\n"
+
+
+def indented(text: str) -> str:
+    """Each line two spaces further right; empty ones stay empty."""
+    return "".join(f"  {line}\n" if line else "\n" for line in text.removesuffix("\n").split("\n"))
+
+
+def listed(settings: list[str]) -> str:
+    """Options in brackets, on lines of their own if there are several."""
+    if not settings:
+        return ""
+    if len(settings) == 1:
+        return f" [{settings[0]}]"
+    return " [\n" + indented(",\n".join(settings)) + "]"
+
+
+def number_range(first: int, last: int, most: int) -> str:
+    """Numbers as ``reserved`` and ``extensions`` have them; `most` is the highest that there is."""
+    if first == last:
+        return str(first)
+    return f"{first} to {'max' if last == most else last}"
+
+
+class Names:
+    """All types and packages that a file sees; the file is the last of `files`."""
+
+    def __init__(self, files: Sequence[FileDescriptorProto]) -> None:
+        self._package = files[-1].package
+        self._types: set[str] = set()
+        self._scopes: set[str] = set()
+        for file in files:
+            parts = file.package.split(".") if file.package else []
+            self._scopes |= {".".join(parts[: index + 1]) for index in range(len(parts))}
+            self._types |= {_within(file.package, enum.name) for enum in file.enum_type}
+            for message in file.message_type:
+                self._add(file.package, message)
+        self._scopes |= self._types
+
+    def shortest(self, full_name: str, scope: str) -> str:
+        """The text that means `.full_name` inside `scope`; with a dot in front if nothing else does."""
+        parts = full_name.removeprefix(".").split(".")
+        wanted = ".".join(parts)
+        at_home = not self._package or wanted.startswith(f"{self._package}.")
+        for index in range(len(parts) - 1 if at_home else 0, -1, -1):
+            name = ".".join(parts[index:])
+            if self._meaning(name, scope) == wanted:
+                return name
+        return "." + wanted
+
+    def _meaning(self, name: str, scope: str) -> str | None:
+        """What protoc takes a name for: once the first part is found, the rest must be there."""
+        first, dot, _ = name.partition(".")
+        while True:
+            if _within(scope, first) in (self._scopes if dot else self._types):
+                return _within(scope, name)
+            if not scope:
+                return None
+            scope = scope.rpartition(".")[0]
+
+    def _add(self, scope: str, message: DescriptorProto) -> None:
+        name = _within(scope, message.name)
+        self._types.add(name)
+        self._types |= {_within(name, enum.name) for enum in message.enum_type}
+        for nested in message.nested_type:
+            self._add(name, nested)
+
+
+def _within(scope: str, name: str) -> str:
+    return f"{scope}.{name}" if scope else name
+
+
+_DESCRIPTOR_FILE = "google/protobuf/descriptor.proto"
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+class OptionPrinter:
+    """Writes options as `name = value`; `files` are all the files of the schema, in the order of their imports."""
+
+    def __init__(self, files: Sequence[FileDescriptorProto], *, sort: bool) -> None:
+        self._sort = sort
+        self._pool: DescriptorPool | None = None
+        if any(file.name == _DESCRIPTOR_FILE for file in files):
+            self._pool = DescriptorPool()
+            for file in files:
+                self._pool.Add(file)
+
+    def settings(self, options: Message) -> list[str]:
+        """Each option that is set, one entry for each value of a repeated one."""
+        settings = []
+        for field, value in self._read(options).ListFields():
+            if field.name == "map_entry" and not field.is_extension:
+                continue
+            settings += _settings(field, value)
+        return sorted(settings) if self._sort else settings
+
+    def _read(self, options: Message) -> Message:
+        if self._pool is None:
+            return options
+        known = GetMessageClass(self._pool.FindMessageTypeByName(options.DESCRIPTOR.full_name))
+        return known.FromString(options.SerializeToString())
+
+
+def quoted(text: str) -> str:
+    """A string of the language."""
+    return '"' + "".join(_ESCAPES.get(character, character if character >= " " else f"\\{ord(character):03o}") for character in text) + '"'
+
+
+def _settings(field: FieldDescriptor, value: Any) -> list[str]:
+    name = f"({field.full_name})" if field.is_extension else field.name
+    if name == "features":
+        return [f"features.{setting}" for inner, item in value.ListFields() for setting in _settings(inner, item)]
+    values = value if field.is_repeated else [value]
+    return [f"{name} = {_value(field, item)}" for item in values]
+
+
+def _value(field: FieldDescriptor, value: Any) -> str:
+    match field.type:
+        case FieldDescriptor.TYPE_MESSAGE | FieldDescriptor.TYPE_GROUP:
+            return _aggregate(value)
+        case FieldDescriptor.TYPE_STRING:
+            return quoted(value)
+        case FieldDescriptor.TYPE_BYTES:
+            return '"' + "".join(chr(byte) if 32 <= byte < 127 and chr(byte) not in "\"'\\" else f"\\{byte:03o}" for byte in value) + '"'
+        case FieldDescriptor.TYPE_BOOL:
+            return "true" if value else "false"
+        case FieldDescriptor.TYPE_ENUM:
+            known = field.enum_type.values_by_number.get(value)
+            return known.name if known else str(value)
+        case _:
+            return repr(value)
+
+
+def _aggregate(message: Message) -> str:
+    """A message as an option's value, a line for each field."""
+    lines = []
+    for field, value in message.ListFields():
+        name = f"[{field.full_name}]" if field.is_extension else field.name
+        if _is_map(field):
+            lines += [
+                f"{name}: {{ key: {_map_part(field, 'key', key)}, value: {_map_part(field, 'value', value[key])} }}"
+                for key in sorted(value)
+            ]
+        else:
+            lines += [f"{name}: {_value(field, item)}" for item in (value if field.is_repeated else [value])]
+    inside = ",\n".join(lines)
+    return "{\n" + "".join(f"  {line}\n" for line in inside.split("\n")) + "}" if lines else "{}"
+
+
+def _is_map(field: FieldDescriptor) -> bool:
+    return bool(field.type == FieldDescriptor.TYPE_MESSAGE and field.message_type.GetOptions().map_entry)
+
+
+def _map_part(field: FieldDescriptor, part: str, value: Any) -> str:
+    return _value(field.message_type.fields_by_name[part], value)
+
 
 _SCALARS = {
     value: name.removeprefix("TYPE_").lower()
