@@ -3,10 +3,10 @@
 import base64
 import binascii
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
-from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 
@@ -14,8 +14,24 @@ from moldau.registry.schemas.bounds import PROTOBUF_ELEMENTS_MAX
 from moldau.registry.schemas.language import PROTOBUF, Incompatibility, InvalidSchemaError, ParsedSchema, ResolvedReference
 from moldau.registry.schemas.protobuf.compatibility import ProtoFiles, check
 from moldau.registry.schemas.protobuf.compiler import compile_proto
-from moldau.registry.schemas.protobuf.elements import count_elements
 from moldau.registry.schemas.protobuf.printer import print_proto
+
+
+def count_elements(files: Iterable[FileDescriptorProto]) -> int:
+    """Messages, fields, oneofs, enums, constants, ranges, extensions, services and methods."""
+    count = 0
+    messages: list[DescriptorProto] = []
+    for file in files:
+        messages += file.message_type
+        count += len(file.extension) + sum(1 + len(enum.value) for enum in file.enum_type)
+        count += sum(1 + len(service.method) for service in file.service)
+    while messages:
+        message = messages.pop()
+        messages += message.nested_type
+        count += 1 + len(message.field) + len(message.oneof_decl) + len(message.extension) + len(message.extension_range)
+        count += len(message.reserved_range) + len(message.reserved_name) + sum(1 + len(enum.value) for enum in message.enum_type)
+    return count
+
 
 FILE_NAME = "default"
 """What the registered file is called in its descriptor; nobody imports it by this name."""
