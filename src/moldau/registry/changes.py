@@ -2,7 +2,7 @@
 
     until it is done or the time is over:
         no writer           ->  wait for the election
-        another one writes  ->  have it confirm that it does (`confirming`), and forward the request; if it is down, or writes no longer:
+        another one writes  ->  have it confirm that it does (`peers`), and forward the request; if it is down, or writes no longer:
                                 again. Not a deletion that it may have carried out: asked again, it would say there is nothing to delete
         this one writes     ->  read to the end of the log, decide, write, wait until it is read back, answer
 

@@ -8,8 +8,8 @@ The group's leader (who is that does not matter) chooses: the registry that writ
 A thread keeps this registry a member: it joins, learns who writes, sends a heartbeat every second, and joins again when the group asks for
 it. A writer that leaves is replaced within a heartbeat, one that dies after the session's timeout.
 
-Who writes is known as long as this member heard from the coordinator within the session's timeout: after that the group has given the place
-to somebody else, whatever this member remembers. That is a courtesy; what makes it safe is the fence in :mod:`moldau.registry.schemas_topic`.
+The writer is known as long as this member heard from the coordinator within the session's timeout: after that the group may have elected
+another. This avoids useless writes; what makes it safe is the fence in :mod:`moldau.registry.schemas_topic`.
 """
 
 import json

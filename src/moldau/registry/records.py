@@ -1,10 +1,9 @@
 """The records of ``_schemas`` in Confluent's own format: keys and values are JSON, with these names in this order.
 
-A key says what its record is about, its value (`moldau.registry.records`) what is so from now on. A kind that is not known here is no
-error: it is told as `UnknownKey`.
+A key says what its record is about, a value what holds from now on; a record without a value (a tombstone) takes that back. A key of an
+unknown kind is no error: it is returned as `UnknownKey`. Unknown names in a value are ignored.
 
-`docs/formats/schemas-topic.md` shows them byte by byte. A value says what is so from now on about what its key names
-(`moldau.registry.records`); a record without one (a tombstone) takes it back. Names that are not known here are left out.
+`docs/formats/schemas-topic.md` shows them byte by byte.
 """
 
 import json
