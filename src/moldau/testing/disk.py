@@ -21,7 +21,7 @@ from random import Random
 from moldau.model.errors import StorageError
 from moldau.ports.filesystem import LockHeldError, MissingFileError, NotRegularError
 from moldau.testing.disk_files import ForgetfulFile, ForgetfulLock
-from moldau.testing.disk_nodes import Content, Directory, Node, Special, crash, used
+from moldau.testing.disk_nodes import Content, Directory, Node, Special, close_all, crash, used
 
 Fault = Callable[[str, str], bool]
 """``fault(operation, path)``: whether this operation (a method's name) on this path fails with an input/output error."""
@@ -75,6 +75,13 @@ class ForgetfulDisk:
         report: list[str] = []
         crash(self._root, "", random, report)
         return report
+
+    def process_ended(self) -> None:
+        """The process that used the disk has ended, the machine runs on: open files and locks are gone, what was written stays."""
+        self.crashes += 1
+        self._locks = set()
+        self._orphans = []
+        close_all(self._root)
 
     def closed(self, content: Content) -> None:
         """The last user of a handle is gone."""

@@ -173,6 +173,15 @@ def used(directory: Directory) -> int:
     return total
 
 
+def close_all(directory: Directory) -> None:
+    """No file below has a user any more."""
+    for node in directory.entries.values():
+        if isinstance(node, Directory):
+            close_all(node)
+        elif isinstance(node, Content):
+            node.users = 0
+
+
 def crash(directory: Directory, path: str, random: Random | None, report: list[str]) -> None:
     """Crash everything below; `report` gets a line for each file that had something unsynced."""
     directory.crash(random)

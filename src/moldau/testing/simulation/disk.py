@@ -1,0 +1,59 @@
+"""The disk of a simulated host: it forgets what was not synced, takes its time, fills up, fails, and notices every call.
+
+Damage that no log can survive is not done: only a drawn kind of fault whose loss the model of losses knows.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from moldau.model.errors import StorageError
+from moldau.testing.disk import ForgetfulDisk
+
+
+@dataclass(slots=True)
+class DiskOptions:
+    """How slow a disk is."""
+
+    sync_s: float = 0.002
+    """Typical time of a job in the background, which is mostly a sync."""
+    slow_rate: float = 0.0
+    """How often one takes up to a hundred times as long."""
+
+
+class SimulatedDisk(ForgetfulDisk):
+    """See the module."""
+
+    def __init__(self, random: Random, options: DiskOptions, now_ms: Callable[[], int]) -> None:
+        super().__init__(now_ms=now_ms)
+        self.options = options
+        self.on_operation: Callable[[str], object] = lambda _operation: None
+        """Called before each operation; what it raises ends that before it has an effect."""
+        self.failing: str | None = None
+        """A directory whose operations fail, with all below it: the disk that holds it is broken."""
+        self._random = random
+
+    def enter(self, operation: str, path: str) -> None:
+        """Begin an operation."""
+        self.on_operation(operation)
+        if self.failing is not None and path.startswith(self.failing):
+            raise StorageError("input/output error", path=path)
+        super().enter(operation, path)
+
+    def job_s(self) -> float:
+        """How long the next job in the background takes."""
+        draw = self._random.random
+        seconds = self.options.sync_s * draw()
+        return seconds * (1 + 99 * draw()) if draw() < self.options.slow_rate else seconds
+
+    def power_cut(self) -> list[str]:
+        """Lose what was not synced, or a part of it; what became of each file that had something unsynced."""
+        return self.crash(self._random)
+
+    def fill_up(self, room: int) -> None:
+        """From now on no more than so many bytes fit; what is removed makes room."""
+        self.capacity = self.used() + room
+
+    def make_room(self) -> None:
+        """As many bytes fit as ever."""
+        self.capacity = None

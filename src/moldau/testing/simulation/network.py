@@ -1,0 +1,390 @@
+"""The network: connections whose bytes travel in virtual time, and everything that can happen to them.
+
+Each direction of a connection is an actor, so that the order between connections is drawn; within one, bytes come in order. What one end
+has sent and the other has not taken is in its *window*; what does not fit waits in the sender's queue, as behind a full socket.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from moldau.ports.network import ConnectError
+from moldau.ports.transport import FileRange, Part, Receiver, Transport
+from moldau.testing.network import RANGE_COST
+from moldau.testing.simulation.schedule import Actor, Event, Group, Schedule
+
+Accept = Callable[[Transport], Receiver]
+Run = Callable[[Callable[[], object]], object]
+"""How an end makes its calls: a process that has ended makes none, and may end in the middle of one."""
+Address = tuple[str, int]
+FIRST_PORT = 40_000
+CONNECT_TIMEOUT_S = 5.0
+"""After which a connection to a host that does not answer fails."""
+NO_PIECE = 1 << 30
+
+
+@dataclass(slots=True)
+class NetworkOptions:
+    """How bytes travel in a run."""
+
+    latency_s: float = 0.0005
+    """Typical time of one way."""
+    tail: float = 0.01
+    """How often a transfer takes up to a hundred times as long."""
+    window: int = 1 << 16
+    piece_max: int = NO_PIECE
+    """Most bytes that arrive at a time: as much as is there, or a few, so that frames come in pieces."""
+
+
+@dataclass(frozen=True, slots=True)
+class Party:
+    """A process at the network: who it is, what it ends with, how it makes calls."""
+
+    host: str
+    group: Group | None
+    run: Run
+
+
+def run_directly(call: Callable[[], object]) -> object:
+    """The calls of a client: they are simply made."""
+    return call()
+
+
+class End:
+    """One end of a connection: its :class:`moldau.ports.transport.Transport`."""
+
+    def __init__(self, network: "SimulatedNetwork", party: Party, local: Address, peer: Address) -> None:
+        self.local = local
+        self.peer = peer
+        self.other: End
+        self.receiver: Receiver | None = None
+        self.party = party
+        self.is_mute = False
+        """What it sends from now on does not arrive, nor does its end: the direction is dead."""
+        self.window = network.options.window
+        self.reading = True
+        self.closing = False
+        self.closed = False
+        self.in_flight = bytearray()
+        """What it has sent and the other end has not taken."""
+        self._network = network
+        self._queue: deque[memoryview | FileRange] = deque()
+        self._arrival: Event | None = None
+        """The next transfer to this end."""
+        self._actor: Actor = network.schedule.actor(f"{peer[0]}:{peer[1]}>{local[0]}", party.group)
+        self._fin: Exception | bool | None = False
+        """What the other end's close arrives as, once its bytes have; False while it is open."""
+
+    # The port
+
+    def send(self, parts: Sequence[Part]) -> None:
+        """Queue the parts, and fill the window."""
+        for part in parts:
+            if self.closing:
+                if isinstance(part, FileRange):
+                    part.release()
+            elif isinstance(part, FileRange):
+                self._queue.append(part)
+            elif part:
+                self._queue.append(memoryview(bytes(part)))
+        self._fill()
+
+    def queued_bytes(self) -> int:
+        """Bytes beyond the window."""
+        return sum(RANGE_COST if isinstance(item, FileRange) else len(item) for item in self._queue)
+
+    def pause_reading(self) -> None:
+        """Leave the bytes with the peer."""
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        """Take them again."""
+        if not self.closing and not self.reading:
+            self.reading = True
+            self.expect()
+
+    def close(self) -> None:
+        """Close once the queue is empty."""
+        if not self.closing:
+            self.closing = True
+            self.reading = False
+            self._fill()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self.end(None, ConnectionResetError("reset by peer"))
+
+    # The network
+
+    def end(self, here: Exception | None, there: Exception | None) -> None:
+        """The connection ends: this end learns `here` of it at once, the other `there` later."""
+        if self.closed:
+            return
+        self.closing = self.closed = True
+        self.reading = False
+        for item in self._queue:
+            if isinstance(item, FileRange):
+                item.release()
+        self._queue.clear()
+        receiver, self.receiver = self.receiver, None
+        if receiver is not None:
+            self._network.schedule.post(self._actor, lambda: self.party.run(lambda: receiver.connection_lost(here)))
+        if not self.is_mute:
+            self.other._fin = there
+            self.other.expect()
+
+    def vanish(self) -> None:
+        """The process is gone without any word to the other end, which learns it from its next bytes, if ever."""
+        self.closing = self.closed = self.is_mute = True
+        self.reading = False
+        self.receiver = None
+        self._queue.clear()
+        self.in_flight.clear()
+
+    def expect(self) -> None:
+        """Have what the other end has sent arrive."""
+        if self._arrival is None or self._arrival.call is None:
+            self._arrival = self._network.schedule.post(self._actor, self._arrive, self._network.delay())
+
+    def _arrive(self) -> None:
+        self._arrival = None
+        self.party.run(self._take)
+
+    def _take(self) -> None:
+        source = self.other
+        if source.is_mute and not self.closed:
+            source.in_flight.clear()
+            return
+        if self.closed:
+            if source.in_flight and not source.closed:  # bytes for a connection that is no more
+                source.in_flight.clear()
+                if self._network.answers(self.local[0]) and not self.is_mute:
+                    source.end(ConnectionResetError("reset by peer"), None)
+            return
+        piece_max = self._network.options.piece_max
+        taken = 0
+        while source.in_flight and self.reading and self.receiver is not None and taken < piece_max:
+            room = self.receiver.get_buffer(-1)
+            count = min(len(room), len(source.in_flight), piece_max - taken)
+            room[:count] = source.in_flight[:count]
+            del source.in_flight[:count]
+            taken += count
+            self._network.bytes_moved += count
+            self.receiver.buffer_updated(count)
+        if taken:
+            source.room_made()
+        if source.in_flight:
+            if self.reading and not self.closed:
+                self.expect()
+        elif self._fin is not False and not self.closed and (self.reading or self._fin is not None):
+            self.end(self._fin if isinstance(self._fin, Exception) else None, None)
+
+    def room_made(self) -> None:
+        """The other end has taken bytes: send what waits."""
+        if self._queue:
+            self._network.schedule.post(self._actor, lambda: self.party.run(self._drain))
+
+    def _drain(self) -> None:
+        if not self._queue:
+            return
+        self._fill()
+        if not self._queue and not self.closing and self.receiver is not None:
+            self.receiver.queue_drained()
+
+    def _fill(self) -> None:
+        while self._queue and len(self.in_flight) < self.window:
+            room = self.window - len(self.in_flight)
+            head = self._queue[0]
+            if isinstance(head, FileRange):
+                data = head.file.pread(min(room, head.length), head.position)
+                assert data, f"{head.file.path} ends before {head.position}"
+                head.position += len(data)
+                head.length -= len(data)
+                if head.length == 0:
+                    self._queue.popleft()
+                    head.release()
+            else:
+                data = bytes(head[:room])
+                if len(data) == len(head):
+                    self._queue.popleft()
+                else:
+                    self._queue[0] = head[len(data) :]
+            self.in_flight += data
+        if self.in_flight:
+            if self.is_mute:
+                self.in_flight.clear()
+            else:
+                self.other.expect()
+        if self.closing and not self._queue:
+            self.end(None, None)
+
+
+class Connection:
+    """What connects a client's end with a server's."""
+
+    __slots__ = ("ends",)
+
+    def __init__(self, client: End, server: End) -> None:
+        self.ends = client, server
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no end has it open."""
+        return all(end.closed for end in self.ends)
+
+
+class SimulatedNetwork:
+    """See the module."""
+
+    def __init__(self, schedule: Schedule, random: Random, options: NetworkOptions) -> None:
+        self.schedule = schedule
+        self.options = options
+        self.connections: list[Connection] = []
+        self.bytes_moved = 0
+        self.refuse_rate = 0.0
+        """How many attempts to connect are refused, also by a server that listens."""
+        self._random = random
+        self._listeners: dict[Address, tuple[Party, Accept]] = {}
+        self._silent: dict[str, None] = {}
+        """Hosts without power."""
+        self._next_port = FIRST_PORT
+        self._connects = schedule.actor("connects")
+
+    # Servers
+
+    def listen(self, party: Party, port: int, accept: Accept) -> None:
+        """Take connections there from now on."""
+        self._listeners[party.host, port] = party, accept
+
+    def stop_listening(self, host: str) -> None:
+        """Refuse connections to a host; those that are open stay."""
+        self._listeners = {address: listener for address, listener in self._listeners.items() if address[0] != host}
+
+    def process_ended(self, host: str, *, silently: bool) -> None:
+        """The process of a host is gone: its connections are reset by the system, or without power nothing is heard of them."""
+        self.stop_listening(host)
+        for connection in self._open():
+            for end in connection.ends:
+                if end.party.host == host and not end.closed:
+                    if silently:
+                        end.vanish()
+                    else:
+                        end.receiver = None
+                        end.end(None, ConnectionResetError("reset by peer"))
+        if silently:
+            self._silent[host] = None
+
+    def host_started(self, host: str) -> None:
+        """The host answers again: bytes for connections of before are answered with a reset."""
+        self._silent.pop(host, None)
+        for connection in self._open():
+            for end in connection.ends:
+                if end.party.host == host and end.closed:
+                    end.is_mute = False
+
+    def answers(self, host: str) -> bool:
+        """Whether a host has power."""
+        return host not in self._silent
+
+    # Clients
+
+    def client(self, host: str) -> "ClientNetwork":
+        """The network as a client on this host sees it."""
+        return ClientNetwork(self, Party(host, None, run_directly))
+
+    def attempt(
+        self, party: Party, address: Address, connecting: "Attempt", accept: Accept, failed: Callable[[ConnectError], object]
+    ) -> None:
+        """Connect, or fail, later."""
+        host, port = address
+
+        def refuse() -> None:
+            if not connecting.is_over:
+                connecting.is_over = True
+                failed(ConnectError(host, port, "connection refused"))
+
+        def arrive() -> None:
+            if connecting.is_over:
+                return
+            if not self.answers(host):
+                self.schedule.post(self._connects, refuse, CONNECT_TIMEOUT_S)
+                return
+            listener = self._listeners.get(address)
+            if listener is None or self._random.random() < self.refuse_rate:
+                refuse()
+                return
+            connecting.is_over = True
+            self._establish(party, address, listener, accept)
+
+        self.schedule.post(self._connects, arrive, self.delay())
+
+    # On the way
+
+    def delay(self) -> float:
+        """How long a transfer takes."""
+        random = self._random.random
+        delay = self.options.latency_s * (0.5 + random())
+        return delay * (1 + 99 * random()) if random() < self.options.tail else delay
+
+    def open_connections(self) -> list[Connection]:
+        """Those that both ends have open."""
+        return [connection for connection in self._open() if not any(end.closed for end in connection.ends)]
+
+    def cut(self, connection: Connection) -> None:
+        """Break a connection; of what is on its way a part still arrives."""
+        for end in connection.ends:
+            if end.in_flight:
+                del end.in_flight[self._random.randint(0, len(end.in_flight)) :]
+        for end in connection.ends:
+            if not end.closed:
+                end.party.run(lambda end=end: end.end(ConnectionResetError("reset by peer"), ConnectionResetError("reset by peer")))  # type: ignore[misc]
+
+    def half_open(self, connection: Connection) -> None:
+        """Nothing of one end arrives any more; the other way works."""
+        self._random.choice(connection.ends).is_mute = True
+
+    def _open(self) -> list[Connection]:
+        self.connections = [connection for connection in self.connections if not connection.is_over]
+        return self.connections
+
+    def _establish(self, party: Party, address: Address, listener: tuple[Party, Accept], accept: Accept) -> None:
+        server, begin = listener
+        own = party.host, self._next_port
+        self._next_port += 1
+        ends = End(self, party, own, address), End(self, server, address, own)
+        ends[0].other, ends[1].other = ends[1], ends[0]
+        self.connections.append(Connection(*ends))
+        for end, start in ((ends[1], begin), (ends[0], accept)):
+
+            def connected(end: End = end, start: Accept = start) -> None:
+                receiver = start(end)
+                if not end.closed:
+                    end.receiver = receiver
+
+            end.party.run(connected)
+
+
+class Attempt:
+    """A connection that is being opened."""
+
+    def __init__(self) -> None:
+        self.is_over = False
+
+    def cancel(self) -> None:
+        """Give up."""
+        self.is_over = True
+
+
+class ClientNetwork:
+    """A :class:`moldau.ports.network.Network`."""
+
+    def __init__(self, network: SimulatedNetwork, party: Party) -> None:
+        self._network = network
+        self._party = party
+
+    def connect(self, host: str, port: int, accept: Accept, failed: Callable[[ConnectError], object]) -> Attempt:
+        """Begin to connect."""
+        attempt = Attempt()
+        self._network.attempt(self._party, (host, port), attempt, accept, failed)
+        return attempt

@@ -1,0 +1,78 @@
+"""What a run is like: drawn first, from the seed alone.
+
+Each kind of fault is in the run or is not, before its rate is drawn: runs without most of them find what the many together would hide.
+"""
+
+import math
+from dataclasses import dataclass, field
+from random import Random
+
+from moldau.testing.simulation.disk import DiskOptions
+from moldau.testing.simulation.network import NO_PIECE, NetworkOptions
+
+FAULTS = ("kill", "power_cut", "crash_at_call", "stop", "pause", "disconnect", "half_open", "refuse", "disk_full", "slow_disk")
+"""All kinds, in the order in which they are drawn."""
+
+
+@dataclass(slots=True)
+class Options:
+    """A run's world."""
+
+    seed: int
+    faults: dict[str, float] = field(default_factory=dict)
+    """The kinds of faults that happen, with the mean time between two of a kind in seconds."""
+    settings: dict[str, object] = field(default_factory=dict)
+    """Of the broker."""
+    network: NetworkOptions = field(default_factory=NetworkOptions)
+    disk: DiskOptions = field(default_factory=DiskOptions)
+    reading_cost_s: float = 0.0
+    faults_s: float = 30.0
+    """How long the phase of faults lasts."""
+    operations: int = 1500
+    """How many operations the workloads begin at most."""
+
+
+def generator(seed: int, concern: str) -> Random:
+    """A generator for one concern, so that a draw more in one does not move the others."""
+    return Random(f"{seed}/{concern}")
+
+
+def draw_options(seed: int, faults: tuple[str, ...] = FAULTS) -> Options:
+    """The options of a seed, with no other kinds of faults than these."""
+    random = generator(seed, "options")
+    options = Options(seed)
+    for kind in FAULTS:
+        is_in, interval_s = random.random() < 0.5, log_uniform(random, 2.0, 30.0)
+        if is_in and kind in faults:
+            options.faults[kind] = interval_s
+    options.faults_s = random.uniform(10.0, 60.0)
+    options.operations = random.randint(300, 1500)
+    options.network = NetworkOptions(
+        latency_s=log_uniform(random, 0.0001, 0.01),
+        tail=random.choice((0.0, 0.01, 0.05)),
+        window=1 << random.randint(9, 16),
+        piece_max=random.randint(1, 64) if random.random() < 0.1 else NO_PIECE,
+    )
+    options.disk = DiskOptions(log_uniform(random, 0.0002, 0.02), random.choice((0.0, 0.02, 0.2)))
+    options.reading_cost_s = random.choice((0.0, 0.0, 0.00001, 0.001))
+    options.settings = draw_settings(random)
+    return options
+
+
+def draw_settings(random: Random) -> dict[str, object]:
+    """Settings of a broker. Segments are short since their indexes are."""
+    return {
+        "log.index.interval.bytes": 1 << random.randint(6, 12),
+        "log.index.size.max.bytes": 1 << random.randint(4, 12),
+        "log.flush.interval.messages": random.choice((9223372036854775807, 9223372036854775807, 1, 7)),
+        "log.cleaner.delete.retention.ms": random.choice((100, 86_400_000)),
+        "log.segment.delete.delay.ms": random.choice((0, 1_000, 60_000)),
+        "offsets.topic.num.partitions": random.randint(1, 3),
+        "transaction.state.log.num.partitions": random.randint(1, 3),
+        "delayed.requests.max": random.choice((20, 10_000)),
+    }
+
+
+def log_uniform(random: Random, low: float, high: float) -> float:
+    """As many draws in each decade as in any other."""
+    return math.exp(random.uniform(math.log(low), math.log(high)))

@@ -1,0 +1,338 @@
+"""A broker's host, and the processes that run on it one after another.
+
+An *incarnation* is one process from its start to its end. Everything that it has of the outside is a port of this module, and each call of
+one may be its last: there the process is killed, or the power is cut, and the call raises `Crashed`. From then on every call of a port of
+that incarnation raises it without effect, so that neither ``finally`` nor ``except BaseException`` of the product changes anything.
+
+Work in the background is done in one piece, at a drawn moment, by one of a few threads, each an actor; its answer comes on the broker's.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
+from random import Random
+from typing import TypeVar
+
+from moldau.assembly.making import BrokerPorts, make_broker
+from moldau.broker.broker import Broker
+from moldau.cluster.snapshot import BrokerInfo, Endpoint
+from moldau.model.config.static import read_static
+from moldau.model.config.store import BrokerConfig
+from moldau.model.steps import Steps
+from moldau.ports.workers import WorkerError
+from moldau.testing.simulation.disk import SimulatedDisk
+from moldau.testing.simulation.network import Party, SimulatedNetwork
+from moldau.testing.simulation.schedule import Actor, Event, Group, Schedule
+from moldau.testing.simulation.tree import SimulatedTree
+from moldau.testing.workers import FakeJob, FakeWorkers
+
+T = TypeVar("T")
+LISTENER = "PLAINTEXT"
+PORT = 9092
+THREADS = 4
+"""Of the background; the other two have one each."""
+STOP_S = 5.0
+"""How long a stop waits for connections."""
+_LOG = logging.getLogger(__name__)
+
+
+class Crashed(BaseException):
+    """The process has ended in the middle of a call."""
+
+
+class Host:
+    """A machine with a disk, on which a broker runs, or does not."""
+
+    def __init__(
+        self, name: str, schedule: Schedule, network: SimulatedNetwork, disk: SimulatedDisk, tree: SimulatedTree, random: Random
+    ) -> None:
+        self.name = name
+        self.schedule = schedule
+        self.network = network
+        self.disk = disk
+        self.tree = tree
+        self.random = random
+        self.settings: Mapping[str, object] = {}
+        """Of the broker, at its next start."""
+        self.directories = ["/data"]
+        self.reading_cost_s = 0.0
+        """How much time passes for each reading of the broker's clock."""
+        self.process: Incarnation | None = None
+        self.incarnations: list[Incarnation] = []
+        """All so far: what of an ended one is still referred to is not collected at a moment that nothing has drawn."""
+        self.on_ended: Callable[[Incarnation], object] = lambda _process: None
+        """Called when a process has ended, in whatever way."""
+        disk.on_operation = self._on_operation
+
+    @property
+    def broker(self) -> Broker | None:
+        """The broker that runs; None while none does."""
+        return self.process.broker if self.process is not None else None
+
+    def start(self, *, crash_at: int = -1, power_cut: bool = False) -> "Incarnation":
+        """Start a process. Whether it has got through its start shows in `Incarnation.is_serving`. `crash_at`: see there."""
+        assert self.process is None, f"{self.name} runs"
+        self.network.host_started(self.name)
+        self.process = Incarnation(self, len(self.incarnations) + 1)
+        process = self.process
+        self.incarnations.append(process)
+        process.crash_at, process.crash_with_power = crash_at, power_cut
+        process.begin()
+        return process
+
+    def kill(self) -> None:
+        """End the process at once; what it has written stays."""
+        if self.process is not None:
+            self.process.end(power_cut=False)
+
+    def power_cut(self) -> None:
+        """End the process, and lose what the disk had not synced."""
+        if self.process is not None:
+            self.process.end(power_cut=True)
+
+    def pause(self, seconds: float) -> None:
+        """Have nothing of the process happen for some time."""
+        process = self.process
+        if process is not None and not process.group.is_paused:
+            self.schedule.pause(process.group)
+            self.schedule.post(self.schedule.actor("resume"), partial(self.schedule.resume, process.group), seconds)
+
+    def _on_operation(self, operation: str) -> None:
+        if self.process is not None:
+            self.process.enter(operation)
+
+
+class Incarnation:
+    """See the module."""
+
+    def __init__(self, host: Host, number: int) -> None:
+        self.host = host
+        self.name = f"{host.name}/{number}"
+        self.group = Group(self.name)
+        self.thread = host.schedule.actor(f"{self.name} thread", self.group)
+        self.broker: Broker | None = None
+        self.failure: Exception | None = None
+        """Why it did not start."""
+        self.is_serving = False
+        self.port_calls = 0
+        self.crash_at = -1
+        """The number of the port call that is its last; -1: none."""
+        self.crash_with_power = False
+        self.background = SimulatedBackground(self, "background", THREADS)
+        self.others = [SimulatedBackground(self, name, 1) for name in ("compute", "recompress")]
+        self.clock = ProcessClock(self)
+        self.workers = SimulatedWorkers(self)
+        self.session = host.tree.session(self.enter, self._durable)
+        self._is_over = False
+        self._is_stopping = False
+        self._storage = host.schedule.actor(f"{self.name} store", self.group)
+
+    # Life
+
+    def begin(self) -> None:
+        """Start the broker."""
+        self.run(self._start)
+
+    def end(self, *, power_cut: bool) -> None:
+        """The process is gone, now."""
+        if self._is_over:
+            return
+        self._is_over = True
+        self.is_serving = False
+        host = self.host
+        host.schedule.end(self.group)
+        host.network.process_ended(host.name, silently=power_cut)
+        self.session.process_ended()
+        if power_cut:
+            host.disk.power_cut()
+        else:
+            host.disk.process_ended()
+        host.process = None
+        host.on_ended(self)
+
+    def stop(self) -> None:
+        """Begin an orderly stop, at whose end the process is gone."""
+        if self.is_serving and not self._is_stopping:
+            self._is_stopping = True
+            self.run(self._finish_connections)
+
+    def run(self, call: Callable[[], object]) -> object:
+        """Make a call of the process, which may be its last."""
+        if self._is_over:
+            return None
+        try:
+            return call()
+        except Crashed:
+            self.end(power_cut=self.crash_with_power)
+            return None
+
+    def post(self, actor: Actor, call: Callable[[], object], delay_s: float = 0.0) -> Event:
+        """Have the process make a call later."""
+        return self.host.schedule.post(actor, partial(self.run, call), delay_s)
+
+    def enter(self, _operation: str) -> None:
+        """A port is called."""
+        self.port_calls += 1
+        if self._is_over or (self.crash_at >= 0 and self.port_calls >= self.crash_at):
+            raise Crashed
+
+    def _start(self) -> None:
+        host = self.host
+        settings = {"listeners": f"{LISTENER}://{host.name}:{PORT}", **host.settings}
+        config = BrokerConfig(read_static(settings=[f"{name}={value}" for name, value in settings.items()]))
+        compute, recompress = self.others
+        self.broker = broker = make_broker(
+            config,
+            BrokerPorts(
+                directories=host.directories,
+                files=host.disk,
+                clock=self.clock,
+                background=self.background,
+                compute=compute,
+                recompress=recompress,
+                coordination=self.session,
+                random_bytes=self._random_bytes,
+                workers=lambda: self.workers,
+                on_all_failed=lambda _failure: self.post(self.thread, self.stop),
+            ),
+        )
+        endpoint = Endpoint(LISTENER, host.name, PORT)
+        broker.advertised = {LISTENER: endpoint}
+        try:
+            broker.start()
+            broker.registry.register(BrokerInfo(broker.broker_id, (endpoint,)))
+        except Exception as error:
+            self.failure = error
+            self.end(power_cut=False)
+            return
+        self.is_serving = True
+        host.network.listen(Party(host.name, self.group, self.run), PORT, lambda transport: broker.accept(transport, LISTENER))
+
+    def _finish_connections(self) -> None:
+        broker = self.broker
+        assert broker is not None
+        self.host.network.stop_listening(self.host.name)
+        broker.finish_connections()
+        until = self.host.schedule.now + STOP_S
+
+        def wait() -> None:
+            if broker.connections and self.host.schedule.now < until:
+                self.post(self.thread, wait, 0.01)
+                return
+            broker.housekeeping.stop()
+            broker.flusher.stop()
+            wait_for_background()
+
+        def wait_for_background() -> None:
+            if self.background.running:
+                self.post(self.thread, wait_for_background, 0.01)
+                return
+            broker.slices.run(self._stopping(broker), ended)
+
+        def ended(error: Exception | None) -> None:
+            if error is not None:
+                raise error
+            self.end(power_cut=False)
+
+        wait()
+
+    def _stopping(self, broker: Broker) -> Steps:
+        yield from broker.stop(self.background, lambda: False)
+
+    def _random_bytes(self, count: int) -> bytes:
+        self.enter("random_bytes")
+        return self.host.random.randbytes(count)
+
+    def _durable(self, call: Callable[[], object]) -> None:
+        self.post(self._storage, lambda: self.post(self.thread, call), self.host.disk.job_s())
+
+
+class ProcessClock:
+    """A :class:`moldau.ports.clock.Clock`. Reading it may cost time."""
+
+    def __init__(self, process: Incarnation) -> None:
+        self._process = process
+        self._schedule = process.host.schedule
+
+    def time_ms(self) -> int:
+        """The wall's time."""
+        return self._schedule.time_ms()
+
+    def monotonic(self) -> float:
+        """Seconds since the run began."""
+        schedule = self._schedule
+        schedule.now += self._process.host.reading_cost_s
+        return schedule.now
+
+    def call_later(self, delay_s: float, callback: Callable[[], object]) -> Event:
+        """Have the broker's thread make a call."""
+        process = self._process
+        process.enter("call_later")
+        return process.post(process.thread, callback, max(delay_s, 0.0))
+
+
+class SimulatedBackground:
+    """A :class:`moldau.ports.background.Background`: threads that take jobs in their order and do each in one piece."""
+
+    def __init__(self, process: Incarnation, name: str, threads: int) -> None:
+        self.running = 0
+        """Jobs that have not been answered."""
+        self._process = process
+        self._jobs: deque[tuple[Callable[[], object], Callable[[object, BaseException | None], object]]] = deque()
+        self._idle = [process.host.schedule.actor(f"{process.name} {name} {number}", process.group) for number in range(threads)]
+
+    def run(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], object]) -> None:
+        """Take a job."""
+        process = self._process
+        process.enter("run")
+        self.running += 1
+        self._jobs.append((work, done))  # type: ignore[arg-type]
+        if self._idle:
+            thread = self._idle.pop()
+            process.post(thread, partial(self._take, thread), process.host.disk.job_s())
+
+    def _take(self, thread: Actor) -> None:
+        process = self._process
+        if not self._jobs:  # another thread was faster
+            self._idle.append(thread)
+            return
+        work, done = self._jobs.popleft()
+        result, failure = None, None
+        try:
+            result = work()
+        except Exception as error:
+            failure = error
+        process.post(process.thread, partial(self._answer, done, result, failure))
+        process.post(thread, partial(self._take, thread), process.host.disk.job_s())
+
+    def _answer(self, done: Callable[[object, BaseException | None], object], result: object, failure: BaseException | None) -> None:
+        self.running -= 1
+        done(result, failure)
+
+
+class SimulatedWorkers:
+    """:class:`moldau.ports.workers.Workers`: one process beside the broker's, that ends with it."""
+
+    def __init__(self, process: Incarnation) -> None:
+        self._process = process
+        self._fake = FakeWorkers(process.host.disk)
+        self._actor = process.host.schedule.actor(f"{process.name} worker", process.group)
+
+    def run(self, work: str, task: bytes, told: Callable[[bytes], object], done: Callable[[WorkerError | None], object]) -> FakeJob:
+        """Take a job; its messages come on the broker's thread."""
+        process = self._process
+        process.enter("workers")
+        if not self._fake.running:
+            process.post(self._actor, self._step, process.host.disk.job_s())
+        return self._fake.run(
+            work,
+            task,
+            lambda message: process.post(process.thread, partial(told, message)),
+            lambda error: process.post(process.thread, partial(done, error)),
+        )
+
+    def _step(self) -> None:
+        self._fake.step()
+        if self._fake.running:
+            self._process.post(self._actor, self._step, self._process.host.disk.job_s())

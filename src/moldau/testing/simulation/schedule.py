@@ -1,0 +1,174 @@
+"""Virtual time, and who acts next.
+
+An *actor* is a thread of events that happen in order: a broker's thread, one of its disk threads, one direction of a connection. Each
+keeps its events by the time at which they are due. A step takes one of the actors that have a due event, at random, and runs the first of
+its events; where none is due, time jumps to the next that will be. So whatever the order of events leaves open is drawn from the seed, and
+nothing else decides it.
+
+A *group* is what ends or stands still together: a process with all its threads and what arrives for it.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from heapq import heappop, heappush
+from random import Random
+from zlib import crc32
+
+START_MS = 1_700_000_000_000
+"""The wall's clock when a run starts, in milliseconds since 1970."""
+
+
+class Event:
+    """A call that is due at a time. It serves as the timer of a clock."""
+
+    __slots__ = ("actor", "call", "due")
+
+    def __init__(self, actor: "Actor", due: float, call: Callable[[], object]) -> None:
+        self.actor = actor
+        self.due = due
+        self.call: Callable[[], object] | None = call
+
+    def cancel(self) -> None:
+        """Forget the call; harmless when it has run."""
+        self.call = None
+
+
+class Actor:
+    """See the module. Invariant: it is in the schedule's list of those that may run while it has due events and its group runs."""
+
+    __slots__ = ("due", "group", "name", "number", "place", "slowness")
+
+    def __init__(self, name: str, number: int, group: "Group | None") -> None:
+        self.name = name
+        self.number = number
+        self.group = group
+        self.due: deque[Event] = deque()
+        self.place = -1
+        """In the list of those that may run; -1 outside."""
+        self.slowness = 1.0
+        """Its delays are multiplied by this."""
+
+
+class Group:
+    """See the module."""
+
+    __slots__ = ("actors", "is_over", "is_paused", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.actors: list[Actor] = []
+        self.is_over = False
+        self.is_paused = False
+
+
+class Schedule:
+    """See the module."""
+
+    def __init__(self, random: Random) -> None:
+        self.now = 0.0
+        self.steps = 0
+        self.crc = 0
+        """Of all that has happened so far: two runs of a seed differ in it as soon as they differ at all."""
+        self.observer: Callable[[Actor], object] | None = None
+        """Called after each step, with the actor that ran."""
+        self._random = random
+        self._later: list[tuple[float, int, Event]] = []
+        self._ready: list[Actor] = []
+        self._posted = 0
+        self._actors = 0
+
+    def actor(self, name: str, group: Group | None = None) -> Actor:
+        """One more."""
+        self._actors += 1
+        actor = Actor(name, self._actors, group)
+        if group is not None:
+            group.actors.append(actor)
+        return actor
+
+    def post(self, actor: Actor, call: Callable[[], object], delay_s: float = 0.0) -> Event:
+        """Have an actor make a call, after what it has to do by then."""
+        self._posted += 1
+        event = Event(actor, self.now + delay_s * actor.slowness, call)
+        if actor.group is None or not actor.group.is_over:
+            heappush(self._later, (event.due, self._posted, event))
+        return event
+
+    def time_ms(self) -> int:
+        """The wall's time."""
+        return START_MS + int(self.now * 1000)
+
+    def note(self, what: str) -> None:
+        """Have something count among what has happened."""
+        self.crc = crc32(what.encode(), self.crc)
+
+    def next_due(self) -> float | None:
+        """When the next step happens; None if there is nothing to do."""
+        later = self._later
+        while later and later[0][2].call is None:
+            heappop(later)
+        if self._ready:
+            return self.now
+        return max(self.now, later[0][0]) if later else None
+
+    def step(self) -> bool:
+        """Run one event, if there is one."""
+        later, ready, now = self._later, self._ready, self.now
+        while later and (later[0][0] <= now or not ready):
+            due, _, event = heappop(later)
+            if event.call is None:
+                continue
+            if due > now:
+                self.now = now = due
+            actor = event.actor
+            group = actor.group
+            if group is None or not group.is_over:
+                actor.due.append(event)
+                if actor.place < 0 and (group is None or not group.is_paused):
+                    actor.place = len(ready)
+                    ready.append(actor)
+        while ready:
+            chosen = ready[int(self._random.random() * len(ready))] if len(ready) > 1 else ready[0]
+            event = chosen.due.popleft()
+            if not chosen.due:
+                self._withdraw(chosen)
+            if event.call is None:
+                continue
+            self.steps += 1
+            self.crc = crc32(b"%r %d" % (self.now, chosen.number), self.crc)
+            call, event.call = event.call, None
+            call()
+            if self.observer is not None:
+                self.observer(chosen)
+            return True
+        return bool(later) and self.step()
+
+    def pause(self, group: Group) -> None:
+        """Nothing of the group happens until `resume`."""
+        group.is_paused = True
+        for actor in group.actors:
+            self._withdraw(actor)
+
+    def resume(self, group: Group) -> None:
+        """Have it continue."""
+        group.is_paused = False
+        for actor in group.actors:
+            if actor.due and actor.place < 0:
+                actor.place = len(self._ready)
+                self._ready.append(actor)
+
+    def end(self, group: Group) -> None:
+        """Forget the group's events, and those to come."""
+        group.is_over = True
+        for actor in group.actors:
+            self._withdraw(actor)
+            actor.due.clear()
+
+    def _withdraw(self, actor: Actor) -> None:
+        place = actor.place
+        if place < 0:
+            return
+        last = self._ready.pop()
+        if last is not actor:
+            self._ready[place] = last
+            last.place = place
+        actor.place = -1

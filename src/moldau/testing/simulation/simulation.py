@@ -1,0 +1,98 @@
+"""One run: a broker, its clients and their world, all from one seed."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any, TypeVar
+
+from moldau.testing.history.history import History
+from moldau.testing.simulation.clients.context import ClientContext, OperationBudget, PartitionNumbers
+from moldau.testing.simulation.disk import SimulatedDisk
+from moldau.testing.simulation.loop import VirtualLoop
+from moldau.testing.simulation.network import SimulatedNetwork
+from moldau.testing.simulation.options import Options, generator
+from moldau.testing.simulation.process import PORT, Host
+from moldau.testing.simulation.schedule import Event, Schedule
+from moldau.testing.simulation.tree import SimulatedTree
+
+T = TypeVar("T")
+BROKER = "broker"
+"""The name of its host."""
+
+
+class LoopClock:
+    """A :class:`moldau.ports.clock.Clock` for clients, whose calls happen in the order of the schedule."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+        self._actor = schedule.actor("timers")
+
+    def time_ms(self) -> int:
+        """The wall's time."""
+        return self._schedule.time_ms()
+
+    def monotonic(self) -> float:
+        """Seconds since the run began."""
+        return self._schedule.now
+
+    def call_later(self, delay_s: float, callback: Callable[[], object]) -> Event:
+        """Call later."""
+        return self._schedule.post(self._actor, callback, max(delay_s, 0.0))
+
+
+class Simulation:
+    """See the module. `close` it at the end."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.schedule = Schedule(self.random("schedule"))
+        self.loop = VirtualLoop(self.schedule)
+        self.clock = LoopClock(self.schedule)
+        self.network = SimulatedNetwork(self.schedule, self.random("network"), options.network)
+        self.disk = SimulatedDisk(self.random("disk"), options.disk, self.schedule.time_ms)
+        self.tree = SimulatedTree(self.clock)
+        self.host = Host(BROKER, self.schedule, self.network, self.disk, self.tree, self.random("broker"))
+        self.host.settings = options.settings
+        self.host.reading_cost_s = options.reading_cost_s
+        self.history = History(clock=lambda: self.schedule.now)
+        self.partitions = PartitionNumbers(self.history)
+        self.budget = OperationBudget(options.operations)
+        self._clients = 0
+
+    def random(self, concern: str) -> Random:
+        """The generator for a concern."""
+        return generator(self.options.seed, concern)
+
+    def client(self, name: str = "client") -> ClientContext:
+        """The world for one more client."""
+        self._clients += 1
+        name = f"{name}-{self._clients}"
+        return ClientContext(
+            name=name,
+            network=self.network.client(name),
+            servers=((BROKER, PORT),),
+            clock=self.clock,
+            random=self.random(f"client/{name}"),
+            history=self.history,
+            partitions=self.partitions,
+            budget=self.budget,
+        )
+
+    def run(self, main: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end. `StuckError` if it waits for what cannot come."""
+        asyncio.set_event_loop(self.loop)
+        try:
+            return self.loop.run_until_complete(main)
+        finally:
+            asyncio.set_event_loop(None)
+
+    async def sleep(self, seconds: float) -> None:
+        """Let virtual time pass."""
+        await asyncio.sleep(seconds)
+
+    def close(self) -> None:
+        """Free what the run has taken."""
+        self.host.kill()
+        for task in asyncio.all_tasks(self.loop):
+            task.cancel()
+        self.loop.close()

@@ -1,0 +1,64 @@
+"""The coordination tree of a simulation: one that outlives the brokers, with a session for each incarnation of one."""
+
+from collections.abc import Callable
+from functools import partial
+
+from moldau.ports.clock import Clock
+from moldau.ports.coordination import Done, Durable, Listener, Request
+from moldau.testing.coordination import FakeSession, FakeTree
+
+Enter = Callable[[str], object]
+
+
+class SimulatedTree:
+    """The servers, and the sessions of those that ask them."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._tree = FakeTree(clock)
+
+    def session(self, enter: Enter, later: Callable[[Callable[[], object]], object]) -> "SimulatedSession":
+        """A session for a process. `enter` is called before each port call, `later` makes a call when writes have reached the disk."""
+        return SimulatedSession(self._tree.session(), enter, later)
+
+
+class SimulatedSession:
+    """A :class:`moldau.ports.coordination.EmbeddedCoordination`: every method is a port call of its process."""
+
+    is_writable = True
+
+    def __init__(self, session: FakeSession, enter: Enter, later: Callable[[Callable[[], object]], object]) -> None:
+        self._session = session
+        self._enter = enter
+        self._later = later
+
+    @property
+    def session_id(self) -> int:
+        """Id of the session; 0 while there is none."""
+        return self._session.session_id
+
+    def submit(self, request: Request, done: Done) -> None:
+        """Have a request carried out."""
+        self._enter("submit")
+        self._session.submit(request, done)
+
+    def listen(self, listener: Listener) -> None:
+        """Have `listener` called with every event."""
+        self._session.listen(listener)
+
+    def close(self, done: Callable[[], object] = lambda: None) -> None:
+        """End the session."""
+        self._session.close(done)
+
+    def when_durable(self, done: Durable) -> None:
+        """Call ``done(None)`` once what was written before is on disk."""
+        self._enter("when_durable")
+        self._later(partial(done, None))
+
+    def when_writable(self, resume: Callable[[], object]) -> None:
+        """Call `resume` at once."""
+        resume()
+
+    def process_ended(self) -> None:
+        """The process is gone: its ephemeral nodes go with it."""
+        self._session.suspend()
+        self._session.expire()

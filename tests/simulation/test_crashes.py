@@ -1,0 +1,134 @@
+"""A process may end in any call of a port: the next one serves, with everything that was acknowledged and promised to stay."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from moldau.model.errors import WorldError
+from moldau.testing.simulation.options import draw_options
+from moldau.testing.simulation.process import Incarnation
+from moldau.testing.simulation.simulation import Simulation
+from simulation.test_determinism import create, fetch, produce
+from support.rpc_caller import connect
+
+
+async def write(simulation: Simulation, first: int, count: int) -> None:
+    context = simulation.client()
+    caller = await connect(context)
+    await create(caller, "t")
+    for value in range(first, first + count):
+        await produce(caller, context, value)
+
+
+def end(simulation: Simulation, *, power_cut: bool) -> None:
+    if power_cut:
+        simulation.host.power_cut()
+    else:
+        simulation.host.kill()
+
+
+async def read(simulation: Simulation) -> list[bytes | None]:
+    return await fetch(await connect(simulation.client()))
+
+
+def crashes_of_a_start(seed: int, *, power_cut: bool, prepare: Callable[[Simulation], Any], check: Callable[[Simulation], Any]) -> int:
+    """Crash at each port call of a start, then start again; how many starts were crashed."""
+
+    async def crash_at(simulation: Simulation, call: int) -> bool:
+        await prepare(simulation)
+        process = simulation.host.start(crash_at=call, power_cut=power_cut)
+        if not process.is_serving:
+            assert process.failure is None
+            assert simulation.host.start().failure is None
+        has_crashed, process.crash_at = not process.is_serving, -1
+        await check(simulation)
+        return has_crashed
+
+    for call in range(1, 10_000):
+        simulation = Simulation(draw_options(seed, faults=()))
+        try:
+            if not simulation.run(crash_at(simulation, call)):
+                return call - 1
+        finally:
+            simulation.close()
+    raise AssertionError("a start makes more calls than that")
+
+
+@pytest.mark.parametrize("power_cut", [False, True])
+def test_the_first_start_is_repeated_after_a_crash_in_any_call(power_cut: bool) -> None:
+    async def nothing(simulation: Simulation) -> None:
+        pass
+
+    async def check(simulation: Simulation) -> None:
+        await write(simulation, 0, 2)
+        assert await read(simulation) == [b"0", b"1"]
+
+    assert crashes_of_a_start(1, power_cut=power_cut, prepare=nothing, check=check) > 20
+
+
+@pytest.mark.parametrize("power_cut", [False, True])
+def test_a_start_with_records_is_repeated_after_a_crash_in_any_call(power_cut: bool) -> None:
+    async def prepare(simulation: Simulation) -> None:
+        simulation.host.settings = {**simulation.host.settings, "log.flush.interval.messages": 1}
+        simulation.host.start()
+        await write(simulation, 0, 8)
+        end(simulation, power_cut=power_cut)
+
+    async def check(simulation: Simulation) -> None:
+        assert await read(simulation) == [b"%d" % value for value in range(8)]
+        await write(simulation, 8, 1)
+        assert len(await read(simulation)) == 9
+
+    assert crashes_of_a_start(2, power_cut=power_cut, prepare=prepare, check=check) > 20
+
+
+def test_an_orderly_stop_ends_the_process_and_loses_nothing() -> None:
+    async def main(simulation: Simulation) -> list[bytes | None]:
+        simulation.host.start()
+        await write(simulation, 0, 5)
+        process = simulation.host.process
+        assert isinstance(process, Incarnation)
+        process.stop()
+        await simulation.sleep(10)
+        assert simulation.host.process is None
+        simulation.host.start()
+        return await read(simulation)
+
+    simulation = Simulation(draw_options(3, faults=()))
+    assert simulation.run(main(simulation)) == [b"%d" % value for value in range(5)]
+    simulation.close()
+
+
+def test_a_client_learns_of_a_kill_and_not_of_a_power_cut() -> None:
+    async def main(simulation: Simulation, power_cut: bool) -> float:
+        host = simulation.host
+        host.start()
+        context = simulation.client()
+        caller = await connect(context)
+        end(simulation, power_cut=power_cut)
+        begun = simulation.schedule.now
+        with pytest.raises(WorldError):
+            await create(caller, "t")
+        return simulation.schedule.now - begun
+
+    waits = []
+    for power_cut in (False, True):
+        simulation = Simulation(draw_options(4, faults=()))
+        waits.append(simulation.run(main(simulation, power_cut)))
+        simulation.close()
+    assert waits[0] < 2 <= waits[1]
+
+
+def test_a_paused_process_answers_when_it_is_resumed() -> None:
+    async def main(simulation: Simulation) -> float:
+        simulation.host.start()
+        caller = await connect(simulation.client())
+        begun = simulation.schedule.now
+        simulation.host.pause(3.0)
+        await create(caller, "t")
+        return simulation.schedule.now - begun
+
+    simulation = Simulation(draw_options(5, faults=()))
+    assert simulation.run(main(simulation)) >= 3.0
+    simulation.close()
