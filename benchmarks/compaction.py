@@ -68,7 +68,7 @@ def fill(log: PartitionLog, size: int) -> None:
         for batch in staged:
             log.append_as_leader(batch, check_batch(batch), now_ms)
         log.write_staged()
-    log._roll(now_ms)
+    log._appender.roll(now_ms)
     log.advance_high_watermark(log.log_end_offset)
     job = log.flush_job()
     assert job is not None

@@ -118,7 +118,7 @@ class CompactionWorld:
 
     def roll(self) -> None:
         """Begin a new segment; the one before is on disk."""
-        self.log._roll(self.now_ms)
+        self.log._appender.roll(self.now_ms)
         flush(self.log)
 
     def flush(self) -> None:

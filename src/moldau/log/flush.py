@@ -1,182 +1,125 @@
-"""What has to reach the disk before the recovery point may move, and the job that brings it there in another thread.
+"""Flushing a log: what has to reach the disk before the recovery point may move, and when (``flush.messages``, ``flush.ms``)."""
 
-The order within a job matters: first the bytes of the segments, then the names of new files, then the leader epochs. Only when all of it is
-done does the broker's thread move the recovery point, and only then may an acknowledgement that waits for the disk be sent.
-A crash before that leaves an older recovery point, from which the log is read batch by batch.
-
-A rolled segment is synced with its indexes and the producer snapshot taken at the roll, and never looked at again by recovery.
-The active segment is synced without its indexes: recovery rebuilds the last stretch of them.
-"""
-
-from typing import TYPE_CHECKING
-
-from moldau.log import names
+from moldau.log.appender import NEVER_MS, LogAppender
+from moldau.log.config import LogConfig
 from moldau.log.leader_epochs import LeaderEpochs
+from moldau.log.offsets import LogOffsets
+from moldau.log.producer_states import ProducerStates
+from moldau.log.reader import LogReader
+from moldau.log.roller import SegmentRoller
+from moldau.log.segments import Segments
+from moldau.log.transactions import LogTransactions
+from moldau.log.unsynced import FlushJob, UnsyncedFiles
 from moldau.model.errors import StorageError
-from moldau.ports.filesystem import File, FileSystem
-
-if TYPE_CHECKING:
-    from moldau.log.segment import Segment
 
 
-class FlushJob:
-    """`run` in any thread, then `PartitionLog.flush_done` on the broker's: everything before `offset` is on disk."""
+class LogFlush:
+    """Makes jobs that sync a log, and moves the flushed offset when they have run."""
 
     __slots__ = (
+        "_appender",
         "_epochs",
-        "_files",
-        "_sync",
-        "batches",
-        "directories",
-        "failed",
-        "generation",
-        "is_wanted",
-        "offset",
-        "paths",
-        "place",
-        "stable_offset",
+        "_offsets",
+        "_producers",
+        "_reader",
+        "_roller",
+        "_segments",
+        "_transactions",
+        "_unsynced",
+        "config",
+        "flushed_batches",
     )
 
     def __init__(
-        self, files: FileSystem, offset: int, generation: int, paths: list[str], active: File | None, directories: list[str]
+        self,
+        offsets: LogOffsets,
+        segments: Segments,
+        producers: ProducerStates,
+        epochs: LeaderEpochs,
+        unsynced: UnsyncedFiles,
+        reader: LogReader,
+        roller: SegmentRoller,
+        appender: LogAppender,
+        transactions: LogTransactions,
+        config: LogConfig,
     ) -> None:
-        self._files = files
-        self.offset = offset
-        self.generation = generation
-        self.paths = paths
-        self.directories = directories
-        self.failed = False
-        """Whether nobody knows what is on disk."""
-        self.is_wanted = True
-        """Until its log is closed. Its folder may have another name then, and its old name stand for another log."""
-        self.place: tuple[Segment, int] | None = None
-        """Where the record at `offset` is going to be."""
-        self.batches = 0
-        """How many batches the log had counted."""
-        self.stable_offset = 0
-        """The last stable offset, as what is on disk then decides it."""
-        self._epochs: tuple[str, bytes] | None = None
-        self._sync: list[File] = []
-        try:
-            self._sync.extend(files.open(path) for path in paths if files.exists(path))
-        except StorageError:
-            self.release()
-            raise
-        if active is not None:
-            active.retain()
-            self._sync.append(active)
+        self._offsets = offsets
+        self._segments = segments
+        self._producers = producers
+        self._epochs = epochs
+        self._unsynced = unsynced
+        self._reader = reader
+        self._roller = roller
+        self._appender = appender
+        self._transactions = transactions
+        self.config = config
+        self.flushed_batches = 0
+        """How many of the written batches are on disk."""
 
-    def add_epochs(self, path: str, data: bytes) -> None:
-        """Write the checkpoint of leader epochs too."""
-        self._epochs = (path, data)
+    @property
+    def must_flush(self) -> bool:
+        """Whether `flush.messages` is reached: acknowledgements of what is not flushed wait for the disk."""
+        return self._offsets.log_end_offset - self._offsets.flushed_offset >= self.config.flush_messages
 
-    def run(self) -> None:
-        """Bring everything to disk. StorageError: if `failed`, the recovery point stays for good; else there was no room for the epochs,
-        and a later job may bring all of it to disk.
+    def flush_wanted(self, now_ms: int) -> bool:
+        """Whether a flush should start: `flush.messages` or `flush.ms` is reached, or a segment was rolled and not synced yet."""
+        return self.must_flush or now_ms >= self._appender.unflushed_since_ms + self.config.flush_ms or self._unsynced.has_files
+
+    def flush_job(self) -> FlushJob | None:
+        """What brings everything written to disk; None if it is there. After `run`, elsewhere, comes `flush_done` or, if it has raised,
+        `flush_failed`. StorageError, for good after a sync has failed.
         """
-        try:
-            for file in self._sync:
-                file.sync()
-            if not self.is_wanted:
-                return
-            for directory in self.directories:
-                self._files.sync_directory(directory)
-            if self._epochs is not None:
-                self._files.write_atomically(*self._epochs)
-        except StorageError as error:
-            self.failed = not error.no_space
-            raise
-
-    def wrote(self, epochs: bytes) -> bool:
-        """Whether these are the epochs that it wrote."""
-        return self._epochs is not None and self._epochs[1] == epochs
-
-    def release(self) -> None:
-        """Close what the job held open. On the broker's thread."""
-        files, self._sync = self._sync, []
-        for file in files:
-            file.release()
-
-
-class UnsyncedFiles:
-    """What of one log was written and not synced.
-
-    Invariant: each file with a record between the recovery point and the end is the active segment, in `_paths`, or in a job of `_jobs`.
-    """
-
-    __slots__ = ("_directories", "_directory", "_files", "_generation", "_jobs", "_paths")
-
-    def __init__(self, files: FileSystem, directory: str) -> None:
-        self._files = files
-        self._directory = directory
-        self._paths: list[str] = []
-        self._directories: list[str] = []
-        self._jobs: list[FlushJob] = []
-        self._generation = 0
-
-    @property
-    def truncations(self) -> int:
-        """How often offsets were cut off."""
-        return self._generation
-
-    @property
-    def has_files(self) -> bool:
-        """Whether files other than the active segment wait for a sync that is not under way."""
-        return bool(self._paths)
-
-    @property
-    def has_names(self) -> bool:
-        """Whether names of files do."""
-        return bool(self._directories)
-
-    def add(self, *paths: str) -> None:
-        """These files, and their names, have to be synced."""
-        self._paths += paths
-        self.add_directory(self._directory)
-
-    def add_directory(self, path: str) -> None:
-        """Names in this directory have to be synced."""
-        if path not in self._directories:
-            self._directories.append(path)
-
-    def truncated(self) -> None:
-        """Offsets were cut off: a job that runs now must not move the recovery point."""
-        self._generation += 1
-
-    def job(self, offset: int, active: File | None, epochs: LeaderEpochs) -> FlushJob:
-        """The job after which all before `offset` is on disk. It includes what jobs still running are at. StorageError."""
-        if any(job.failed for job in self._jobs):
-            raise StorageError("an earlier sync failed; the log has to be opened anew", path=self._directory)
-        paths = [path for job in self._jobs for path in job.paths] + self._paths
-        directories = list(dict.fromkeys([path for job in self._jobs for path in job.directories] + self._directories))
-        job = FlushJob(self._files, offset, self._generation, paths, active, directories)
-        if epochs.changed:
-            job.add_epochs(f"{self._directory}/{names.LEADER_EPOCHS}", epochs.encode())
-        self._jobs.append(job)
-        self._paths, self._directories = [], []
+        end_offset = self._offsets.log_end_offset
+        unwritten = end_offset > self._offsets.flushed_offset
+        active = self._segments.active
+        aborted = active.transaction_index
+        if not (unwritten or self._unsynced.has_files or self._unsynced.has_names or self._epochs.changed or aborted.unsynced):
+            return None
+        if self._roller.is_snapshot_due and not self._appender.has_staged:
+            self._take_snapshot_if_there_is_room(end_offset)
+        if self._appender.failure is not None:
+            raise self._appender.failure
+        if aborted.unsynced:
+            aborted.store()
+            self._unsynced.add(aborted.path)
+            aborted.unsynced = False
+        file = active.file() if unwritten else None
+        job = self._unsynced.job(end_offset, file, self._epochs)
+        job.place = (active, active.size)
+        job.batches = self._appender.written_batches
+        job.stable_offset = self._transactions.last_stable_offset
         return job
 
-    def done(self, job: FlushJob, epochs: LeaderEpochs) -> bool:
-        """Take note that `job` has run; whether its offset still counts."""
-        job.release()
-        if not job.is_wanted:
-            return False
-        self._jobs.remove(job)
-        if epochs.changed and job.wrote(epochs.encode()):
-            epochs.changed = False
-        return job.generation == self._generation
+    def flush_done(self, job: FlushJob) -> None:
+        """`job` has run without an error: what it covered is on disk."""
+        offsets, appender = self._offsets, self._appender
+        if self._unsynced.done(job, self._epochs) and job.offset > offsets.flushed_offset:
+            offsets.flushed_offset = job.offset
+            self.flushed_batches = job.batches
+            self._transactions.flushed(job.stable_offset)
+            if job.place is not None:
+                self._reader.remember(job.offset, *job.place)
+        rest = offsets.log_end_offset > offsets.flushed_offset
+        appender.unflushed_since_ms = appender.last_append_ms if rest else NEVER_MS
 
-    def give_up(self, job: FlushJob) -> None:
-        """Take note that `job` has raised. What it was to bring to disk is left to the next one; if a sync has failed there is none."""
-        job.release()
-        if job.is_wanted and not job.failed:
-            self._jobs.remove(job)
-            self._paths = job.paths + self._paths
-            for directory in job.directories:
-                self.add_directory(directory)
+    def flush_failed(self, job: FlushJob) -> None:
+        """`job` has raised: what it covered may not be on disk."""
+        self._unsynced.give_up(job)
 
-    def close(self) -> None:
-        """No job counts any more. One that runs in another thread keeps its files until its end is told."""
-        for job in self._jobs:
-            job.is_wanted = False
-        self._jobs.clear()
+    def seal(self) -> None:
+        """Write what the log has to have before it is closed; a flush then brings all of it to disk. StorageError."""
+        active = self._segments.active
+        if self._appender.seal():
+            self._unsynced.add(*active.index_paths())
+            active.transaction_index.unsynced = False
+            active.store_checksums()
+        end_offset = self._offsets.log_end_offset
+        if self._producers.entries or end_offset > active.base_offset:
+            self._roller.take_snapshot(end_offset)
+
+    def _take_snapshot_if_there_is_room(self, end_offset: int) -> None:
+        try:
+            self._roller.take_snapshot(end_offset)
+        except StorageError as error:  # a snapshot only shortens the next start
+            if not error.no_space:
+                raise

@@ -13,7 +13,6 @@ from moldau.log.cache import SegmentCache
 from moldau.log.checkpoints import LOG_STARTS
 from moldau.log.config import LogConfig
 from moldau.log.damage import DamagedFileError, LostRecordsError
-from moldau.log.flush import UnsyncedFiles
 from moldau.log.leader_epochs import LeaderEpochs, decode_leader_epochs
 from moldau.log.leftovers import settle_leftovers
 from moldau.log.producer_bound import ProducerBound
@@ -22,6 +21,7 @@ from moldau.log.producer_states import ProducerStates
 from moldau.log.segment import Segment
 from moldau.log.segments import RemovedSegment, Segments
 from moldau.log.snapshots import Snapshots
+from moldau.log.unsynced import UnsyncedFiles
 from moldau.ports.filesystem import FileSystem
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ class OpenedLog(NamedTuple):
     start_offset: int
     end_offset: int
     flushed_offset: int
-    removed: list[RemovedSegment]
     report: "RecoveryReport | None"
 
 
@@ -81,7 +80,6 @@ class Opening:
         self._segments = Segments(files)
         self._producers = ProducerStates(partition, producer_bound)
         self._unsynced_files = UnsyncedFiles(files, directory)
-        self._removed: list[RemovedSegment] = []
 
     def open(self, recovery_point: int, start_offset: int, *, clean: bool) -> OpenedLog:
         """Open. LostRecordsError; StorageError, of that OldFormatError for batches that cannot be read."""
@@ -127,7 +125,6 @@ class Opening:
             start_offset,
             end_offset,
             flushed_offset,
-            self._removed,
             report,
         )
 
@@ -174,7 +171,7 @@ class Opening:
     def _find_other(self, name: str) -> None:
         path = f"{self._directory}/{name}"
         if name.endswith(names.DELETED):
-            self._removed.append(
+            self._segments.removed.append(
                 RemovedSegment(self._files, -1, self._files.size(path), "left from before", self._config.file_delete_delay_ms, [path])
             )
         elif name.endswith((*names.SEGMENT_SUFFIXES, names.SNAPSHOT)):
@@ -250,12 +247,11 @@ class Opening:
             self._load_producers(snapshots, start_offset, report.end_offset)
         for segment in read:
             if segment.transaction_index.damaged:
-                mend(segments, segment, snapshots, self._partition, report.end_offset, self._now_ms)
+                mend(segments, segment, snapshots, self._partition, report.end_offset)
             self._unsynced_files.add(segment.path, *segment.index_paths())
             segment.transaction_index.unsynced = False
         for removed in report.removed:
             snapshots.forget(removed.base_offset)
-        self._removed += report.removed
         self._unsynced_files.add_directory(self._directory)
         _log_recovery(report)
         return report

@@ -8,49 +8,131 @@ Offsets, and where the bytes before each are::
 
 `append_as_leader` stages a batch without copying it; `write_staged` writes all staged batches with one call. Flushing runs in another
 thread (`flush_job`, then `flush_done` or `flush_failed`). Everything else belongs to the broker's thread. The parts:
-:mod:`moldau.log.growing` takes batches, :mod:`moldau.log.shortening` removes them, :mod:`moldau.log.reader` finds them;
+:mod:`moldau.log.appender` takes batches, :mod:`moldau.log.trimmer` removes them, :mod:`moldau.log.reader` finds them,
+:mod:`moldau.log.transactions` knows which of them are decided, :mod:`moldau.log.flush` brings them to disk;
 :mod:`moldau.log.opening` starts a log.
 """
 
-from typing import TYPE_CHECKING, NamedTuple, Self
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Self
 
-from moldau.log.batches import UNREADABLE, walk
+from moldau.log.appender import AppendResult, LogAppender
 from moldau.log.cache import SegmentCache
 from moldau.log.config import LogConfig
-from moldau.log.flush import FlushJob
-from moldau.log.growing import NEVER_MS, AppendResult
-from moldau.log.opening import Opening
+from moldau.log.flush import LogFlush
+from moldau.log.offsets import LogOffsets
+from moldau.log.opening import OpenedLog, Opening
 from moldau.log.producer_bound import ProducerBound
-from moldau.log.producer_entry import ProducerEntry
-from moldau.log.reader import ReadResult
+from moldau.log.producer_states import ProducerView
+from moldau.log.reader import LogReader, ReadResult
+from moldau.log.roller import SegmentRoller
+from moldau.log.segment import Segment
 from moldau.log.segments import RemovedSegment
-from moldau.log.shortening import ShorteningLog
-from moldau.model.errors import ErrorCode, PeerError, StorageError
+from moldau.log.transactions import LogTransactions
+from moldau.log.trimmer import LogTrimmer
+from moldau.log.unsynced import FlushJob
 from moldau.model.identity import TopicPartition
 from moldau.ports.filesystem import FileSystem
 from moldau.ports.transport import FileRange
 
 if TYPE_CHECKING:
-    from moldau.log.timestamps import SearchedLog, TimeSearch
+    from moldau.log.timestamps import TimeSearch
+    from moldau.log.transaction_index import AbortedTransaction
+    from moldau.log.verifications import Verification
+    from moldau.protocol.records.control import EndTxnMarker
+    from moldau.protocol.records.header import BatchHeader
 
 __all__ = ["AppendResult", "FlushJob", "PartitionLog", "ProducerView", "ReadResult", "RemovedSegment"]
 
 
-class ProducerView(NamedTuple):
-    """One idempotent producer, for a person."""
+class PartitionLog(LogOffsets):
+    """A log that is open. Made by `open`.
 
-    producer_id: int
-    epoch: int
-    last_sequence: int
-    last_timestamp_ms: int
-    coordinator_epoch: int
-    transaction_start: int
+    It is the `LogOffsets` that its parts share, and `append_as_leader`, `write_staged` and `read` are methods of the parts: each request
+    reads those and calls these, and a property or a second call would cost as much as what it leads to.
+    """
 
+    __slots__ = (
+        "_appender",
+        "_epochs",
+        "_flush",
+        "_producers",
+        "_reader",
+        "_segments",
+        "_transactions",
+        "_trimmer",
+        "_unsynced",
+        "append_as_leader",
+        "checkpointed_batches",
+        "config",
+        "directory",
+        "read",
+        "recovery",
+        "topic_partition",
+        "unsettled",
+        "write_staged",
+    )
 
-class PartitionLog(ShorteningLog):
-    """A log that is open. Made by `open`."""
-
-    __slots__ = ()
+    def __init__(
+        self,
+        files: FileSystem,
+        cache: SegmentCache,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        opened: OpenedLog,
+        leader_epoch: int,
+        now_ms: int,
+    ) -> None:
+        super().__init__(opened.start_offset, opened.flushed_offset, opened.end_offset)
+        self.directory = directory
+        self.topic_partition = topic_partition
+        self.config = config
+        segments, producers, snapshots, epochs, unsynced = opened[:5]
+        partition = producers.partition
+        reader = LogReader(partition, self, segments)
+        roller = SegmentRoller(
+            files, cache, directory, partition, config, segments, producers, snapshots, unsynced, recovered=opened.report is not None
+        )
+        appender = LogAppender(self, segments, producers, epochs, reader, roller, leader_epoch, now_ms)
+        transactions = LogTransactions(self, segments, producers, snapshots, reader)
+        self._flush = LogFlush(self, segments, producers, epochs, unsynced, reader, roller, appender, transactions, config)
+        self._trimmer = LogTrimmer(
+            files,
+            cache,
+            directory,
+            config,
+            self,
+            segments,
+            producers,
+            snapshots,
+            epochs,
+            unsynced,
+            reader,
+            roller,
+            appender,
+            transactions,
+        )
+        self._segments = segments
+        self._producers = producers
+        self._epochs = epochs
+        self._unsynced = unsynced
+        self._reader = reader
+        self._appender = appender
+        self._transactions = transactions
+        self.append_as_leader = appender.append_as_leader
+        self.write_staged = appender.write_staged
+        self.read = reader.read
+        self.unsettled = producers.transactions.unsettled
+        """Not empty: there may be transactions that hold the last stable offset down."""
+        self.recovery = opened.report
+        """What opening found to mend, None after a clean stop."""
+        self.checkpointed_batches = 0
+        """How many of the written batches lie before the recovery point that a start would go by."""
+        if opened.report is None:
+            transactions.flushed(transactions.last_stable_offset)
+        else:
+            appender.written_batches = opened.report.batches
 
     @classmethod
     def open(
@@ -96,111 +178,49 @@ class PartitionLog(ShorteningLog):
         )
         opened = opening.open(recovery_point, start_offset, clean=clean)
         log = cls(files, cache, directory, topic_partition, config, opened, leader_epoch, now_ms)
-        if opened.report is None:
-            log._stable_on_disk = log.last_stable_offset
         if high_watermark is not None:
             log.high_watermark = max(log.start_offset, min(high_watermark, log.log_end_offset))
         return log
+
+    def reconfigure(self, config: LogConfig) -> None:
+        """Obey other settings from now on."""
+        self.config = self._trimmer.config = self._flush.config = config
+        self._appender.reconfigure(config)
 
     def expect_no_holes(self) -> None:
         """The log was never compacted, and no loss of it was accepted: an offset that is missing is damage."""
         self._reader.holes_allowed = False
 
+    # Appending: see moldau.log.appender
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch that this broker leads with, or led with last."""
+        return self._appender.leader_epoch
+
+    @property
+    def staged_end_offset(self) -> int:
+        """After the last record that is staged."""
+        return self._appender.staged_end_offset
+
+    @property
+    def has_staged(self) -> bool:
+        """Whether something is appended that is not written."""
+        return self._appender.has_staged
+
+    def append_marker_as_leader(
+        self, producer_id: int, producer_epoch: int, marker: "EndTxnMarker", now_ms: int, *, transaction_version: int
+    ) -> AppendResult:
+        """As :meth:`moldau.log.appender.LogAppender.append_marker_as_leader`."""
+        return self._appender.append_marker_as_leader(producer_id, producer_epoch, marker, now_ms, transaction_version=transaction_version)
+
     def append_as_follower(self, records: memoryview, now_ms: int) -> int:
-        """Write whole batches that were fetched from the leader, with their offsets and leader epochs. The new log end offset.
+        """As :meth:`moldau.log.appender.LogAppender.append_as_follower`."""
+        return self._appender.append_as_follower(records, now_ms)
 
-        A last batch that is cut off is left out. Nothing but the bytes, offsets and epochs is checked: the leader has accepted the rest.
-        In an empty log the first batch may begin before the log start, which stays where it is (KAFKA-6975); the recovery point has to be
-        on disk, as after a truncation (`take_cut`), before the next flush.
-        CorruptBatchError: nothing was written. StorageError: the batches before `log_end_offset` are in the log.
-        """
-        from moldau.log.fetched import check_fetched
-
-        assert not self.has_staged
-        is_empty = self.start_offset == self.log_end_offset and not self.size_bytes
-        batches = check_fetched(records, str(self.topic_partition), self.log_end_offset, self._epochs.latest, is_empty=is_empty)
-        start_offset = self.start_offset
-        if batches and batches[0].header.base_offset < start_offset:
-            self.truncate_fully_and_start_at(batches[0].header.base_offset)
-        try:
-            self.write_fetched(batches, now_ms)
-        finally:
-            if self.start_offset < start_offset < self.log_end_offset:
-                self.high_watermark = start_offset
-                self._start_at(start_offset)
-        return self.log_end_offset
-
-    def advance_high_watermark(self, offset: int) -> bool:
-        """Let consumers read up to `offset`, as far as that is written; never back. Whether more may be read now."""
-        offset = min(offset, self.log_end_offset)
-        if offset <= self.high_watermark:
-            return False
-        self.high_watermark = offset
-        return True
-
-    def read(self, offset: int, max_bytes: int, limit_offset: int, *, at_least_one: bool) -> ReadResult:
-        """The bytes of one segment from the batch that holds `offset` to before the one that holds `limit_offset`, `max_bytes` at most.
-
-        `at_least_one` gives the first batch whole even if it is longer. PeerError: OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE.
-        """
-        if not self.start_offset <= offset <= self.log_end_offset:
-            raise PeerError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self.topic_partition}: offset {offset} is not in {self.start_offset}..{self.log_end_offset}",
-            )
-        return self._reader.read(offset, max_bytes, limit_offset, self.log_end_offset, at_least_one=at_least_one)
-
-    def aborted_in(self, read: ReadResult, offset: int, limit_offset: int) -> list[tuple[int, int]]:
-        """Producer and first offset of each aborted transaction that may be in what `read` gave from `offset` on. StorageError."""
-        return [] if read.records is None else self.aborted_transactions(offset, self._reader.end_of(read, limit_offset))
-
-    def readable_bytes(self, offset: int, limit_offset: int, max_bytes: int) -> int:
-        """How much `read`, called again and again, would give, up to `max_bytes`; all of it where `read` would raise."""
-        if not self.start_offset <= offset <= self.log_end_offset:
-            return max_bytes
-        try:
-            return self._reader.readable_bytes(offset, limit_offset, max_bytes, self.log_end_offset)
-        except PeerError:
-            return max_bytes
-
-    def stretch(self, offset: int) -> tuple[FileRange, int]:
-        """All that is written of the segment that holds `offset`, and the offset before which it ends; for who reads in spite of damage.
-
-        Whoever asks releases the range. The first batches may lie before `offset`.
-        """
-        slot = self._segments.slot_of(offset)
-        segment = self._segments.items[slot]
-        return FileRange(segment.file(), 0, segment.size), self._segments.end_of(slot, self.log_end_offset)
-
-    def remember_bad_batch(self, first_offset: int, last_offset: int) -> None:
-        """A reader found the batch with these offsets damaged: fetches end before it and fail in it."""
-        self._reader.remember_bad(first_offset, last_offset)
-
-    def search_timestamp(self, timestamp_ms: int, limit_offset: int, decompressed_bytes_max: int) -> "TimeSearch":
-        """A search for the first record before `limit_offset` that is not older; see :mod:`moldau.log.timestamps` for how it is run.
-
-        PeerError CORRUPT_MESSAGE when damage is in the way.
-        """
-        from moldau.log.timestamps import first_not_older
-
-        return self._searching(first_not_older(self._searched(decompressed_bytes_max), timestamp_ms, limit_offset))
-
-    def search_largest_timestamp(self, limit_offset: int, decompressed_bytes_max: int) -> "TimeSearch":
-        """The same for the record with the largest timestamp."""
-        from moldau.log.timestamps import largest
-
-        return self._searching(largest(self._searched(decompressed_bytes_max), limit_offset))
-
-    def _searched(self, decompressed_bytes_max: int) -> "SearchedLog":
-        from moldau.log.timestamps import SearchedLog
-
-        return SearchedLog(self._segments, lambda: self.start_offset, lambda: self.log_end_offset, decompressed_bytes_max)
-
-    def _searching(self, steps: "TimeSearch") -> "TimeSearch":
-        try:
-            return (yield from steps)
-        except UNREADABLE as error:
-            raise self._reader.corrupt(error.offset, error) from error
+    def lead_epoch(self, epoch: int) -> None:
+        """As :meth:`moldau.log.appender.LogAppender.lead_epoch`."""
+        self._appender.lead_epoch(epoch)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """The newest epoch up to `epoch` that has records, or that this broker leads with, and the offset after its last; ``(-1, -1)`` if
@@ -217,91 +237,187 @@ class PartitionLog(ShorteningLog):
         """The newest leader epoch that has records, -1 without any."""
         return self._epochs.latest
 
+    # Reading: see moldau.log.reader
+
+    def readable_bytes(self, offset: int, limit_offset: int, max_bytes: int) -> int:
+        """As :meth:`moldau.log.reader.LogReader.readable_bytes`."""
+        return self._reader.readable_bytes(offset, limit_offset, max_bytes)
+
+    def stretch(self, offset: int) -> tuple[FileRange, int]:
+        """As :meth:`moldau.log.reader.LogReader.stretch`."""
+        return self._reader.stretch(offset)
+
+    def remember_bad_batch(self, first_offset: int, last_offset: int) -> None:
+        """A reader found the batch with these offsets damaged: fetches end before it and fail in it."""
+        self._reader.remember_bad(first_offset, last_offset)
+
+    def search_timestamp(self, timestamp_ms: int, limit_offset: int, decompressed_bytes_max: int) -> "TimeSearch":
+        """As :meth:`moldau.log.reader.LogReader.search_timestamp`."""
+        return self._reader.search_timestamp(timestamp_ms, limit_offset, decompressed_bytes_max)
+
+    def search_largest_timestamp(self, limit_offset: int, decompressed_bytes_max: int) -> "TimeSearch":
+        """As :meth:`moldau.log.reader.LogReader.search_largest_timestamp`."""
+        return self._reader.search_largest_timestamp(limit_offset, decompressed_bytes_max)
+
     def epoch_of_last_batch(self) -> int:
         """The leader epoch that the last batch carries, from the file; -1 where there is none or it cannot be read."""
-        for segment in reversed(self._segments.items):
-            if segment.size:
-                last = segment.index.last()
-                try:
-                    *_, (_, header) = walk(segment.file(), 0 if last is None else last[1], segment.size, segment.base_offset)
-                except UNREADABLE:
-                    break
-                return header.partition_leader_epoch
-        return -1
+        return self._reader.epoch_of_last_batch()
+
+    # Transactions and producers: see moldau.log.transactions
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to where readers of committed records may read: no transaction that has a record before it is undecided."""
+        return self._transactions.last_stable_offset
+
+    @property
+    def durable_stable_offset(self) -> int:
+        """Up to where a crash, too, leaves all records, and all transactions decided as they are."""
+        return self._transactions.durable_stable_offset
+
+    def has_ongoing_transaction(self, producer_id: int, producer_epoch: int | None = None) -> bool:
+        """As :meth:`moldau.log.transactions.LogTransactions.has_ongoing_transaction`."""
+        return self._transactions.has_ongoing_transaction(producer_id, producer_epoch)
+
+    def begin_verification(self, header: "BatchHeader", now_ms: int, *, bumps_epoch: bool) -> "Verification | None":
+        """As :meth:`moldau.log.transactions.LogTransactions.begin_verification`."""
+        return self._transactions.begin_verification(header, now_ms, bumps_epoch=bumps_epoch)
+
+    def check_first(self, header: "BatchHeader", verification: "Verification") -> None:
+        """As :meth:`moldau.log.transactions.LogTransactions.check_first`."""
+        self._transactions.check_first(header, verification)
+
+    def end_verification(self, producer_id: int) -> None:
+        """The coordinator's answer was no, for good."""
+        self._transactions.end_verification(producer_id)
+
+    def aborted_in(self, read: ReadResult, offset: int, limit_offset: int) -> list[tuple[int, int]]:
+        """As :meth:`moldau.log.transactions.LogTransactions.aborted_in`."""
+        return self._transactions.aborted_in(read, offset, limit_offset)
+
+    def aborted_transactions(self, first_offset: int, end_offset: int) -> list[tuple[int, int]]:
+        """As :meth:`moldau.log.transactions.LogTransactions.aborted_transactions`."""
+        return self._transactions.aborted_transactions(first_offset, end_offset)
+
+    def aborted_entries(self, first_offset: int, end_offset: int) -> "list[AbortedTransaction]":
+        """As :meth:`moldau.log.transactions.LogTransactions.aborted_entries`."""
+        return self._transactions.aborted_entries(first_offset, end_offset)
+
+    def mend_aborted(self, offset: int) -> bool:
+        """As :meth:`moldau.log.transactions.LogTransactions.mend_aborted`."""
+        return self._transactions.mend_aborted(offset)
+
+    def active_producers(self) -> list[ProducerView]:
+        """The idempotent producers that are remembered, for DescribeProducers."""
+        return self._producers.views()
+
+    def producer(self, producer_id: int) -> ProducerView | None:
+        """The same of one of them, if it is remembered."""
+        return self._producers.view(producer_id)
+
+    def producer_ends(self) -> list[tuple[int, int, int]]:
+        """Id, offset of the last record (-1 for none) and epoch of each producer that is remembered."""
+        return self._producers.ends()
+
+    def expire_producers(self, now_ms: int) -> int:
+        """Forget producers that were idle for `producer.id.expiration.ms`; how many."""
+        return 0 if self.has_staged else self._producers.expire(now_ms, self.config.producer_id_expiration_ms)
+
+    # Flushing: see moldau.log.flush
+
+    @property
+    def written_batches(self) -> int:
+        """Counts the batches written since the log was opened, and those that opening had to read one by one."""
+        return self._appender.written_batches
+
+    @property
+    def flushed_batches(self) -> int:
+        """How many of the written batches are on disk."""
+        return self._flush.flushed_batches
 
     @property
     def must_flush(self) -> bool:
         """Whether `flush.messages` is reached: acknowledgements of what is not flushed wait for the disk."""
-        return self.log_end_offset - self.flushed_offset >= self.config.flush_messages
+        return self._flush.must_flush
 
     def flush_wanted(self, now_ms: int) -> bool:
-        """Whether a flush should start: `flush.messages` or `flush.ms` is reached, or a segment was rolled and not synced yet."""
-        return self.must_flush or now_ms >= self._flush_due_ms or self._unsynced_files.has_files
+        """As :meth:`moldau.log.flush.LogFlush.flush_wanted`."""
+        return self._flush.flush_wanted(now_ms)
 
     def flush_job(self) -> FlushJob | None:
-        """What brings everything written to disk; None if it is there. After `run`, elsewhere, comes `flush_done` or, if it has raised,
-        `flush_failed`. StorageError, for good after a sync has failed.
-        """
-        unwritten = self.log_end_offset > self.flushed_offset
-        active = self._segments.active
-        aborted = active.transaction_index
-        if not (unwritten or self._unsynced_files.has_files or self._unsynced_files.has_names or self._epochs.changed or aborted.unsynced):
-            return None
-        if active.size - self._snapshot_due >= 0 and not self.has_staged:
-            self._take_snapshot_if_there_is_room()
-        if self._appender.failure is not None:
-            raise self._appender.failure
-        if aborted.unsynced:
-            aborted.store()
-            self._unsynced_files.add(aborted.path)
-            aborted.unsynced = False
-        file = active.file() if unwritten else None
-        job = self._unsynced_files.job(self.log_end_offset, file, self._epochs)
-        job.place = (active, active.size)
-        job.batches = self.written_batches
-        job.stable_offset = self.last_stable_offset
-        return job
+        """As :meth:`moldau.log.flush.LogFlush.flush_job`."""
+        return self._flush.flush_job()
 
     def flush_done(self, job: FlushJob) -> None:
-        """`job` has run without an error: what it covered is on disk."""
-        if self._unsynced_files.done(job, self._epochs) and job.offset > self.flushed_offset:
-            self.flushed_offset = job.offset
-            self.flushed_batches = job.batches
-            self._stable_on_disk = job.stable_offset
-            if job.place is not None:
-                self._reader.remember(job.offset, *job.place)
-        rest = self.log_end_offset > self.flushed_offset
-        self._flush_due_ms = self._now_ms + self.config.flush_ms if rest else NEVER_MS
+        """As :meth:`moldau.log.flush.LogFlush.flush_done`."""
+        self._flush.flush_done(job)
 
     def flush_failed(self, job: FlushJob) -> None:
-        """`job` has raised: what it covered may not be on disk."""
-        self._unsynced_files.give_up(job)
-
-    def _take_snapshot_if_there_is_room(self) -> None:
-        try:
-            self._take_snapshot()
-        except StorageError as error:  # a snapshot only shortens the next start
-            if not error.no_space:
-                raise
+        """As :meth:`moldau.log.flush.LogFlush.flush_failed`."""
+        self._flush.flush_failed(job)
 
     def seal(self) -> None:
-        """Write what the log has to have before it is closed; a flush then brings all of it to disk. StorageError."""
-        self.write_staged()
-        active = self._segments.active
-        if self._appender.seal():
-            self._unsynced_files.add(*active.index_paths())
-            active.transaction_index.unsynced = False
-            active.store_checksums()
-        if self._producers.entries or self.log_end_offset > active.base_offset:
-            self._take_snapshot()
+        """As :meth:`moldau.log.flush.LogFlush.seal`."""
+        self._flush.seal()
 
     def close(self) -> None:
         """Close all files as they are: a log that is to be clean was sealed and flushed before. StorageError: closed all the same."""
         self._producers.clear()
         self._appender.close()
-        self._unsynced_files.close()
+        self._unsynced.close()
         for segment in self._segments.items:
             segment.forget()
+
+    # Removing: see moldau.log.trimmer
+
+    def delete_records(self, before_offset: int) -> int:
+        """As :meth:`moldau.log.trimmer.LogTrimmer.delete_records`."""
+        return self._trimmer.delete_records(before_offset)
+
+    def apply_retention(self, now_ms: int) -> list[RemovedSegment]:
+        """As :meth:`moldau.log.trimmer.LogTrimmer.apply_retention`."""
+        return self._trimmer.apply_retention(now_ms)
+
+    def truncate_to(self, offset: int) -> int:
+        """As :meth:`moldau.log.trimmer.LogTrimmer.truncate_to`."""
+        return self._trimmer.truncate_to(offset)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """As :meth:`moldau.log.trimmer.LogTrimmer.truncate_fully_and_start_at`."""
+        self._trimmer.truncate_fully_and_start_at(offset)
+
+    def take_cut(self) -> int | None:
+        """As :meth:`moldau.log.trimmer.LogTrimmer.take_cut`."""
+        return self._trimmer.take_cut()
+
+    def take_removed(self) -> list[RemovedSegment]:
+        """As :meth:`moldau.log.segments.Segments.take_removed`."""
+        return self._segments.take_removed()
+
+    @property
+    def truncations(self) -> int:
+        """How often the end was cut off since the log was opened."""
+        return self._unsynced.truncations
+
+    # Compaction: see moldau.log.cleaning
+
+    def replace_segments(self, replaced: Sequence[Segment], size: int, largest_timestamp: tuple[int, int], suffixes: Sequence[str]) -> None:
+        """As :meth:`moldau.log.trimmer.LogTrimmer.replace_segments`."""
+        self._trimmer.replace_segments(replaced, size, largest_timestamp, suffixes)
+
+    def sealed_segments(self) -> list[Segment]:
+        """All but the active one."""
+        return self._segments.items[:-1]
+
+    @property
+    def active_base_offset(self) -> int:
+        """Where the active segment begins."""
+        return self._segments.active.base_offset
+
+    @property
+    def active_path(self) -> str:
+        """The file that is appended to."""
+        return self._segments.active.path
 
     @property
     def segment_count(self) -> int:
@@ -312,19 +428,6 @@ class PartitionLog(ShorteningLog):
     def size_bytes(self) -> int:
         """Bytes of batches, without indexes and what waits to be unlinked."""
         return self._segments.size_bytes()
-
-    def active_producers(self) -> list[ProducerView]:
-        """The idempotent producers that are remembered, for DescribeProducers."""
-        return [_view(*each) for each in self._producers.entries.items()]
-
-    def producer(self, producer_id: int) -> ProducerView | None:
-        """The same of one of them, if it is remembered."""
-        entry = self._producers.entries.get(producer_id)
-        return None if entry is None else _view(producer_id, entry)
-
-    def expire_producers(self, now_ms: int) -> int:
-        """Forget producers that were idle for `producer.id.expiration.ms`; how many."""
-        return 0 if self.has_staged else self._producers.expire(now_ms, self.config.producer_id_expiration_ms)
 
     def statistics(self) -> dict[str, int]:
         """Numbers for a person who looks into a running broker."""
@@ -341,7 +444,3 @@ class PartitionLog(ShorteningLog):
             "producers": len(self._producers.entries),
             "bad_batches": len(self._reader.bad),
         }
-
-
-def _view(producer_id: int, entry: ProducerEntry) -> ProducerView:
-    return ProducerView(producer_id, entry.epoch, entry.last_sequence, entry.timestamp, entry.coordinator_epoch, entry.transaction_start)

@@ -11,6 +11,7 @@ partitions, is bounded (:mod:`moldau.log.producer_bound`).
 """
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from moldau.log.producer_bound import BUSY, GONE, ProducerBound
 from moldau.log.producer_entry import BATCHES_KEPT, NO_SEQUENCE, SEQUENCE_MASK, ProducerEntry, StoredBatch
@@ -24,12 +25,23 @@ from moldau.log.producer_rules import (
     outside_transaction,
 )
 from moldau.log.transaction_index import AbortedTransaction
-from moldau.log.transactions import Transactions
+from moldau.log.unsettled import UnsettledTransactions
 from moldau.log.verifications import Verifications
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.protocol.records.header import BatchHeader
 
 _Before = tuple[int, ProducerEntry | None, int, tuple[StoredBatch, ...], int, int]
+
+
+class ProducerView(NamedTuple):
+    """One idempotent producer, for a person."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    transaction_start: int
 
 
 class ProducerStates:
@@ -52,7 +64,7 @@ class ProducerStates:
         self.partition = partition
         self._bound = ProducerBound() if bound is None else bound
         self.entries: dict[int, ProducerEntry] = {}
-        self.transactions = Transactions()
+        self.transactions = UnsettledTransactions()
         self.verifications = Verifications(self._bound)
         self.look_back: Callable[[], dict[int, ProducerEntry]] | None = None
         """Finds the state before the snapshot that `entries` come from."""
@@ -218,6 +230,22 @@ class ProducerStates:
         if self.entries.pop(producer_id, None) is not None:
             self._bound.released()
 
+    def views(self) -> list[ProducerView]:
+        """All of them, for DescribeProducers."""
+        return [_view(*each) for each in self.entries.items()]
+
+    def view(self, producer_id: int) -> ProducerView | None:
+        """One of them, if it is remembered."""
+        entry = self.entries.get(producer_id)
+        return None if entry is None else _view(producer_id, entry)
+
+    def ends(self) -> list[tuple[int, int, int]]:
+        """Id, offset of the last record (-1 for none) and epoch of each."""
+        return [
+            (producer_id, entry.batches[-1].last_offset if entry.batches else -1, entry.epoch)
+            for producer_id, entry in self.entries.items()
+        ]
+
     def clear(self) -> None:
         """Forget every producer."""
         self._drop_all()
@@ -305,3 +333,7 @@ class ProducerStates:
 
 def _by_timestamp(item: tuple[int, ProducerEntry]) -> int:
     return item[1].timestamp
+
+
+def _view(producer_id: int, entry: ProducerEntry) -> ProducerView:
+    return ProducerView(producer_id, entry.epoch, entry.last_sequence, entry.timestamp, entry.coordinator_epoch, entry.transaction_start)

@@ -7,14 +7,18 @@ if possible where a batch ends.
 Where a range ended, the next fetch usually begins, so that position is remembered and the next fetch needs neither index nor walk.
 """
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from moldau.log.batches import UNREADABLE, BadBatchError, OldFormatError
+from moldau.log.batches import UNREADABLE, BadBatchError, OldFormatError, walk
+from moldau.log.offsets import LogOffsets
 from moldau.log.segment import Segment
 from moldau.log.segments import Segments
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.ports.transport import FileRange
 from moldau.protocol.records.header import HEADER_SIZE, LOG_OVERHEAD, read_header
+
+if TYPE_CHECKING:
+    from moldau.log.timestamps import SearchedLog, TimeSearch
 
 POSITIONS_KEPT = 128
 
@@ -39,18 +43,29 @@ class LogReader:
     `bad` maps the first offset of each batch known to be damaged to its last.
     """
 
-    __slots__ = ("_positions", "_segments", "bad", "holes_allowed", "partition")
+    __slots__ = ("_offsets", "_positions", "_segments", "bad", "holes_allowed", "partition")
 
-    def __init__(self, partition: str, segments: Segments) -> None:
+    def __init__(self, partition: str, offsets: LogOffsets, segments: Segments) -> None:
         self.partition = partition
+        self._offsets = offsets
         self._segments = segments
         self._positions: dict[int, Place] = {}
         self.bad: dict[int, int] = {}
         self.holes_allowed = True
         """Whether offsets may be missing: the log was compacted, or a loss was accepted. Otherwise a hole is damage that no read skips."""
 
-    def read(self, offset: int, max_bytes: int, limit_offset: int, log_end_offset: int, *, at_least_one: bool) -> ReadResult:
-        """The range from `offset` on; none where nothing lies before the limits. PeerError CORRUPT_MESSAGE at a damaged batch."""
+    def read(self, offset: int, max_bytes: int, limit_offset: int, *, at_least_one: bool) -> ReadResult:
+        """The bytes of one segment from the batch that holds `offset` to before the one that holds `limit_offset`, `max_bytes` at most.
+
+        `at_least_one` gives the first batch whole even if it is longer. None where nothing lies before the limits.
+        PeerError: OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE.
+        """
+        log_end_offset = self._offsets.log_end_offset
+        if not self._offsets.start_offset <= offset <= log_end_offset:
+            raise PeerError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.partition}: offset {offset} is not in {self._offsets.start_offset}..{log_end_offset}",
+            )
         limit = min(limit_offset, log_end_offset)
         if self.bad:
             limit = self._limit_before_bad(offset, limit)
@@ -80,22 +95,75 @@ class LogReader:
         segments = self._segments
         return min(limit_offset, segments.end_of(segments.slot_of(read.segment.base_offset), limit_offset))
 
-    def readable_bytes(self, offset: int, limit_offset: int, max_bytes: int, log_end_offset: int) -> int:
-        """How many bytes reads from `offset` on would give, up to `max_bytes`, over all segments."""
+    def readable_bytes(self, offset: int, limit_offset: int, max_bytes: int) -> int:
+        """How much `read`, called again and again, would give, up to `max_bytes`; all of it where `read` would raise."""
+        log_end_offset = self._offsets.log_end_offset
+        if not self._offsets.start_offset <= offset <= log_end_offset:
+            return max_bytes
         limit = min(limit_offset, log_end_offset)
         if offset >= limit:
             return 0
-        place = self._place_of(offset)
-        if place is None:
-            return 0
-        segment, position = place
-        total = self._stop(segment, limit, log_end_offset) - position
-        segments = self._segments
-        for slot in range(segments.slot_of(segment.base_offset) + 1, len(segments)):
-            if total >= max_bytes or segments.bases[slot] >= limit:
-                break
-            total += self._stop(segments.items[slot], limit, log_end_offset)
+        try:
+            place = self._place_of(offset)
+            if place is None:
+                return 0
+            segment, position = place
+            total = self._stop(segment, limit, log_end_offset) - position
+            segments = self._segments
+            for slot in range(segments.slot_of(segment.base_offset) + 1, len(segments)):
+                if total >= max_bytes or segments.bases[slot] >= limit:
+                    break
+                total += self._stop(segments.items[slot], limit, log_end_offset)
+        except PeerError:
+            return max_bytes
         return max(0, min(total, max_bytes))
+
+    def stretch(self, offset: int) -> tuple[FileRange, int]:
+        """All that is written of the segment that holds `offset`, and the offset before which it ends; for who reads in spite of damage.
+
+        Whoever asks releases the range. The first batches may lie before `offset`.
+        """
+        slot = self._segments.slot_of(offset)
+        segment = self._segments.items[slot]
+        return FileRange(segment.file(), 0, segment.size), self._segments.end_of(slot, self._offsets.log_end_offset)
+
+    def search_timestamp(self, timestamp_ms: int, limit_offset: int, decompressed_bytes_max: int) -> "TimeSearch":
+        """A search for the first record before `limit_offset` that is not older; see :mod:`moldau.log.timestamps` for how it is run.
+
+        PeerError CORRUPT_MESSAGE when damage is in the way.
+        """
+        from moldau.log.timestamps import first_not_older
+
+        return self._searching(first_not_older(self._searched(decompressed_bytes_max), timestamp_ms, limit_offset))
+
+    def search_largest_timestamp(self, limit_offset: int, decompressed_bytes_max: int) -> "TimeSearch":
+        """The same for the record with the largest timestamp."""
+        from moldau.log.timestamps import largest
+
+        return self._searching(largest(self._searched(decompressed_bytes_max), limit_offset))
+
+    def _searched(self, decompressed_bytes_max: int) -> "SearchedLog":
+        from moldau.log.timestamps import SearchedLog
+
+        return SearchedLog(self._segments, self._offsets, decompressed_bytes_max)
+
+    def _searching(self, steps: "TimeSearch") -> "TimeSearch":
+        try:
+            return (yield from steps)
+        except UNREADABLE as error:
+            raise self.corrupt(error.offset, error) from error
+
+    def epoch_of_last_batch(self) -> int:
+        """The leader epoch that the last batch carries, from the file; -1 where there is none or it cannot be read."""
+        for segment in reversed(self._segments.items):
+            if segment.size:
+                last = segment.index.last()
+                try:
+                    *_, (_, header) = walk(segment.file(), 0 if last is None else last[1], segment.size, segment.base_offset)
+                except UNREADABLE:
+                    break
+                return header.partition_leader_epoch
+        return -1
 
     def remember(self, offset: int, segment: Segment, position: int) -> None:
         """A batch with this base offset starts, or is going to start, at this position."""

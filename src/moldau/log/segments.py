@@ -29,12 +29,14 @@ class RemovedSegment:
 class Segments:
     """Invariant: `bases` holds the base offsets of `items`, rising. Once a log is open there is at least one segment."""
 
-    __slots__ = ("_files", "bases", "items")
+    __slots__ = ("_files", "bases", "items", "removed")
 
     def __init__(self, files: FileSystem) -> None:
         self._files = files
         self.items: list[Segment] = []
         self.bases: list[int] = []
+        self.removed: list[RemovedSegment] = []
+        """Segments out of use whose files wait to be unlinked."""
 
     @property
     def active(self) -> Segment:
@@ -70,6 +72,12 @@ class Segments:
             removed.append(retire(self._files, segment, reason, delay_ms))
             del self.items[first]
             del self.bases[first]
+        self.removed += removed
+        return removed
+
+    def take_removed(self) -> list[RemovedSegment]:
+        """Segments taken out of use since the last call, whose files wait to be unlinked after their `delay_ms`."""
+        removed, self.removed = self.removed, []
         return removed
 
     def replace(self, first: int, last: int, segment: Segment) -> None:

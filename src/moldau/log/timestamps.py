@@ -15,10 +15,11 @@ for one that cannot be read, the header is taken as true: the answer is the batc
 starts there misses nothing, and reads a little more than it asked for.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import NamedTuple
 
 from moldau.log.batches import UNREADABLE, BadBatchError, walk
+from moldau.log.offsets import LogOffsets
 from moldau.log.segment import Segment
 from moldau.log.segments import Segments
 from moldau.model.errors import PeerError
@@ -156,19 +157,16 @@ class _SegmentGoneError(Exception):
 class SearchedLog:
     """What a search sees of a log; it may change between two steps."""
 
-    __slots__ = ("_decompressed_bytes_max", "log_end_offset", "segments", "start_offset")
+    __slots__ = ("_decompressed_bytes_max", "offsets", "segments")
 
-    def __init__(
-        self, segments: Segments, start_offset: Callable[[], int], log_end_offset: Callable[[], int], decompressed_bytes_max: int
-    ) -> None:
+    def __init__(self, segments: Segments, offsets: LogOffsets, decompressed_bytes_max: int) -> None:
         self._decompressed_bytes_max = decompressed_bytes_max
         self.segments = segments
-        self.start_offset = start_offset
-        self.log_end_offset = log_end_offset
+        self.offsets = offsets
 
     def bounds(self, end_offset: int) -> Bounds:
         """What is there now of what was asked for."""
-        return Bounds(self.start_offset(), min(end_offset, self.log_end_offset()), self._decompressed_bytes_max)
+        return Bounds(self.offsets.start_offset, min(end_offset, self.offsets.log_end_offset), self._decompressed_bytes_max)
 
     def check(self, segment: Segment, size: int) -> None:
         """The first `size` bytes of the segment are part of the log. _SegmentGoneError."""
@@ -179,7 +177,7 @@ class SearchedLog:
 
 def first_not_older(log: SearchedLog, timestamp: int, end_offset: int) -> TimeSearch:
     """The first record before `end_offset` whose timestamp is at least `timestamp`. BadBatchError, OldFormatError, StorageError."""
-    segments, offset, passed = log.segments, log.start_offset(), 0
+    segments, offset, passed = log.segments, log.offsets.start_offset, 0
     while True:
         bounds = log.bounds(end_offset)
         offset = max(offset, bounds.start)
@@ -187,7 +185,7 @@ def first_not_older(log: SearchedLog, timestamp: int, end_offset: int) -> TimeSe
         segment = segments.items[slot]
         if max(offset, segment.base_offset) >= bounds.end:
             return None
-        after = segments.end_of(slot, log.log_end_offset())
+        after = segments.end_of(slot, log.offsets.log_end_offset)
         if segment.size and segment.largest_timestamp()[0] >= timestamp:
             first_offset = max(offset, segment.offset_before(timestamp))
             try:
@@ -195,7 +193,7 @@ def first_not_older(log: SearchedLog, timestamp: int, end_offset: int) -> TimeSe
             except _SegmentGoneError:
                 continue
             if found is not None:
-                if log.start_offset() <= found.offset < log.log_end_offset():
+                if log.offsets.start_offset <= found.offset < log.offsets.log_end_offset:
                     return found
                 continue
         offset = after
@@ -211,7 +209,7 @@ def largest(log: SearchedLog, end_offset: int) -> TimeSearch:
             found = yield from _largest(log, end_offset)
         except _SegmentGoneError:
             continue
-        if found is None or log.start_offset() <= found.offset < log.log_end_offset():
+        if found is None or log.offsets.start_offset <= found.offset < log.offsets.log_end_offset:
             return found
 
 
@@ -225,7 +223,7 @@ def _largest(log: SearchedLog, end_offset: int) -> TimeSearch:
         segment = segments.items[slot]
         if max(offset, segment.base_offset) >= bounds.end:
             break
-        offset = segments.end_of(slot, log.log_end_offset())
+        offset = segments.end_of(slot, log.offsets.log_end_offset)
         timestamp, reached = segment.largest_timestamp() if segment.size else (-1, bounds.start)
         if timestamp > newest:
             if segment.base_offset < bounds.start or offset > bounds.end:

@@ -1,67 +1,135 @@
-"""Which transactions of a partition hold its last stable offset down.
+"""The transactions of a log: the last stable offset, what was aborted, who may begin (KIP-98, KIP-890).
 
-A transaction holds it at its first record while it is ongoing, and after that until its marker lies before the high watermark: a marker
-that could still be lost decides nothing. Kafka keeps the two kinds apart; here they are one dictionary, in the order of their first
-offsets, so the first that still holds is what counts::
+Offsets::
 
-    first offset    marker
-             120        -1      ongoing
-             131       140      ended; holds until the high watermark has passed 140
-             133        -1      ongoing
+    start_offset       last_stable_offset          high_watermark
+         |  decided and safe   |  some of it undecided   |
 
-Those that hold no more are dropped from the front when somebody asks, and all at once when they have become the most.
+Readers of committed records get what lies before the last stable offset, and with it a list of the transactions in that stretch that were
+aborted, by which they leave records out.
+
+A transaction begins in a partition with its first batch there. Before that the coordinator has to say that the partition is part of the
+transaction: `begin_verification` says whether it has to be asked, and `check_first` lets the batch in when it has answered.
 """
 
-ONGOING = -1
-SWEEP_MIN = 64
-"""So many may be there that hold no more."""
+from typing import TYPE_CHECKING
+
+from moldau.log.offsets import LogOffsets
+from moldau.log.producer_rules import check_first, stale_epoch
+from moldau.log.producer_states import ProducerStates
+from moldau.log.reader import LogReader, ReadResult
+from moldau.log.segments import Segments
+from moldau.log.snapshots import Snapshots
+
+if TYPE_CHECKING:
+    from moldau.log.transaction_index import AbortedTransaction
+    from moldau.log.verifications import Verification
+    from moldau.protocol.records.header import BatchHeader
 
 
-class Transactions:
-    """Invariant: the keys of `unsettled` rise."""
+class LogTransactions:
+    """Invariant: start offset <= last stable offset <= high watermark."""
 
-    __slots__ = ("_sweep_at", "unsettled")
+    __slots__ = ("_offsets", "_producers", "_reader", "_segments", "_snapshots", "_stable_on_disk")
 
-    def __init__(self) -> None:
-        self.unsettled: dict[int, int] = {}
-        """By first offset where the marker is, `ONGOING` without one. Always the same object, so that it can be asked directly."""
-        self._sweep_at = SWEEP_MIN
+    def __init__(self, offsets: LogOffsets, segments: Segments, producers: ProducerStates, snapshots: Snapshots, reader: LogReader) -> None:
+        self._offsets = offsets
+        self._segments = segments
+        self._producers = producers
+        self._snapshots = snapshots
+        self._reader = reader
+        self._stable_on_disk = offsets.start_offset
 
-    def begin(self, first_offset: int) -> None:
-        """A transaction begins at the end of the log."""
-        self.unsettled[first_offset] = ONGOING
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to where readers of committed records may read: no transaction that has a record before it is undecided."""
+        high_watermark, transactions = self._offsets.high_watermark, self._producers.transactions
+        if not transactions.unsettled:
+            return high_watermark
+        first_unstable = transactions.first_unstable(high_watermark)
+        return high_watermark if first_unstable is None else min(high_watermark, max(first_unstable, self._offsets.start_offset))
 
-    def end(self, first_offset: int, marker_offset: int) -> None:
-        """One ends, with a marker that is about to be written there."""
-        self.unsettled[first_offset] = marker_offset
+    @property
+    def durable_stable_offset(self) -> int:
+        """Up to where a crash, too, leaves all records, and all transactions decided as they are."""
+        stable, offsets = self.last_stable_offset, self._offsets
+        return stable if offsets.flushed_offset >= offsets.log_end_offset else min(stable, self._stable_on_disk)
 
-    def first_ongoing(self) -> int | None:
-        """The first record of the oldest transaction that has no marker."""
-        return next((first for first, marker in self.unsettled.items() if marker == ONGOING), None)
+    def flushed(self, stable_offset: int) -> None:
+        """What is on disk makes this the last stable offset."""
+        self._stable_on_disk = stable_offset
 
-    def forget(self, first_offset: int) -> None:
-        """It never began."""
-        del self.unsettled[first_offset]
+    def truncated(self, end_offset: int) -> None:
+        """The log ends there now."""
+        self._stable_on_disk = min(self._stable_on_disk, end_offset)
 
-    def resume(self, first_offset: int) -> None:
-        """It never ended."""
-        self.unsettled[first_offset] = ONGOING
+    def has_ongoing_transaction(self, producer_id: int, producer_epoch: int | None = None) -> bool:
+        """Whether a transaction of the producer has begun here, with this epoch if one is given, and has no marker."""
+        entry = self._producers.entries.get(producer_id)
+        return entry is not None and entry.transaction_start >= 0 and (producer_epoch is None or producer_epoch == entry.epoch)
 
-    def first_unstable(self, high_watermark: int) -> int | None:
-        """The first record that is not decided, or whose decision is not safe."""
-        unsettled = self.unsettled
-        if len(unsettled) > self._sweep_at:
-            for first in [first for first, marker in unsettled.items() if ONGOING < marker < high_watermark]:
-                del unsettled[first]
-            self._sweep_at = SWEEP_MIN + 2 * len(unsettled)
-        while unsettled:
-            first, marker = next(iter(unsettled.items()))
-            if not ONGOING < marker < high_watermark:
-                return first
-            del unsettled[first]
-        return None
+    def begin_verification(self, header: "BatchHeader", now_ms: int, *, bumps_epoch: bool) -> "Verification | None":
+        """What stands for the question to the coordinator whether this transactional batch may begin a transaction here.
 
-    def restart(self, first_offsets: list[int]) -> None:
-        """These are ongoing and no others."""
-        self.unsettled.clear()
-        self.unsettled.update(dict.fromkeys(sorted(first_offsets), ONGOING))
+        None: one is ongoing, the batch needs no leave. `bumps_epoch`: each transaction of the producer has an epoch of its own.
+        PeerError INVALID_PRODUCER_EPOCH.
+        """
+        producers, producer_id, epoch = self._producers, header.producer_id, header.producer_epoch
+        entry = producers.entries.get(producer_id)
+        if entry is not None and epoch < entry.epoch:
+            raise stale_epoch(producers.partition, producer_id, entry, epoch)
+        if self.has_ongoing_transaction(producer_id, epoch):
+            return None
+        return producers.verifications.begin(producer_id, epoch, header.base_sequence, now_ms, bumps_epoch=bumps_epoch)
+
+    def check_first(self, header: "BatchHeader", verification: "Verification") -> None:
+        """Whether a transactional batch that the coordinator allowed may be appended now.
+
+        PeerError: INVALID_TXN_STATE if its transaction has ended meanwhile, INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER if it
+        overtakes another or, where each transaction has its own epoch, does not begin at 0 though nothing is known of the producer.
+        """
+        producers, producer_id = self._producers, header.producer_id
+        if not self.has_ongoing_transaction(producer_id, header.producer_epoch):
+            entry, standing = producers.entries.get(producer_id), producers.verifications.get(producer_id)
+            check_first(producers.partition, header, entry, verification, standing)
+
+    def end_verification(self, producer_id: int) -> None:
+        """The coordinator's answer was no, for good."""
+        self._producers.verifications.end(producer_id)
+
+    def aborted_transactions(self, first_offset: int, end_offset: int) -> list[tuple[int, int]]:
+        """Producer and first offset of each aborted transaction with a record from `first_offset` to before `end_offset`. StorageError."""
+        return [(aborted.producer_id, aborted.first_offset) for aborted in self.aborted_entries(first_offset, end_offset)]
+
+    def aborted_in(self, read: ReadResult, offset: int, limit_offset: int) -> list[tuple[int, int]]:
+        """Producer and first offset of each aborted transaction that may be in what `read` gave from `offset` on. StorageError."""
+        return [] if read.records is None else self.aborted_transactions(offset, self._reader.end_of(read, limit_offset))
+
+    def aborted_entries(self, first_offset: int, end_offset: int) -> "list[AbortedTransaction]":
+        """The same, with all that the index has of them. StorageError."""
+        found: list[AbortedTransaction] = []
+        segments = self._segments
+        for slot in range(segments.slot_of(first_offset), len(segments)):
+            segments.items[slot].check_transactions()
+            index = segments.items[slot].transaction_index
+            if not (index.stored or index.tail or index.damaged):  # `damaged` is known once `stored` is
+                continue
+            if index.damaged:
+                self._mend(slot)
+            overlapping, complete = index.overlapping(first_offset, end_offset)
+            found += overlapping
+            if complete:
+                break
+        return found
+
+    def mend_aborted(self, offset: int) -> bool:
+        """Make the index anew that should have an entry for the abort marker at `offset`; whether it has one then. StorageError."""
+        slot = self._segments.slot_of(offset)
+        self._mend(slot)
+        return any(aborted.last_offset == offset for aborted in self._segments.items[slot].transaction_index)
+
+    def _mend(self, slot: int) -> None:
+        from moldau.log.transaction_mending import mend
+
+        segment = self._segments.items[slot]
+        mend(self._segments, segment, self._snapshots, self._producers.partition, self._offsets.log_end_offset)

@@ -167,7 +167,7 @@ def test_what_has_to_be_on_disk_first_is_brought_there() -> None:
     produced = memoryview(bytearray(batch_bytes))
     log.append_as_leader(produced, check_batch(produced), now_ms)
     log.write_staged()
-    log._roll(now_ms)
+    log._appender.roll(now_ms)
     world.clock.advance(1)
     assert log.flushed_offset == 1
     log.append_marker_as_leader(7, 0, EndTxnMarker(ControlType.COMMIT, 0), now_ms, transaction_version=1)

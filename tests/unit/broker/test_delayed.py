@@ -8,7 +8,6 @@ import pytest
 
 from moldau.broker.delayed import ATTEMPTS_PER_TURN, SWEEP_MIN, DelayedRequest, DelayedRequests
 from moldau.broker.network.responses import RANGE_COST
-from moldau.log.partition_log import PartitionLog
 from moldau.protocol.fast.fetch import encode_fetch_response
 from moldau.testing.clock import FakeClock
 from support.broker_world import BrokerWorld, fetch_request
@@ -211,7 +210,8 @@ def test_nothing_is_read_or_encoded_for_a_peer_that_has_not_taken_its_answers(mo
     world.create_topic("t")
     world.connect().produce("t", bytes(2000))
     reads, encodings = 0, 0
-    read, encode = PartitionLog.read, encode_fetch_response
+    log = world.partition("t").log
+    read, encode = log.read, encode_fetch_response
 
     def counted_read(*arguments: Any, **options: Any) -> Any:
         nonlocal reads
@@ -223,7 +223,7 @@ def test_nothing_is_read_or_encoded_for_a_peer_that_has_not_taken_its_answers(mo
         encodings += 1
         return encode(*arguments)
 
-    monkeypatch.setattr(PartitionLog, "read", counted_read)
+    monkeypatch.setattr(log, "read", counted_read)
     monkeypatch.setattr("moldau.broker.handlers.fetch.encode_fetch_response", counted_encode)
     client = world.connect(window=1000)
     for _ in range(100):

@@ -1,6 +1,8 @@
 """A Produce request of many partitions runs in turns; what comes of it is what comes of any other."""
 
 import sys
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ from moldau.broker.handlers.produce import BYTES_AT_ONCE
 from moldau.broker.long_produce import BATCHES_AT_ONCE
 from moldau.broker.replicas.hosted import HostedPartition
 from moldau.broker.staged import StagedWrites
-from moldau.log.partition_log import PartitionLog
+from moldau.log.partition_log import AppendResult
 from moldau.model.errors import ErrorCode, StorageError
 from moldau.protocol.fast.produce import PARTITIONS_AT_ONCE
 from moldau.protocol.messages.heartbeat import HeartbeatRequest
@@ -249,14 +251,11 @@ def test_one_with_a_transactional_id_lends_its_frame_to_other_threads(world: Bro
 
 
 def test_a_write_that_fails_fails_its_partitions_alone(world: BrokerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    broken, write = world.partition("wide", 3).log, PartitionLog.write_staged
 
-    def write_staged(log: PartitionLog) -> None:
-        if log is broken:
-            raise StorageError("no room", path="/data", no_space=True)
-        write(log)
+    def write_staged() -> None:
+        raise StorageError("no room", path="/data", no_space=True)
 
-    monkeypatch.setattr(PartitionLog, "write_staged", write_staged)
+    monkeypatch.setattr(world.partition("wide", 3).log, "write_staged", write_staged)
     answer = in_turns(world, world.connect(), to_all(world))
     assert [index for index, code, _ in results(answer) if code == ErrorCode.KAFKA_STORAGE_ERROR] == [3]
     assert nothing_is_left(world)
@@ -268,16 +267,18 @@ def test_a_bug_in_a_later_step_leaves_no_batch_staged_though_the_connection_is_l
     """Batches that stayed staged waited for the next write of anybody, and the fetches that wait for them as well."""
     client, reader = world.connect(), world.connect()
     reader.send(fetch_request("wide", 0, partition=COUNT - BATCHES_AT_ONCE, max_wait_ms=1_000_000), 12)
-    append, appended = PartitionLog.append_as_leader, 0
+    appended = 0
 
-    def append_or_fail(log: PartitionLog, *arguments: Any) -> Any:
+    def append_or_fail(append: Callable[..., AppendResult], *arguments: Any) -> AppendResult:
         nonlocal appended
         appended += 1
         if appended == COUNT:
             raise ZeroDivisionError
-        return append(log, *arguments)
+        return append(*arguments)
 
-    monkeypatch.setattr(PartitionLog, "append_as_leader", append_or_fail)
+    for number in range(COUNT):
+        log = world.partition("wide", number).log
+        monkeypatch.setattr(log, "append_as_leader", partial(append_or_fail, log.append_as_leader))
     client.send(to_all(world), 9)
     client.peer.disconnect()
     settle(world)

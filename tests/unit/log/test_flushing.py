@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from moldau.log import growing
+from moldau.log import roller
 from moldau.log.config import LogConfig
 from moldau.model.errors import StorageError
 from moldau.testing.disk import ForgetfulDisk
@@ -153,7 +153,7 @@ def test_epochs_that_find_no_room_are_written_by_the_next_job() -> None:
 
 
 def test_a_snapshot_that_finds_no_room_does_not_keep_records_from_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(growing, "SNAPSHOT_INTERVAL_BYTES", 100)
+    monkeypatch.setattr(roller, "SNAPSHOT_INTERVAL_BYTES", 100)
     disk = new_disk()
     log = open_log(disk)
     append(log, make_batch(b"x" * 300, producer=(1, 0, 0)))
@@ -237,7 +237,7 @@ def test_a_rolled_segment_wants_to_be_flushed_without_acknowledgements_waiting()
 
 def test_a_long_active_segment_gets_a_producer_snapshot_with_a_flush_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     """It bounds what a start has to walk: of the snapshots only the newest is kept."""
-    monkeypatch.setattr(growing, "SNAPSHOT_INTERVAL_BYTES", 4 * SIZE)
+    monkeypatch.setattr(roller, "SNAPSHOT_INTERVAL_BYTES", 4 * SIZE)
     disk = new_disk()
     log = open_log(disk)
     seen = []

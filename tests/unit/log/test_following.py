@@ -1,5 +1,7 @@
 """Appending what was fetched from the leader of the partition: `PartitionLog.append_as_follower`."""
 
+from random import Random
+
 import pytest
 
 from moldau.log.config import LogConfig
@@ -7,7 +9,7 @@ from moldau.log.partition_log import PartitionLog
 from moldau.model.errors import CorruptBatchError, PeerError, StorageError
 from moldau.protocol.records.header import stamp
 from moldau.testing.disk import ForgetfulDisk
-from support.one_log import NOW_MS, append, close_clean, flush, make_batch, names, offsets, open_log, stage
+from support.one_log import NOW_MS, append, close_clean, flush, make_batch, names, new_disk, offsets, open_log, stage
 
 FAR = 3_000_000_000
 """More offsets than one index can tell apart."""
@@ -94,13 +96,67 @@ def test_an_empty_log_may_get_a_batch_that_begins_before_its_start() -> None:
         follow(log, fetched(0, b"a", b"b"))
     assert follow(log, fetched(0, b"a", b"b", b"c", b"d", producer=(7, 0, 0))) == 4
     assert (log.start_offset, log.high_watermark, offsets(log), names(disk, ".log")) == (2, 4, [0], [0])
-    assert (log.take_cut(), log.flushed_offset) == (0, 0)
+    assert log.take_cut() is None
     assert log.epoch_at(2) == 0
     with pytest.raises(PeerError):
         log.read(1, 1000, 4, at_least_one=True)
     close_clean(log)
     log = open_log(disk, recovery_point=4, start_offset=2, clean=True)
     assert (log.start_offset, offsets(log)) == (2, [0])
+
+
+STRADDLING = fetched(0, b"a", b"b", b"c", b"d", producer=(7, 0, 0))
+"""A batch in which a log that starts at offset 2 begins."""
+
+
+def empty_log_at_2(disk: ForgetfulDisk) -> PartitionLog:
+    log = open_log(disk)
+    log.truncate_fully_and_start_at(2)
+    flush(log)
+    return log
+
+
+def test_an_empty_log_that_cannot_take_such_a_batch_stays_as_it_is() -> None:
+    """Whatever operation of the disk fails: the log start and the high watermark do not move back, and the next fetch brings the batch."""
+    for failing in range(1, 100):
+        disk, calls = new_disk(), 0
+        log = empty_log_at_2(disk)
+
+        def fail(operation: str, path: str, failing: int = failing) -> bool:
+            nonlocal calls
+            calls += 1
+            return calls == failing
+
+        disk.fail = fail
+        before = log.statistics()
+        try:
+            follow(log, STRADDLING, fetched(4, b"e"))
+        except StorageError:
+            if log.log_end_offset == 2:
+                assert log.statistics() == before
+            disk.fail = None
+            follow(log, *([STRADDLING] if log.log_end_offset == 2 else []), fetched(4, b"e"))
+        disk.fail = None
+        assert (log.start_offset, log.high_watermark, offsets(log), names(disk, ".log")) == (2, 5, [0, 4], [0])
+        close_clean(log)
+        log = open_log(disk, recovery_point=5, start_offset=2, clean=True)
+        assert (log.start_offset, offsets(log)) == (2, [0, 4])
+        if calls < failing:
+            return
+    raise AssertionError("every operation was to fail once")
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_crash_after_such_a_batch_loses_no_more_than_the_batch(seed: int) -> None:
+    """The recovery point is the log start all the time: a start that found the log to end before it would refuse the partition."""
+    disk = new_disk()
+    log = empty_log_at_2(disk)
+    follow(log, STRADDLING)
+    disk.crash(Random(seed))
+    log = open_log(disk, recovery_point=2, start_offset=2)
+    if log.log_end_offset == 2:
+        follow(log, STRADDLING)
+    assert (log.start_offset, log.log_end_offset, offsets(log), names(disk, ".log")) == (2, 4, [0], [0])
 
 
 def test_readers_pass_over_holes_that_compaction_has_left_at_the_leader(log: PartitionLog) -> None:

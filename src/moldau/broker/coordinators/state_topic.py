@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from moldau.broker.broker import Broker
     from moldau.broker.coordinators.state_log import Done, KeyValue, LoadedBatch, TransactionalProducer
     from moldau.broker.replicas.hosted import HostedPartition
-    from moldau.log.growing import AppendResult
+    from moldau.log.partition_log import AppendResult
 
 _LOG = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ def another(world: CompactionWorld, topic: str, batches: int, config: LogConfig 
 def fill(log: PartitionLog, batches: int) -> None:
     for _ in range(batches):
         append_values(log, b"v" * 50, b"w" * 50)
-    log._roll(NOW_MS)
+    log._appender.roll(NOW_MS)
     flush(log)
 
 

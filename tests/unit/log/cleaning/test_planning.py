@@ -103,7 +103,7 @@ def test_what_not_all_have_and_what_is_not_on_disk() -> None:
     world.log.high_watermark = 3
     assert dirt(world).end_offset == 2
     world.log.high_watermark = 6
-    world.log._roll(NOW_MS)
+    world.log._appender.roll(NOW_MS)
     assert world.log.flushed_offset == 4
     assert dirt(world).end_offset == 4
 

@@ -1,127 +1,149 @@
-"""The part of a log that loses records: retention and DeleteRecords at its start, truncation at its end, compaction in between.
+"""Removing records from a log: retention and DeleteRecords at its start, truncation at its end, compaction in between.
 
 Files of removed segments are only renamed. Readers that are in the middle of one keep it open; the caller unlinks them later.
 """
 
 from collections.abc import Sequence
 
+from moldau.log.appender import LogAppender
+from moldau.log.cache import SegmentCache
+from moldau.log.config import LogConfig
+from moldau.log.leader_epochs import LeaderEpochs
+from moldau.log.offsets import LogOffsets
 from moldau.log.producer_replay import producers_before, replay_producers
+from moldau.log.producer_states import ProducerStates
+from moldau.log.reader import LogReader
 from moldau.log.retention import Bounds, Expired, before_start, expired
+from moldau.log.roller import SegmentRoller
 from moldau.log.segment import Segment
-from moldau.log.segments import RemovedSegment
-from moldau.log.transactional import TransactionalLog
+from moldau.log.segments import RemovedSegment, Segments
+from moldau.log.snapshots import Snapshots
+from moldau.log.transactions import LogTransactions
+from moldau.log.unsynced import UnsyncedFiles
 from moldau.model.errors import ErrorCode, PeerError
+from moldau.ports.filesystem import FileSystem
 
 
-class ShorteningLog(TransactionalLog):
+class LogTrimmer:
     """Invariant: the first segment holds the start offset, or is waiting for retention."""
 
-    __slots__ = ()
+    __slots__ = (
+        "_appender",
+        "_cache",
+        "_cut_to",
+        "_directory",
+        "_epochs",
+        "_files",
+        "_offsets",
+        "_producers",
+        "_reader",
+        "_roller",
+        "_segments",
+        "_snapshots",
+        "_transactions",
+        "_unsynced",
+        "config",
+    )
+
+    def __init__(
+        self,
+        files: FileSystem,
+        cache: SegmentCache,
+        directory: str,
+        config: LogConfig,
+        offsets: LogOffsets,
+        segments: Segments,
+        producers: ProducerStates,
+        snapshots: Snapshots,
+        epochs: LeaderEpochs,
+        unsynced: UnsyncedFiles,
+        reader: LogReader,
+        roller: SegmentRoller,
+        appender: LogAppender,
+        transactions: LogTransactions,
+    ) -> None:
+        self._files = files
+        self._cache = cache
+        self._directory = directory
+        self.config = config
+        self._offsets = offsets
+        self._segments = segments
+        self._producers = producers
+        self._snapshots = snapshots
+        self._epochs = epochs
+        self._unsynced = unsynced
+        self._reader = reader
+        self._roller = roller
+        self._appender = appender
+        self._transactions = transactions
+        self._cut_to: int | None = None
 
     def delete_records(self, before_offset: int) -> int:
         """Show nothing before `before_offset` any more (-1: the high watermark) and remove segments that have nothing else.
 
-        The new start offset. PeerError OFFSET_OUT_OF_RANGE beyond the high watermark. The removed files are in `take_removed`.
+        The new start offset. PeerError OFFSET_OUT_OF_RANGE beyond the high watermark. The removed files are in `Segments.removed`.
         """
         if before_offset == -1:
-            before_offset = self.high_watermark
-        if not 0 <= before_offset <= self.high_watermark:
+            before_offset = self._offsets.high_watermark
+        if not 0 <= before_offset <= self._offsets.high_watermark:
             raise PeerError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self.topic_partition}: offset {before_offset} is beyond the high watermark {self.high_watermark}",
+                f"{self._producers.partition}: offset {before_offset} is beyond the high watermark {self._offsets.high_watermark}",
             )
         self._start_at(before_offset)
         unseen = before_start(self._segments.items, self._bounds())
         if unseen is not None:
             self._remove_first(unseen)
-        return self.start_offset
+        return self._offsets.start_offset
 
     def apply_retention(self, now_ms: int) -> list[RemovedSegment]:
         """Remove what is too old, too much, or before the start offset. All that was removed since the last call: `unlink` it later."""
-        self.write_staged()
+        self._appender.write_staged()
         while (found := expired(self._segments.items, self.config, self._bounds(), now_ms)) is not None:
             if found.segments == len(self._segments):
-                self._roll(now_ms)
+                self._appender.roll(now_ms)
             self._remove_first(found)
-        return self.take_removed()
-
-    def take_removed(self) -> list[RemovedSegment]:
-        """Segments taken out of use since the last call, whose files wait to be unlinked after their `delay_ms`."""
-        removed, self._removed = self._removed, []
-        return removed
+        return self._segments.take_removed()
 
     def truncate_to(self, offset: int) -> int:
         """Cut off the batch that holds `offset` and all after it. The new end offset. StorageError.
 
         What is cut off may have been flushed: the new recovery point has to be on disk before the next batch is flushed.
         """
-        self._take_back_staged()
-        if offset >= self.log_end_offset:
-            self._epochs.truncate_end(self.log_end_offset)
-            return self.log_end_offset
+        self._appender.take_back_staged()
+        if offset >= self._offsets.log_end_offset:
+            self._epochs.truncate_end(self._offsets.log_end_offset)
+            return self._offsets.log_end_offset
         if offset < self._segments.bases[0]:
             self.truncate_fully_and_start_at(offset)
             return offset
-        self._unsynced_files.truncated()
+        self._unsynced.truncated()
         self._appender.close()
         slot = self._segments.slot_of(offset)
         self._remove_slots(slot + 1, len(self._segments), f"truncated to offset {offset}")
         end_offset = self._cut_active(offset)
         self._epochs.truncate_end(end_offset)
         self._snapshots.remove_after(end_offset)
-        self._files.sync_directory(self.directory)
+        self._files.sync_directory(self._directory)
         self._load_producers(end_offset)
+        self._offsets.move_end(end_offset)
         self._end_at(end_offset)
         return end_offset
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything and begin at `offset`. StorageError."""
-        self._take_back_staged()
-        self._unsynced_files.truncated()
+        self._appender.take_back_staged()
+        self._unsynced.truncated()
         self._appender.close()
         self._remove_slots(0, len(self._segments), f"truncated, to start at offset {offset}")
         for snapshot in list(self._snapshots.offsets):
             self._snapshots.remove(snapshot)
         self._epochs.clear()
         self._producers.clear()
-        self._create_segment(offset)
-        self._files.sync_directory(self.directory)
-        self.start_offset = self.high_watermark = offset
+        self._roller.create_segment(offset)
+        self._files.sync_directory(self._directory)
+        self._offsets.move_to(offset)
         self._end_at(offset)
-
-    # Compaction: see moldau.log.cleaning
-
-    def sealed_segments(self) -> list[Segment]:
-        """All but the active one."""
-        return self._segments.items[:-1]
-
-    @property
-    def active_base_offset(self) -> int:
-        """Where the active segment begins."""
-        return self._segments.active.base_offset
-
-    @property
-    def active_path(self) -> str:
-        """The file that is appended to."""
-        return self._segments.active.path
-
-    @property
-    def durable_stable_offset(self) -> int:
-        """Up to where a crash, too, leaves all records, and all transactions decided as they are."""
-        stable = self.last_stable_offset
-        return stable if self.flushed_offset >= self.log_end_offset else min(stable, self._stable_on_disk)
-
-    def producer_ends(self) -> list[tuple[int, int, int]]:
-        """Id, offset of the last record (-1 for none) and epoch of each producer that is remembered."""
-        return [
-            (producer_id, entry.batches[-1].last_offset if entry.batches else -1, entry.epoch)
-            for producer_id, entry in self._producers.entries.items()
-        ]
-
-    @property
-    def truncations(self) -> int:
-        """How often the end was cut off since the log was opened."""
-        return self._unsynced_files.truncations
 
     def take_cut(self) -> int | None:
         """The least offset that the end was cut to since this was last asked; None if it was not."""
@@ -131,7 +153,7 @@ class ShorteningLog(TransactionalLog):
     def replace_segments(self, replaced: Sequence[Segment], size: int, largest_timestamp: tuple[int, int], suffixes: Sequence[str]) -> None:
         """Put one segment of `size` bytes in the place of neighbours, all of them sealed. Its files wait on disk as ``.cleaned``.
 
-        `largest_timestamp`: what `Segment.largest_timestamp` of it is. The replaced files are in `take_removed`. After a crash, now or
+        `largest_timestamp`: what `Segment.largest_timestamp` of it is. The replaced files are in `Segments.removed`. After a crash, now or
         later, either the old segments are there or the new one; `sync_directory` makes it the new one. StorageError: the files are
         somewhere in between, and only opening the log anew can tell.
         """
@@ -139,8 +161,8 @@ class ShorteningLog(TransactionalLog):
 
         slot = self._segments.slot_of(replaced[0].base_offset)
         self._reader.forget_positions()
-        self._removed += swap_files(self._files, self.directory, replaced, suffixes, self.config.file_delete_delay_ms)
-        segment = Segment(self._files, self._cache, self.directory, replaced[0].base_offset, size)
+        self._segments.removed += swap_files(self._files, self._directory, replaced, suffixes, self.config.file_delete_delay_ms)
+        segment = Segment(self._files, self._cache, self._directory, replaced[0].base_offset, size)
         segment.set_largest_timestamp(*largest_timestamp)
         segment.store_checksums()
         self._segments.replace(slot, slot + len(replaced), segment)
@@ -148,11 +170,13 @@ class ShorteningLog(TransactionalLog):
             self._snapshots.forget(each.base_offset)
 
     def _bounds(self) -> Bounds:
-        return Bounds(self.start_offset, self.log_end_offset, self.high_watermark, self.last_stable_offset)
+        return Bounds(
+            self._offsets.start_offset, self._offsets.log_end_offset, self._offsets.high_watermark, self._transactions.last_stable_offset
+        )
 
     def _start_at(self, offset: int) -> None:
-        if offset > self.start_offset:
-            self.start_offset = offset
+        if offset > self._offsets.start_offset:
+            self._offsets.start_offset = offset
             self._epochs.truncate_start(offset)
 
     def _remove_first(self, found: Expired) -> None:
@@ -161,11 +185,9 @@ class ShorteningLog(TransactionalLog):
 
     def _remove_slots(self, first: int, last: int, reason: str) -> None:
         self._reader.forget_positions()
-        removed = self._segments.remove(first, last, reason, self.config.file_delete_delay_ms)
-        for segment in removed:
+        for segment in self._segments.remove(first, last, reason, self.config.file_delete_delay_ms):
             self._snapshots.forget(segment.base_offset)
-        self._removed += removed
-        self._unsynced_files.add_directory(self.directory)
+        self._unsynced.add_directory(self._directory)
 
     def _cut_active(self, offset: int) -> int:
         """Cut the active segment before the batch that holds `offset`; the offset at which it ends then."""
@@ -191,21 +213,17 @@ class ShorteningLog(TransactionalLog):
     def _end_at(self, offset: int) -> None:
         self._reader.forget_positions()
         self._cut_to = offset if self._cut_to is None else min(self._cut_to, offset)
-        self.log_end_offset = self.staged_end_offset = offset
-        self.start_offset = min(self.start_offset, offset)
-        self.flushed_offset = min(self.flushed_offset, offset)
-        self._stable_on_disk = min(self._stable_on_disk, offset)
-        self.high_watermark = min(self.high_watermark, offset)
-        self._epoch_begins = self.leader_epoch > self._epochs.latest
-        self._appender = self._append_to(self._segments.active, self._now_ms)
+        self._transactions.truncated(offset)
+        self._appender.restart()
 
     def _load_producers(self, until: int) -> None:
         """Producers as of `until`; from a snapshot before the high watermark, so that all markers that do not count yet are seen."""
+        now_ms = self._appender.last_append_ms
         self._producers.clear()
         first = self._segments.bases[0]
-        loaded = self._snapshots.load_newest(min(until, self.high_watermark), self._now_ms, self._producers.most)
+        loaded = self._snapshots.load_newest(min(until, self._offsets.high_watermark), now_ms, self._producers.most)
         if loaded is not None:
             first, entries = loaded
             self._producers.load(entries)
-            self._producers.look_back = lambda: producers_before(self._segments, first, self._now_ms, self._producers.entries)
-        replay_producers(self._segments, self._producers, first, until, self._now_ms)
+            self._producers.look_back = lambda: producers_before(self._segments, first, now_ms, self._producers.entries)
+        replay_producers(self._segments, self._producers, first, until, now_ms)
