@@ -131,7 +131,7 @@ def play(one: Coordinated, number: int, step: Step, ends: list[Steps] | None = N
         case Forget(group, partition):
             found = one.groups.group_for(group, create=True)
             assert found is not None
-            one.groups.removal.offsets(found, [("t", partition)], lambda _: None)
+            one.groups.delete_offsets(found, [("t", partition)], lambda _: None)
         case Restart(compacts):
             if compacts:
                 compact(one.log)

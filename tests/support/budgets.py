@@ -25,7 +25,7 @@ def membership_bytes(membership: MembershipCore) -> int:
 
 def group_bytes(group: Group) -> int:
     """A group without its offsets."""
-    membership = group.membership_if_any
+    membership = group.membership
     return GROUP_COST + getsizeof(group.group_id) + (0 if membership is None else membership_bytes(membership))
 
 
@@ -40,7 +40,7 @@ def offsets_bytes(offsets: GroupOffsets) -> int:
 
 def check_group_budgets(groups: GroupCoordinator) -> None:
     """Both budgets of a coordinator that has read everything hold what its groups take."""
-    there = [group for shard in groups.shards() for group in shard.groups.values()]
+    there = [group for partition in groups.partitions() for group in partition.groups.values()]
     assert groups.memory.groups.held == sum(map(group_bytes, there))
     assert groups.memory.offsets.held == sum(offsets_bytes(group.offsets) for group in there)
 

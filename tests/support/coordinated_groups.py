@@ -17,6 +17,7 @@ from moldau.testing.clock import FakeClock
 from support.state_logs import ListStateLog
 
 PARTITIONS = 3
+EPOCH = 1
 
 
 class Coordinated:
@@ -34,7 +35,7 @@ class Coordinated:
     def lead(self, partitions: Sequence[int] = range(PARTITIONS)) -> "Coordinated":
         """Become the coordinator, and read."""
         for partition in partitions:
-            self.groups.become_coordinator(partition)
+            self.groups.become_coordinator(partition, EPOCH)
         self.clock.settle()
         return self
 

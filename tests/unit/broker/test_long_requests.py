@@ -6,8 +6,8 @@ from types import ModuleType
 import pytest
 
 from moldau.broker.coordinators import state_log
+from moldau.broker.groups import deletion
 from moldau.broker.groups import offsets as offsets_module
-from moldau.broker.groups import removal
 from moldau.broker.handlers import offset_commit, offset_fetch, txn_offset_commit
 from moldau.broker.topics import TopicSpec
 from moldau.cluster.registry import PARTITIONS_PER_STEP
@@ -197,7 +197,7 @@ def steps_by_size(monkeypatch: pytest.MonkeyPatch, world: BrokerWorld, *function
 
 @pytest.mark.parametrize("what", ["group", "topic"])
 def test_others_are_served_while_a_group_of_many_offsets_loses_them(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
-    monkeypatch.setattr(removal, "OFFSETS_AT_ONCE", 5)
+    monkeypatch.setattr(deletion, "OFFSETS_AT_ONCE", 5)
     world = group_world()
     world.create_topic("wide", 500)
     client = world.connect()

@@ -132,7 +132,7 @@ def test_a_broken_disk_ends_the_coordination_of_its_partitions() -> None:
     world.disk.fail = lambda operation, path: operation == "append" and path.endswith(".log")
     assert append(topic, (b"b", b"2")) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert append(topic, (b"c", b"3")) is ErrorCode.NOT_COORDINATOR
-    assert world.broker.groups.shards() == []
+    assert world.broker.groups.partitions() == []
 
 
 def test_where_every_message_is_synced_the_answer_waits_for_that() -> None:

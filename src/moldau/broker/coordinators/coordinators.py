@@ -54,12 +54,10 @@ class Coordinators:
         """This broker leads a partition of an internal topic now."""
         if self._closed:
             return
-        if topic_partition.topic == OFFSETS.name:
-            self.groups.become_coordinator(topic_partition.partition)
-        else:
-            led = self._broker.partitions.get(topic_partition)
-            assert led is not None, "a partition that was just opened"
-            self.transactions.become_coordinator(topic_partition.partition, led.machine.leader_epoch)
+        led = self._broker.partitions.get(topic_partition)
+        assert led is not None, "a partition that was just opened"
+        coordinator = self.groups if topic_partition.topic == OFFSETS.name else self.transactions
+        coordinator.become_coordinator(topic_partition.partition, led.machine.leader_epoch)
 
     def closed(self, topic_partition: "TopicPartition") -> None:
         """It leads it no longer."""

@@ -87,10 +87,10 @@ class MachineRunner(Generic[Machine, Event, Effect]):
 
     def _store(self, machine: Machine, effect: Effect) -> None:
         coordinator, kind = self._coordinator, self._kind
-        phase = coordinator.phase
+        was_over = coordinator.is_over
 
         def done(error: "PeerError | None") -> None:
-            if coordinator.phase is not phase:
+            if coordinator.is_over is not was_over:
                 return  # it has resigned since, and the state has answered those who wait in the machine
             event = kind.stored(machine, effect, error)
             if event is not None:

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from moldau.model.errors import PeerError
-from moldau.model.steps import Steps
+from moldau.model.steps import Elsewhere, Steps
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -34,10 +34,10 @@ class PartitionState(Protocol):
         """Apply the next batch of the log. Records that cannot be understood are left out."""
 
     def finish_replay(self) -> Steps:
-        """The log has been read to its end: in steps, make what was read ready to be served."""
+        """The log has been read to its end: in steps, make what was read ready to be served. It may write."""
 
     def loaded(self) -> None:
-        """The coordinator is active from now on, and may write."""
+        """The coordinator is active from now on."""
 
     def resigned(self, error: PeerError) -> None:
         """Answer `error` to those who wait for something other than a write, and release all memory. The last call."""
@@ -88,13 +88,15 @@ class PartitionCoordinator(Generic[S]):
     Invariant: `_writes` has the writes that are in the log, or being appended, and are not applied, in the order of the log.
     """
 
-    __slots__ = ("_is_settling", "_runtime", "_writes", "epoch", "partition", "phase", "state")
+    __slots__ = ("_is_settling", "_runtime", "_writes", "epoch", "has_replayed", "partition", "phase", "state")
 
     def __init__(self, runtime: "CoordinatorRuntime[S]", partition: int, epoch: int) -> None:
         self.partition = partition
         self.epoch = epoch
         """The leader epoch of the partition; markers carry it."""
         self.phase = Phase.LOADING
+        self.has_replayed = False
+        """Whether all that the log had has been replayed, so that `finish_replay` may write."""
         self._runtime = runtime
         self._writes: deque[_Write] = deque()
         self._is_settling = False
@@ -118,10 +120,10 @@ class PartitionCoordinator(Generic[S]):
         ``done(error)`` without `committed`: as `StateLog.append` has it, or NOT_COORDINATOR when the coordinator resigns before. With
         NOT_COORDINATOR the records may be in the log.
         """
-        if self.phase is not Phase.ACTIVE:
-            assert self.phase is Phase.RESIGNED, "a coordinator that loads does not write"
+        if self.is_over:
             done(self._not_coordinator())
             return
+        assert self.has_replayed, "a coordinator that replays its log does not write"
         write = _Write(self, committed, done)
         self._writes.append(write)
         try:
@@ -130,8 +132,8 @@ class PartitionCoordinator(Generic[S]):
             if write in self._writes:  # otherwise it has resigned meanwhile, and answered
                 self._writes.remove(write)
             raise
-        if self.phase is not Phase.ACTIVE:
-            return  # it has resigned meanwhile, and answered
+        if self.is_over:
+            return  # meanwhile, and has answered
         if base_offset is None:
             self._writes.remove(write)
             self._answer(write, write.error)
@@ -154,6 +156,11 @@ class PartitionCoordinator(Generic[S]):
             self._writes.append(write)
         else:
             done(None)
+
+    def applied(self) -> Steps:
+        """Steps that end when all writes before are committed and applied, or the coordinator has resigned; none if there are none."""
+        if self._writes:
+            yield Elsewhere(lambda resume: self.after_writes(lambda _error: resume()))
 
     def deadline(self, key: "Hashable", due_ms: float | None, action: Callable[[], object]) -> None:
         """Call `action` once, not before `due_ms` by `now_ms`; replaces the key's deadline. None cancels it."""
@@ -183,7 +190,7 @@ class PartitionCoordinator(Generic[S]):
 
         What their callbacks write follows after them.
         """
-        if self.phase is Phase.RESIGNED:
+        if self.is_over:
             return
         if write.error is not None and write.base_offset != APPENDING:
             self._runtime.write_lost(self, write.error)
@@ -201,7 +208,7 @@ class PartitionCoordinator(Generic[S]):
                     _LOG.exception("committed record not applied by a bug: partition=%s", self._name)
                     self._runtime.not_applied(self)
             try:
-                write.done(None if self.phase is Phase.ACTIVE else self._not_coordinator())
+                write.done(self._not_coordinator() if self.is_over else None)
             except Exception:  # a bug on the way to one client must not hold up the others
                 self._note_lost_answer()
         self._is_settling = False

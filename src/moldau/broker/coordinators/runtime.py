@@ -119,6 +119,10 @@ class CoordinatorRuntime(Generic[S]):
         """The coordinator of a partition, also one that loads."""
         return self._coordinators.get(partition)
 
+    def coordinators(self) -> list[PartitionCoordinator[S]]:
+        """Those of all partitions, also the ones that load."""
+        return list(self._coordinators.values())
+
     def active(self) -> Iterator[PartitionCoordinator[S]]:
         """Those that are active now; some may resign while they are iterated."""
         return iter([each for each in self._coordinators.values() if each.phase is Phase.ACTIVE])
@@ -129,9 +133,14 @@ class CoordinatorRuntime(Generic[S]):
         return None if found is None else found.phase
 
     @property
+    def loading(self) -> int:
+        """How many partitions are being loaded."""
+        return sum(each.phase is Phase.LOADING for each in self._coordinators.values())
+
+    @property
     def is_loading(self) -> bool:
         """Whether a partition is being loaded."""
-        return any(each.phase is Phase.LOADING for each in self._coordinators.values())
+        return self.loading > 0
 
     def add_sweep(
         self,
@@ -186,6 +195,7 @@ class CoordinatorRuntime(Generic[S]):
             if coordinator.is_over:
                 return
             if error is None:
+                coordinator.has_replayed = True
                 self.run_steps(coordinator.while_serving(coordinator.state.finish_replay()), finished, droppable=False)
             else:
                 self._not_loaded(coordinator, error)

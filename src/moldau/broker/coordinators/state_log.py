@@ -69,7 +69,8 @@ class StateLog(Protocol):
         Returns the offset of the first record. None when the log refuses them: then nothing of them is in the log, and ``done(error)`` has
         been called with the code for the client: COORDINATOR_NOT_AVAILABLE when replicas are missing or the disk failed, NOT_COORDINATOR
         when the partition is not led here any more, MESSAGE_TOO_LARGE when the batch is. With an offset, ``done(error)`` says that they
-        are in the log and will not be safe: the coordinator has to resign.
+        are in the log and will not be safe: the coordinator has to resign. So that replicas are missing after the append is no error
+        here: the log waits until they are back.
         """
 
     def load(self, partition: int, take: Callable[[LoadedBatch], object], done: Done) -> None:

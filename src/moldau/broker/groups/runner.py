@@ -1,129 +1,130 @@
-"""Runs the machine of one group's members: carries its effects out, and tells it when time is over.
+"""Runs the machines of the members of a partition's groups: answers requests, stores generations, wakes machines at their deadlines.
 
-There is one timer for a group, and it is set anew only for a deadline before the one it is set for: a heartbeat moves a member's deadline
-and leaves the timer alone, which may then go off with nothing to do, about once in a session timeout.
+A group has one deadline in the clock, for the earliest of its members, and it is set again only for an earlier one: a heartbeat moves its
+member's deadline and leaves that of the group alone, which may then come with nothing to do, about once in a session timeout.
 """
 
-import logging
-from collections import deque
+from collections.abc import Iterable, Sequence
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
+from moldau.broker.coordinators.machine_runner import MachineRunner
+from moldau.broker.groups.group import Group
+from moldau.broker.groups.group_records import group_value
 from moldau.broker.groups.membership import Membership
 from moldau.broker.groups.membership_core import Limits
-from moldau.broker.groups.membership_events import Due, Event, Loaded, Store, Stored, Unloaded
+from moldau.broker.groups.membership_events import Due, Effect, Event, Loaded, Store, Stored, Unloaded
+from moldau.broker.groups.records import group_key
 from moldau.model.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from moldau.broker.groups.coordinator import GroupCoordinator
-    from moldau.broker.groups.group import Group
+    from moldau.broker.coordinators.partition_coordinator import PartitionCoordinator
+    from moldau.broker.coordinators.state_log import KeyValue
     from moldau.broker.groups.state import GroupState
+    from moldau.model.config import BrokerConfig
     from moldau.model.errors import PeerError
-    from moldau.ports.clock import Timer
-
-_LOG = logging.getLogger(__name__)
-
-MS = 1000
+    from moldau.ports.clock import Clock
 
 
 class GroupRunner:
-    """The token of a request is the function that takes its answer."""
+    """A :class:`moldau.broker.coordinators.machine_runner.MachineKind`, with the runner of its machines. The token of a request is the
+    function that takes its answer.
+    """
 
-    __slots__ = ("_clock", "_coordinator", "_events", "_group", "_stepping", "_timer", "_timer_due_ms", "membership")
+    __slots__ = ("_clock", "_config", "_coordinator", "take")
 
-    def __init__(self, coordinator: "GroupCoordinator", group: "Group", state: "GroupState | None") -> None:
-        """`state`: what was loaded of the group, whose members' sessions begin now; None for a new one."""
+    store = Store
+
+    def __init__(self, coordinator: "PartitionCoordinator[Any]", clock: "Clock", config: "BrokerConfig") -> None:
         self._coordinator = coordinator
-        self._clock = coordinator.clock
-        self._group = group
-        self._events: deque[Event] = deque()
-        self._stepping = False
-        self._timer: Timer | None = None
-        self._timer_due_ms = inf
-        config = coordinator.config
-        limits = Limits(config.int("group.initial.rebalance.delay.ms"), config.int("group.max.size"), config.int("group.max.bytes"))
-        if state is None:
-            self.membership = Membership(group.group_id, limits, group.account)
-        else:
-            self.membership = Membership.restored(group.group_id, limits, state, group.account)
-            self.take(Loaded())
+        self._clock = clock
+        self._config = config
+        machines: MachineRunner[Group, Event, Effect] = MachineRunner(coordinator, self)
+        self.take = machines.take
+        """Hand an event to the members of a group that has a membership."""
 
-    def take(self, event: Event) -> None:
-        """Something has happened. What an effect brings about meanwhile is taken after all effects of its cause."""
-        self._events.append(event)
-        if self._stepping:
-            return
-        self._stepping = True
-        try:
-            while self._events:
-                for effect in self.membership.step(self._events.popleft(), self._now_ms(), self._clock.time_ms()):
-                    if isinstance(effect, Store):
-                        self._store(effect)
-                    else:
-                        self._answer(effect)
-        finally:
-            self._stepping = False
-            self._set_timer()
+    def start(self, group: Group) -> None:
+        """The group may have members from now on."""
+        group.membership = Membership(group.group_id, self._limits(), group.account)
 
-    def heartbeat(self, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
-        """As `Membership.heartbeat`, now."""
-        error = self.membership.heartbeat(member_id, group_instance_id, generation, self._now_ms())
-        if self.membership.earliest_ms < self._timer_due_ms:
-            self._set_timer()
-        return error
+    def restore(self, group: Group, state: "GroupState") -> None:
+        """The group was stored with these members; their sessions begin now."""
+        group.is_stored = True
+        group.membership = Membership.restored(group.group_id, self._limits(), state, group.account)
+        self.take(group, Loaded())
 
-    def heard_from(self, member_id: str) -> None:
+    def heartbeat(self, group: Group, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
+        """As `Membership.heartbeat`, now; UNKNOWN_MEMBER_ID in a group that never had members."""
+        membership = group.membership
+        if membership is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        code = membership.heartbeat(member_id, group_instance_id, generation, self._coordinator.now_ms())
+        if membership.earliest_ms < group.due_ms:
+            self._set_deadline(group, membership)
+        return code
+
+    def heard_from(self, group: Group, member_id: str) -> None:
         """A member committed: as good as a heartbeat."""
-        self.membership.heard_from(member_id, self._now_ms())
-        self._set_timer()
+        membership = group.membership
+        if membership is not None:
+            membership.heard_from(member_id, self._coordinator.now_ms())
+            if membership.earliest_ms < group.due_ms:
+                self._set_deadline(group, membership)
 
-    def close(self, error: "PeerError") -> None:
-        """The group ends here: whoever waits is answered `error`."""
-        self.take(Unloaded(error.code))
+    def close(self, group: Group, error: "PeerError") -> None:
+        """The group ends here: answer `error` to members that wait."""
+        if group.membership is not None:
+            self.take(group, Unloaded(error.code))
 
-    def new_member_id(self, name: str) -> str:
-        """An id for a new member, beginning with its client's or its instance's name, as Kafka's do."""
-        return f"{name}-{UUID(bytes=self._coordinator.random_bytes(16), version=4)}"
+    # The kind of machine
 
-    @property
-    def has_timer(self) -> bool:
-        """Whether a timer is set."""
-        return self._timer is not None
+    def step(self, group: Group, event: Event) -> Iterable[Effect]:
+        """Take the step, and set the group's deadline."""
+        membership = group.membership
+        assert membership is not None
+        effects = membership.step(event, self._coordinator.now_ms(), self._clock.time_ms())
+        self._set_deadline(group, membership)
+        return effects
 
-    def _now_ms(self) -> int:
-        return round(self._clock.monotonic() * MS)
+    def records(self, group: Group, effect: Store) -> "Sequence[KeyValue]":
+        """The record of the group."""
+        group.queued += 1
+        return ((group_key(group.group_id), group_value(effect.state)),)
 
-    def _answer(self, effect: Any) -> None:
-        try:
-            effect.token(effect)
-        except Exception:  # a bug on the way to one client is none of the others' business
-            _LOG.exception("answer lost by a bug: group=%s", self._group.group_id)
+    def stored(self, group: Group, effect: Store, error: "PeerError | None") -> Event:
+        """What the group's members have agreed on is stored, or not."""
+        group.queued -= 1
+        if error is None:
+            group.is_stored = True
+        return Stored(effect.ticket, _code_for_members(error))
 
-    def _store(self, effect: Store) -> None:
-        def done(error: "PeerError | None") -> None:
-            self.take(Stored(effect.ticket, _told(error)))
+    def carry_out(self, _group: Group, effect: Any) -> None:
+        """Answer a request."""
+        effect.token(effect)
 
-        self._coordinator.store_group(self._group, effect.state, done)
+    # Time
 
-    def _set_timer(self) -> None:
-        due_ms = self.membership.earliest_ms
-        if due_ms < self._timer_due_ms:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer_due_ms = due_ms
-            self._timer = self._clock.call_later(max(due_ms - self._now_ms(), 0) / MS, self._time_over)
-        elif due_ms == inf and self._timer is not None:
-            self._timer.cancel()
-            self._timer, self._timer_due_ms = None, inf
+    def _limits(self) -> Limits:
+        config = self._config
+        return Limits(config.int("group.initial.rebalance.delay.ms"), config.int("group.max.size"), config.int("group.max.bytes"))
 
-    def _time_over(self) -> None:
-        self._timer, self._timer_due_ms = None, inf
-        self.take(Due())
+    def _set_deadline(self, group: Group, membership: Membership) -> None:
+        due_ms = membership.earliest_ms
+        if due_ms < group.due_ms:
+            group.due_ms = due_ms
+            self._coordinator.deadline(group, due_ms, partial(self._due, group))
+        elif due_ms == inf != group.due_ms:
+            group.due_ms = inf
+            self._coordinator.deadline(group, None, partial(self._due, group))
+
+    def _due(self, group: Group) -> None:
+        group.due_ms = inf
+        self.take(group, Due())
 
 
-def _told(error: "PeerError | None") -> ErrorCode:
-    """What members are told when the group could not be stored. A group that is too large for the topic is no fault of the one who asks."""
+def _code_for_members(error: "PeerError | None") -> ErrorCode:
+    """The code for members when the group could not be stored. A group that is too large for the topic is no fault of a member."""
     if error is None:
         return ErrorCode.NONE
     return ErrorCode.UNKNOWN_SERVER_ERROR if error.code is ErrorCode.MESSAGE_TOO_LARGE else error.code

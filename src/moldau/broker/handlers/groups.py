@@ -26,8 +26,7 @@ FIRST_WITH_NOT_FOUND = 6
 
 def list_groups(broker: "Broker", request: ListGroupsRequest, context: RequestContext, reply: "Reply") -> Steps:
     """All groups, or those of some states and types (whatever their case). COORDINATOR_LOAD_IN_PROGRESS while some may be missing."""
-    shards = broker.groups.shards()
-    if any(shard.loading for shard in shards):
+    if broker.groups.loading:
         reply(ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
         return
     states = {state.lower() for state in request.states_filter}
@@ -35,8 +34,8 @@ def list_groups(broker: "Broker", request: ListGroupsRequest, context: RequestCo
         reply(ListGroupsResponse())
         return
     listed = []
-    for shard in shards:
-        for group in list(shard.groups.values()):
+    for partition in broker.groups.partitions():
+        for group in list(partition.groups.values()):
             yield None
             state, protocol_type = _state_of(group)
             if not states or state.lower() in states:
@@ -91,7 +90,7 @@ def _deletable(broker: "Broker", group_id: str) -> "Group":
     group = broker.groups.group_for(group_id, empty_id=True)
     if group is None:
         raise PeerError(ErrorCode.GROUP_ID_NOT_FOUND, f"group '{group_id}' is not there")
-    membership = group.membership_if_any
+    membership = group.membership
     if membership is not None and membership.state is not State.EMPTY:
         raise PeerError(ErrorCode.NON_EMPTY_GROUP, f"group '{group_id}' is {membership.state.value}")
     return group
@@ -107,7 +106,7 @@ def _described(broker: "Broker", group_id: str, version: int) -> DescribedGroup:
             return DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
         return DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.", group_id, State.DEAD.value)
     state, protocol_type = _state_of(group)
-    membership = group.membership_if_any
+    membership = group.membership
     if membership is None:
         return DescribedGroup(group_id=group_id, group_state=state, protocol_type=protocol_type)
     protocol = membership.protocol if membership.state is State.STABLE else None
@@ -127,7 +126,7 @@ def _described(broker: "Broker", group_id: str, version: int) -> DescribedGroup:
 
 def _state_of(group: "Group") -> tuple[str, str]:
     """State and type of protocol, as tools show them."""
-    membership = group.membership_if_any
+    membership = group.membership
     if membership is None:
         return State.EMPTY.value, ""
     return membership.state.value, membership.protocol_type or ""

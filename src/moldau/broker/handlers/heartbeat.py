@@ -19,10 +19,9 @@ def handle(broker: "Broker", request: HeartbeatRequest, context: RequestContext,
     """
     try:
         group = broker.groups.group_for(request.group_id)
-        runner = group.runner_if_any if group is not None else None
         code = ErrorCode.UNKNOWN_MEMBER_ID
-        if runner is not None:
-            code = runner.heartbeat(request.member_id, request.group_instance_id, request.generation_id)
+        if group is not None:
+            code = broker.groups.heartbeat(group, request.member_id, request.group_instance_id, request.generation_id)
     except PeerError as error:
         code = ErrorCode.NONE if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error.code
     reply(HeartbeatResponse(0, code))

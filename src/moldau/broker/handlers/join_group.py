@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 from moldau.broker.context import RequestContext
 from moldau.broker.groups.membership_events import NO_MEMBER, Join, Joined, Protocols
-from moldau.broker.groups.runner import GroupRunner
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
@@ -12,6 +11,7 @@ from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupRespo
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
     from moldau.broker.dispatch import Reply
+    from moldau.broker.groups.group import Group
 
 FIRST_WITH_REBALANCE_TIMEOUT = 1
 FIRST_WITH_KNOWN_ID = 4
@@ -34,14 +34,15 @@ def handle(broker: "Broker", request: JoinGroupRequest, context: RequestContext,
         reply(_response(joined, version))
 
     try:
-        runner = _runner_for(broker, request, context.client_id)
+        group = _group_for(broker, request, context.client_id)
     except PeerError as error:
         answer(Joined(None, error.code, request.member_id))
         return
     new_member_id = NO_MEMBER
     if request.member_id == NO_MEMBER:
-        new_member_id = runner.new_member_id(request.group_instance_id or context.client_id or "")
-    runner.take(
+        new_member_id = broker.groups.new_member_id(request.group_instance_id or context.client_id or "")
+    broker.groups.take(
+        group,
         Join(
             answer,
             request.member_id,
@@ -56,12 +57,12 @@ def handle(broker: "Broker", request: JoinGroupRequest, context: RequestContext,
             version >= FIRST_WITH_KNOWN_ID,
             version >= FIRST_SKIPPING_ASSIGNMENT,
             (request.reason or "not given")[:REASON_MAX],
-        )
+        ),
     )
 
 
-def _runner_for(broker: "Broker", request: JoinGroupRequest, client_id: str | None) -> GroupRunner:
-    """The members of the group, which is made for one that is new."""
+def _group_for(broker: "Broker", request: JoinGroupRequest, client_id: str | None) -> "Group":
+    """The group, which is made for a new member; it may have members."""
     timeout_ms, config = request.session_timeout_ms, broker.config
     shortest_ms, longest_ms = config.int("group.min.session.timeout.ms"), config.int("group.max.session.timeout.ms")
     if request.group_id and not shortest_ms <= timeout_ms <= longest_ms:
@@ -69,7 +70,8 @@ def _runner_for(broker: "Broker", request: JoinGroupRequest, client_id: str | No
     group = broker.groups.group_for(request.group_id, create=request.member_id == NO_MEMBER)
     if group is None:
         raise PeerError(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group '{request.group_id}'")
-    return broker.groups.runner_of(group, f"JoinGroup of client '{client_id or ''}' in group '{request.group_id}'")
+    broker.groups.start_membership(group, f"JoinGroup of client '{client_id or ''}' in group '{request.group_id}'")
+    return group
 
 
 def _protocols(request: JoinGroupRequest) -> Protocols:

@@ -50,11 +50,10 @@ def handle(broker: "Broker", request: LeaveGroupRequest, context: RequestContext
         except PeerError as error:
             answer(Left(None, error.code))
             return
-        runner = group.runner_if_any if group is not None else None
-        if runner is None:
+        if group is None or group.membership is None:
             have_left(Left(None, ErrorCode.NONE, [(leaver, ErrorCode.UNKNOWN_MEMBER_ID) for leaver in some]))
         else:
-            runner.take(Leave(have_left, some))
+            broker.groups.take(group, Leave(have_left, some))
         if errors and errors[-1] is not ErrorCode.NONE:
             return
         yield None

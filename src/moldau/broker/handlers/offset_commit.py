@@ -64,7 +64,7 @@ def _handle(broker: "Broker", request: OffsetCommitRequest, context: RequestCont
     if group is None or not verdict.commits:
         answer(None)
         return
-    is_reset = request.generation_id_or_member_epoch < 0 and group.membership_if_any is not None
+    is_reset = request.generation_id_or_member_epoch < 0 and group.membership is not None
     done = _noted(broker, request, context, verdict, answer) if is_reset else answer
     broker.groups.commit(group, verdict.commits, done, encoded=encoded)
 
@@ -108,9 +108,9 @@ def _group_for(broker: "Broker", request: OffsetCommitRequest, version: int, *, 
     code = group.check_commit(request.member_id, request.group_instance_id, generation)
     if code is not ErrorCode.NONE:
         raise PeerError(code, f"group '{request.group_id}': member '{request.member_id}' of generation {generation} may not commit")
-    runner = group.runner_if_any
-    if runner is not None and request.member_id and runner.membership.state in (State.STABLE, State.PREPARING_REBALANCE):
-        runner.heard_from(request.member_id)
+    membership = group.membership
+    if membership is not None and request.member_id and membership.state in (State.STABLE, State.PREPARING_REBALANCE):
+        broker.groups.heard_from(group, request.member_id)
     return group
 
 

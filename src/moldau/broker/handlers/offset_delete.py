@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from moldau.broker.context import RequestContext
-from moldau.broker.groups.removal import LastOf
+from moldau.broker.groups.deletion import LastOf
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import Steps
 from moldau.protocol.api_keys import ApiKey
@@ -54,13 +54,13 @@ def handle(broker: "Broker", request: OffsetDeleteRequest, context: RequestConte
         else:
             some = _deletable(group, piece, codes)
             going += some
-            broker.groups.removal.offsets(group, some, done)
+            broker.groups.delete_offsets(group, some, done)
         yield None
 
 
 def _deletable(group: "Group", places: list[tuple[str, int]], codes: dict[tuple[str, int], ErrorCode]) -> list[tuple[str, int]]:
     """Those of some partitions that have offsets, and may lose them; `codes` says why others may not."""
-    membership = group.membership_if_any
+    membership = group.membership
     if membership is not None:
         subscribed = {name for name in {topic for topic, _ in places} if membership.subscribed_to(name)}
         codes.update((place, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC) for place in places if place[0] in subscribed)
@@ -77,7 +77,7 @@ def _group_for(broker: "Broker", group_id: str) -> "Group":
     group = broker.groups.group_for(group_id)
     if group is None:
         raise PeerError(ErrorCode.GROUP_ID_NOT_FOUND, f"group '{group_id}' is not there")
-    membership = group.membership_if_any
+    membership = group.membership
     if membership is not None and membership.roster.members and not membership.is_consumer_group:
         raise PeerError(ErrorCode.NON_EMPTY_GROUP, f"group '{group_id}' has members of which nobody knows what they consume")
     return group

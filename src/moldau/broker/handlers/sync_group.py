@@ -34,11 +34,11 @@ def handle(broker: "Broker", request: SyncGroupRequest, context: RequestContext,
     except PeerError as error:
         answer(Synced(None, error.code))
         return
-    runner = group.runner_if_any if group is not None else None
-    if runner is None:
+    if group is None or group.membership is None:
         answer(Synced(None, ErrorCode.UNKNOWN_MEMBER_ID))
         return
-    runner.take(
+    broker.groups.take(
+        group,
         Sync(
             answer,
             request.member_id,
@@ -47,7 +47,7 @@ def handle(broker: "Broker", request: SyncGroupRequest, context: RequestContext,
             request.protocol_type,
             request.protocol_name,
             {given.member_id: given.assignment for given in request.assignments},
-        )
+        ),
     )
 
 

@@ -111,7 +111,7 @@ def not_ready(broker: Sources) -> list[str]:
     reasons = []
     if broker.broker_id not in broker.metadata.brokers:
         reasons.append("the broker is not registered")
-    if coordinators is not None and any(shard.loading for shard in coordinators.groups.shards()):
+    if coordinators is not None and coordinators.groups.loading:
         reasons.append("groups are loading")
     if coordinators is not None and coordinators.transactions_if_any is not None and coordinators.transactions_if_any.is_loading:
         reasons.append("transactions are loading")
@@ -140,10 +140,10 @@ def _broker(broker: Sources) -> Generator[Pause, None, list[Family]]:
 
 
 def _groups(coordinators: "Coordinators | None") -> Generator[Pause, None, list[Family]]:
-    groups = offsets = loading = 0
-    for shard in [] if coordinators is None else coordinators.groups.shards():
-        loading += shard.loading
-        found = list(shard.groups.values())
+    groups = offsets = 0
+    loading = 0 if coordinators is None else coordinators.groups.loading
+    for partition in [] if coordinators is None else coordinators.groups.partitions():
+        found = list(partition.groups.values())
         groups += len(found)
         for start in range(0, len(found), GROUPS_AT_ONCE):
             offsets += sum(len(group.offsets) for group in found[start : start + GROUPS_AT_ONCE])

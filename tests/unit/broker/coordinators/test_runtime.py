@@ -329,11 +329,23 @@ def test_an_append_that_raises_leaves_no_write_behind(monkeypatch: pytest.Monkey
     assert world.put("b", "1").code is ErrorCode.NONE
 
 
-def test_a_coordinator_that_loads_does_not_write() -> None:
+def test_a_coordinator_that_replays_its_log_does_not_write() -> None:
     world = ToyWorld(loads_later=True)
     world.elect()
     with pytest.raises(AssertionError):
         world.put("a", "1", through=world.coordinator())
+
+
+def test_what_is_written_to_finish_a_replay_is_applied_before_the_partition_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    def finish(state: ToyState) -> Steps:
+        world.put("b", "2", through=state.coordinator)
+        yield None
+
+    monkeypatch.setattr(ToyState, "finish_replay", finish)
+    world = ToyWorld()
+    world.leave(("a", "1"))
+    world.elect()
+    assert world.order == ["b=2 applied", "b=2 answered NONE", "loaded [('a', '1'), ('b', '2')]"]
 
 
 # After writes

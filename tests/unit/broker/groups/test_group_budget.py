@@ -3,21 +3,23 @@ kept and not served, with a line that says what to do."""
 
 import tracemalloc
 from collections.abc import Callable
+from unittest.mock import patch
 
 import pytest
 
-from moldau.broker.coordinators.state_log import TransactionalProducer
+from moldau.broker.coordinators.state_log import LoadedBatch, TransactionalProducer
 from moldau.broker.groups.group import Group, GroupMemory
 from moldau.broker.groups.group_records import group_value
 from moldau.broker.groups.membership_core import Limits
 from moldau.broker.groups.offsets import NO_TOPIC_ID, CommittedOffset, GroupOffsets
+from moldau.broker.groups.partition import GroupPartition
 from moldau.broker.groups.records import group_key, offset_key, offset_value
 from moldau.broker.groups.state import GroupState, MemberState
 from moldau.model.budget import Account, Budget
 from moldau.model.errors import ErrorCode
 from moldau.model.steps import drain
 from support.budgets import check_group_budgets
-from support.coordinated_groups import Coordinated
+from support.coordinated_groups import EPOCH, Coordinated
 from support.memberships import GroupTable, subscription
 
 TEXT = "x" * 4000
@@ -101,7 +103,7 @@ def test_members_take_no_more_than_is_counted(protocols: int, size: int) -> None
 def test_groups_without_members_take_what_is_counted() -> None:
     memory = GroupMemory(Budget.unlimited(), Budget.unlimited())
     names = [f"group-{index}" for index in range(2000)]
-    taken, _ = measured(lambda: {name: Group(name, 0, lambda *_: None, memory) for name in names})  # type: ignore[arg-type]
+    taken, _ = measured(lambda: {name: Group(name, None, memory) for name in names})  # type: ignore[arg-type]
     assert 0.7 * taken <= memory.groups.held <= 1.5 * taken
 
 
@@ -143,7 +145,7 @@ def test_groups_that_are_deleted_in_a_transaction_are_not_kept_for_its_end() -> 
         assert group is not None
         drain(one.groups.delete(group, lambda _: None))
     assert one.groups.memory.offsets.held == one.groups.memory.groups.held == 0
-    assert not any(shard._waiting for shard in one.groups.shards())
+    assert not any(partition._waiting for partition in one.groups.partitions())
 
 
 def test_groups_are_bounded_by_what_they_take() -> None:
@@ -229,9 +231,9 @@ def test_clients_cannot_take_the_room_of_what_is_being_read() -> None:
     slow, fast = names[0], names[1]
     for index in range(22):
         one.write(slow, (offset_key(slow, "t", index), committed(index, TEXT)[1]))
-    one.groups.become_coordinator(1)
+    one.groups.become_coordinator(1, EPOCH)
     one.clock.settle()
-    one.groups.become_coordinator(0)
+    one.groups.become_coordinator(0, EPOCH)
     codes = [one.commit(fast, 1, partition=index, metadata=TEXT) for index in range(30)]
     assert codes.count(ErrorCode.NONE) == 2
     one.clock.settle()
@@ -245,19 +247,15 @@ def test_reading_stops_at_twice_the_bound() -> None:
     peak = 0
     for index in range(500):
         one.write("g", committed(index, TEXT))
-    one.groups.become_coordinator(one.log.partition_for("g"))
-    shard = one.groups.shards()[0]
-    end = shard.replay
+    replay = GroupPartition.replay
 
-    def watched(batch: object) -> None:
+    def watched(partition: GroupPartition, batch: LoadedBatch) -> None:
         nonlocal peak
         peak = max(peak, one.groups.memory.offsets.held)
-        end(batch)  # type: ignore[arg-type]
+        replay(partition, batch)
 
-    shard.replay = watched  # type: ignore[method-assign]
-    one.groups.resign(shard.partition)
-    one.groups.become_coordinator(shard.partition)
-    one.clock.settle()
+    with patch.object(GroupPartition, "replay", watched):
+        one.lead()
     assert one.refusal("g") is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert peak <= 210_000
 

@@ -6,21 +6,23 @@ from itertools import islice, pairwise
 import pytest
 
 from moldau.broker.coordinators.state_log import KeyValue, TransactionalProducer
+from moldau.broker.groups.deletion import OFFSETS_AT_ONCE, PENDING_AT_ONCE
 from moldau.broker.groups.group import Group
 from moldau.broker.groups.group_records import group_value
 from moldau.broker.groups.membership_events import Join, Joined
 from moldau.broker.groups.offsets import NO_TOPIC_ID, PENDING_COST, TRANSACTION_COST, Commit
 from moldau.broker.groups.records import group_key, offset_key
-from moldau.broker.groups.removal import OFFSETS_AT_ONCE, PENDING_AT_ONCE
 from moldau.broker.groups.state import GroupState, MemberState
 from moldau.broker.slices import TURN_S
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import UNFINISHED, Steps, drain
-from support.coordinated_groups import Coordinated, committed
+from support.budgets import check_group_budgets
+from support.coordinated_groups import EPOCH, Coordinated, committed
 from support.memberships import RANGE, subscription
 from support.turns import slow_down
 
 PRODUCER = TransactionalProducer(7, 0)
+NOT_HERE = ErrorCode.NOT_COORDINATOR
 MEMBER = MemberState("m-1", None, "client", "/host", 60_000, 10_000, subscription("t"), b"all")
 STABLE = GroupState("consumer", 4, "range", "m-1", 1, (MEMBER,))
 
@@ -28,7 +30,7 @@ STABLE = GroupState("consumer", 4, "range", "m-1", 1, (MEMBER,))
 def test_a_group_is_looked_after_by_who_leads_its_partition_and_has_read_it() -> None:
     one = Coordinated()
     assert one.refusal("g") is ErrorCode.NOT_COORDINATOR
-    one.groups.become_coordinator(one.log.partition_for("g"))
+    one.groups.become_coordinator(one.log.partition_for("g"), EPOCH)
     assert one.refusal("g") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     one.clock.settle()
     assert one.offset("g") is None
@@ -70,7 +72,7 @@ def test_a_transaction_that_ends_while_its_partition_is_read_has_ended_then(comm
     one.write("g", committed("g", 5))
     one.write("g", committed("g", 9), producer=PRODUCER)
     partition = one.log.partition_for("g")
-    one.groups.become_coordinator(partition)
+    one.groups.become_coordinator(partition, EPOCH)
     drain(one.groups.transaction_ended(partition, 7, committed=committed_))
     one.clock.settle()
     assert one.offset("g") == (9 if committed_ else 5)
@@ -79,7 +81,7 @@ def test_a_transaction_that_ends_while_its_partition_is_read_has_ended_then(comm
 def test_a_topic_that_is_deleted_while_a_partition_is_read_is_forgotten_then() -> None:
     one = Coordinated()
     one.write("g", committed("g", 5))
-    one.groups.become_coordinator(one.log.partition_for("g"))
+    one.groups.become_coordinator(one.log.partition_for("g"), EPOCH)
     drain(one.groups.forget_topics(["t"]))
     one.clock.settle()
     assert one.offset("g") is None
@@ -95,7 +97,7 @@ def test_what_came_while_a_partition_was_read_is_done_in_turns_before_its_groups
     first.commit("g", 7, producer=PRODUCER)
     one = Coordinated(first.log)
     partition = one.log.partition_for("g")
-    one.groups.become_coordinator(partition)
+    one.groups.become_coordinator(partition, EPOCH)
     drain(one.groups.forget_topics(["t"]))
     slow_down(one.clock)
     left: list[int] = []
@@ -130,9 +132,9 @@ def test_a_bug_in_what_came_while_a_partition_was_read_has_it_not_served(caplog:
     one = Coordinated()
     one.write("g", committed("g", 5))
     partition = one.log.partition_for("g")
-    one.groups.become_coordinator(partition)
-    (shard,) = one.groups.shards()
-    drain(shard.when_loaded(bug))
+    one.groups.become_coordinator(partition, EPOCH)
+    (coordinator,) = one.groups.runtime.coordinators()
+    drain(coordinator.state.when_loaded(bug))
     slow_down(one.clock, TURN_S)
     one.clock.advance(1)
     assert one.refusal("g") is ErrorCode.NOT_COORDINATOR
@@ -218,11 +220,11 @@ def test_who_resigns_while_reading_and_leads_again_reads_again() -> None:
     one = Coordinated()
     one.write("g", committed("g", 1))
     partition = one.log.partition_for("g")
-    one.groups.become_coordinator(partition)
+    one.groups.become_coordinator(partition, EPOCH)
     one.groups.resign(partition)
     one.write("g", committed("g", 2))
-    one.groups.become_coordinator(partition)
-    one.groups.become_coordinator(partition)
+    one.groups.become_coordinator(partition, EPOCH)
+    one.groups.become_coordinator(partition, EPOCH)
     one.clock.settle()
     assert one.offset("g") == 2
     one.groups.resign(partition + 1)
@@ -237,11 +239,12 @@ def test_members_that_wait_are_told_when_their_group_moves() -> None:
     assert group is not None
     answers: list[Joined] = []
     join = Join(answers.append, "", None, "c", "/h", 10_000, 60_000, "consumer", RANGE, "m-2", False, False, "none")
-    group.runner.take(join)
+    one.groups.start_membership(group, "a test")
+    one.groups.take(group, join)
     assert answers == []
-    one.groups.resign(group.partition)
+    one.groups.resign(group.coordinator.partition)
     assert [answer.error for answer in answers] == [ErrorCode.NOT_COORDINATOR]
-    assert not group.runner.has_timer
+    assert len(one.groups.runtime.deadlines) == 0
 
 
 def test_a_commit_that_is_not_stored_changes_nothing() -> None:
@@ -254,17 +257,97 @@ def test_a_commit_that_is_not_stored_changes_nothing() -> None:
     assert one.offset("g") == 1
 
 
-def test_a_commit_counts_from_when_it_is_in_the_log_and_is_answered_when_it_is_safe() -> None:
-    one = Coordinated().lead()
-    one.log.hold()
+def held(one: Coordinated, offset: int, producer: TransactionalProducer | None = None) -> list[PeerError | None]:
+    """Commit an offset of "g" while the log holds its answers; what the commit is answered, later."""
     group = one.groups.group_for("g", create=True)
     assert group is not None
     outcomes: list[PeerError | None] = []
-    one.groups.commit(group, [Commit("t", 0, 5, -1, "", NO_TOPIC_ID)], outcomes.append, producer=PRODUCER)
-    drain(one.groups.transaction_ended(group.partition, 7, committed=True))
-    assert (one.offset("g"), outcomes) == (5, [])
+    one.groups.commit(group, [Commit("t", 0, offset, -1, "text", NO_TOPIC_ID)], outcomes.append, producer=producer)
+    return outcomes
+
+
+def test_a_commit_whose_append_waits_is_not_shown() -> None:
+    one = Coordinated().lead()
+    one.commit("g", 1)
+    one.log.hold()
+    outcomes = held(one, 5)
+    assert (one.offset("g"), outcomes) == (1, [])
     one.log.release()
+    assert (one.offset("g"), outcomes) == (5, [None])
+    check_group_budgets(one.groups)
+
+
+def test_a_commit_that_waits_holds_its_memory_and_gives_it_back_when_it_is_lost() -> None:
+    one = Coordinated(offsets_memory_max_bytes=2000).lead()
+    one.log.hold()
+    waiting = [held(one, 5), held(one, 6), held(one, 7)]
+    assert [error and error.code for error in held(one, 8)] == [ErrorCode.POLICY_VIOLATION]
+    before = one.groups.memory.offsets.held
+    one.log.answer_held(0, PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the disk is lost"))
+    assert [[error and error.code for error in each] for each in waiting] == [[ErrorCode.COORDINATOR_NOT_AVAILABLE], *[[NOT_HERE]] * 2]
+    assert before > 0
+    assert one.groups.memory.offsets.held == one.groups.memory.groups.held == 0
+
+
+def test_a_marker_takes_effect_after_the_commits_before_it_and_before_those_after_it() -> None:
+    one = Coordinated().lead()
+    one.log.hold()
+    held(one, 5, PRODUCER)
+    ended: list[Exception | None] = []
+    marker = one.groups.transaction_ended(one.log.partition_for("g"), 7, committed=True)
+    one.groups.runtime.run_steps(marker, ended.append, droppable=False)
+    held(one, 9, PRODUCER)
+    assert (one.offset("g"), ended) == (None, [])
+    one.log.release()
+    one.clock.settle()
+    assert (one.offset("g"), ended) == (5, [None])
+    assert one.is_pending("g"), "by the next transaction of the producer"
+    check_group_budgets(one.groups)
+
+
+def test_a_marker_that_waits_ends_when_its_coordinator_resigns() -> None:
+    one = Coordinated().lead()
+    one.log.hold()
+    held(one, 5, PRODUCER)
+    ended: list[Exception | None] = []
+    partition = one.log.partition_for("g")
+    one.groups.runtime.run_steps(one.groups.transaction_ended(partition, 7, committed=True), ended.append, droppable=False)
+    one.groups.resign(partition)
+    one.clock.settle()
+    assert ended == [None]
+
+
+@pytest.mark.parametrize("producer", [None, PRODUCER])
+def test_a_group_is_deleted_with_the_commits_that_wait(producer: TransactionalProducer | None) -> None:
+    """Otherwise a tombstone would miss the offset, and it would be there after a restart."""
+    one = Coordinated().lead()
+    one.commit("g", 1)
+    one.log.hold()
+    held(one, 5, producer)
+    group = one.groups.group_for("g")
+    assert group is not None
+    outcomes: list[PeerError | None] = []
+    one.groups.runtime.run_steps(one.groups.delete(group, outcomes.append), lambda _: None, droppable=False)
+    assert one.refusal("g") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    one.log.release()
+    one.clock.settle()
     assert outcomes == [None]
+    assert one.groups.group_for("g") is None
+    assert one.log.newest(group.coordinator.partition) == {}
+    assert one.groups.memory.offsets.held == one.groups.memory.groups.held == 0
+
+
+def test_what_is_being_committed_to_does_not_expire() -> None:
+    one = Coordinated(offsets_retention_minutes=1, offsets_retention_check_interval_ms=100_000).lead()
+    one.commit("g", 1)
+    one.log.hold()
+    one.clock.advance(99)
+    outcomes = held(one, 5)
+    one.clock.advance(2)
+    one.log.release()
+    assert (one.offset("g"), outcomes) == (5, [None])
+    one.clock.advance(100)
+    assert one.groups.group_for("g") is None
 
 
 def test_a_group_of_many_offsets_is_deleted_in_steps() -> None:
@@ -287,11 +370,11 @@ def test_a_group_of_many_offsets_is_deleted_in_steps() -> None:
 
     steps = one.groups.delete(group, outcomes.append)
     next(steps)
-    drain(one.groups.transaction_ended(group.partition, PRODUCER.producer_id, committed=True))
+    drain(one.groups.transaction_ended(group.coordinator.partition, PRODUCER.producer_id, committed=True))
     drain(steps)
     assert outcomes[1:] == [None]
     assert one.groups.group_for("g") is None
-    assert one.log.newest(group.partition) == {}
+    assert one.log.newest(group.coordinator.partition) == {}
 
 
 def forgetting(one: Coordinated, topic: str, steps: int) -> Steps:
@@ -321,8 +404,8 @@ def test_offsets_of_a_deleted_topic_go_also_when_a_transaction_ends_between_two_
         commit_many(one, "t", range(plainly))
     commit_many(one, "t", range(plainly, 250), PRODUCER)
     removal = forgetting(one, "t", steps)
-    one.log.mark(group.partition, PRODUCER, committed=committed_)
-    drain(one.groups.transaction_ended(group.partition, PRODUCER.producer_id, committed=committed_))
+    one.log.mark(group.coordinator.partition, PRODUCER, committed=committed_)
+    drain(one.groups.transaction_ended(group.coordinator.partition, PRODUCER.producer_id, committed=committed_))
     drain(removal)
     assert set(group.offsets.each_place()) == {("other", index) for index in range(250)}
     read = Coordinated(one.log).lead().groups.group_for("g")
@@ -335,11 +418,11 @@ def test_they_go_also_while_the_transaction_is_being_ended() -> None:
     one = Coordinated().lead()
     group = commit_many(one, "t", range(500), PRODUCER)
     removal = forgetting(one, "t", 1)
-    end = one.groups.transaction_ended(group.partition, PRODUCER.producer_id, committed=True)
+    end = one.groups.transaction_ended(group.coordinator.partition, PRODUCER.producer_id, committed=True)
     while [next(removal, None), next(end, None)] != [None, None]:
         pass
     assert group.offsets.is_empty
-    assert one.log.newest(group.partition) == {}
+    assert one.log.newest(group.coordinator.partition) == {}
 
 
 def test_no_step_of_their_removal_examines_more_than_some_offsets() -> None:
@@ -363,7 +446,7 @@ def test_no_step_of_a_removal_removes_more_than_some_pending_offsets(what: str) 
         assert held - memory.held <= (PENDING_AT_ONCE + transactions) * (PENDING_COST + TRANSACTION_COST)
         held = memory.held
     assert memory.held == 0
-    assert len(one.log.records(group.partition)) == (transactions + 1) * 50, "one tombstone for each partition"
+    assert len(one.log.records(group.coordinator.partition)) == (transactions + 1) * 50, "one tombstone for each partition"
 
 
 def test_their_removal_ends_also_when_a_client_commits_at_every_step() -> None:
@@ -397,9 +480,9 @@ def test_their_removal_leaves_another_group_of_the_id_alone(recreated: str) -> N
     if recreated == "group":
         drain(one.groups.delete(group, lambda _: None))
     else:
-        one.groups.resign(group.partition)
+        one.groups.resign(group.coordinator.partition)
         one.lead()
     assert one.commit("g", 7, partition=250) is ErrorCode.NONE
     drain(removal)
     assert one.offset("g", 250) == 7
-    assert offset_key("g", "t", 250) in one.log.newest(group.partition)
+    assert offset_key("g", "t", 250) in one.log.newest(group.coordinator.partition)

@@ -40,7 +40,7 @@ def test_the_topic_is_made_once_internal_and_ready() -> None:
         client.ask(FindCoordinatorRequest("g"), 2)
     (topic,) = client.ask(MetadataRequest(None), 9).topics
     assert (topic.name, topic.is_internal, len(topic.partitions)) == ("__consumer_offsets", True, 4)
-    assert [shard.loading for shard in world.broker.groups.shards()] == [False] * 4
+    assert len(world.broker.groups.partitions()) == 4
 
 
 def test_keys_of_another_kind_are_an_invalid_request() -> None:
@@ -87,7 +87,7 @@ def test_a_broker_that_stops_begins_no_coordination() -> None:
     world = group_world()
     world.broker.finish_connections()
     world.broker.coordinators.opened(world.partition("__consumer_offsets").topic_partition)
-    assert world.broker.groups.shards() == []
+    assert world.broker.groups.partitions() == []
 
 
 def test_nothing_of_coordinators_is_made_where_nobody_asks_for_one(tmp_path: Path) -> None:

@@ -101,7 +101,8 @@ def test_before_version_1_the_session_timeout_counts_for_rebalances(world: Broke
     join(world.connect(), 0)
     group = world.broker.groups.group_for("g")
     assert group is not None
-    assert group.runner.membership.roster.rebalance_timeout_ms == 10_000
+    assert group.membership is not None
+    assert group.membership.roster.rebalance_timeout_ms == 10_000
 
 
 def test_what_is_kept_of_a_client_is_its_name_and_address(world: BrokerWorld) -> None:
@@ -110,7 +111,8 @@ def test_what_is_kept_of_a_client_is_its_name_and_address(world: BrokerWorld) ->
     joined = join(client, 3)
     group = world.broker.groups.group_for("g")
     assert group is not None
-    member = group.runner.membership.roster.members[joined.member_id]
+    assert group.membership is not None
+    member = group.membership.roster.members[joined.member_id]
     assert (member.client_id, member.client_host) == ("", f"/{client.peer.transport.peer[0]}")
     assert joined.member_id.startswith("-")
     assert join(client, 5, group="other", group_instance_id="one").member_id.startswith("one-")
@@ -171,7 +173,8 @@ def test_many_members_leave_a_few_at_a_time(world: BrokerWorld) -> None:
         world.connect().send(join_request(), 3)
     group = world.broker.groups.group_for("g")
     assert group is not None
-    members = group.runner.membership.roster.members
+    assert group.membership is not None
+    members = group.membership.roster.members
     names = list(members)
     request = LeaveGroupRequest("g", members=[MemberIdentity(member_id) for member_id in names])
     replies: list[LeaveGroupResponse] = []
@@ -262,7 +265,7 @@ def test_time_ends_the_first_delay_and_sessions_without_anybody_asking() -> None
     group = world.broker.groups.group_for("g")
     assert group is not None
     assert group.is_empty
-    assert not group.runner.has_timer
+    assert len(world.broker.groups.runtime.deadlines) == 0
 
 
 def test_heartbeats_leave_the_timer_alone(world: BrokerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,13 +273,12 @@ def test_heartbeats_leave_the_timer_alone(world: BrokerWorld, monkeypatch: pytes
     client = world.connect()
     joined = join(client)
     sync(client, joined)
-    group = world.broker.groups.group_for("g")
-    assert group is not None
+    deadlines = world.broker.groups.runtime.deadlines
     made = []
     call_later = world.clock.call_later
 
     def note(delay_s: float, callback: Callable[[], object]) -> FakeTimer:
-        if getattr(callback, "__self__", None) is group.runner:
+        if getattr(callback, "__self__", None) is deadlines:
             made.append(delay_s)
         return call_later(delay_s, callback)
 

@@ -191,7 +191,7 @@ def test_while_it_reads_clients_are_told_to_come_again(tmp_path: Path) -> None:
     commit(world.connect(), "g", {("t", 0): 5})
     world.restart()
     broker = world.broker
-    with pytest.raises(PeerError, match="is being loaded") as caught:
+    with pytest.raises(PeerError, match="is being read") as caught:
         broker.groups.group_for("g")
     assert caught.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     world.clock.settle()

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from moldau.broker.coordinators.partition_coordinator import Phase
 from moldau.model.steps import drain
 from moldau.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from moldau.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -171,8 +172,8 @@ def test_partitions_that_are_not_there_and_long_metadata_are_refused_alone(produ
 
 @pytest.mark.parametrize(("version", "code"), [(1, "COORDINATOR_NOT_AVAILABLE"), (2, "COORDINATOR_LOAD_IN_PROGRESS")])
 def test_old_producers_are_not_told_that_the_coordinator_loads(producer: Producer, version: int, code: str) -> None:
-    for shard in producer.client.world.broker.groups.shards():
-        shard.loading = True
+    for coordinator in producer.client.world.broker.groups.runtime.coordinators():
+        coordinator.phase = Phase.LOADING
     assert producer.commit("g", 1, version=version) == {PLACE: code}
 
 
