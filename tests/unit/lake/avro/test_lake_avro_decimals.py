@@ -6,7 +6,7 @@ from decimal import Context, Decimal
 import pyarrow as pa
 import pytest
 
-from moldau.lake.avro.decimals import decimals
+from moldau.lake.avro.leaves import decimals
 
 EXACT = Context(prec=60)
 EDGES = [edge + step for bits in (0, 7, 8, 63, 64, 65, 126, 127) for edge in (1 << bits, -(1 << bits)) for step in (-1, 0, 1)]
