@@ -1,4 +1,4 @@
-"""Where the items of arrays and maps begin, in many rows at once.
+"""Arrays and maps: where their items begin, in many rows at once, and the steps that read them.
 
 An array is blocks: a count, as many items, the next count, and so on to a count of 0. A negative count stands for as many items, with the
 size of the block behind it, which fastavro does not look at, nor does anybody here. Only its bytes say how long an item is, so the rows go
@@ -11,8 +11,10 @@ A count is believed only as far as the bytes of its row reach, and a doubtful ro
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from moldau.lake.avro.vectors import Cursor, Int64s, Step
 
@@ -154,3 +156,40 @@ def _in_order(cursor: Cursor, owners: list[Int64s], starts: list[Int64s]) -> Ite
         sure = ~cursor.doubtful[rows]
         rows, begins = rows[sure], begins[sure]
     return Items(cursor, rows, begins)
+
+
+def array_step(layout: Layout, item: Step, kind: Any) -> Step:
+    """Reads arrays as lists of an Arrow type."""
+
+    def read(cursor: Cursor) -> Any:
+        items = walk(cursor, layout)
+        values = item(items.cursor)
+        items.doubt()
+        return pa.ListArray.from_arrays(pa.array(items.offsets()), values, type=kind)
+
+    return read
+
+
+def map_step(layout: Layout, value: Step, kind: Any) -> Step:
+    """Reads maps. A row that has a name twice is doubtful: of its entries the last one counts."""
+
+    def read(cursor: Cursor) -> Any:
+        entries = walk(cursor, layout)
+        names = entries.cursor.strings(entries.cursor.gather(*entries.cursor.spans()))
+        values = value(entries.cursor)
+        entries.doubt()
+        _doubt_repeated(cursor, entries, names)
+        return pa.MapArray.from_arrays(pa.array(entries.offsets()), names, values, type=kind)
+
+    return read
+
+
+def _doubt_repeated(cursor: Cursor, entries: Items, names: Any) -> None:
+    rows = entries.rows
+    if not (rows[1:] == rows[:-1]).any():
+        return
+    known = names.dictionary_encode()
+    different = len(known.dictionary)
+    together = rows * different + known.indices.to_numpy()
+    together.sort()
+    cursor.doubtful[together[1:][together[1:] == together[:-1]] // different] = True

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from moldau.lake.avro.blocks import array_step, map_step
 from moldau.lake.avro.conversions import convert_default
 from moldau.lake.avro.leaves import UnlikeError, leaf_step, nulls, same_name
-from moldau.lake.avro.lists import array_step, map_step
 from moldau.lake.avro.nodes import MISSING, Array, Field, Map, Node, Primitive, Record, Union, not_null
 from moldau.lake.avro.schemas import AvroSchema
 from moldau.lake.avro.skips import entry_layout, item_layout, skip
