@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moldau.lake.avro.pairs import PairDecoder
+from moldau.lake.avro.columns import PairDecoder
 from moldau.lake.avro.rows import RowDecoder
 from moldau.lake.avro.schemas import parse
 from moldau.lake.avro.vectors import Bytes

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from moldau.lake.avro.blocks import LOOK, ROWS
+from moldau.lake.avro.columns import PairDecoder
 from moldau.lake.avro.fast import FastDecoder, compile_pair
-from moldau.lake.avro.pairs import PairDecoder
 from moldau.lake.avro.schemas import parse
 from moldau.lake.avro.vectors import Bytes, Cursor
 from support.avro_blocks import BlockEncoder, varint
