@@ -169,7 +169,7 @@ def _run(jobs: "LoadJobs", given: dict[str, Any], interruptions: Interruptions) 
 
 def _say_what_there_is(jobs: "LoadJobs", loads: "list[LoadJob]", *, once: bool) -> str:
     """How much is to be loaded, for a user who waits: Spark takes seconds to start, and the first load as long as it takes."""
-    from moldau.lake.loading.waiting import records_waiting
+    from moldau.lake.loading.checks import records_waiting
 
     if not loads and once:
         raise click.ClickException(f"no topic matches {jobs.pattern!r}, so there was nothing to load")
