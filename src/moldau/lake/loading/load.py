@@ -24,8 +24,7 @@ from moldau.lake.loading.commit import Written, check_topic, commit_both
 from moldau.lake.loading.counts import PutAside, added, counts_to_json, dead_letters_of
 from moldau.lake.loading.errors import task_failure
 from moldau.lake.loading.job import LoadJob
-from moldau.lake.loading.plan import ACCEPT_LOSS, Plan, plan_load
-from moldau.lake.loading.shares import share_out, task_count
+from moldau.lake.loading.plan import ACCEPT_LOSS, Plan, plan_load, share_out, task_count
 from moldau.lake.loading.tier_claim import Claim, claimed, own_tier
 from moldau.lake.reading.offsets import OffsetRange
 from moldau.lake.reading.options import ISOLATION_LEVELS, ReadOptions, Topics

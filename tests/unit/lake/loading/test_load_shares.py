@@ -2,7 +2,7 @@
 
 import pytest
 
-from moldau.lake.loading.shares import TASK_OFFSETS_MIN, share_out, task_count
+from moldau.lake.loading.plan import TASK_OFFSETS_MIN, share_out, task_count
 from moldau.lake.reading.offsets import OffsetRange
 
 
