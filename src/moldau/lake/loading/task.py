@@ -14,9 +14,8 @@ import pyarrow.compute as pc
 
 from moldau.lake import points
 from moldau.lake.loading.counts import PutAside, added
-from moldau.lake.loading.decode import decoder
+from moldau.lake.loading.decode import decoder, header_column, marked_records
 from moldau.lake.loading.job import DEAD_LETTER_COLUMNS, RECORD_COLUMNS, LoadJob
-from moldau.lake.loading.record_headers import header_column, marked_records
 from moldau.lake.loading.schema import Decoding
 from moldau.lake.loading.times import event_times
 from moldau.lake.reading.batches import record_batches
