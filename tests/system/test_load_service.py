@@ -14,7 +14,7 @@ from moldau.cli.load import load_command
 from moldau.client import Producer
 from moldau.client.admin import Admin
 from moldau.client.cluster import Cluster
-from moldau.lake.loading.jobs import LoadJobs
+from moldau.lake.loading.job import LoadJobs
 from moldau.lake.loading.service import LoadService, Outcome
 from moldau.lake.loading.watermark import Watermarks
 from moldau.lake.reading.offsets import DataLossError

@@ -19,8 +19,7 @@ from moldau.cli.registry_source import check_registry_url, naming_source, regist
 from moldau.model.extras import MissingExtraError
 
 if TYPE_CHECKING:
-    from moldau.lake.loading.job import LoadJob
-    from moldau.lake.loading.jobs import LoadJobs
+    from moldau.lake.loading.job import LoadJob, LoadJobs
     from moldau.lake.loading.service import LoadService, Outcome
     from moldau.lake.spark_on_demand import SparkOnDemand
 

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 from moldau.audit.verdicts import Report
 from moldau.demo.host import REJECT_HEADER
 from moldau.demo.tiers import LAKE_TIER
-from moldau.lake.loading.jobs import LoadJobs
+from moldau.lake.loading.job import LoadJobs
 from moldau.lake.loading.load import load
 from moldau.lake.tables.committing import Writer
 from moldau.lake.tables.compaction import compact_table

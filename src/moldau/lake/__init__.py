@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 from moldau.model.extras import load
 
 if TYPE_CHECKING:
-    from moldau.lake.loading.job import LoadJob
-    from moldau.lake.loading.jobs import LoadJobs
+    from moldau.lake.loading.job import LoadJob, LoadJobs
     from moldau.lake.loading.service import LoadService
     from moldau.lake.table import compact_table, completion_watermark, read_table, remove_orphans, wait_until_complete
 
 _HOMES = {
     "LoadJob": "moldau.lake.loading.job",
-    "LoadJobs": "moldau.lake.loading.jobs",
+    "LoadJobs": "moldau.lake.loading.job",
     "LoadService": "moldau.lake.loading.service",
     "compact_table": "moldau.lake.table",
     "completion_watermark": "moldau.lake.table",

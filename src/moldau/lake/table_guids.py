@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from moldau.audit.missing import Guids
-from moldau.lake.loading.jobs import DEAD_LETTERS_FOLDER
+from moldau.lake.loading.job import DEAD_LETTERS_FOLDER
 from moldau.lake.tables.format import TableError
 from moldau.lake.tables.opening import format_of, open_table
 

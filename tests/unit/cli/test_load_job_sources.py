@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from moldau.cli import load
 
 if TYPE_CHECKING:
-    from moldau.lake.loading.jobs import LoadJobs
+    from moldau.lake.loading.job import LoadJobs
 
 VARIABLES = {"MOLDAU_BOOTSTRAP": "variable:1", "MOLDAU_REGISTRY": "http://variable"}
 IN_THE_FILE = 'bootstrap = "file:1"\nregistry = "http://file"\n'

@@ -93,7 +93,7 @@ def test_a_package_that_imports_late_names_the_extra_and_hides_no_mistake_of_our
     """And names what was asked for as the caller wrote it, not the module that it is in."""
 
     def missing(name: str) -> None:
-        if name == "moldau.lake.loading.jobs":
+        if name == "moldau.lake.loading.job":
             raise MissingExtraError("moldau.lake.loading", "pyarrow", "lake")
         raise ModuleNotFoundError(name="pyarrow" if name == "moldau.lake.table" else "moldau.nothing")
 
@@ -101,7 +101,7 @@ def test_a_package_that_imports_late_names_the_extra_and_hides_no_mistake_of_our
     with pytest.raises(MissingExtraError, match=r"^moldau\.lake\.read_table needs pyarrow, .*moldau\[lake\]"):
         load("moldau.lake", "read_table", "moldau.lake.table", "lake")
     with pytest.raises(MissingExtraError, match=r"^moldau\.lake\.LoadJobs needs pyarrow, .*moldau\[lake\]"):
-        load("moldau.lake", "LoadJobs", "moldau.lake.loading.jobs", "lake")
+        load("moldau.lake", "LoadJobs", "moldau.lake.loading.job", "lake")
     with pytest.raises(ModuleNotFoundError) as found:
         load("moldau.lake", "x", "moldau.lake.other", "lake")
     assert not isinstance(found.value, MissingExtraError)

@@ -7,7 +7,7 @@ import pytest
 
 from moldau.audit.coverage import is_counted
 from moldau.client.patterns import hiding_settings
-from moldau.lake.loading.jobs import LoadJobs
+from moldau.lake.loading.job import LoadJobs
 from moldau.lake.reading.cluster_log import KnownTopic
 from moldau.lake.reading.options import Use, parse_options
 from moldau.lake.reading.planning import partitions_of

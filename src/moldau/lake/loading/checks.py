@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from moldau.adapters.usable_directory import check_usable
 from moldau.lake.loading.errors import LoadError
-from moldau.lake.loading.job import LoadJob
-from moldau.lake.loading.jobs import LoadJobs
+from moldau.lake.loading.job import LoadJob, LoadJobs
 from moldau.lake.reading.cluster_log import ClusterLog, KnownTopic
 from moldau.lake.reading.offsets import EARLIEST, LATEST
 from moldau.lake.reading.options import ISOLATION_LEVELS

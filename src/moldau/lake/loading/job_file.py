@@ -23,7 +23,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from moldau.lake.loading.jobs import LoadJobs
+from moldau.lake.loading.job import LoadJobs
 from moldau.lake.tables.schema_json import from_json
 
 _OTHER_NAMES = {"to": "directory"}

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from moldau.lake.loading.errors import LoadError, NoSchemaError, TaskError
-from moldau.lake.loading.job import LoadJob
-from moldau.lake.loading.jobs import LoadJobs
+from moldau.lake.loading.job import LoadJob, LoadJobs
 from moldau.lake.loading.load import LoadResult, load
 from moldau.lake.loading.watermark import Watermarks
 from moldau.lake.reading.cluster_log import ClusterLog

@@ -22,7 +22,7 @@ from moldau.lake import session
 from moldau.lake.loading import checks
 from moldau.lake.loading.checks import check_directory, check_jobs, check_registry, check_work_directory
 from moldau.lake.loading.errors import LoadError
-from moldau.lake.loading.jobs import LoadJobs
+from moldau.lake.loading.job import LoadJobs
 from moldau.lake.session import SessionError, check_spark
 from moldau.lake.tables.committing import commit
 from moldau.lake.tables.data_files import DAY, TIME_FIELDS

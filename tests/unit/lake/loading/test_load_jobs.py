@@ -9,9 +9,8 @@ import pyarrow as pa
 import pytest
 
 from moldau.lake.loading.errors import NoSchemaError, SchemaChangeError, TaskError, task_failure
-from moldau.lake.loading.job import NAME_BYTES_MAX, LoadJob
+from moldau.lake.loading.job import NAME_BYTES_MAX, LoadJob, LoadJobs
 from moldau.lake.loading.job_file import JobFileError, load_jobs, read_job_file
-from moldau.lake.loading.jobs import LoadJobs
 from moldau.lake.loading.service import passing
 from moldau.lake.reading.offsets import DataLossError
 from moldau.lake.tables.committing import FencedError, LoadConflictError

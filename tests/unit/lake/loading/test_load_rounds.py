@@ -11,8 +11,7 @@ import pytest
 
 from moldau.lake.loading import service as service_module
 from moldau.lake.loading.errors import NoSchemaError
-from moldau.lake.loading.job import LoadJob
-from moldau.lake.loading.jobs import LoadJobs
+from moldau.lake.loading.job import LoadJob, LoadJobs
 from moldau.lake.loading.load import LoadResult
 from moldau.lake.loading.service import LoadService, Outcome, ending
 from moldau.lake.reading.offsets import DataLossError, OffsetRange
