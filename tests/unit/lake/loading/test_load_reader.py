@@ -8,7 +8,7 @@ import fastavro
 import pytest
 
 from moldau.lake.avro.schemas import AvroSchemaError, AvroText
-from moldau.lake.loading.reader import expanded, merged, reader_text
+from moldau.lake.loading.schema import expanded, merged, reader_text
 
 
 def record(*fields: Any, name: str = "Event") -> dict[str, Any]:
