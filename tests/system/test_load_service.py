@@ -15,8 +15,7 @@ from moldau.client import Producer
 from moldau.client.admin import Admin
 from moldau.client.cluster import Cluster
 from moldau.lake.loading.job import LoadJobs
-from moldau.lake.loading.service import LoadService, Outcome
-from moldau.lake.loading.watermark import Watermarks
+from moldau.lake.loading.service import LoadService, Outcome, Watermarks
 from moldau.lake.reading.offsets import DataLossError
 from moldau.lake.table import IncompleteTableError, completion_watermark, open_table, wait_until_complete
 from moldau.model.identity import Offset, TopicPartition

@@ -10,25 +10,67 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from moldau.audit.forgetting import Watch
+from moldau.audit.rules import Rules
+from moldau.client.cluster import Cluster
 from moldau.lake.loading.errors import LoadError, NoSchemaError, TaskError
 from moldau.lake.loading.job import LoadJob, LoadJobs
 from moldau.lake.loading.load import LoadResult, load
-from moldau.lake.loading.watermark import Watermarks
 from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.lake.reading.offsets import DataLossError
 from moldau.lake.tables.committing import FencedError, LoadConflictError, Writer
 from moldau.lake.tables.compaction import Compacted, compact_table
 from moldau.lake.tables.data_files import FileError
 from moldau.lake.tables.format import TableError
-from moldau.lake.tables.opening import open_table
+from moldau.lake.tables.opening import format_of, open_table
+from moldau.lake.tables.watermark import set_watermark
 from moldau.model.errors import MoldauError, PeerError, WorldError
+from moldau.tracking.clock import now_ms
 
 log = logging.getLogger(__name__)
+
+
+class Watermarks:
+    """Reads the audit topic once, and then what is new. `rules` are how tiers are compared, for a time in ms."""
+
+    def __init__(self, bootstrap: str, rules: Callable[[int], Rules] | None = None) -> None:
+        self._bootstrap = bootstrap
+        self._rules = rules or (lambda now_ms: Rules(now_ms=now_ms))
+        self._watch = Watch()
+
+    def update(self, jobs: Iterable[LoadJob]) -> Mapping[str, int]:
+        """Set the property of each table of which the audit can say something; the watermarks by topic, in ms.
+
+        An audit that cannot be read changes nothing: the log says why.
+        """
+        jobs = [job for job in jobs if job.tier is not None]
+        if not jobs:
+            return {}
+        try:
+            with Cluster(self._bootstrap, client_id="moldau-load") as cluster:
+                told = self._watch.look(cluster, self._rules(now_ms())).watermarks
+        except MoldauError as error:
+            log.warning("the audit cannot be read, so no completion watermark moves: %s", error)
+            return {}
+        known: dict[str, int] = {}
+        for job in jobs:
+            assert job.tier is not None
+            time_ms = told.get((job.topic, job.tier))
+            tables = format_of(job.table)
+            if time_ms is None or tables is None:
+                continue
+            try:
+                set_watermark(tables, job.table, time_ms)
+                known[job.topic] = time_ms
+            except TableError as error:
+                log.warning("%s: the completion watermark was not set: %s", job.table, error)
+        return known
+
 
 PARALLEL = 2
 WATERMARK_INTERVAL_S = 15.0
