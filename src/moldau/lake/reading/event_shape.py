@@ -15,12 +15,11 @@ from pyspark.sql.types import StructType
 from moldau.lake.avro.columns import NULL_VALUE, AvroColumns, latest_schema
 from moldau.lake.avro.schemas import AvroText
 from moldau.lake.avro.types import arrow_schema
-from moldau.lake.reading.avro_options import DEAD_LETTERS, FAILFAST, PERMISSIVE, AvroOptions
 from moldau.lake.reading.batches import ARROW_TYPES, record_column, row_steps
 from moldau.lake.reading.columns import RecordColumns
 from moldau.lake.reading.dead_letter_file import DeadLetterFile
 from moldau.lake.reading.offsets import OffsetRange, OptionError
-from moldau.lake.reading.options import ReadOptions
+from moldau.lake.reading.options import DEAD_LETTERS, FAILFAST, PERMISSIVE, AvroOptions, ReadOptions
 from moldau.lake.reading.row_shape import chosen_columns, spark_schema
 
 ERROR = "_error"

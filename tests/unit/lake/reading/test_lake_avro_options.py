@@ -2,9 +2,8 @@
 
 import pytest
 
-from moldau.lake.reading.avro_options import DEAD_LETTERS, FAILFAST, PERMISSIVE, AvroOptions
 from moldau.lake.reading.offsets import OptionError
-from moldau.lake.reading.options import Use, parse_options
+from moldau.lake.reading.options import DEAD_LETTERS, FAILFAST, PERMISSIVE, AvroOptions, Use, parse_options
 
 
 def parse(**options: str) -> AvroOptions | None:
