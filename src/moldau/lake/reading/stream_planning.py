@@ -1,5 +1,10 @@
 """What a stream reads next: decided on the driver between two micro-batches, from the checkpoint's offsets and what the log holds now.
 
+    {"flights": {"0": 23, "1": 17, "id": "9f6c..."}}
+
+That is the JSON of Spark's Kafka connector and, beside the partitions of a topic, the topic's id. A topic that is deleted and recreated
+has another id: its offsets are those of other records.
+
 Partitions and topics that appear are read from their first record. Records that were still to be read and are gone (a topic deleted, or
 made anew under its name, a partition cut) fail the query with `fail_on_data_loss`, and otherwise are passed over with a warning: each is
 named with its offsets. What retention took below the start of a batch is seen by the task that reads it.
@@ -8,16 +13,112 @@ named with its offsets. What retention took below the start of a batch is seen b
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
-from moldau.lake.reading.admission import Patience, admitted, waiting
 from moldau.lake.reading.cluster_log import KnownTopic
 from moldau.lake.reading.offsets import EARLIEST, LATEST, DataLossError, OffsetRange, resolve, split_ranges
 from moldau.lake.reading.options import Assignment, Pattern, ReadOptions, Topics
 from moldau.lake.reading.planning import Bounds, partitions_of
-from moldau.lake.reading.stream_offsets import StreamOffsets
 from moldau.model.identity import TopicPartition
 from moldau.model.topic_names import matches
+
+Offsets = Mapping[TopicPartition, int]
+TASK_OFFSETS_MIN = 5_000
+"""To read so many takes about as long as Spark takes to start a Python task."""
+
+
+def admitted(starts: Offsets, ends: Offsets, most: int) -> dict[TopicPartition, int]:
+    """New ends, so that about `most` offsets are read, from each partition in proportion to what waits there.
+
+    A partition that has anything gives at least one offset, else a small one would starve beside large ones: with more such partitions
+    than `most`, that many are read.
+    """
+    sizes = {partition: end - starts[partition] for partition, end in ends.items() if end > starts[partition]}
+    if sum(sizes.values()) <= most:
+        return dict(ends)
+    more, weight = max(0, most - len(sizes)), sum(size - 1 for size in sizes.values())
+    chosen, passed = dict(ends), 0
+    for partition, size in sizes.items():
+        before, passed = passed, passed + size - 1
+        share = passed * more // weight - before * more // weight if weight else 0  # what all of them lose by rounding adds up to nothing
+        chosen[partition] = starts[partition] + 1 + share
+    return chosen
+
+
+def waiting(starts: Offsets, ends: Offsets) -> int:
+    """Offsets between them."""
+    return sum(max(0, end - starts[partition]) for partition, end in ends.items())
+
+
+def share_tasks(ranges: Sequence[OffsetRange], least: int = TASK_OFFSETS_MIN) -> list[list[OffsetRange]]:
+    """Ranges of a micro-batch by task: small ones share one, until it has `least` offsets."""
+    tasks: list[list[OffsetRange]] = []
+    size = least
+    for wanted in ranges:
+        if size >= least:
+            tasks.append([])
+            size = 0
+        tasks[-1].append(wanted)
+        size += wanted.size
+    return tasks
+
+
+class Patience:
+    """Whether a batch waits for more: while less than `least` offsets are there, but at most `delay_ms` after the last batch.
+
+    The first batch of a run does not wait.
+    """
+
+    def __init__(self, least: int, delay_ms: int) -> None:
+        self._least = least
+        self._delay_ms = delay_ms
+        self._last_ms: float | None = None
+
+    def waits(self, offsets: int, now_ms: float) -> bool:
+        """Whether to wait now, with so many offsets there; otherwise a batch begins now."""
+        if self._last_ms is not None and offsets < self._least and now_ms - self._last_ms < self._delay_ms:
+            return True
+        if offsets:
+            self._last_ms = now_ms
+        return False
+
+
+_ID = "id"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOffsets:
+    """The offset that is read next in each partition, and the ids of the topics."""
+
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+    ids: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """What Spark keeps. Equal offsets give the same text: Spark compares texts to see whether there is anything new."""
+        nested: dict[str, Any] = {}
+        for partition, offset in sorted(self.offsets.items()):
+            nested.setdefault(partition.topic, {})[str(partition.partition)] = offset
+        for topic, entries in nested.items():
+            if topic in self.ids:
+                entries[_ID] = self.ids[topic]
+        return nested
+
+    @classmethod
+    def from_json(cls, nested: Mapping[str, Any]) -> "StreamOffsets":
+        """Read it; a checkpoint that the JVM connector began has no ids."""
+        offsets = {
+            TopicPartition(topic, int(number)): int(offset)
+            for topic, entries in nested.items()
+            for number, offset in entries.items()
+            if number != _ID
+        }
+        return cls(offsets, {topic: entries[_ID] for topic, entries in nested.items() if _ID in entries})
+
+    def partitions_of(self, topic: str) -> list[TopicPartition]:
+        """The partitions of one topic, sorted."""
+        return sorted(partition for partition in self.offsets if partition.topic == topic)
+
 
 log = logging.getLogger(__name__)
 
