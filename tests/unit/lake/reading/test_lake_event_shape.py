@@ -13,8 +13,7 @@ from pyspark.sql.types import StructType
 from moldau.lake.avro.columns import AvroColumns
 from moldau.lake.avro.schemas import AvroText
 from moldau.lake.reading.columns import RecordColumns
-from moldau.lake.reading.dead_letter_file import DeadLetterFile, local_directory
-from moldau.lake.reading.event_shape import EventMaker, EventShape, MalformedEventError, all_columns
+from moldau.lake.reading.event_shape import DeadLetterFile, EventMaker, EventShape, MalformedEventError, all_columns, local_directory
 from moldau.lake.reading.offsets import OffsetRange, OptionError
 from moldau.lake.reading.options import DEAD_LETTERS, FAILFAST, PERMISSIVE, AvroOptions
 from support.avro_registry import MemoryRegistry
