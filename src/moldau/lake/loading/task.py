@@ -18,9 +18,9 @@ from moldau.lake.loading.decode import decoder, header_column, marked_records
 from moldau.lake.loading.job import DEAD_LETTER_COLUMNS, RECORD_COLUMNS, LoadJob
 from moldau.lake.loading.schema import Decoding
 from moldau.lake.loading.times import event_times
-from moldau.lake.reading.batches import record_batches
 from moldau.lake.reading.offsets import OffsetRange
 from moldau.lake.reading.options import ReadOptions
+from moldau.lake.reading.row_shape import record_batches
 from moldau.lake.reading.tasks import reads
 from moldau.lake.tables.data_files import DataFile, PartitionWriter
 from moldau.lake.tables.fitting import fit

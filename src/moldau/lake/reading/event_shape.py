@@ -22,11 +22,10 @@ from pyspark.sql.types import StructType
 from moldau.lake.avro.columns import NULL_VALUE, AvroColumns, latest_schema
 from moldau.lake.avro.schemas import AvroText
 from moldau.lake.avro.types import arrow_schema
-from moldau.lake.reading.batches import ARROW_TYPES, record_column, row_steps
 from moldau.lake.reading.columns import RecordColumns
 from moldau.lake.reading.offsets import OffsetRange, OptionError
 from moldau.lake.reading.options import DEAD_LETTERS, FAILFAST, PERMISSIVE, AvroOptions, ReadOptions
-from moldau.lake.reading.row_shape import chosen_columns, spark_schema
+from moldau.lake.reading.row_shape import ARROW_TYPES, chosen_columns, record_column, row_steps, spark_schema
 
 _RECORD = ("topic", "partition", "offset", "timestamp", "key", "value")
 SCHEMA = pa.schema([*((name, ARROW_TYPES[name]) for name in _RECORD), ("error", pa.string())])

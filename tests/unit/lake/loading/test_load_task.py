@@ -10,8 +10,8 @@ import pytest
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.schema import Decoding
 from moldau.lake.loading.task import TaskOrder, write_batches
-from moldau.lake.reading.batches import ARROW_TYPES
 from moldau.lake.reading.options import ReadOptions, Topics
+from moldau.lake.reading.row_shape import ARROW_TYPES
 from moldau.lake.tables import data_files
 from moldau.lake.tables.data_files import FileError
 
