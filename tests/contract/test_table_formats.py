@@ -30,8 +30,8 @@ from moldau.lake.tables.format import Change, Snapshot, TableError, TableFormat,
 from moldau.lake.tables.new_file import make_folder
 from moldau.lake.tables.opening import FORMATS, format_named, format_of, open_or_create, open_table, opened
 from moldau.lake.tables.owner import OtherJobError, Owner, application_id, jobs_of
+from moldau.lake.tables.rewriting import widen
 from moldau.lake.tables.watermark import IncompleteTableError, set_watermark
-from moldau.lake.tables.widening import widen
 
 SCHEMA = pa.schema([("n", pa.int64()), ("small", pa.int32()), *TIME_FIELDS])
 IDS = [application_id("job", "00ff", partition) for partition in range(2)]

@@ -22,7 +22,7 @@ from moldau.lake.tables.evolution import evolve
 from moldau.lake.tables.format import Snapshot, TableFormat, TableMismatchError
 from moldau.lake.tables.opening import format_named, open_or_create
 from moldau.lake.tables.owner import Owner, application_id
-from moldau.lake.tables.widening import widen
+from moldau.lake.tables.rewriting import widen
 from moldau.model.identity import TopicPartition
 from moldau.tracking.clock import now_ms
 

@@ -23,7 +23,7 @@ from moldau.lake.reading.options import ReadOptions
 from moldau.lake.reading.row_shape import record_batches
 from moldau.lake.reading.tasks import reads
 from moldau.lake.tables.data_files import DataFile, PartitionWriter
-from moldau.lake.tables.fitting import fit
+from moldau.lake.tables.rewriting import fit
 
 if TYPE_CHECKING:
     from moldau.tracking.counts import Count, CountKey

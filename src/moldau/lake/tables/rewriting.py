@@ -1,14 +1,81 @@
-"""Data files written anew with the same rows: several into one, or with wider types. Nothing is committed here."""
+"""Data files rewritten with the same rows: several into one, or with wider types.
+
+Delta has a feature by which files keep their narrow numbers, but few readers know it. A schema seldom changes this way, and a table of one
+type for each column can be read by all.
+"""
 
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from moldau.lake.tables.data_files import DataFile, OneFile, sync_files
-from moldau.lake.tables.fitting import fit
+from moldau.lake.tables.committing import commit, discard
+from moldau.lake.tables.data_files import DataFile, FileError, OneFile, sync_files
+from moldau.lake.tables.evolution import Evolution
+from moldau.lake.tables.format import Change, Snapshot, TableError, TableFormat
+
+
+def fit(table: Any, schema: Any) -> Any:
+    """The rows with exactly the columns of `schema`. pa.ArrowInvalid for a value that does not fit; columns beyond it are left out."""
+    count = table.num_rows
+    columns = [
+        _fit(table.column(each.name), each.type) if each.name in table.column_names else pa.nulls(count, each.type) for each in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def _fit(column: Any, kind: Any) -> Any:
+    if column.type == kind:
+        return column
+    if isinstance(column, pa.ChunkedArray):
+        return pa.chunked_array([_fit(chunk, kind) for chunk in column.chunks], kind)
+    if pa.types.is_dictionary(column.type):
+        return _fit(column.dictionary_decode(), kind)
+    if pa.types.is_struct(kind) and pa.types.is_struct(column.type):
+        there = {each.name: number for number, each in enumerate(column.type)}
+        fields = [
+            _fit(pc.struct_field(column, [there[each.name]]), each.type) if each.name in there else pa.nulls(len(column), each.type)
+            for each in kind
+        ]
+        mask = column.is_null() if column.null_count else None
+        return pa.StructArray.from_arrays(fields, fields=list(kind), mask=mask)
+    if pa.types.is_list(kind) and pa.types.is_list(column.type):
+        values = _fit(column.flatten(), kind.value_type)
+        return _with_offsets(pa.ListArray, column, (values,), kind)
+    if pa.types.is_map(kind) and pa.types.is_map(column.type):
+        start, stop = _bounds(column)
+        keys, items = column.keys.slice(start, stop - start), column.items.slice(start, stop - start)
+        return _with_offsets(pa.MapArray, column, (_fit(keys, kind.key_type), _fit(items, kind.item_type)), kind)
+    return column.cast(kind, safe=not pa.types.is_timestamp(kind))  # what is finer than a microsecond is cut
+
+
+def _bounds(column: Any) -> tuple[int, int]:
+    """Where the entries of a map array begin and end in its children."""
+    if len(column) == 0:
+        return 0, 0
+    offsets = column.offsets
+    return offsets[0].as_py(), offsets[len(column)].as_py()
+
+
+def _with_offsets(maker: Any, column: Any, children: tuple[Any, ...], kind: Any) -> Any:
+    """The same lists (or maps) over other children, which begin where the first list does."""
+    lengths = pc.fill_null(pc.list_value_length(column) if maker is pa.ListArray else _map_lengths(column), 0)
+    ends = pc.cumulative_sum(lengths).cast(pa.int32())
+    offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
+    mask = column.is_null() if column.null_count else None
+    if maker is pa.ListArray:
+        return pa.ListArray.from_arrays(offsets, children[0], type=kind, mask=mask)
+    return pa.MapArray.from_arrays(offsets, *children, type=kind, mask=mask)
+
+
+def _map_lengths(column: Any) -> Any:
+    offsets = column.offsets
+    lengths = pc.subtract(offsets.slice(1, len(column)), offsets.slice(0, len(column)))
+    return pc.if_else(column.is_valid(), lengths, 0)
+
 
 ROWS_AT_ONCE = 100_000
 
@@ -35,3 +102,17 @@ def _batches(directory: str, files: Sequence[DataFile]) -> Iterator[Any]:
         with pq.ParquetFile(os.path.join(directory, each.path)) as file:
             for batch in file.iter_batches(ROWS_AT_ONCE):
                 yield pa.Table.from_batches([batch])
+
+
+def widen(tables: TableFormat, path: str, snapshot: Snapshot, evolution: Evolution) -> int:
+    """Commit the new columns and the same rows in them; the version. LoadConflictError if anybody has committed meanwhile."""
+    files = snapshot.files()
+    wider: list[DataFile] = []
+    try:
+        wider.extend(rewrite(path, [each], evolution.schema, "widened") for each in files)
+        metadata = {"moldau.widened": list(evolution.widened)}
+        change = Change("WIDEN COLUMNS", wider, files, evolution.schema, metadata=metadata, rows_change=False)
+        return commit(tables, path, change, base=snapshot, only_on_base=True)
+    except (TableError, FileError, OSError):
+        discard(tables, path, [file.path for file in wider])
+        raise
