@@ -16,10 +16,14 @@ from moldau.lake.tables import delta, manifest
 from moldau.lake.tables.committing import (
     FencedError,
     LoadConflictError,
+    OtherJobError,
+    Owner,
     Progress,
     Writer,
+    application_id,
     commit,
     discard,
+    jobs_of,
     progress,
     set_properties,
 )
@@ -29,7 +33,6 @@ from moldau.lake.tables.evolution import evolve
 from moldau.lake.tables.format import Change, Snapshot, TableError, TableFormat, VersionTakenError
 from moldau.lake.tables.new_file import make_folder
 from moldau.lake.tables.opening import FORMATS, format_named, format_of, open_or_create, open_table, opened
-from moldau.lake.tables.owner import OtherJobError, Owner, application_id, jobs_of
 from moldau.lake.tables.rewriting import widen
 from moldau.lake.tables.watermark import IncompleteTableError, set_watermark
 

@@ -17,11 +17,10 @@ from moldau.lake.loading.tier_claim import check_unclaimed
 from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.lake.reading.offsets import EARLIEST, LATEST, DataLossError, OffsetRange, plan_ranges
 from moldau.lake.reading.options import ISOLATION_LEVELS
-from moldau.lake.tables.committing import LoadConflictError, Progress, progress
+from moldau.lake.tables.committing import LoadConflictError, Owner, Progress, application_id, progress
 from moldau.lake.tables.evolution import evolve
 from moldau.lake.tables.format import Snapshot, TableFormat, TableMismatchError
 from moldau.lake.tables.opening import format_named, open_or_create
-from moldau.lake.tables.owner import Owner, application_id
 from moldau.lake.tables.rewriting import widen
 from moldau.model.identity import TopicPartition
 from moldau.tracking.clock import now_ms

@@ -13,9 +13,8 @@ from moldau.lake.loading.job import NAME_BYTES_MAX, LoadJob, LoadJobs
 from moldau.lake.loading.job_file import JobFileError, load_jobs, read_job_file
 from moldau.lake.loading.service import passing
 from moldau.lake.reading.offsets import DataLossError
-from moldau.lake.tables.committing import FencedError, LoadConflictError
+from moldau.lake.tables.committing import FencedError, LoadConflictError, OtherJobError
 from moldau.lake.tables.data_files import PartitionWriter
-from moldau.lake.tables.owner import OtherJobError
 from moldau.model.errors import ErrorCode, PeerError, WorldError
 
 BASE: dict[str, Any] = {"name": "j", "bootstrap": "b:1", "to": "/lake", "registry": "http://r"}
