@@ -18,8 +18,7 @@ from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.lake.reading.offsets import OffsetRange
 from moldau.lake.tables.committing import LoadConflictError, Writer, check, commit, discard
 from moldau.lake.tables.data_files import PARTITIONINGS, DataFile
-from moldau.lake.tables.format import Change, TableError
-from moldau.lake.tables.opening import open_or_create
+from moldau.lake.tables.format import Change, TableError, open_or_create
 from moldau.model.errors import MoldauError
 
 

@@ -19,8 +19,7 @@ from moldau.lake.reading.offsets import EARLIEST, LATEST, DataLossError, OffsetR
 from moldau.lake.reading.options import ISOLATION_LEVELS
 from moldau.lake.tables.committing import LoadConflictError, Owner, Progress, application_id, progress
 from moldau.lake.tables.evolution import evolve
-from moldau.lake.tables.format import Snapshot, TableFormat, TableMismatchError
-from moldau.lake.tables.opening import format_named, open_or_create
+from moldau.lake.tables.format import Snapshot, TableFormat, TableMismatchError, format_named, open_or_create
 from moldau.lake.tables.rewriting import widen
 from moldau.model.identity import TopicPartition
 from moldau.tracking.clock import now_ms
