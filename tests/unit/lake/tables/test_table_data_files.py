@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from moldau.lake.tables import data_files
-from moldau.lake.tables.data_files import FileError, PartitionWriter
-from moldau.lake.tables.file_statistics import FileStatistics
+from moldau.lake.tables.data_files import FileError, FileStatistics, PartitionWriter
 
 DAY_MS = 86_400_000
 
