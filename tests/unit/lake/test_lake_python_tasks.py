@@ -16,7 +16,7 @@ def test_a_reader_or_writer_is_longer_than_a_segment_so_that_its_task_does_not_w
     how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark writes it, and then the partition or the rows; behind a shorter one these would be held back for 40 ms."""
-    monkeypatch.setattr("moldau.lake.writing.topics.check_brokers", lambda _: None)
+    monkeypatch.setattr("moldau.lake.writing.task.check_brokers", lambda _: None)
     if how in ("reader", "streamReader"):
         source = MoldauDataSource({"kafka.bootstrap.servers": "h:1", "subscribe": "t"})
         sent = getattr(source, how)(source.schema())

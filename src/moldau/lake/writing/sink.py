@@ -62,7 +62,7 @@ class _Sink:
         """The writer is sent to the tasks: the batch begins. WorldError if no broker answers: each task would find that out alone, and take
         the whole time for deliveries. LostBatchError."""
         from moldau.lake.writing.driver import Driver
-        from moldau.lake.writing.topics import check_brokers
+        from moldau.lake.writing.task import check_brokers
 
         if not self._brokers_answer:
             check_brokers(self.options)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from moldau.client.partitioning import partition_of
 from moldau.lake.writing.encoding import Rows, batch_ends, batch_of, encode, size_estimates
-from moldau.lake.writing.partitions import ROWS_IN_TURN, by_key, in_turn
-from moldau.lake.writing.partitions import given as given_partitions
+from moldau.lake.writing.task import ROWS_IN_TURN, by_key, in_turn
+from moldau.lake.writing.task import given as given_partitions
 from moldau.lake.writing.transactions import Owner
 from moldau.protocol.records.batch import RecordBatchBuilder, iterate
 from moldau.protocol.records.compression import Compression
