@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from moldau.client.cluster import Cluster
-from moldau.lake.writing import effects, machine
+from moldau.lake.writing import machine
 from moldau.lake.writing.decision_log import TIMEOUT_MS, DecisionLog
 from moldau.lake.writing.decisions import Decision, State, TaskTransaction, driver_id, ids_of
 from moldau.lake.writing.options import TransactionOptions, WriteOptions
@@ -66,38 +66,38 @@ class Driver:
 
     def _run(self, errand: machine.Errand) -> Decision | None:
         effect = errand.start()
-        while not isinstance(effect, effects.Finish):
+        while not isinstance(effect, machine.Finish):
             effect = errand.step(self._carry_out(effect))
         return effect.last
 
-    def _carry_out(self, effect: effects.Effect) -> effects.Event:
+    def _carry_out(self, effect: machine.Effect) -> machine.Event:
         match effect:
-            case effects.TakeOver():
+            case machine.TakeOver():
                 self._decisions.ensure()
                 self._owner = self._transactions.take_over(driver_id(self._how.query), TIMEOUT_MS)
                 reached("driver taken over")
-                return effects.Owned()
-            case effects.GoOn():
+                return machine.Owned()
+            case machine.GoOn():
                 self._go_on()
                 reached("going on")
-                return effects.Owned()
-            case effects.Read():
-                return effects.Found(self._decisions.last())
-            case effects.Look(transactions):
+                return machine.Owned()
+            case machine.Read():
+                return machine.Found(self._decisions.last())
+            case machine.Look(transactions):
                 gone = self._gone(transactions)
                 reached("looked at")
-                return effects.Seen(gone)
-            case effects.Note(decision):
+                return machine.Seen(gone)
+            case machine.Note(decision):
                 self._note(decision)
-                return effects.Noted()
-            case effects.Commit(transactions):
+                return machine.Noted()
+            case machine.Commit(transactions):
                 lost = [each for number, each in enumerate(transactions) if not self._committed(each, number)]
                 reached("all committed")
-                return effects.Ended(lost)
-            case effects.Abort(transactions):
+                return machine.Ended(lost)
+            case machine.Abort(transactions):
                 self._abort(transactions)
-                return effects.Aborted()
-            case effects.Finish():
+                return machine.Aborted()
+            case machine.Finish():
                 raise AssertionError(effect)
 
     def _go_on(self) -> None:

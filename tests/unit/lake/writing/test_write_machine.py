@@ -5,10 +5,13 @@ from typing import Any
 import pytest
 
 from moldau.lake.writing.decisions import Decision, State, TaskTransaction, Written
-from moldau.lake.writing.effects import (
+from moldau.lake.writing.machine import (
+    Abandonment,
     Abort,
     Aborted,
+    Begin,
     Commit,
+    Commitment,
     Effect,
     Ended,
     Event,
@@ -16,14 +19,15 @@ from moldau.lake.writing.effects import (
     Found,
     GoOn,
     Look,
+    LostBatchError,
     Note,
     Noted,
     Owned,
     Read,
     Seen,
     TakeOver,
+    WriteFailedError,
 )
-from moldau.lake.writing.machine import Abandonment, Begin, Commitment, LostBatchError, WriteFailedError
 from moldau.lake.writing.transactions import Owner
 
 
