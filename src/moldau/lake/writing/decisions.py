@@ -1,4 +1,4 @@
-"""What a driver writes down of a batch before it ends the transactions of its tasks: the record of the topic ``_spark_commits``.
+"""Decisions of a driver, written before it ends the transactions of its tasks, and the compacted topic that holds them.
 
 The key is the query's name, so compaction keeps the last record of each query; the value is JSON with sorted names, version 1::
 
@@ -8,16 +8,30 @@ The key is the query's name, so compaction keeps the last record of each query; 
 
 ``written`` has topic, partition, rows and the offset of the first of them, for whoever has to find out what is missing. ``run`` is Spark's
 id of the query, which lives in its checkpoint: with a new checkpoint the numbers of batches begin anew.
+
+A decision is written under the driver's own transactional id. So a driver that another one has replaced cannot decide any more, and
+whoever takes over finds what was half written ended, one way or the other, before it reads.
 """
 
 import json
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
-from moldau.lake.writing.transactions import Owner
-from moldau.model.errors import MoldauError
+from moldau.client.admin import Admin
+from moldau.client.checked import checked_batches
+from moldau.client.cluster import Cluster
+from moldau.client.errors import RequestFailedError
+from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED, FetchLimits
+from moldau.client.visible import Visible
+from moldau.lake.writing.producing import Batch, DeliveryError, Producing
+from moldau.lake.writing.transactions import Owner, Transactions
+from moldau.model.errors import ErrorCode, MoldauError, WorldError
+from moldau.model.identity import TopicPartition
+from moldau.protocol.records.batch import RecordBatchBuilder, iterate
+from moldau.protocol.records.compression import Compression
 
 DECISIONS_TOPIC = "_spark_commits"
 _VERSION = 1
@@ -128,3 +142,121 @@ def ids_of(query: str, transactional_ids: Iterable[str]) -> list[str]:
         if name == _TASK_PREFIX + query and len(numbers) == 2 and all(number.isdecimal() for number in numbers):
             found.append(each)
     return found
+
+
+TIMEOUT_MS = 10_000
+"""How long a decision's own transaction may stay open: it holds back the readers of other queries' decisions."""
+_STABLE_WAIT_S = 60.0
+_PAUSE_S = 0.05
+_FIRST_LOOK = 64
+_GROWTH = 8
+_VALUE_BYTES_MAX = 64 << 20
+_CONFIGS = {"cleanup.policy": "compact", "segment.bytes": str(16 << 20), "max.message.bytes": str(16 << 20)}
+
+
+class DecisionLog:
+    """The decisions of one query in `topic`. WorldError, PeerError."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        producing: Producing,
+        topic: str,
+        query: str,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._cluster = cluster
+        self._producing = producing
+        self._transactions = Transactions(cluster)
+        self._where = TopicPartition(topic, 0)
+        self._key = query.encode()
+        self._monotonic, self._sleep = monotonic, sleep
+        self._sequence = 0
+
+    def ensure(self) -> None:
+        """Make the topic if there is none: compacted, one partition, as many replicas as the brokers make by default."""
+        try:
+            self._cluster.topic(self._where.topic)
+        except RequestFailedError as error:
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            try:
+                Admin(self._cluster).create_topic(self._where.topic, 1, configs=_CONFIGS)
+            except RequestFailedError as second:
+                if second.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                    raise
+
+    def last(self) -> Decision | None:
+        """The query's last decision. DecisionError. WorldError if transactions of other queries' drivers stay open too long."""
+        start, end = self._bounds()
+        count = _FIRST_LOOK
+        while end > start:
+            begin = max(start, end - count)
+            value = self._last_value(begin, end)
+            if value is not None:
+                return Decision.from_bytes(value) if value else None
+            if begin == start:
+                return None
+            count *= _GROWTH
+        return None
+
+    def write(self, owner: Owner, decision: Decision, *, forget: bool = False) -> None:
+        """Write it as `owner`, who is the driver; `forget`: a tombstone in its place. It counts once this has returned.
+
+        RequestFailedError: another driver took over, and nothing is written. ConnectionLostError: nobody knows; the next one finds out.
+        """
+        builder = RecordBatchBuilder(
+            producer_id=owner.producer_id,
+            producer_epoch=owner.epoch,
+            base_sequence=self._sequence,
+            transactional=True,
+            compression=Compression.NONE if forget else Compression.GZIP,
+        )
+        builder.append(decision.time_ms, self._key, None if forget else decision.to_bytes())
+        self._transactions.add(owner, [self._where])
+        try:
+            self._producing.send({self._where: Batch(builder.build(), range(1))}, owner.transactional_id)
+            self._producing.wait()
+        except DeliveryError as error:
+            raise error.cause from error
+        self._sequence += 1
+        self._transactions.end(owner, committed=True)
+
+    def _bounds(self) -> tuple[int, int]:
+        """First offset, and the present end, once all that lies before it is decided: a later decision of ours may lie behind what is
+        still open of another query."""
+        end = self._cluster.list_offsets({self._where: LATEST})[self._where].offset
+        deadline = self._monotonic() + _STABLE_WAIT_S
+        while self._cluster.list_offsets({self._where: LATEST}, isolation_level=READ_COMMITTED)[self._where].offset < end:
+            self._pause(deadline, f"a transaction before offset {end} is not ended")
+        return self._cluster.list_offsets({self._where: EARLIEST})[self._where].offset, end
+
+    def _last_value(self, begin: int, end: int) -> bytes | None:
+        """The last value under our key from `begin` to before `end`; empty for a tombstone, None without any."""
+        found: bytes | None = None
+        limits = FetchLimits(isolation_level=READ_COMMITTED, partition_max_bytes=_VALUE_BYTES_MAX, max_bytes=_VALUE_BYTES_MAX)
+        offset, deadline = begin, self._monotonic() + _STABLE_WAIT_S
+        while offset < end:
+            fetched = self._cluster.fetch(self._where.topic, self._where.partition, offset, limits)
+            visible, after = Visible(fetched.aborted), offset
+            for header, batch in checked_batches(self._where, fetched, offset):
+                after = header.last_offset + 1
+                if not visible.shows(header, batch):
+                    continue
+                for record in iterate(batch, max_decompressed_bytes=_VALUE_BYTES_MAX, with_headers=False):
+                    if record.key == self._key and begin <= record.offset < end:
+                        found = record.value or b""
+            if after > offset:
+                offset = after
+            elif fetched.last_stable_offset >= end:  # compaction left nothing up to the end
+                break
+            else:  # a new leader does not know yet that all of it is committed; a decision that it hides now must not be missed
+                self._pause(deadline, f"its leader shows nothing from offset {offset} to {end}")
+        return found
+
+    def _pause(self, deadline: float, problem: str) -> None:
+        if self._monotonic() > deadline:
+            raise WorldError(f"partition {self._where}: {problem}", retriable=True)
+        self._sleep(_PAUSE_S)

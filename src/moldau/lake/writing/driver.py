@@ -8,8 +8,7 @@ from typing import Self
 
 from moldau.client.cluster import Cluster
 from moldau.lake.writing import machine
-from moldau.lake.writing.decision_log import TIMEOUT_MS, DecisionLog
-from moldau.lake.writing.decisions import Decision, State, TaskTransaction, driver_id, ids_of
+from moldau.lake.writing.decisions import TIMEOUT_MS, Decision, DecisionLog, State, TaskTransaction, driver_id, ids_of
 from moldau.lake.writing.options import TransactionOptions, WriteOptions
 from moldau.lake.writing.points import reached
 from moldau.lake.writing.producing import Producing

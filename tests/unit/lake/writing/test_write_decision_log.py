@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from moldau.client.partition_requests import EARLIEST, Fetched
-from moldau.lake.writing.decision_log import DecisionLog
-from moldau.lake.writing.decisions import Decision, State
+from moldau.lake.writing.decisions import Decision, DecisionLog, State
 from moldau.model.errors import CorruptBatchError, WorldError
 from moldau.model.identity import Offset, TopicPartition
 from moldau.protocol.records.batch import RecordBatchBuilder
