@@ -17,8 +17,7 @@ import pyarrow as pa
 from moldau.lake.avro.conversions import YearError, conversion, has_named_choice
 from moldau.lake.avro.nodes import Array, Enum, Field, Map, Node, Primitive, Record, Union, not_null
 from moldau.lake.avro.physical import physical
-from moldau.lake.avro.schemas import AvroSchema
-from moldau.lake.avro.sizes import check_sizes
+from moldau.lake.avro.schemas import AvroSchema, check_sizes
 from moldau.lake.avro.types import arrow_schema
 from moldau.registry.untrusted_avro import NegativeNumberError, checked_numbers
 

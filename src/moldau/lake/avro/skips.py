@@ -9,7 +9,7 @@ import numpy as np
 from moldau.lake.avro.blocks import Layout, walk
 from moldau.lake.avro.leaves import UnlikeError
 from moldau.lake.avro.nodes import Array, Enum, Fixed, Map, Node, Primitive, Record, Union, not_null
-from moldau.lake.avro.sizes import least_size, width
+from moldau.lake.avro.schemas import least_size, width
 from moldau.lake.avro.vectors import Cursor, Step
 
 
