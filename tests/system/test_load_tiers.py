@@ -19,11 +19,10 @@ from moldau.audit.verdicts import Report, Verdict
 from moldau.cli.application import application
 from moldau.client import Producer
 from moldau.client.cluster import Cluster
-from moldau.lake.loading.audit import publish_counts
+from moldau.lake.loading.audit import OtherTierError, _publish_claim, claimed, own_tier, publish_counts
 from moldau.lake.loading.counts import COUNTS_KEY, counts_to_json
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.load import LoadResult, load
-from moldau.lake.loading.tier_claim import OtherTierError, _publish_claim, claimed, own_tier
 from moldau.lake.tables.committing import commit
 from moldau.lake.tables.data_files import DAY, TIME_FIELDS
 from moldau.lake.tables.format import Change, Snapshot, format_named, open_or_create
@@ -188,17 +187,17 @@ def test_an_audit_topic_that_was_made_anew_has_no_claims_of_before(broker: Broke
 
 def test_of_two_first_loads_at_once_one_is_refused(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both have seen that nobody owns the tier: the first claim in the log counts."""
-    from moldau.lake.loading import tier_claim
+    from moldau.lake.loading import audit
 
     one, two = Load(broker, tmp_path, "race"), Load(broker, tmp_path, "race", "two")
-    publish = tier_claim._publish_claim
+    publish = audit._publish_claim
 
     def slowly(job: LoadJob, table_id: str) -> None:
-        monkeypatch.setattr(tier_claim, "_publish_claim", publish)
+        monkeypatch.setattr(audit, "_publish_claim", publish)
         two.step(0)
         publish(job, table_id)
 
-    monkeypatch.setattr(tier_claim, "_publish_claim", slowly)
+    monkeypatch.setattr(audit, "_publish_claim", slowly)
     with pytest.raises(OtherTierError, match="for job two"):
         one.step(0)
 

@@ -19,13 +19,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from moldau.lake import points
-from moldau.lake.loading.audit import keep_counts, publish_counts
+from moldau.lake.loading.audit import Claim, claimed, keep_counts, own_tier, publish_counts
 from moldau.lake.loading.commit import Written, check_topic, commit_both
 from moldau.lake.loading.counts import PutAside, added, counts_to_json, dead_letters_of
 from moldau.lake.loading.errors import task_failure
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.plan import ACCEPT_LOSS, Plan, plan_load, share_out, task_count
-from moldau.lake.loading.tier_claim import Claim, claimed, own_tier
 from moldau.lake.reading.offsets import OffsetRange
 from moldau.lake.reading.options import ISOLATION_LEVELS, ReadOptions, Topics
 from moldau.lake.tables.committing import LoadConflictError, Writer, discard

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from moldau.lake.loading.audit import check_unclaimed
 from moldau.lake.loading.errors import LoadError, NoSchemaError, SchemaChangeError
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.schema import Decoding, decoding_of
-from moldau.lake.loading.tier_claim import check_unclaimed
 from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.lake.reading.offsets import EARLIEST, LATEST, DataLossError, OffsetRange, plan_ranges
 from moldau.lake.reading.options import ISOLATION_LEVELS
