@@ -21,7 +21,7 @@ from moldau.model.extras import MissingExtraError
 if TYPE_CHECKING:
     from moldau.lake.loading.job import LoadJob, LoadJobs
     from moldau.lake.loading.service import LoadService, Outcome
-    from moldau.lake.spark_on_demand import SparkOnDemand
+    from moldau.lake.session import SparkOnDemand
 
 FOLLOW_S = 1.0
 TASK_TRIES = 4
@@ -140,8 +140,7 @@ def _run(jobs: "LoadJobs", given: dict[str, Any], interruptions: Interruptions) 
     """The exit code. Spark is started when there is something to load; its directory stays if it did not start, for its log is there."""
     from moldau.lake.loading.checks import check_jobs, check_work_directory
     from moldau.lake.loading.errors import LoadError
-    from moldau.lake.session import SessionError, check_memory, check_spark, start_tasks
-    from moldau.lake.spark_on_demand import SparkOnDemand
+    from moldau.lake.session import SessionError, SparkOnDemand, check_memory, check_spark, start_tasks
 
     try:
         check_memory(given["memory"])

@@ -1,18 +1,51 @@
-"""A small Spark session on this machine: quiet, on the loopback interface, in UTC."""
+"""Spark sessions on this machine: quiet, on the loopback interface, in UTC; started at the first use where a command may not need one.
+
+py4j and pyspark print a traceback, from whichever thread it happens in, where a connection to Java is cut: after Ctrl-C, with which we end
+Java at once, it would stand where a user looks for what the command did. A Java that ends by itself is reported as before.
+"""
 
 import atexit
+import logging
 import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from moldau.lake.ended_java import silence_accumulators, silence_py4j
 from moldau.lake.spark_processes import SparkProcesses
 from moldau.model.extras import require
+
+
+class _CutConnections(logging.Filter):
+    """Drops what py4j logs, to the root logger, about a cut connection to processes that are being ended."""
+
+    def __init__(self, processes: SparkProcesses) -> None:
+        super().__init__()
+        self._processes = processes
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not (self._processes.ending and record.module == "java_gateway")
+
+
+def silence_py4j(processes: SparkProcesses) -> None:
+    """py4j logs nothing about these processes from when they are being ended on."""
+    logging.getLogger().addFilter(_CutConnections(processes))
+
+
+def silence_accumulators(server: Any, processes: SparkProcesses) -> None:
+    """The server to which tasks of these processes send their accumulators prints no error from when they are being ended on."""
+    print_error = server.handle_error
+
+    def handle_error(request: Any, address: Any) -> None:
+        if not processes.ending:
+            print_error(request, address)
+
+    server.handle_error = handle_error
+
 
 MEMORY_MIN_MB = 512
 """Spark refuses to start with less than some 450 MiB of heap."""
@@ -166,3 +199,77 @@ def _errors_to(path: str) -> Iterator[None]:
         os.dup2(saved, 2)
         os.close(saved)
         os.close(log)
+
+
+log = logging.getLogger(__name__)
+
+Start = Callable[[SparkProcesses], Any]
+
+
+class SparkOnDemand:
+    """A proxy of what `start` returns; the first use starts it, from any thread. What `start` raises, each use raises.
+
+    `close` ends it and all its processes, and removes its directory if that is a temporary one and Spark did start.
+    """
+
+    def __init__(self, start: Start, directory: str | None = None, *, prefix: str = "moldau-spark-") -> None:
+        self._start = start
+        self._directory = directory
+        self._prefix = prefix
+        self._lock = threading.Lock()
+        self._processes: SparkProcesses | None = None
+        self._session: Any = None
+        self._failure: Exception | None = None
+        self._ended = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._started(), name)
+
+    @property
+    def was_needed(self) -> bool:
+        """Whether anything has used it."""
+        return self._processes is not None
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether it was needed, and is not there yet."""
+        return self._processes is not None and self._session is None and self._failure is None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it is there."""
+        return self._session is not None
+
+    def _started(self) -> Any:
+        with self._lock:
+            if self._failure is not None:
+                raise self._failure
+            if self._session is None:
+                self._processes = SparkProcesses(self._directory, prefix=self._prefix)
+                if self._ended:
+                    self._processes.end_soon()
+                try:
+                    self._session = self._start(self._processes)
+                except Exception as error:
+                    self._failure = error
+                    raise
+            return self._session
+
+    def end_soon(self) -> None:
+        """Kill it, also if it is just starting, from a signal handler: other uses of it fail. Does not wait."""
+        self._ended = True
+        if self._processes is not None:
+            self._processes.end_soon()
+
+    def close(self) -> None:
+        """End it in good order."""
+        if self._processes is None:
+            return
+        if self._session is not None and not self._ended:
+            try:
+                self._session.stop()
+            except Exception as error:  # whatever Java's end makes of it: its processes are ended in any case
+                log.info("Spark was not stopped in good order: %s", error)
+        if self._failure is not None and not self._ended:
+            self._processes.keep_directory()
+        self._processes.end()

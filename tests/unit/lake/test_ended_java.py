@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from moldau.lake.ended_java import silence_accumulators, silence_py4j
+from moldau.lake.session import silence_accumulators, silence_py4j
 from moldau.lake.spark_processes import SparkProcesses
 
 

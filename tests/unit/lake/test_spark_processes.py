@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from moldau.adapters.temporary_directory import remove_left_behind
-from moldau.lake.spark_on_demand import SparkOnDemand
+from moldau.lake.session import SparkOnDemand
 from moldau.lake.spark_processes import TOKEN, SparkProcesses, processes_with
 
 OWNER = """
