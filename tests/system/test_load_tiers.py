@@ -19,6 +19,7 @@ from moldau.audit.verdicts import Report, Verdict
 from moldau.cli.application import application
 from moldau.client import Producer
 from moldau.client.cluster import Cluster
+from moldau.lake.loading import audit as load_audit
 from moldau.lake.loading.audit import OtherTierError, _publish_claim, claimed, own_tier, publish_counts
 from moldau.lake.loading.counts import COUNTS_KEY, counts_to_json
 from moldau.lake.loading.job import LoadJob
@@ -193,11 +194,11 @@ def test_of_two_first_loads_at_once_one_is_refused(broker: Broker, tmp_path: Pat
     publish = audit._publish_claim
 
     def slowly(job: LoadJob, table_id: str) -> None:
-        monkeypatch.setattr(audit, "_publish_claim", publish)
+        monkeypatch.setattr(load_audit, "_publish_claim", publish)
         two.step(0)
         publish(job, table_id)
 
-    monkeypatch.setattr(audit, "_publish_claim", slowly)
+    monkeypatch.setattr(load_audit, "_publish_claim", slowly)
     with pytest.raises(OtherTierError, match="for job two"):
         one.step(0)
 
