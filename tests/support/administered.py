@@ -5,12 +5,12 @@ import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from moldau.adapters.sqlite_file import MEMORY
 from moldau.broker.admin_log import AdminLog
+from moldau.broker.api.catalog import served_api
 from moldau.broker.configs import Configs
-from moldau.broker.dispatch import handler_of
 from moldau.broker.topics import Topics
 from moldau.cluster.registry import Registry
 from moldau.cluster.snapshot import BrokerInfo, Endpoint
@@ -22,11 +22,10 @@ from moldau.ports.coordination import Create, Done, Multi, Request
 from moldau.protocol.codec import decode, encode
 from moldau.protocol.messages import load
 from moldau.testing.clock import FakeClock
-from support.requests import request_context
+from support.requests import plain_request
 from support.trees import AskedTree
 
 if TYPE_CHECKING:
-    from moldau.broker.broker import Broker
     from moldau.log.description import DirectoryDescription
 
 ME = 0
@@ -137,8 +136,8 @@ class Administered:
         assert messages.response is answer
         arrived = decode(messages.request, version, memoryview(bytes(encode(request, version))))
         answers: list[Any] = []
-        context = request_context(api_key, version, advertised=self.advertised)
-        steps = handler_of(api_key)(cast("Broker", self), arrived, context, answers.append)
+        asked = plain_request(api_key, version, advertised=self.advertised)
+        steps = served_api(api_key).handler(self, arrived, asked, answers.append)
         if steps is not None:
             drain(steps)
         (response,) = answers

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from moldau.broker.api.request import DelayedOperation, FastPath
-from moldau.broker.context import RequestContext
+from moldau.broker.request import DelayedOperation, FastPath, Request
 from moldau.broker.security.channel import Channel
 from moldau.cluster.snapshot import Endpoint
 from moldau.model.steps import Steps
@@ -43,6 +42,9 @@ class NotedExchange:
     def run(self, steps: Steps, *, droppable: bool = True) -> None:
         raise NotImplementedError
 
+    def mute(self, throttle_ms: int) -> None:
+        raise NotImplementedError
+
     def abort(self) -> None:
         self.aborted = True
 
@@ -53,14 +55,16 @@ class NotedExchange:
 ADVERTISED = Endpoint("PLAINTEXT", "192.0.2.2", 9092)
 
 
-def request_context(
+def plain_request(
     api_key: int,
     version: int,
     *,
     client_id: str | None = "test",
     peer: tuple[str, int] = ("127.0.0.1", 1),
     advertised: Endpoint = ADVERTISED,
-) -> RequestContext:
+) -> Request:
     """Of a request by a client at `peer`."""
     channel = Channel(advertised.listener, peer, advertised)
-    return RequestContext(api_key, version, 1, client_id, channel, NotedExchange())
+    request = Request(channel, NotedExchange(), api_key, version, 1, 0, 0.0)
+    request.client_id = client_id
+    return request

@@ -9,7 +9,7 @@ import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from moldau.broker.context import RequestContext
+    from moldau.broker.request import Request
     from moldau.ports.clock import Clock
 
 _LOG = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ class AdminLog:
         self._lines = 0
         self._left_out = 0
 
-    def note(self, context: "RequestContext", event: str, **fields: object) -> None:
+    def note(self, request: "Request", event: str, **fields: object) -> None:
         """`event` has happened, to what the fields say."""
         now = self._clock.monotonic()
         if now - self._since >= WINDOW_S:
@@ -39,7 +39,7 @@ class AdminLog:
             return
         self._lines += 1
         template = "".join(f" {name}=%s" for name in fields)
-        _LOG.info(f"{event}:{template} peer=%s:%d client=%s", *fields.values(), *context.channel.peer, context.client_id or "none")
+        _LOG.info(f"{event}:{template} peer=%s:%d client=%s", *fields.values(), *request.channel.peer, request.client_id or "none")
 
     def _summarise(self) -> None:
         left_out, self._left_out = self._left_out, 0

@@ -11,14 +11,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from moldau.broker.admin_log import AdminLog
+from moldau.broker.api.pipeline import Pipeline
 from moldau.broker.delayed import DelayedRequests
 from moldau.broker.host import SnapshotHost
 from moldau.broker.housekeeping import Housekeeping
 from moldau.broker.metrics.counters import Counters
 from moldau.broker.network.connection import Connection
+from moldau.broker.quotas.quotas import NoQuotas
 from moldau.broker.replicas.manager import ReplicaManager
 from moldau.broker.replicas.rules import SettingsCache
 from moldau.broker.request_memory import RequestMemory
+from moldau.broker.security.authorizer import AllowAll
 from moldau.broker.slices import SliceScheduler
 from moldau.broker.staged import StagedWrites
 from moldau.broker.walked_batches import BatchWalks
@@ -147,6 +150,15 @@ class Broker:
         self._topics: Topics | None = None
         self._configs: Configs | None = None
         self._coordinators: Coordinators | None = None
+        self.pipeline = Pipeline(
+            self,
+            monotonic=clock.monotonic,
+            counters=self.counters,
+            memory=self.request_memory,
+            limits=self,
+            authorizer=AllowAll(),
+            quotas=NoQuotas(),
+        )
         self._take_limits()
 
     # Start and stop

@@ -24,8 +24,8 @@ from moldau.protocol.fast.fetch import (
 )
 
 if TYPE_CHECKING:
-    from moldau.broker.api.request import Exchange
     from moldau.broker.broker import Broker
+    from moldau.broker.request import Exchange
     from moldau.broker.slices import SlicedWork
     from moldau.protocol.fast.fetch import FetchPartitionResult
 

@@ -8,7 +8,7 @@ also when the connection has no room for more.
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from moldau.broker.dispatch import UnservedError
+from moldau.broker.api.catalog import UnservedError
 from moldau.broker.handlers.produce import ACKS_NONE, FIRST_VERSION, FIRST_WITH_TOPIC_IDS, LAST_VERSION, ProduceOutcome, handle_produce
 from moldau.broker.network.responses import PendingResponse, ResponseQueue
 from moldau.broker.pending_produce import PendingProduce

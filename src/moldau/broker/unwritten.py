@@ -12,9 +12,9 @@ from moldau.broker.replicas.hosted import HostedPartition
 from moldau.model.errors import ErrorCode, StorageError
 
 if TYPE_CHECKING:
-    from moldau.broker.api.request import FastPath
     from moldau.broker.broker import Broker
     from moldau.broker.pending_produce import PendingProduce
+    from moldau.broker.request import FastPath
     from moldau.ports.transport import Part
 
 NO_PLACE = -1

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Self
 from moldau.adapters.event_loop import new_event_loop
 from moldau.adapters.temporary_directory import make_temporary
 from moldau.assembly.thread import BrokerThread
-from moldau.broker.dispatch import handler_of
+from moldau.broker.api.catalog import served_api
 from moldau.model.config.static import read_static
 from moldau.model.config.store import BrokerConfig
 from moldau.model.errors import ErrorCode, PeerError
@@ -38,7 +38,7 @@ PREFIX = "moldau-test-"
 """Of the directories that are removed with the broker."""
 
 new_event_loop().close()  # imports the loop's library now, so that starting a broker does not pay for it
-handler_of(ApiKey.API_VERSIONS)  # and what every client asks first
+served_api(ApiKey.API_VERSIONS)  # and what every client asks first
 
 
 class Broker:

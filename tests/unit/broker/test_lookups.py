@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from moldau.broker.dispatch import MODULES
+from moldau.broker.api.catalog import MODULES
 from moldau.log import timestamps
 from moldau.model.errors import ErrorCode
 from moldau.model.steps import drain

@@ -1,14 +1,13 @@
 """Long work of a request runs in turns: others are served between them, its connection's later requests are not."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
-from moldau.broker import dispatch
+from moldau.broker.api import catalog
 from moldau.broker.broker import Broker
-from moldau.broker.context import RequestContext
-from moldau.broker.dispatch import Reply
+from moldau.broker.request import Reply, Request
 from moldau.broker.slices import QUANTUM_S, TURN_S, SliceScheduler
 from moldau.model.steps import UNFINISHED, Elsewhere, Steps
 from moldau.protocol.api_keys import ApiKey
@@ -140,16 +139,16 @@ class SlowListing:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.steps = 0
         self.fails = False
-        dispatch.handler_of(ApiKey.LIST_GROUPS)
-        monkeypatch.setitem(dispatch._handlers, ApiKey.LIST_GROUPS, self.handle)
+        served = catalog.served_api(ApiKey.LIST_GROUPS)
+        monkeypatch.setitem(catalog._served, ApiKey.LIST_GROUPS, served._replace(handler=self.handle))
 
-    def handle(self, broker: Broker, request: ListGroupsRequest, context: RequestContext, reply: Reply) -> Iterator[None]:
+    def handle(self, broker: Broker, request: ListGroupsRequest, asked: Request, reply: Reply) -> Steps:
         for _ in range(100):
             self.steps += 1
             clock = broker.clock
             assert isinstance(clock, FakeClock)
             clock.advance_within(STEP_S)
-            yield
+            yield None
         if self.fails:
             raise ZeroDivisionError
         reply(ListGroupsResponse())
@@ -214,12 +213,12 @@ def test_a_handler_can_hold_the_frames_after_its_own_until_it_answers(monkeypatc
     client = world.connect()
     replies: list[Reply] = []
 
-    def handle(broker: Broker, request: ListGroupsRequest, context: RequestContext, reply: Reply) -> None:
-        context.exchange.hold()
+    def handle(broker: Broker, request: ListGroupsRequest, asked: Request, reply: Reply) -> None:
+        asked.exchange.hold()
         replies.append(reply)
 
-    dispatch.handler_of(ApiKey.LIST_GROUPS)
-    monkeypatch.setitem(dispatch._handlers, ApiKey.LIST_GROUPS, handle)
+    served = catalog.served_api(ApiKey.LIST_GROUPS)
+    monkeypatch.setitem(catalog._served, ApiKey.LIST_GROUPS, served._replace(handler=handle, in_steps=False))
     client.send(ListGroupsRequest(), 4)
     client.send(ListGroupsRequest(), 4)
     client.send(HeartbeatRequest("g", 1, "m"), 4)

@@ -7,9 +7,8 @@ From version 4 on AddPartitionsToTxn is for brokers: any number of transactions 
 from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from moldau.broker.context import RequestContext
 from moldau.broker.coordinators.internal_topics import INTERNAL
-from moldau.broker.dispatch import Reply
+from moldau.broker.request import Reply, Request
 from moldau.broker.transactions.events import Add
 from moldau.broker.transactions.partitions import gathered, partitions_of
 from moldau.broker.transactions.transaction import EPOCH_PER_TRANSACTION, OLD_PROTOCOL
@@ -39,7 +38,7 @@ Codes = Mapping[TopicPartition, ErrorCode]
 Answer = Callable[[Codes], Steps]
 
 
-def handle_partitions(broker: "Broker", request: AddPartitionsToTxnRequest, context: RequestContext, reply: Reply) -> Steps | None:
+def handle_partitions(broker: "Broker", request: AddPartitionsToTxnRequest, context: Request, reply: Reply) -> Steps | None:
     """A code for each partition: TOPIC_AUTHORIZATION_FAILED for internal topics, UNKNOWN_TOPIC_OR_PARTITION, and the coordinator's."""
     version = context.api_version
     if version >= FIRST_FOR_BROKERS:
@@ -155,7 +154,7 @@ def _known_to(version: int, code: ErrorCode) -> ErrorCode:
     return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED and version < FIRST_WITH_FENCED else code
 
 
-def handle_offsets(broker: "Broker", request: AddOffsetsToTxnRequest, context: RequestContext, reply: Reply) -> None:
+def handle_offsets(broker: "Broker", request: AddOffsetsToTxnRequest, context: Request, reply: Reply) -> None:
     """Take the partition of the offsets topic that keeps a group's offsets; codes are the coordinator's."""
 
     def answer(code: ErrorCode, _producer_id: int, _epoch: int) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from moldau.broker.config_views import Described
 from moldau.broker.configs import Edit, Resource, ResourceType
-from moldau.broker.context import RequestContext
+from moldau.broker.request import Reply, Request
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import Pause, Steps
 from moldau.protocol.api_keys import ApiKey
@@ -25,7 +25,6 @@ from moldau.protocol.messages.list_config_resources import ConfigResource, ListC
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
-    from moldau.broker.dispatch import Reply
 
 FIRST_WITH_TYPES = 1
 """ListConfigResources lists other types than client metrics from this version on."""
@@ -37,7 +36,7 @@ T = TypeVar("T")
 Outcome = tuple[Resource, PeerError | None]
 
 
-def describe_configs(broker: "Broker", request: DescribeConfigsRequest, context: RequestContext, reply: "Reply") -> Steps:
+def describe_configs(broker: "Broker", request: DescribeConfigsRequest, context: Request, reply: Reply) -> Steps:
     """All configurations of each resource, or those asked for, with defaults, and with synonyms and documentation if wanted.
 
     A resource that is named twice is described once. What topics have in common is in memory once, however many they are.
@@ -85,7 +84,7 @@ def _entry(view: Described, request: DescribeConfigsRequest) -> DescribeConfigsR
     )
 
 
-def alter_configs(broker: "Broker", request: AlterConfigsRequest, context: RequestContext, reply: "Reply") -> Steps:
+def alter_configs(broker: "Broker", request: AlterConfigsRequest, context: Request, reply: Reply) -> Steps:
     """Replace all configurations of each resource; codes as `Configs.replace`, INVALID_REQUEST for a resource named twice."""
     wanted = [
         (Resource(each.resource_type, each.resource_name), [(item.name, item.value) for item in each.configs]) for each in request.resources
@@ -99,7 +98,7 @@ def alter_configs(broker: "Broker", request: AlterConfigsRequest, context: Reque
     reply(AlterConfigsResponse(responses=[AlterConfigsResourceResponse(*_code(error), *resource) for resource, error in outcomes]))
 
 
-def incremental_alter_configs(broker: "Broker", request: IncrementalAlterConfigsRequest, context: RequestContext, reply: "Reply") -> Steps:
+def incremental_alter_configs(broker: "Broker", request: IncrementalAlterConfigsRequest, context: Request, reply: Reply) -> Steps:
     """Change single configurations of each resource; codes as `Configs.edit`, INVALID_REQUEST for a resource named twice."""
     wanted = [
         (Resource(each.resource_type, each.resource_name), [Edit(item.name, item.config_operation, item.value) for item in each.configs])
@@ -116,7 +115,7 @@ def incremental_alter_configs(broker: "Broker", request: IncrementalAlterConfigs
     )
 
 
-def _note(broker: "Broker", context: RequestContext, resource: Resource, changes: list[str]) -> None:
+def _note(broker: "Broker", context: Request, resource: Resource, changes: list[str]) -> None:
     if changes:
         kind = ResourceType(resource.type).name.lower()
         broker.admin_log.note(context, "configuration changed", **{kind: resource.name or "(all)"}, changes=" ".join(changes))
@@ -144,7 +143,7 @@ def _code(error: PeerError | None) -> tuple[ErrorCode, str | None]:
     return (ErrorCode.NONE, None) if error is None else (error.code, error.message)
 
 
-def list_config_resources(broker: "Broker", request: ListConfigResourcesRequest, context: RequestContext, reply: "Reply") -> Steps:
+def list_config_resources(broker: "Broker", request: ListConfigResourcesRequest, context: Request, reply: Reply) -> Steps:
     """Names of what has configurations, by type; without a type, of all. UNSUPPORTED_VERSION for a type that does not exist."""
     if context.api_version < FIRST_WITH_TYPES:
         types: Iterable[int] = [ResourceType.CLIENT_METRICS]

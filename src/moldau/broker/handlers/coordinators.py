@@ -6,8 +6,8 @@ with many brokers.
 
 from typing import TYPE_CHECKING
 
-from moldau.broker.context import RequestContext
 from moldau.broker.handlers.metadata import broker_addresses
+from moldau.broker.request import Reply, Request
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from moldau.model.steps import Steps
@@ -17,7 +17,6 @@ from moldau.protocol.messages.find_coordinator import Coordinator, FindCoordinat
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
     from moldau.broker.coordinators.state_topic import StateTopic
-    from moldau.broker.dispatch import Reply
 
 FIRST_WITH_KEYS = 4
 NOBODY = -1
@@ -25,7 +24,7 @@ NOBODY = -1
 Node = tuple[int, str, int]
 
 
-def handle(broker: "Broker", request: FindCoordinatorRequest, context: RequestContext, reply: "Reply") -> Steps:
+def handle(broker: "Broker", request: FindCoordinatorRequest, context: Request, reply: Reply) -> Steps:
     """One answer per key. Codes: COORDINATOR_NOT_AVAILABLE, INVALID_REQUEST for keys that are neither groups nor transactions."""
     many = context.api_version >= FIRST_WITH_KEYS
     keys = request.coordinator_keys if many else [request.key]

@@ -2,10 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from moldau.broker.context import RequestContext
-from moldau.broker.dispatch import Reply
 from moldau.broker.protected_topics import check_unprotected
 from moldau.broker.replicas.hosted import HostedPartition
+from moldau.broker.request import Reply, Request
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.steps import Steps
 from moldau.protocol.api_keys import ApiKey
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 HIGH_WATERMARK = -1
 
 
-def handle(broker: "Broker", request: DeleteRecordsRequest, context: RequestContext, reply: Reply) -> Steps:
+def handle(broker: "Broker", request: DeleteRecordsRequest, context: Request, reply: Reply) -> Steps:
     """Delete what lies before each offset.
 
     Codes: UNKNOWN_TOPIC_OR_PARTITION; OFFSET_OUT_OF_RANGE beyond the high watermark; POLICY_VIOLATION where the topic is only compacted;

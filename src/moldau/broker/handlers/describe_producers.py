@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from moldau.broker.context import RequestContext
-from moldau.broker.dispatch import Reply
+from moldau.broker.request import Reply, Request
 from moldau.model.steps import Steps
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.describe_producers import (
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from moldau.broker.broker import Broker
 
 
-def handle(broker: "Broker", request: DescribeProducersRequest, context: RequestContext, reply: Reply) -> Steps:
+def handle(broker: "Broker", request: DescribeProducersRequest, context: Request, reply: Reply) -> Steps:
     """List the producers of each partition, once."""
     wanted: dict[str, dict[int, None]] = {}
     for topic in request.topics:

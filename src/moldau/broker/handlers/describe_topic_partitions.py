@@ -3,9 +3,9 @@
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
-from moldau.broker.context import RequestContext
 from moldau.broker.handlers.metadata import WithoutListener, brokers_without_listener, describe, why_missing
 from moldau.broker.handlers.operations import NOT_ASKED, TOPIC_OPERATIONS
+from moldau.broker.request import Reply, Request
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import Pause, Steps
 from moldau.protocol.api_keys import ApiKey
@@ -20,10 +20,9 @@ from moldau.protocol.messages.metadata import MetadataResponsePartition, Metadat
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
-    from moldau.broker.dispatch import Reply
 
 
-def handle(broker: "Broker", request: DescribeTopicPartitionsRequest, context: RequestContext, reply: "Reply") -> Steps:
+def handle(broker: "Broker", request: DescribeTopicPartitionsRequest, context: Request, reply: Reply) -> Steps:
     """Topics in the order of their names, from the cursor on, up to a number of partitions; an empty list asks for all topics.
 
     Codes by topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION; INVALID_REQUEST for all with a cursor before partition 0. Where the

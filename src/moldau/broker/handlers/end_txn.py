@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from moldau.broker.context import RequestContext
-from moldau.broker.dispatch import Reply
+from moldau.broker.request import Reply, Request
 from moldau.broker.transactions.events import End
 from moldau.broker.transactions.transaction import EPOCH_PER_TRANSACTION, OLD_PROTOCOL
 from moldau.model.errors import ErrorCode
@@ -18,7 +17,7 @@ FIRST_WITH_FENCED = 2
 FIRST_WITH_EPOCHS = 5
 
 
-def handle(broker: "Broker", request: EndTxnRequest, context: RequestContext, reply: Reply) -> None:
+def handle(broker: "Broker", request: EndTxnRequest, context: Request, reply: Reply) -> None:
     """Answered when the outcome stands in all partitions, or else stands for sure."""
 
     def answer(code: ErrorCode, producer_id: int, epoch: int) -> None:

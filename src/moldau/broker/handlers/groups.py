@@ -3,9 +3,9 @@
 from functools import partial
 from typing import TYPE_CHECKING
 
-from moldau.broker.context import RequestContext
 from moldau.broker.groups.membership_states import State
 from moldau.broker.handlers.operations import GROUP_OPERATIONS
+from moldau.broker.request import Reply, Request
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import Steps
 from moldau.protocol.api_keys import ApiKey
@@ -15,7 +15,6 @@ from moldau.protocol.messages.list_groups import ListedGroup, ListGroupsRequest,
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
-    from moldau.broker.dispatch import Reply
     from moldau.broker.groups.group import Group
 
 CLASSIC = "classic"
@@ -24,7 +23,7 @@ FIRST_WITH_NOT_FOUND = 6
 """Before, a group that is not there is described as dead."""
 
 
-def list_groups(broker: "Broker", request: ListGroupsRequest, context: RequestContext, reply: "Reply") -> Steps:
+def list_groups(broker: "Broker", request: ListGroupsRequest, context: Request, reply: Reply) -> Steps:
     """All groups, or those of some states and types (whatever their case). COORDINATOR_LOAD_IN_PROGRESS while some may be missing."""
     if broker.groups.loading:
         reply(ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
@@ -43,7 +42,7 @@ def list_groups(broker: "Broker", request: ListGroupsRequest, context: RequestCo
     reply(ListGroupsResponse(groups=listed))
 
 
-def describe_groups(broker: "Broker", request: DescribeGroupsRequest, context: RequestContext, reply: "Reply") -> Steps:
+def describe_groups(broker: "Broker", request: DescribeGroupsRequest, context: Request, reply: Reply) -> Steps:
     """State and members of each group, once; what members said and were given where the group is stable.
 
     Codes: GROUP_ID_NOT_FOUND, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
@@ -59,7 +58,7 @@ def describe_groups(broker: "Broker", request: DescribeGroupsRequest, context: R
     reply(DescribeGroupsResponse(groups=described))
 
 
-def delete_groups(broker: "Broker", request: DeleteGroupsRequest, context: RequestContext, reply: "Reply") -> Steps:
+def delete_groups(broker: "Broker", request: DeleteGroupsRequest, context: Request, reply: Reply) -> Steps:
     """Delete groups without members, with their offsets, each for itself.
 
     Codes: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.

@@ -2,17 +2,16 @@
 
 from typing import TYPE_CHECKING
 
-from moldau.broker.context import RequestContext
+from moldau.broker.request import Reply, Request
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
-    from moldau.broker.dispatch import Reply
 
 
-def handle(broker: "Broker", request: HeartbeatRequest, context: RequestContext, reply: "Reply") -> None:
+def handle(broker: "Broker", request: HeartbeatRequest, context: Request, reply: Reply) -> None:
     """As `Membership.heartbeat`; INVALID_GROUP_ID, NOT_COORDINATOR, and UNKNOWN_MEMBER_ID in a group that is not there.
 
     While groups are loaded every member is told that all is well: its session has not begun anew yet.

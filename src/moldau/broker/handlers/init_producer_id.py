@@ -3,8 +3,7 @@
 import logging
 from typing import TYPE_CHECKING
 
-from moldau.broker.context import RequestContext
-from moldau.broker.dispatch import Reply
+from moldau.broker.request import Reply, Request
 from moldau.model.errors import CoordinationError, ErrorCode
 from moldau.model.steps import Steps
 from moldau.protocol.api_keys import ApiKey
@@ -19,7 +18,7 @@ FIRST_WITH_FENCED = 4
 """Clients before know PRODUCER_FENCED as INVALID_PRODUCER_EPOCH."""
 
 
-def handle(broker: "Broker", request: InitProducerIdRequest, context: RequestContext, reply: Reply) -> Steps | None:
+def handle(broker: "Broker", request: InitProducerIdRequest, context: Request, reply: Reply) -> Steps | None:
     """Without a transactional id a new id with epoch 0, also for a producer that had one: it has nothing to carry on.
 
     With one see :meth:`moldau.broker.transactions.coordinator.TransactionCoordinator.init_producer_id`. INVALID_REQUEST also for an id
@@ -33,12 +32,12 @@ def handle(broker: "Broker", request: InitProducerIdRequest, context: RequestCon
     return _handle_when_ready(broker, request, context, reply)
 
 
-def _handle_when_ready(broker: "Broker", request: InitProducerIdRequest, context: RequestContext, reply: Reply) -> Steps:
+def _handle_when_ready(broker: "Broker", request: InitProducerIdRequest, context: Request, reply: Reply) -> Steps:
     yield from broker.producer_ids.ready()
     _handle(broker, request, context, reply)
 
 
-def _handle(broker: "Broker", request: InitProducerIdRequest, context: RequestContext, reply: Reply) -> None:
+def _handle(broker: "Broker", request: InitProducerIdRequest, context: Request, reply: Reply) -> None:
     def answer(code: ErrorCode, producer_id: int, epoch: int) -> None:
         if code is ErrorCode.PRODUCER_FENCED and context.api_version < FIRST_WITH_FENCED:
             code = ErrorCode.INVALID_PRODUCER_EPOCH

@@ -2,15 +2,14 @@
 
 from typing import TYPE_CHECKING
 
-from moldau.broker.context import RequestContext
 from moldau.broker.groups.membership_events import NO_MEMBER, Join, Joined, Protocols
+from moldau.broker.request import Reply, Request
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
-    from moldau.broker.dispatch import Reply
     from moldau.broker.groups.group import Group
 
 FIRST_WITH_REBALANCE_TIMEOUT = 1
@@ -22,7 +21,7 @@ REASON_MAX = 255
 """Characters of a member's reason that are kept, as in Kafka's own clients (KIP-800)."""
 
 
-def handle(broker: "Broker", request: JoinGroupRequest, context: RequestContext, reply: "Reply") -> None:
+def handle(broker: "Broker", request: JoinGroupRequest, context: Request, reply: Reply) -> None:
     """The rules are in :mod:`moldau.broker.groups.membership_joining`.
 
     Beside their errors: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, UNKNOWN_MEMBER_ID for a

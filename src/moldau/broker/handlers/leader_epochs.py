@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from moldau.broker.context import RequestContext
-from moldau.broker.dispatch import Reply
+from moldau.broker.request import Reply, Request
 from moldau.model.errors import PeerError
 from moldau.model.steps import Steps, unless_few
 from moldau.protocol.api_keys import ApiKey
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from moldau.broker.broker import Broker
 
 
-def handle(broker: "Broker", request: OffsetForLeaderEpochRequest, context: RequestContext, reply: Reply) -> Steps | None:
+def handle(broker: "Broker", request: OffsetForLeaderEpochRequest, context: Request, reply: Reply) -> Steps | None:
     """Look up each epoch's end. Codes: UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH."""
     return unless_few(_handle(broker, request, reply), sum(len(topic.partitions) for topic in request.topics))
 

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from moldau.broker.context import RequestContext
 from moldau.broker.groups.membership_events import Leave, Leaver, Left
+from moldau.broker.request import Reply, Request
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import Steps
 from moldau.protocol.api_keys import ApiKey
@@ -11,7 +11,6 @@ from moldau.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupRe
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
-    from moldau.broker.dispatch import Reply
 
 FIRST_WITH_SEVERAL = 3
 REASON_MAX = 255
@@ -19,7 +18,7 @@ AT_ONCE_MAX = 20
 """Members that leave in one step."""
 
 
-def handle(broker: "Broker", request: LeaveGroupRequest, context: RequestContext, reply: "Reply") -> Steps:
+def handle(broker: "Broker", request: LeaveGroupRequest, context: Request, reply: Reply) -> Steps:
     """The rules are in :mod:`moldau.broker.groups.membership_leaving`.
 
     Beside their errors: INVALID_GROUP_ID, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, and UNKNOWN_MEMBER_ID for each member of a group

@@ -14,9 +14,8 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING
 
-from moldau.broker.context import RequestContext
-from moldau.broker.dispatch import Reply
 from moldau.broker.replicas.hosted import HostedPartition
+from moldau.broker.request import Reply, Request
 from moldau.broker.time_lookups import TimeLookup
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import UNKNOWN_EPOCH
@@ -39,7 +38,7 @@ READ_COMMITTED = 1
 PARTITIONS_AT_A_TIME = 64
 
 
-def handle(broker: "Broker", request: ListOffsetsRequest, context: RequestContext, reply: Reply) -> Steps:
+def handle(broker: "Broker", request: ListOffsetsRequest, context: Request, reply: Reply) -> Steps:
     """Look up each partition's offset. Codes: UNKNOWN_TOPIC_OR_PARTITION, FENCED_ and UNKNOWN_LEADER_EPOCH, INVALID_REQUEST, storage.
 
     A partition that is named more than once is answered once, with INVALID_REQUEST, as by Kafka.
@@ -52,7 +51,7 @@ def handle(broker: "Broker", request: ListOffsetsRequest, context: RequestContex
 class _Lookups:
     """The look-ups of one request. Those by name are answered while it is prepared; those by time follow, one after the other."""
 
-    def __init__(self, broker: "Broker", request: ListOffsetsRequest, context: RequestContext, reply: Reply) -> None:
+    def __init__(self, broker: "Broker", request: ListOffsetsRequest, context: Request, reply: Reply) -> None:
         self._broker = broker
         self._request = request
         self._context = context

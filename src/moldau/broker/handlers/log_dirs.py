@@ -3,7 +3,7 @@
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
-from moldau.broker.context import RequestContext
+from moldau.broker.request import Reply, Request
 from moldau.log.description import DirectoryDescription
 from moldau.model.errors import ErrorCode
 from moldau.model.steps import Pause, Steps
@@ -18,12 +18,11 @@ from moldau.protocol.messages.describe_log_dirs import (
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
-    from moldau.broker.dispatch import Reply
 
 Wanted = dict[str, set[int]] | None
 
 
-def handle(broker: "Broker", request: DescribeLogDirsRequest, context: RequestContext, reply: "Reply") -> Steps:
+def handle(broker: "Broker", request: DescribeLogDirsRequest, context: Request, reply: Reply) -> Steps:
     """Every log directory, with all partitions (null) or some; KAFKA_STORAGE_ERROR for one that is offline."""
     wanted: Wanted = None
     if request.topics is not None:

@@ -3,8 +3,8 @@
 from collections.abc import Generator
 from typing import TYPE_CHECKING, NamedTuple
 
-from moldau.broker.context import RequestContext
 from moldau.broker.handlers.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from moldau.broker.request import Reply, Request
 from moldau.broker.topic_names import check_name
 from moldau.broker.topics import unknown_topic
 from moldau.cluster.snapshot import INTERNAL_TOPICS, TopicInfo
@@ -22,7 +22,6 @@ from moldau.protocol.messages.metadata import (
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
-    from moldau.broker.dispatch import Reply
     from moldau.cluster.registry import NewTopic
 
 FIRST_BY_ID = 12
@@ -42,7 +41,7 @@ class WithoutListener(NamedTuple):
     code: ErrorCode
 
 
-def handle(broker: "Broker", request: MetadataRequest, context: RequestContext, reply: "Reply") -> Steps:
+def handle(broker: "Broker", request: MetadataRequest, context: Request, reply: Reply) -> Steps:
     """Tell of all topics (null, or an empty list in version 0), or of some.
 
     Codes by topic: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION, INVALID_REQUEST for an id in a version that
@@ -71,7 +70,7 @@ def handle(broker: "Broker", request: MetadataRequest, context: RequestContext, 
     )
 
 
-def broker_addresses(broker: "Broker", context: RequestContext) -> list[tuple[int, str, int, str | None]]:
+def broker_addresses(broker: "Broker", context: Request) -> list[tuple[int, str, int, str | None]]:
     """Number, host, port and rack of every live broker that has the client's listener, as clients of that listener reach it."""
     listener, host, port = context.channel.advertised
     addresses = [(broker.broker_id, host, port, broker.config.optional_string("broker.rack"))]
@@ -82,7 +81,7 @@ def broker_addresses(broker: "Broker", context: RequestContext) -> list[tuple[in
     return addresses
 
 
-def brokers_without_listener(broker: "Broker", context: RequestContext) -> frozenset[int]:
+def brokers_without_listener(broker: "Broker", context: Request) -> frozenset[int]:
     """Live brokers that clients of this client's listener cannot reach."""
     listener = context.channel.advertised.listener
     brokers = broker.registry.snapshot.brokers.values()
@@ -179,7 +178,7 @@ def _with_operations(topic: MetadataResponseTopic) -> MetadataResponseTopic:
 
 
 def _some(
-    broker: "Broker", wanted: list[MetadataRequestTopic], context: RequestContext, without: WithoutListener, *, may_create: bool
+    broker: "Broker", wanted: list[MetadataRequestTopic], context: Request, without: WithoutListener, *, may_create: bool
 ) -> Described:
     names: dict[str, None] = {}
     told: dict[tuple[bytes, str | None], MetadataResponseTopic] = {}  # each once, however often it is asked for
@@ -201,7 +200,7 @@ def _some(
     return [*told.values(), *by_name]
 
 
-def _by_name(broker: "Broker", names: list[str], without: WithoutListener, creator: RequestContext | None) -> Described:
+def _by_name(broker: "Broker", names: list[str], without: WithoutListener, creator: Request | None) -> Described:
     """Topics by their names; those that are missing are made where there is a `creator`."""
     missing = [name for name in names if name not in broker.registry.snapshot.topics]
     errors: dict[str, PeerError | None] = {}

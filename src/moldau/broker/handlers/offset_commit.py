@@ -3,9 +3,9 @@
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
-from moldau.broker.context import RequestContext
 from moldau.broker.groups.membership_states import State
 from moldau.broker.handlers.committing import Verdict, commit_code
+from moldau.broker.request import Reply, Request
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import Pause, Steps, unless_few
 from moldau.protocol.api_keys import ApiKey
@@ -19,7 +19,6 @@ from moldau.protocol.messages.offset_commit import (
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
     from moldau.broker.coordinators.state_log import Done
-    from moldau.broker.dispatch import Reply
     from moldau.broker.groups.group import Group
 
 FIRST_BY_ID = 10
@@ -31,7 +30,7 @@ OFFSETS_SHOWN = 5
 """Offsets that a line in the log names."""
 
 
-def handle(broker: "Broker", request: OffsetCommitRequest, context: RequestContext, reply: "Reply") -> Steps | None:
+def handle(broker: "Broker", request: OffsetCommitRequest, context: Request, reply: Reply) -> Steps | None:
     """Commit what can be, partition by partition.
 
     Codes: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, OFFSET_METADATA_TOO_LARGE; for all that are there, if the group refuses: those of
@@ -41,7 +40,7 @@ def handle(broker: "Broker", request: OffsetCommitRequest, context: RequestConte
     return unless_few(_handle(broker, request, context, reply), sum(len(topic.partitions) for topic in request.topics))
 
 
-def _handle(broker: "Broker", request: OffsetCommitRequest, context: RequestContext, reply: "Reply") -> Steps:
+def _handle(broker: "Broker", request: OffsetCommitRequest, context: Request, reply: Reply) -> Steps:
     verdict = Verdict(OffsetCommitResponsePartition)
     topics = yield from _judged(broker, request, verdict, by_id=context.api_version >= FIRST_BY_ID)
     retention_ms = None if request.retention_time_ms == NOT_SAID else request.retention_time_ms
@@ -69,7 +68,7 @@ def _handle(broker: "Broker", request: OffsetCommitRequest, context: RequestCont
     broker.groups.commit(group, verdict.commits, done, encoded=encoded)
 
 
-def _noted(broker: "Broker", request: OffsetCommitRequest, context: RequestContext, verdict: _Verdict, answer: "Done") -> "Done":
+def _noted(broker: "Broker", request: OffsetCommitRequest, context: Request, verdict: _Verdict, answer: "Done") -> "Done":
     """`answer`, with a line in the log: who is no member sets offsets of a group that has had members, as tools do that reset it."""
     first = " ".join(f"{each.topic}-{each.partition}={each.offset}" for each in verdict.commits[:OFFSETS_SHOWN])
     count = len(verdict.commits)

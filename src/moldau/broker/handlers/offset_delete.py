@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from moldau.broker.context import RequestContext
 from moldau.broker.groups.deletion import LastOf
+from moldau.broker.request import Reply, Request
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import Steps
 from moldau.protocol.api_keys import ApiKey
@@ -16,7 +16,6 @@ from moldau.protocol.messages.offset_delete import (
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
-    from moldau.broker.dispatch import Reply
     from moldau.broker.groups.group import Group
     from moldau.cluster.snapshot import MetadataSnapshot
 
@@ -26,7 +25,7 @@ AT_ONCE_MAX = 100
 """Offsets that are deleted in one step."""
 
 
-def handle(broker: "Broker", request: OffsetDeleteRequest, context: RequestContext, reply: "Reply") -> Steps:
+def handle(broker: "Broker", request: OffsetDeleteRequest, context: Request, reply: Reply) -> Steps:
     """Codes of a partition: UNKNOWN_TOPIC_OR_PARTITION, GROUP_SUBSCRIBED_TO_TOPIC. Of the request: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND,
     NON_EMPTY_GROUP for members that are no consumers, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
     """

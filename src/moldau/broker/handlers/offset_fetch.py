@@ -3,8 +3,8 @@
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
-from moldau.broker.context import RequestContext
 from moldau.broker.groups.offsets import CommittedOffset, GroupOffsets, is_other_topic
+from moldau.broker.request import Reply, Request
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import Pause, Steps
 from moldau.protocol.api_keys import ApiKey
@@ -22,7 +22,6 @@ from moldau.protocol.messages.offset_fetch import (
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
-    from moldau.broker.dispatch import Reply
     from moldau.cluster.snapshot import TopicInfo
 
 FIRST_WITH_GROUPS = 8
@@ -32,7 +31,7 @@ FIRST_WITH_ERROR = 2
 NOTHING = -1
 
 
-def handle(broker: "Broker", request: OffsetFetchRequest, context: RequestContext, reply: "Reply") -> Steps:
+def handle(broker: "Broker", request: OffsetFetchRequest, context: Request, reply: Reply) -> Steps:
     """Answer for one group, or from version 8 on for many; null topics stand for all that the group has.
 
     Codes of a group: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS. Of a partition: UNKNOWN_TOPIC_ID; UNSTABLE_OFFSET_COMMIT where stable

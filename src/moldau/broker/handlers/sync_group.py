@@ -2,20 +2,19 @@
 
 from typing import TYPE_CHECKING
 
-from moldau.broker.context import RequestContext
 from moldau.broker.groups.membership_events import Sync, Synced
+from moldau.broker.request import Reply, Request
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
-    from moldau.broker.dispatch import Reply
 
 FIRST_WITH_PROTOCOL = 5
 
 
-def handle(broker: "Broker", request: SyncGroupRequest, context: RequestContext, reply: "Reply") -> None:
+def handle(broker: "Broker", request: SyncGroupRequest, context: Request, reply: Reply) -> None:
     """The rules are in :mod:`moldau.broker.groups.membership_syncing`.
 
     Beside their errors: INCONSISTENT_GROUP_PROTOCOL for a request that should name its protocol and does not (KIP-559), INVALID_GROUP_ID,

@@ -4,8 +4,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from moldau.broker.config_views import topic_view
-from moldau.broker.context import RequestContext
 from moldau.broker.protected_topics import check_unprotected
+from moldau.broker.request import Reply, Request
 from moldau.broker.topics import GrowthSpec, TopicSpec, twice, unknown_topic
 from moldau.cluster.registry import NewTopic
 from moldau.cluster.snapshot import TopicInfo
@@ -25,7 +25,6 @@ from moldau.protocol.messages.delete_topics import DeletableTopicResult, DeleteT
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
-    from moldau.broker.dispatch import Reply
 
 NO_ID = bytes(16)
 FIRST_BY_ID = 6
@@ -34,7 +33,7 @@ FIRST_WITH_DISABLED = 3
 """DeleteTopics knows TOPIC_DELETION_DISABLED from this version on."""
 
 
-def create_topics(broker: "Broker", request: CreateTopicsRequest, context: RequestContext, reply: "Reply") -> Steps:
+def create_topics(broker: "Broker", request: CreateTopicsRequest, context: Request, reply: Reply) -> Steps:
     """Create topics, each for itself; codes as `Topics.create`. All is done when the answer goes out: `timeout_ms` is not needed."""
     specs = [
         TopicSpec(
@@ -79,7 +78,7 @@ def _created(broker: "Broker", name: str, outcome: NewTopic | PeerError, validat
     )
 
 
-def delete_topics(broker: "Broker", request: DeleteTopicsRequest, context: RequestContext, reply: "Reply") -> Steps:
+def delete_topics(broker: "Broker", request: DeleteTopicsRequest, context: Request, reply: Reply) -> Steps:
     """Delete topics by name or by id, each for itself.
 
     Codes: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_REQUEST for a topic named twice, by both, or not at all,
@@ -138,7 +137,7 @@ def _not_deleted(name: str | None, topic_id: bytes, error: PeerError) -> Deletab
     return DeletableTopicResult(name=name, topic_id=topic_id, error_code=error.code, error_message=error.message)
 
 
-def create_partitions(broker: "Broker", request: CreatePartitionsRequest, context: RequestContext, reply: "Reply") -> Steps:
+def create_partitions(broker: "Broker", request: CreatePartitionsRequest, context: Request, reply: Reply) -> Steps:
     """Add partitions to topics, each for itself; codes as `Topics.grow`."""
     specs = [
         GrowthSpec(topic.name, topic.count, None if topic.assignments is None else [each.broker_ids for each in topic.assignments])

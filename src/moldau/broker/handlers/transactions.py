@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from moldau.broker.context import RequestContext
-from moldau.broker.dispatch import Reply
+from moldau.broker.request import Reply, Request
 from moldau.broker.transactions.listing import Filters, unknown_states
 from moldau.model.errors import PeerError
 from moldau.model.steps import Steps
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from moldau.broker.broker import Broker
 
 
-def handle_describe(broker: "Broker", request: describing.DescribeTransactionsRequest, context: RequestContext, reply: Reply) -> Steps:
+def handle_describe(broker: "Broker", request: describing.DescribeTransactionsRequest, context: Request, reply: Reply) -> Steps:
     """One answer for each id. Codes: INVALID_REQUEST, TRANSACTIONAL_ID_NOT_FOUND, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS."""
     states = []
     for transactional_id in dict.fromkeys(request.transactional_ids):
@@ -40,7 +39,7 @@ def _described(broker: "Broker", transactional_id: str) -> describing.Transactio
     )
 
 
-def handle_list(broker: "Broker", request: listing.ListTransactionsRequest, context: RequestContext, reply: Reply) -> Steps:
+def handle_list(broker: "Broker", request: listing.ListTransactionsRequest, context: Request, reply: Reply) -> Steps:
     """The ids that pass the filters. Codes: COORDINATOR_LOAD_IN_PROGRESS, INVALID_REGULAR_EXPRESSION."""
     filters = Filters(request.state_filters, request.producer_id_filters, request.duration_filter, request.transactional_id_pattern)
     try:

@@ -6,10 +6,10 @@ for it with AddOffsetsToTxn. While the offsets topic's log holds an open transac
 
 from typing import TYPE_CHECKING
 
-from moldau.broker.context import RequestContext
 from moldau.broker.coordinators.internal_topics import OFFSETS
 from moldau.broker.coordinators.state_log import TransactionalProducer
 from moldau.broker.handlers.committing import Verdict, commit_code
+from moldau.broker.request import Reply, Request
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from moldau.model.steps import Steps, unless_few
@@ -23,7 +23,6 @@ from moldau.protocol.messages.txn_offset_commit import (
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
-    from moldau.broker.dispatch import Reply
     from moldau.broker.groups.group import Group
 
 FIRST_WITH_LOADING = 2
@@ -33,7 +32,7 @@ FIRST_WITH_ABORTABLE = 4
 FIRST_ADDING = 5
 
 
-def handle(broker: "Broker", request: TxnOffsetCommitRequest, context: RequestContext, reply: "Reply") -> Steps | None:
+def handle(broker: "Broker", request: TxnOffsetCommitRequest, context: Request, reply: Reply) -> Steps | None:
     """Append what can be as part of the transaction, partition by partition.
 
     Codes: UNKNOWN_TOPIC_OR_PARTITION, OFFSET_METADATA_TOO_LARGE; for all that are there, if the group or the transaction refuses:
@@ -44,7 +43,7 @@ def handle(broker: "Broker", request: TxnOffsetCommitRequest, context: RequestCo
     return unless_few(_handle(broker, request, context, reply), sum(len(topic.partitions) for topic in request.topics))
 
 
-def _handle(broker: "Broker", request: TxnOffsetCommitRequest, context: RequestContext, reply: "Reply") -> Steps:
+def _handle(broker: "Broker", request: TxnOffsetCommitRequest, context: Request, reply: Reply) -> Steps:
     snapshot = broker.metadata
     metadata_max = broker.config.int("offset.metadata.max.bytes")
     verdict = Verdict(TxnOffsetCommitResponsePartition)

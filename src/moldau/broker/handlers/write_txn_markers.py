@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from moldau.broker.context import RequestContext
 from moldau.broker.coordinators.internal_topics import TRANSACTIONS
-from moldau.broker.dispatch import Reply
 from moldau.broker.markers import Marker, MarkerResults, write_markers
+from moldau.broker.request import Reply, Request
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from moldau.model.steps import Steps, unless_few
@@ -35,7 +34,7 @@ _LOG = logging.getLogger(__name__)
 FIRST_EPOCH = 0
 
 
-def handle(broker: "Broker", request: WriteTxnMarkersRequest, context: RequestContext, reply: Reply) -> None:
+def handle(broker: "Broker", request: WriteTxnMarkersRequest, context: Request, reply: Reply) -> None:
     """A code for each partition of each marker: see :func:`moldau.broker.markers.write_markers` and `_check`."""
     markers = [
         Marker(

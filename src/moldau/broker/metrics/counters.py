@@ -72,7 +72,7 @@ class Counters:
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self.produce = RequestCounters()
         self.fetch = RequestCounters()
-        self.apis: dict[ApiKey, RequestCounters] = {ApiKey.PRODUCE: self.produce, ApiKey.FETCH: self.fetch}
+        self.apis: dict[int, RequestCounters] = {ApiKey.PRODUCE: self.produce, ApiKey.FETCH: self.fetch}
         """By API, those that were asked."""
         self.topics: dict[str, TopicTraffic] = {}
         self._monotonic = monotonic
@@ -90,7 +90,7 @@ class Counters:
         """Count `count` Produce requests that are answered now."""
         self.produce.add(received_s, started_s, self._monotonic(), count)
 
-    def answered(self, api_key: ApiKey, received_s: float, started_s: float, codes: Iterable[int]) -> None:
+    def answered(self, api_key: int, received_s: float, started_s: float, codes: Iterable[int]) -> None:
         """Count one request of any API that is answered now, with the error codes of its response."""
         counters = self.apis.get(api_key)
         if counters is None:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 from moldau.broker.metrics.families import Family, counter, summary
 from moldau.model.errors import ErrorCode
 from moldau.model.steps import Pause
+from moldau.protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from moldau.broker.metrics.counters import Counters
     from moldau.broker.metrics.digest import TimeDigest
-    from moldau.protocol.api_keys import ApiKey
 
 QUANTILES = (0.5, 0.95, 0.99, 0.999)
 TOPICS_AT_ONCE = 500
@@ -19,7 +19,7 @@ _REQUESTS = "kafka_network_requestmetrics_"
 _TOPICS = "kafka_server_brokertopicmetrics_"
 
 
-def request_name(api_key: "ApiKey") -> str:
+def request_name(api_key: ApiKey) -> str:
     """The name of an API as Kafka's metrics have it: ``ListOffsets``."""
     return api_key.name.title().replace("_", "")
 
@@ -38,7 +38,7 @@ def request_families(counters: "Counters", now_s: float) -> list[Family]:
     for api_key, each in sorted(counters.apis.items()):
         if not each.requests:
             continue
-        name = request_name(api_key)
+        name = request_name(ApiKey(api_key))
         requests.add(each.requests, name)
         for code, count in sorted(each.errors.items()):
             errors.add(count, name, ErrorCode(code).name)

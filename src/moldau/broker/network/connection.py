@@ -2,7 +2,7 @@
 
 How a read goes:
 
-1. Every whole frame of the read is handled, one after the other. Produce and Fetch go their own short way, the rest through `dispatch`.
+1. Every whole frame of the read is handled, one after the other. Produce and Fetch go their own short way, the rest through the `pipeline`.
 2. Batches are only staged by then. Before any request other than Produce, and at the end of the read, they are written: one write for
    each log. Answers that had counted on a write which failed are put right before they leave. The staged views lie in the receive buffer,
    so this happens before anything else may be received.
@@ -22,13 +22,13 @@ The order is kept by `responses`. Rules that hold here:
 
 import logging
 from collections.abc import Callable, Sequence
+from struct import Struct
 from typing import TYPE_CHECKING
 
-from moldau.broker.api.request import FastPath
-from moldau.broker.dispatch import DECODED_AT_ONCE_MAX, HEAD_SIZE, dispatch, unpack_head
 from moldau.broker.handlers.fetch import handle_fetch
 from moldau.broker.network.responses import PendingResponse, ResponseQueue
 from moldau.broker.producing import Producing
+from moldau.broker.request import FastPath, Request
 from moldau.broker.request_memory import READ_BYTES
 from moldau.broker.security.channel import Channel
 from moldau.broker.unwritten import NO_PLACE, UnwrittenAnswers
@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
+unpack_head = Struct(">hhi").unpack_from
+"""API key, version and correlation id: what every request begins with."""
+HEAD_SIZE = 8
 FETCH_AT_ONCE_BYTES_MAX = 2048
 """Bytes of a Fetch request that is handled in one go: 60 to 120 partitions."""
 PIPELINED_FREE = 4
@@ -67,6 +70,7 @@ class Connection:
         "_holds_memory",
         "_memory",
         "_paused",
+        "_pipeline",
         "_producing",
         "_reader",
         "_received_s",
@@ -82,6 +86,7 @@ class Connection:
 
     def __init__(self, broker: "Broker", transport: Transport, listener: str) -> None:
         self._broker = broker
+        self._pipeline = broker.pipeline
         self._transport = transport
         broker.connections_made += 1
         self.channel = Channel(listener, transport.peer, broker.advertised_to(listener, transport.local), broker.connections_made)
@@ -179,6 +184,11 @@ class Connection:
         self._work = self._broker.slices.run(steps, lambda error: self._work_ended(pending, error), droppable=droppable)
         if self._work is not None:
             self.hold()
+
+    def mute(self, throttle_ms: int) -> None:
+        """Handle no frame for that long."""
+        self.hold()
+        self._broker.clock.call_later(throttle_ms / 1000, self.release)
 
     def abort(self) -> None:
         """Close at once; what is queued is dropped."""
@@ -284,7 +294,7 @@ class Connection:
                 if api_key == _FETCH and _FETCH_VERSIONS.includes(version):
                     self._fetch(frame, version, correlation_id)
                 else:
-                    self._dispatch(frame)
+                    self._handle(frame, api_key, version, correlation_id)
                 pipelined += 1
                 if pipelined > PIPELINED_FREE and broker.slices.turn_is_over():
                     return True
@@ -335,12 +345,11 @@ class Connection:
         finally:
             self._responses.collect()
 
-    def _dispatch(self, frame: memoryview) -> None:
+    def _handle(self, frame: memoryview, api_key: int, version: int, correlation_id: int) -> None:
         pending = self._responses.append(PendingResponse(self))
+        request = Request(self.channel, pending, api_key, version, correlation_id, len(frame), self._received_s)
         try:
-            steps = dispatch(self._broker, self.channel, pending, frame, self._received_s)
-            if steps is not None:
-                self.run(pending, steps, droppable=len(frame) <= DECODED_AT_ONCE_MAX)
+            self._pipeline.handle(request, frame)
         except ProtocolError:
             self._responses.pending.remove(pending)
             raise

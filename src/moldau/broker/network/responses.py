@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from moldau.broker.api.request import DelayedOperation, FastPath
+from moldau.broker.request import DelayedOperation, FastPath
 from moldau.broker.request_memory import Holder
 from moldau.model.steps import Steps
 from moldau.ports.transport import FileRange, Part, release_parts
@@ -34,6 +34,9 @@ class RequestSource(Holder, Protocol):
     def run(self, pending: "PendingResponse", steps: Steps, *, droppable: bool) -> None:
         """Run steps in turns."""
 
+    def mute(self, throttle_ms: int) -> None:
+        """Handle no frame for that long."""
+
     def abort(self) -> None:
         """Close at once."""
 
@@ -42,7 +45,7 @@ class RequestSource(Holder, Protocol):
 
 
 class PendingResponse:
-    """The place of one request's response among those of its connection; an :class:`moldau.broker.api.request.Exchange`."""
+    """The place of one request's response among those of its connection; an :class:`moldau.broker.request.Exchange`."""
 
     __slots__ = ("abandoned", "cost", "delayed", "holder", "holds", "is_placed", "parts")
 
@@ -81,6 +84,10 @@ class PendingResponse:
     def run(self, steps: Steps, *, droppable: bool = True) -> None:
         """Run `steps` in turns."""
         self.holder.run(self, steps, droppable=droppable)
+
+    def mute(self, throttle_ms: int) -> None:
+        """Handle no later frame for that long."""
+        self.holder.mute(throttle_ms)
 
     def abort(self) -> None:
         """Close the connection at once."""

@@ -17,7 +17,7 @@ from moldau.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDe
 from moldau.testing.clock import FakeClock
 from support.broker_world import BrokerWorld, Client
 from support.group_requests import commit, group_world, join
-from support.requests import request_context
+from support.requests import plain_request
 
 TOPIC = 2
 
@@ -96,7 +96,7 @@ def test_resets_and_deletions_of_groups_are_told(client: Client, caplog: pytest.
 def test_a_flood_of_changes_is_summarised(caplog: pytest.LogCaptureFixture) -> None:
     clock = FakeClock()
     log = AdminLog(clock)
-    context = request_context(19, 7, client_id="client", peer=("192.0.2.1", 5000))
+    context = plain_request(19, 7, client_id="client", peer=("192.0.2.1", 5000))
     for index in range(5000):
         log.note(context, "topic created", topic=str(index))
     assert len(caplog.messages) == LINES_MAX

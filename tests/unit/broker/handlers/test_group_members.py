@@ -19,7 +19,7 @@ from moldau.protocol.messages.sync_group import SyncGroupRequest, SyncGroupReque
 from moldau.testing.clock import FakeTimer
 from support.broker_world import BrokerWorld, Client
 from support.memberships import subscription
-from support.requests import request_context
+from support.requests import plain_request
 
 JOIN, SYNC, HEARTBEAT, LEAVE = 9, 5, 4, 5
 
@@ -178,7 +178,7 @@ def test_many_members_leave_a_few_at_a_time(world: BrokerWorld) -> None:
     names = list(members)
     request = LeaveGroupRequest("g", members=[MemberIdentity(member_id) for member_id in names])
     replies: list[LeaveGroupResponse] = []
-    context = request_context(ApiKey.LEAVE_GROUP, LEAVE)
+    context = plain_request(ApiKey.LEAVE_GROUP, LEAVE)
     left = [(len(names) - len(members), len(replies)) for _ in leave_group.handle(world.broker, request, context, replies.append)]
     assert left == [(AT_ONCE_MAX, 0), (2 * AT_ONCE_MAX, 0), (2 * AT_ONCE_MAX + 1, 1)]
     assert [(each.member_id, each.error_code) for each in replies[0].members] == [(member_id, 0) for member_id in names]

@@ -1,10 +1,13 @@
-"""ApiVersions: what is in service, and nothing else; and the features of :mod:`moldau.broker.features`."""
+"""ApiVersions: the APIs in service and their versions, and the features with the levels that hold (KIP-584).
 
-from typing import TYPE_CHECKING
+``transaction.version`` at level 2 makes clients take part in the newer protocol of transactions: an epoch for each transaction, partitions
+that are added by producing to them (KIP-890). A client that does not know the feature uses the older one.
+"""
 
-from moldau.broker.context import RequestContext
-from moldau.broker.dispatch import Reply, served_versions
-from moldau.broker.features import FEATURES, FEATURES_EPOCH
+from typing import Final, NamedTuple
+
+from moldau.broker.api.catalog import served_versions
+from moldau.broker.request import Reply, Request
 from moldau.model.errors import ErrorCode
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.api_versions import (
@@ -15,22 +18,32 @@ from moldau.protocol.messages.api_versions import (
     SupportedFeatureKey,
 )
 
-if TYPE_CHECKING:
-    from moldau.broker.broker import Broker
-
 FIRST_WITH_SOFTWARE = 3
 FIRST_WITH_LEVEL_0 = 4
 """Clients before take a feature that begins at level 0 for an error (KAFKA-17011)."""
 
 
-def handle(broker: "Broker", request: ApiVersionsRequest, context: RequestContext, reply: Reply) -> None:
+class Feature(NamedTuple):
+    """The levels that the broker supports, from `least` to `most`, and the one that holds."""
+
+    least: int
+    most: int
+    level: int
+
+
+FEATURES: Final = {"transaction.version": Feature(0, 2, 2)}
+FEATURES_EPOCH: Final = 0
+"""Counts changes of the levels that hold. They do not change yet; clients ignore what has a lower epoch than they have seen."""
+
+
+def handle(services: object, message: ApiVersionsRequest, request: Request, reply: Reply) -> None:
     """List the versions of all APIs. INVALID_REQUEST for a client software that does not name itself properly (KIP-511)."""
-    if context.api_version >= FIRST_WITH_SOFTWARE and not (
-        _is_valid(request.client_software_name) and _is_valid(request.client_software_version)
+    if request.api_version >= FIRST_WITH_SOFTWARE and not (
+        _is_valid(message.client_software_name) and _is_valid(message.client_software_version)
     ):
         reply(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
         return
-    least = 0 if context.api_version >= FIRST_WITH_LEVEL_0 else 1
+    least = 0 if request.api_version >= FIRST_WITH_LEVEL_0 else 1
     reply(
         ApiVersionsResponse(
             api_keys=_api_keys(),

@@ -1,14 +1,18 @@
-"""What the handler of a request may ask of its connection."""
+"""One request on its way through the broker, and what its handler may ask of the connection."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from moldau.broker.replicas.hosted import HostedPartition
 from moldau.broker.request_memory import Holder
+from moldau.broker.security.channel import Channel
 from moldau.broker.staged import StagedWrites
 from moldau.model.errors import StorageError
 from moldau.model.steps import Steps
 from moldau.ports.transport import Part
+
+Reply = Callable[[Any], object]
+"""Takes the response message to a request; once, now or later."""
 
 
 class DelayedOperation(Protocol):
@@ -69,5 +73,31 @@ class Exchange(Protocol):
     def abort(self) -> None:
         """Close the connection at once: because of a bug there is no response."""
 
+    def mute(self, throttle_ms: int) -> None:
+        """Handle no later frame of the connection for that long: its client exceeds a quota."""
+
     def remember(self, fast: FastPath | None) -> None:
         """Try `fast` first for the connection's next Produce requests."""
+
+
+class Request:
+    """One frame. Not made on the shortest way of Produce, where requests differ in their correlation id only."""
+
+    __slots__ = ("api_key", "api_version", "channel", "client_id", "correlation_id", "exchange", "received_s", "size", "started_s")
+
+    def __init__(
+        self, channel: Channel, exchange: Exchange, api_key: int, api_version: int, correlation_id: int, size: int, received_s: float
+    ) -> None:
+        self.channel = channel
+        self.exchange = exchange
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id: str | None = None
+        """Known once the header is decoded."""
+        self.size = size
+        """Bytes of the frame."""
+        self.received_s = received_s
+        """When the last byte before it was handled was received."""
+        self.started_s = received_s
+        """When it began to be handled."""

@@ -1,0 +1,117 @@
+"""The APIs in service, and the module that serves each.
+
+Nothing else is listed by ApiVersions. A module ends with ``HANDLERS``, from API key to `Handler`; it and the messages of its API are
+imported at the first request, so that a start pays for none of them.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from inspect import isgeneratorfunction
+from typing import Any, Final, NamedTuple
+
+from moldau.broker.request import Reply, Request
+from moldau.broker.security.authorizer import Operation
+from moldau.model.errors import ErrorCode, ProtocolError
+from moldau.model.steps import Steps
+from moldau.protocol.api_keys import ApiKey, api_name
+from moldau.protocol.messages import load
+from moldau.protocol.versions import SERVED, VersionRange
+
+Handler = Callable[[Any, Any, Request, Reply], Steps | None]
+"""Called with the services of the broker, the decoded message, the request and what takes the response message. Steps, returned or of a
+generator function, are run in turns (`slices`) while the connection is held.
+"""
+
+_PACKAGE = "moldau.broker"
+OWN_WAY = ""
+"""In place of a module: the connection calls the handler."""
+
+MODULES: Final[dict[ApiKey, str]] = {
+    ApiKey.PRODUCE: OWN_WAY,
+    ApiKey.FETCH: OWN_WAY,
+    ApiKey.LIST_OFFSETS: "handlers.list_offsets",
+    ApiKey.METADATA: "handlers.metadata",
+    ApiKey.OFFSET_COMMIT: "handlers.offset_commit",
+    ApiKey.OFFSET_FETCH: "handlers.offset_fetch",
+    ApiKey.FIND_COORDINATOR: "handlers.coordinators",
+    ApiKey.JOIN_GROUP: "handlers.join_group",
+    ApiKey.HEARTBEAT: "handlers.heartbeat",
+    ApiKey.LEAVE_GROUP: "handlers.leave_group",
+    ApiKey.SYNC_GROUP: "handlers.sync_group",
+    ApiKey.DESCRIBE_GROUPS: "handlers.groups",
+    ApiKey.LIST_GROUPS: "handlers.groups",
+    ApiKey.API_VERSIONS: "api.api_versions",
+    ApiKey.CREATE_TOPICS: "handlers.topics",
+    ApiKey.DELETE_TOPICS: "handlers.topics",
+    ApiKey.DELETE_RECORDS: "handlers.delete_records",
+    ApiKey.INIT_PRODUCER_ID: "handlers.init_producer_id",
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: "handlers.leader_epochs",
+    ApiKey.ADD_PARTITIONS_TO_TXN: "handlers.add_to_txn",
+    ApiKey.ADD_OFFSETS_TO_TXN: "handlers.add_to_txn",
+    ApiKey.END_TXN: "handlers.end_txn",
+    ApiKey.WRITE_TXN_MARKERS: "handlers.write_txn_markers",
+    ApiKey.TXN_OFFSET_COMMIT: "handlers.txn_offset_commit",
+    ApiKey.DESCRIBE_CONFIGS: "handlers.configs",
+    ApiKey.ALTER_CONFIGS: "handlers.configs",
+    ApiKey.DESCRIBE_LOG_DIRS: "handlers.log_dirs",
+    ApiKey.CREATE_PARTITIONS: "handlers.topics",
+    ApiKey.DELETE_GROUPS: "handlers.groups",
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: "handlers.configs",
+    ApiKey.OFFSET_DELETE: "handlers.offset_delete",
+    ApiKey.DESCRIBE_CLUSTER: "handlers.cluster",
+    ApiKey.DESCRIBE_PRODUCERS: "handlers.describe_producers",
+    ApiKey.DESCRIBE_TRANSACTIONS: "handlers.transactions",
+    ApiKey.LIST_TRANSACTIONS: "handlers.transactions",
+    ApiKey.LIST_CONFIG_RESOURCES: "handlers.configs",
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: "handlers.describe_topic_partitions",
+}
+"""The module of each API in service."""
+
+_ON_THE_CLUSTER: Final = {
+    ApiKey.DESCRIBE_LOG_DIRS: Operation.DESCRIBE,
+    ApiKey.LIST_CONFIG_RESOURCES: Operation.DESCRIBE_CONFIGS,
+}
+"""What a request needs leave for before anything in it is looked at."""
+
+
+class UnservedError(ProtocolError):
+    """A request of an API or a version that is not in service; there is no answer to it that the client could read."""
+
+    def __init__(self, api_key: int, version: int) -> None:
+        served = served_versions().get(api_key)
+        which = f"served are versions {served}" if served is not None else "not in service"
+        super().__init__(f"{api_name(api_key)} (key {api_key}) version {version}: {which}", ErrorCode.UNSUPPORTED_VERSION)
+
+
+class ServedApi(NamedTuple):
+    """How requests of one API are handled."""
+
+    handler: Handler
+    in_steps: bool
+    """Whether the handler is a generator function."""
+    message: type[Any]
+    response: type[Any]
+    operation: Operation | None
+    """What the client has to be allowed to do on the cluster."""
+
+
+_served: dict[ApiKey, ServedApi] = {}
+
+
+def served_versions() -> dict[int, VersionRange]:
+    """The versions that ApiVersions lists, by API key."""
+    return {int(key): SERVED[key] for key in MODULES}
+
+
+def served_api(api_key: ApiKey) -> ServedApi:
+    """An API in service that has no way of its own; its module is imported by the first call."""
+    served = _served.get(api_key)
+    return _load(api_key) if served is None else served
+
+
+def _load(api_key: ApiKey) -> ServedApi:
+    module = import_module(f"{_PACKAGE}.{MODULES[api_key]}")
+    for key, handler in module.HANDLERS.items():
+        messages = load(key)
+        _served[key] = ServedApi(handler, isgeneratorfunction(handler), messages.request, messages.response, _ON_THE_CLUSTER.get(key))
+    return _served[api_key]

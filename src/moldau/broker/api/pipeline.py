@@ -1,0 +1,160 @@
+"""The way of a request from its frame to its response.
+
+1. Header: the API and its version are in service; who the client says it is.
+2. Admission: a short message is decoded at once, a long one in steps, once there is room for its elements (`admission`).
+3. Authorisation, as far as the API needs leave as a whole.
+4. The handler, which replies now or later.
+5. Quotas: the response says for how long the client is throttled, and its connection is muted for that time.
+6. Counters, and the response to its place among those of the connection.
+
+Produce and Fetch have ways of their own.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from moldau.broker.admission import LongRequest
+from moldau.broker.api.catalog import MODULES, ServedApi, UnservedError, served_api
+from moldau.broker.api.coding import encode_response, encode_response_in_steps
+from moldau.broker.metrics.response_errors import error_codes
+from moldau.model.errors import ErrorCode
+from moldau.model.steps import Steps
+from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.codec import decoder, step_decoder
+from moldau.protocol.headers import decode_request_header
+from moldau.protocol.versions import CODEC
+
+if TYPE_CHECKING:
+    from moldau.broker.metrics.counters import Counters
+    from moldau.broker.quotas.quotas import Quotas
+    from moldau.broker.request import Request
+    from moldau.broker.request_memory import RequestMemory
+    from moldau.broker.security.authorizer import Authorizer
+
+DECODED_AT_ONCE_MAX = 8 * 1024
+"""Bytes of a request that is decoded in one go: at the most a few milliseconds."""
+
+
+class Limits(Protocol):
+    """Bounds of requests, which may change at run time."""
+
+    decoded_elements_max: int
+    """Elements of all arrays of a request."""
+
+
+class Pipeline:
+    """See the module."""
+
+    __slots__ = ("_counters", "_limits", "_memory", "_monotonic", "_services", "authorizer", "quotas")
+
+    def __init__(
+        self,
+        services: object,
+        *,
+        monotonic: Callable[[], float],
+        counters: "Counters",
+        memory: "RequestMemory",
+        limits: Limits,
+        authorizer: "Authorizer",
+        quotas: "Quotas",
+    ) -> None:
+        """`services` has what the handlers need: the ``Services`` of each of their modules."""
+        self._services = services
+        self._monotonic = monotonic
+        self._counters = counters
+        self._memory = memory
+        self._limits = limits
+        self.authorizer = authorizer
+        self.quotas = quotas
+
+    def handle(self, request: "Request", frame: memoryview) -> None:
+        """Decode the request in `frame` and call its handler. ProtocolError (also `UnservedError`) if it cannot be read."""
+        request.started_s = self._monotonic()
+        key, version = request.api_key, request.api_version
+        if key not in MODULES:
+            raise UnservedError(key, version)
+        request.api_key = api_key = ApiKey(key)
+        if not CODEC[api_key].includes(version):
+            if api_key is ApiKey.API_VERSIONS:  # its header may be of a future version too: nothing more is read of it
+                self._refuse_api_versions(request)
+                return
+            raise UnservedError(key, version)
+        _, _, _, request.client_id, position = decode_request_header(frame)
+        served = served_api(api_key)
+        if request.size > DECODED_AT_ONCE_MAX:
+            long = LongRequest(
+                self._memory, request.exchange.holder, request.size, self._memory.admission.others, self._limits.decoded_elements_max
+            )
+            request.exchange.run(self._decoded_in_steps(long, served, request, bytes(frame), position), droppable=False)
+            return
+        # What follows a request is not looked at, as in Kafka: librdkafka 2.16 sends three zeros too many when it asks for all topics.
+        message, _ = decoder(served.message, version)(frame, position, self._limits.decoded_elements_max)
+        if served.operation is not None and not self.authorizer.allows(request.channel, served.operation):
+            self._refuse(served, request)
+            return
+        if served.in_steps:
+            request.exchange.run(self._in_steps(served, message, request))
+            return
+        steps = served.handler(self._services, message, request, partial(self._reply, request))
+        if steps is not None:
+            request.exchange.run(steps)
+
+    def _decoded_in_steps(self, long: LongRequest, served: ServedApi, request: "Request", frame: bytes, position: int) -> Steps:
+        """A long request: decoded, handled and answered piece by piece."""
+        decode = step_decoder(served.message, request.api_version)
+        try:
+            message, _ = yield from long.decoded(lambda most: decode(frame, position, most))
+            if served.operation is not None and not self.authorizer.allows(request.channel, served.operation):
+                self._refuse(served, request)
+                return
+            yield from self._in_steps(served, message, request)
+        finally:
+            long.end()
+
+    def _in_steps(self, served: ServedApi, message: Any, request: "Request") -> Steps:
+        """Run a handler in steps. A response that is there when it ends is encoded piece by piece too."""
+        responses: list[Any] = []
+        running = True
+
+        def take(response: Any) -> None:
+            if running:
+                responses.append(response)
+            else:
+                self._reply(request, response)
+
+        yield from served.handler(self._services, message, request, take) or ()
+        running = False
+        for response in responses:
+            yield None
+            throttle_ms = self._throttle(request, response)
+            parts = yield from encode_response_in_steps(response, request.api_key, request.api_version, request.correlation_id)
+            self._finish(request, response, parts, throttle_ms)
+
+    def _reply(self, request: "Request", response: Any) -> None:
+        throttle_ms = self._throttle(request, response)
+        parts = encode_response(response, request.api_key, request.api_version, request.correlation_id)
+        self._finish(request, response, parts, throttle_ms)
+
+    def _throttle(self, request: "Request", response: Any) -> int:
+        """Milliseconds for which the client is muted after this response, which says so."""
+        throttle_ms = self.quotas.throttle_ms(request)
+        if throttle_ms and hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = throttle_ms
+        return throttle_ms
+
+    def _finish(self, request: "Request", response: Any, parts: list[bytes], throttle_ms: int) -> None:
+        self._counters.answered(request.api_key, request.received_s, request.started_s, error_codes(response))
+        if throttle_ms:
+            request.exchange.mute(throttle_ms)
+        request.exchange.reply(parts)
+
+    def _refuse(self, served: ServedApi, request: "Request") -> None:
+        self._reply(request, served.response(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+
+    def _refuse_api_versions(self, request: "Request") -> None:
+        """The answer to an ApiVersions request of a version that we do not know: version 0, error 35 (KIP-511)."""
+        from moldau.broker.api.api_versions import unsupported_version
+
+        self._counters.answered(ApiKey.API_VERSIONS, request.received_s, request.started_s, (ErrorCode.UNSUPPORTED_VERSION,))
+        request.exchange.reply(encode_response(unsupported_version(), ApiKey.API_VERSIONS, 0, request.correlation_id))

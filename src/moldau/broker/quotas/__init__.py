@@ -1,0 +1,1 @@
+"""How much clients may ask of the broker in a time."""
