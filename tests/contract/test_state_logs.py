@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import pytest
 
 from moldau.broker.coordinators.state_log import KeyValue, LoadedBatch, StateLog, TransactionalProducer
+from moldau.broker.replicas.appends import MarkerBatch
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import drain
 from moldau.protocol.records.control import ControlType, EndTxnMarker
@@ -55,9 +56,7 @@ class Real:
     def mark(self, partition: int, producer: TransactionalProducer, *, committed: bool) -> None:
         marker = EndTxnMarker(ControlType.COMMIT if committed else ControlType.ABORT, 0)
         led = self.world.partition("__consumer_offsets", partition)
-        led.log.append_marker_as_leader(*producer, marker, self.clock.time_ms(), transaction_version=1)
-        led.log.write_staged()
-        self.world.broker.replicas.wrote(led)
+        self.world.append(MarkerBatch(led, *producer, marker, 1))
 
     def close(self, partition: int) -> None:
         self.world.broker.replicas.directory_offline("/data", [self.world.partition("__consumer_offsets", partition).topic_partition])

@@ -39,7 +39,7 @@ class Twins:
         take = RepeatedProduce.take
 
         def counted(repeated: RepeatedProduce, staged: object, *rest: object) -> bytes | None:
-            if staged is self.general.broker.staged_writes:
+            if staged is self.general.broker.replicas.appends:
                 return None
             answer = take(repeated, staged, *rest)  # type: ignore[arg-type]
             self.taken += answer is not None

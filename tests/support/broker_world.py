@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from moldau.adapters.sqlite_file import MEMORY
 from moldau.assembly.making import BrokerPorts, make_broker
 from moldau.broker.broker import Broker
+from moldau.broker.replicas.appends import AppendBatch, MarkerBatch
 from moldau.broker.replicas.hosted import HostedPartition
 from moldau.broker.walked_batches import Walk
 from moldau.cluster.registry import NewTopic
@@ -132,6 +133,12 @@ class BrokerWorld:
         found = self.broker.partitions.get(TopicPartition(name, index))
         assert found is not None
         return found
+
+    def append(self, batch: AppendBatch | MarkerBatch) -> None:
+        """Append a batch past all requests, with acks 1."""
+        appended = self.broker.replicas.append([batch], 1, self.clock.time_ms(), lambda _appended: None)
+        self.broker.replicas.write_staged()
+        assert appended.outcomes[0].in_log
 
     def request_bytes(self) -> int:
         """Memory that requests take: buffers of connections, and all that produced batches keep alive which wait for a thread."""

@@ -23,7 +23,6 @@ from moldau.broker.replicas.rules import SettingsCache
 from moldau.broker.request_memory import RequestMemory
 from moldau.broker.security.authorizer import AllowAll
 from moldau.broker.slices import SliceScheduler
-from moldau.broker.staged import StagedWrites
 from moldau.broker.walked_batches import BatchWalks
 from moldau.cluster.producer_ids import ProducerIds
 from moldau.cluster.registry import NewTopic, Registry
@@ -126,7 +125,6 @@ class Broker:
         self.partitions_of = self.partitions.of_topic
         self.missing_partition = self.replicas.missing
         self.storage_failed = self.replicas.storage_failed
-        self.staged_writes = StagedWrites(self.delayed, self.replicas)
         self.flusher = self.replicas.flusher
         self.host = SnapshotHost(self)
         self.logs: LogManager

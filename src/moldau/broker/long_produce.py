@@ -94,7 +94,7 @@ class LongProduce:
         yield from produce.begin(broker.clock.time_ms())
         if produce.has_to_ask:
             yield Elsewhere(lambda resume: produce.ask(resume) and resume())
-        staged = broker.staged_writes
+        staged = broker.replicas.appends
         for number, _ in enumerate(produce.stage(self.outcome, broker.clock.time_ms()), 1):
             if number % BATCHES_AT_ONCE == 0 or sum(each.staged_bytes for each in staged.dirty) >= BYTES_AT_ONCE:
                 self._write()
@@ -103,12 +103,10 @@ class LongProduce:
 
     def _write(self) -> None:
         """Write what this step has staged, and complete the fetches that waited for it."""
-        staged = self._broker.staged_writes
-        failures = staged.write()
+        failures = self._broker.replicas.write_staged()
         if failures:
             self.outcome.fail(failures, but_written=True)
         self._pending.written()
-        staged.notify()
 
     def _wait_for_syncs(self, resume: Callable[[], object]) -> None:
         self._synced.resume = resume

@@ -12,7 +12,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.broker.coordinators.internal_topics import OFFSETS
-from moldau.model.errors import ErrorCode, PeerError, StorageError
+from moldau.broker.replicas.appends import MarkerBatch, PendingAppend
+from moldau.broker.replicas.partition import ACKS_ALL
+from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from moldau.model.steps import UNFINISHED, Steps
 from moldau.protocol.records.control import ControlType, EndTxnMarker
@@ -25,8 +27,6 @@ _LOG = logging.getLogger(__name__)
 
 PARTITIONS_PER_STEP = 10
 """Partitions whose markers are written before other work runs: each takes about 0.06 ms."""
-MARKER_BYTES = 78
-"""A batch with one control record."""
 
 
 class Marker(NamedTuple):
@@ -56,104 +56,62 @@ def write_markers(broker: "Broker", markers: Sequence[Marker], done: MarkersDone
     broker.slices.run(_Writing(broker, done, [{} for _ in markers], check).steps(markers), _report)
 
 
-class _Staged(NamedTuple):
-    """A marker that is in a log, but perhaps not yet where it has to be."""
-
-    partition: "HostedPartition"
-    marker: Marker
-    results: MarkerResults
-    last_offset: int
-
-
 class _Writing:
     """One call of `write_markers`."""
 
-    __slots__ = ("_broker", "_check", "_done", "_left", "_staged", "results")
+    __slots__ = ("_broker", "_check", "_done", "_left", "results")
 
     def __init__(self, broker: "Broker", done: MarkersDone, results: list[MarkerResults], check: Check | None) -> None:
         self.results = results
         self._check = check
         self._broker = broker
         self._done = done
-        self._staged: list[_Staged] = []
-        self._left = 0
+        self._left = 1
+        """Appends that are not acknowledged yet, and one until the last is written."""
 
     def steps(self, markers: Sequence[Marker]) -> Steps:
         """Do all of it."""
-        self._left = 1
+        replicas = self._broker.replicas
         for marker, results in zip(markers, self.results, strict=True):
             partitions = iter(marker.partitions)
             while some := list(islice(partitions, PARTITIONS_PER_STEP)):
-                self._stage_all(marker, some, results)
-                for offsets in self._write():
-                    yield from offsets
+                batches = self._batches(marker, some, results)
+                if batches:
+                    self._left += 1
+                    now_ms = self._broker.clock.time_ms()
+                    appended = replicas.append(batches, ACKS_ALL, now_ms, partial(self._acknowledged, results))
+                    replicas.write_staged()
+                    for batch, outcome in zip(batches, appended.outcomes, strict=True):
+                        where = batch.partition.topic_partition
+                        if outcome.in_log and where.topic == OFFSETS.name:
+                            yield from self._broker.groups.transaction_ended(
+                                where.partition, marker.producer_id, committed=marker.committed
+                            )
                 yield UNFINISHED
         self._finished()
 
-    def _stage_all(self, marker: Marker, partitions: Sequence[TopicPartition], results: MarkerResults) -> None:
-        """Append a marker to partitions, unwritten."""
+    def _batches(self, marker: Marker, partitions: Sequence[TopicPartition], results: MarkerResults) -> list[MarkerBatch]:
+        """The markers for those of the partitions that may take one."""
         end = EndTxnMarker(ControlType.COMMIT if marker.committed else ControlType.ABORT, marker.coordinator_epoch)
-        now_ms = self._broker.clock.time_ms()
+        batches = []
         for topic_partition in partitions:
             partition = self._broker.partitions.get(topic_partition)
-            if partition is None:
-                results[topic_partition] = self._broker.missing_partition(
-                    topic_partition.topic.encode(), topic_partition.partition, by_id=False
-                ).code
-                continue
             try:
-                results[topic_partition] = self._stage(partition, marker, end, now_ms, results)
+                if partition is None:
+                    raise self._broker.missing_partition(topic_partition.topic.encode(), topic_partition.partition, by_id=False)
+                if self._check is not None:
+                    self._check(partition, marker)
             except PeerError as error:
                 results[topic_partition] = error.code
-            except StorageError as error:
-                results[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
-                self._broker.storage_failed(partition, error)
-
-    def _stage(self, partition: "HostedPartition", marker: Marker, end: EndTxnMarker, now_ms: int, results: MarkerResults) -> ErrorCode:
-        if partition.rules.min_insync_replicas > 1:
-            return ErrorCode.NOT_ENOUGH_REPLICAS
-        if self._check is not None:
-            self._check(partition, marker)
-        log = partition.log
-        before = log.staged_end_offset
-        appended = log.append_marker_as_leader(
-            marker.producer_id, marker.producer_epoch, end, now_ms, transaction_version=marker.transaction_version
-        )
-        if log.staged_end_offset > before:
-            self._broker.staged_writes.add(partition, MARKER_BYTES)
-        self._staged.append(_Staged(partition, marker, results, appended.last_offset))
-        return ErrorCode.NONE
-
-    def _write(self) -> list[Steps]:
-        """Write what is staged, and tell whom it concerns. The steps have the offsets that groups committed in the transactions count."""
-        broker = self._broker
-        failures = broker.staged_writes.write()
-        written = []
-        stages, self._staged = self._staged, []
-        for staged in stages:
-            if staged.partition in failures or not staged.partition.is_led:
-                staged.results[staged.partition.topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
             else:
-                written.append(staged)
-        offsets = [_end_for_groups(broker, staged) for staged in written if staged.partition.topic_partition.topic == OFFSETS.name]
-        for partition in dict.fromkeys(staged.partition for staged in written):
-            if partition.watchers:
-                broker.delayed.changed(partition)
-        broker.staged_writes.notify()
-        self._wait(written)
-        return offsets
+                batches.append(MarkerBatch(partition, marker.producer_id, marker.producer_epoch, end, marker.transaction_version))
+        return batches
 
-    def _wait(self, written: list[_Staged]) -> None:
-        """Report no sooner than those are on disk that have to be."""
-        for staged in written:
-            log = staged.partition.log
-            if staged.last_offset >= log.flushed_offset and log.log_end_offset - log.flushed_offset >= log.config.flush_messages:
-                self._left += 1
-                self._broker.flusher.wait(staged.partition, staged.last_offset, partial(self._flushed, staged))
-
-    def _flushed(self, staged: _Staged, error: StorageError | None) -> None:
-        if error is not None:
-            staged.results[staged.partition.topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
+    def _acknowledged(self, results: MarkerResults, appended: PendingAppend) -> None:
+        for batch, outcome in zip(appended.batches, appended.outcomes, strict=True):
+            error = outcome.error
+            code = ErrorCode.NONE if error is None else error.code if isinstance(error, PeerError) else ErrorCode.KAFKA_STORAGE_ERROR
+            results[batch.partition.topic_partition] = code
         self._finished()
 
     def _finished(self) -> None:
@@ -165,8 +123,3 @@ class _Writing:
 def _report(error: Exception | None) -> None:
     if error is not None:
         _LOG.error("markers not written because of a bug", exc_info=error)
-
-
-def _end_for_groups(broker: "Broker", staged: _Staged) -> Steps:
-    index, marker = staged.partition.topic_partition.partition, staged.marker
-    return broker.groups.transaction_ended(index, marker.producer_id, committed=marker.committed)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from moldau.broker.handlers.produce import ProduceOutcome
 from moldau.broker.replicas.hosted import HostedPartition
-from moldau.model.errors import StorageError
+from moldau.broker.replicas.partition_events import Level
+from moldau.model.errors import PeerError, StorageError
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
@@ -28,21 +29,21 @@ class PendingProduce:
 
     def written(self) -> None:
         """After a write: begin to wait for the sync of what it has written."""
-        flusher, unflushed = self._broker.flusher, self._outcome.unflushed
+        replicas, unflushed = self._broker.replicas, self._outcome.unflushed
         while self._seen < len(unflushed):
             partition, last_offset = unflushed[self._seen]
             self._seen += 1
             if last_offset < partition.log.log_end_offset:
                 self._left += 1
-                flusher.wait(partition, last_offset, partial(self._synced, partition))
+                replicas.wait(partition, last_offset, Level.FLUSHED, partial(self._synced, partition))
 
     def start(self) -> None:
         """After the last write: wait for the syncs of all that was written; done at once if there are none."""
         self.written()
         self._one_less()
 
-    def _synced(self, partition: HostedPartition, error: StorageError | None) -> None:
-        if error is not None:
+    def _synced(self, partition: HostedPartition, error: PeerError | StorageError | None) -> None:
+        if isinstance(error, StorageError):
             self._failures[partition] = error
         self._one_less()
 

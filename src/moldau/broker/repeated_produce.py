@@ -15,8 +15,8 @@ from struct import Struct
 from struct import error as struct_error
 from typing import TYPE_CHECKING
 
+from moldau.broker.replicas.appends import AppendPipeline
 from moldau.broker.replicas.hosted import HostedPartition
-from moldau.broker.staged import StagedWrites
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.protocol.fast.produce import ProducePartitionResult, encode_produce_response
 from moldau.protocol.records.header import LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT, check_batch
@@ -112,7 +112,7 @@ class RepeatedProduce:
             return None
         return RepeatedProduce(prefix, outcome.version, outcome.acks, topic, partition, transactional=transactional)
 
-    def take(self, staged: StagedWrites, frame: memoryview, correlation_id: int, now_ms: int) -> bytes | None:
+    def take(self, staged: AppendPipeline, frame: memoryview, correlation_id: int, now_ms: int) -> bytes | None:
         """Stage the batch of a request of this version and give its answer, empty with acks 0. None if the request is not of this form."""
         start = self._records_at
         partition = self._partition
@@ -156,7 +156,7 @@ class RepeatedProduce:
         except (PeerError, StorageError, IndexError, struct_error):  # also too short: the general way says where
             return None
         if not duplicate:
-            staged.add(partition, size)
+            staged.note_staged(partition, size)
         if self.acks == 0:
             return b""
         return self._pack(self._size, correlation_id, self._middle, base_offset, append_time_ms, log.start_offset, self._suffix)

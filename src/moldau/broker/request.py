@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from moldau.broker.replicas.appends import AppendPipeline
 from moldau.broker.replicas.hosted import HostedPartition
 from moldau.broker.request_memory import Holder
 from moldau.broker.security.channel import Channel
-from moldau.broker.staged import StagedWrites
 from moldau.model.errors import StorageError
 from moldau.model.steps import Steps
 from moldau.ports.transport import Part
@@ -31,7 +31,7 @@ class FastPath(Protocol):
     version: int
     acks: int
 
-    def take(self, staged: StagedWrites, frame: memoryview, correlation_id: int, now_ms: int) -> bytes | None:
+    def take(self, staged: AppendPipeline, frame: memoryview, correlation_id: int, now_ms: int) -> bytes | None:
         """Stage the batch of a request of this version; its response, empty with acks 0. None, and nothing has happened, if the request
         is not of this form.
         """

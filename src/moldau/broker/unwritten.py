@@ -43,7 +43,7 @@ class UnwrittenAnswers:
 
         Why the connection has to be closed, if it has. The times are those of the requests that went the shortest way, see `Counters`.
         """
-        failures = broker.staged_writes.write()
+        failures = broker.replicas.write_staged()
         repeated = len(self.entries) - self.decoded
         if repeated:
             broker.counters.produced(repeated, received_s, started_s)
@@ -54,7 +54,6 @@ class UnwrittenAnswers:
             pending, self.pending = self.pending, []
             for produce in pending:
                 produce.start()
-        broker.staged_writes.notify()
         return reason
 
     def _correct(self, broker: "Broker", failures: Mapping[HostedPartition, StorageError], answers: ResponseQueue) -> str | None:

@@ -8,6 +8,7 @@ import pytest
 
 from moldau.broker.compaction import cleaner_settings
 from moldau.broker.configs import Change, Edit, Resource, ResourceType
+from moldau.broker.replicas.appends import AppendBatch, MarkerBatch
 from moldau.log.cleaning.task import Task
 from moldau.model.config.static import read_static
 from moldau.model.config.store import BrokerConfig
@@ -165,14 +166,11 @@ def test_what_has_to_be_on_disk_first_is_brought_there() -> None:
     log, now_ms = partition.log, world.clock.time_ms()
     batch_bytes = batch(world, b"v", key=b"k", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
     produced = memoryview(bytearray(batch_bytes))
-    log.append_as_leader(produced, check_batch(produced), now_ms)
-    log.write_staged()
+    world.append(AppendBatch(partition, produced, check_batch(produced)))
     log._appender.roll(now_ms)
     world.clock.advance(1)
     assert log.flushed_offset == 1
-    log.append_marker_as_leader(7, 0, EndTxnMarker(ControlType.COMMIT, 0), now_ms, transaction_version=1)
-    log.write_staged()
-    world.broker.replicas.wrote(partition)
+    world.append(MarkerBatch(partition, 7, 0, EndTxnMarker(ControlType.COMMIT, 0), 1))
     assert (log.last_stable_offset, log.durable_stable_offset) == (2, 0)
     a_look(world)
     assert (log.durable_stable_offset, world.workers.running) == (2, 0)

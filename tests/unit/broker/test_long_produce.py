@@ -11,7 +11,6 @@ from moldau.broker import producing
 from moldau.broker.handlers.produce import BYTES_AT_ONCE
 from moldau.broker.long_produce import BATCHES_AT_ONCE
 from moldau.broker.replicas.hosted import HostedPartition
-from moldau.broker.staged import StagedWrites
 from moldau.log.partition_log import AppendResult
 from moldau.model.errors import ErrorCode, StorageError
 from moldau.protocol.fast.produce import PARTITIONS_AT_ONCE
@@ -60,7 +59,7 @@ def in_turns(world: BrokerWorld, client: Client, request: ProduceRequest, versio
 
 def nothing_is_left(world: BrokerWorld) -> bool:
     broker = world.broker
-    return (broker.slices.running, broker.request_memory.held, broker.staged_writes.dirty) == (0, 0, [])
+    return (broker.slices.running, broker.request_memory.held, broker.replicas.appends.dirty) == (0, 0, [])
 
 
 def lengths(world: BrokerWorld, topic: str = "wide", count: int = COUNT) -> list[int]:
@@ -295,13 +294,14 @@ def test_one_of_long_batches_is_written_a_few_megabytes_at_a_time(
     """The bound was in batches alone: up to 63 of 1 MB were written in one turn of 90 ms."""
     world.create_topic("wide2", 12)
     written: list[int] = []
-    write = StagedWrites.write
+    replicas = world.broker.replicas
+    write = replicas.write_staged
 
-    def counted(staged: StagedWrites) -> dict[HostedPartition, StorageError]:
-        written.append(sum(each.staged_bytes for each in staged.dirty))
-        return write(staged)
+    def counted() -> dict[HostedPartition, StorageError]:
+        written.append(sum(each.staged_bytes for each in replicas.appends.dirty))
+        return write()
 
-    monkeypatch.setattr(StagedWrites, "write", counted)
+    monkeypatch.setattr(replicas, "write_staged", counted)
     records = batch(world, bytes(1_000_000))
     sent = [
         TopicProduceData(name, partition_data=[PartitionProduceData(n, records) for n in range(count)])

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from moldau.broker.delayed import DelayedRequests
+from moldau.broker.replicas.appends import AppendBatch, MarkerBatch
 from moldau.model.errors import ErrorCode
 from moldau.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from moldau.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
@@ -38,18 +39,11 @@ def write(world: BrokerWorld, producer_id: int, sequence: int, *values: bytes, a
         builder.append(world.clock.time_ms() if at_ms is None else at_ms, None, value)
     records = memoryview(bytearray(builder.build()))
     partition = world.partition("t")
-    partition.log.append_as_leader(records, check_batch(records), world.clock.time_ms())
-    world.broker.staged_writes.add(partition, len(records))
-    world.broker.staged_writes.write()
-    world.broker.staged_writes.notify()
+    world.append(AppendBatch(partition, records, check_batch(records)))
 
 
 def end(world: BrokerWorld, producer_id: int, how: ControlType) -> None:
-    partition = world.partition("t")
-    partition.log.append_marker_as_leader(producer_id, 0, EndTxnMarker(how, 3), world.clock.time_ms(), transaction_version=1)
-    world.broker.staged_writes.add(partition, 78)
-    world.broker.staged_writes.write()
-    world.broker.staged_writes.notify()
+    world.append(MarkerBatch(world.partition("t"), producer_id, 0, EndTxnMarker(how, 3), 1))
 
 
 def commit(world: BrokerWorld, producer_id: int) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from moldau.broker.broker import Broker
+from moldau.broker.replicas.appends import MarkerBatch
 from moldau.broker.walked_batches import DIRECT_BYTES_MAX
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import TopicPartition
@@ -82,10 +83,7 @@ def answer(client: Client, coordinator: Coordinator, codes: Codes | None = None)
 
 def end(world: BrokerWorld, how: ControlType = ControlType.COMMIT, epoch: int = 0, version: int = 1) -> None:
     """The coordinator's marker."""
-    partition = world.partition("t")
-    partition.log.append_marker_as_leader(PRODUCER, epoch, EndTxnMarker(how, 0), world.clock.time_ms(), transaction_version=version)
-    partition.log.write_staged()
-    world.broker.replicas.wrote(partition)
+    world.append(MarkerBatch(world.partition("t"), PRODUCER, epoch, EndTxnMarker(how, 0), version))
 
 
 @pytest.mark.parametrize(("version", "what"), [(3, "verify"), (8, "verify"), (11, "verify"), (12, "add")])

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING
 from moldau.broker.coordinators.internal_topics import InternalTopic, internal_topic_spec
 from moldau.broker.coordinators.loading import StateLoads
 from moldau.broker.coordinators.state_log import EncodedRecords
+from moldau.broker.replicas.appends import AppendBatch
+from moldau.broker.replicas.partition import ACKS_ALL
+from moldau.broker.replicas.partition_events import Level
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
 from moldau.model.log_throttle import LogThrottle
@@ -25,8 +28,8 @@ if TYPE_CHECKING:
 
     from moldau.broker.broker import Broker
     from moldau.broker.coordinators.state_log import Done, KeyValue, LoadedBatch, TransactionalProducer
+    from moldau.broker.replicas.appends import AppendOutcome
     from moldau.broker.replicas.hosted import HostedPartition
-    from moldau.log.partition_log import AppendResult
 
 _LOG = logging.getLogger(__name__)
 
@@ -34,6 +37,7 @@ NOTES_INTERVAL_S = 60.0
 """How often the log says that the topic cannot be made; clients try again without a word, many times a second."""
 SYNC_AGAIN_S = 1.0
 """After a sync that found no room."""
+_NOT_REPLICATED = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.REQUEST_TIMED_OUT)
 _CODECS = {"uncompressed": Compression.NONE, **{codec.name.lower(): codec for codec in Compression if codec}}
 
 
@@ -80,43 +84,47 @@ class StateTopic:
     ) -> int | None:
         """As :meth:`moldau.broker.coordinators.state_log.StateLog.append`.
 
-        Should a disk be lost, the partition closes, which tells its coordinator to resign; that comes after ``done(error)`` where the
-        append failed, and may come before it where the sync did.
+        Should a disk be lost, the partition closes, which tells its coordinator to resign; that may come before ``done(error)``.
         """
-        led = self._broker.partitions.get(TopicPartition(self.name, partition))
+        replicas, topic_partition = self._broker.replicas, TopicPartition(self.name, partition)
+        led = replicas.partitions.get(topic_partition)
         if led is None:
-            done(PeerError(ErrorCode.NOT_COORDINATOR, f"{self.name}-{partition} is not led by broker {self._broker.broker_id}"))
+            done(PeerError(ErrorCode.NOT_COORDINATOR, f"{topic_partition} is not led by broker {self._broker.broker_id}"))
             return None
+        now_ms = self._broker.clock.time_ms()
         try:
-            appended = self._append(led, records, producer)
+            batch = self._build(led, records, producer, now_ms)
         except PeerError as error:
             done(error)
             return None
-        except StorageError as error:
-            done(_not_stored(led, error))
-            self._broker.storage_failed(led, error)
-            return None
-        log, last_offset = led.log, appended.last_offset
-        if last_offset >= log.flushed_offset and log.log_end_offset - log.flushed_offset >= log.config.flush_messages:
-            self._wait_for_disk(led, last_offset, done)
-        else:
-            done(None)
-        return appended.base_offset
+        appended = replicas.append(
+            [AppendBatch(led, batch, read_header(batch))], ACKS_ALL, now_ms, lambda each: self._acknowledged(each.outcomes[0], led, done)
+        )
+        replicas.write_staged()
+        (outcome,) = appended.outcomes
+        if outcome.in_log:
+            return outcome.base_offset
+        assert outcome.error is not None, "it was not written"
+        done(_refusal(led, outcome.error))
+        return None
 
-    def _wait_for_disk(self, led: "HostedPartition", last_offset: int, done: "Done") -> None:
-        """``done`` once the record is on disk. If a sync finds no room, only the answer has to wait for the next one: the record stays in
-        the log, and a restart would read what an error had denied.
+    def _acknowledged(self, outcome: "AppendOutcome", led: "HostedPartition", done: "Done") -> None:
+        if outcome.in_log:
+            self._synced(led, outcome.last_offset, done, outcome.error)
+
+    def _synced(self, led: "HostedPartition", last_offset: int, done: "Done", error: PeerError | StorageError | None) -> None:
+        """``done`` once the record is as safe as it has to be. If a sync finds no room, only the answer has to wait for the next one: the
+        record stays in the log, and a restart would read what an error had denied.
         """
+        if error is None:
+            done(None)
+        elif isinstance(error, StorageError) and error.no_space:
+            self._broker.clock.call_later(SYNC_AGAIN_S, lambda: self._wait_again(led, last_offset, done))
+        else:
+            done(_refusal(led, error))
 
-        def synced(failure: StorageError | None) -> None:
-            if failure is None:
-                done(None)
-            elif failure.no_space:
-                self._broker.clock.call_later(SYNC_AGAIN_S, lambda: self._wait_for_disk(led, last_offset, done))
-            else:
-                done(_not_stored(led, failure))
-
-        self._broker.flusher.wait(led, last_offset, synced)
+    def _wait_again(self, led: "HostedPartition", last_offset: int, done: "Done") -> None:
+        self._broker.replicas.wait(led, last_offset, Level.FLUSHED, lambda error: self._synced(led, last_offset, done, error))
 
     def load(self, partition: int, take: "Callable[[LoadedBatch], object]", done: "Done") -> None:
         """As :meth:`moldau.broker.coordinators.state_log.StateLog.load`. One partition is read after the other, in the order of the calls.
@@ -129,22 +137,6 @@ class StateTopic:
             done(None)
         else:
             self._loads.add(topic_partition, take, done)
-
-    def _append(self, led: "HostedPartition", records: "Sequence[KeyValue]", producer: "TransactionalProducer | None") -> "AppendResult":
-        """Write the batch."""
-        broker = self._broker
-        minimum = led.rules.min_insync_replicas
-        if minimum > 1:
-            message = f"{led.topic_partition}: 1 replica in sync, min.insync.replicas is {minimum}"
-            raise PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
-        now_ms = broker.clock.time_ms()
-        batch = self._build(led, records, producer, now_ms)
-        appended = led.log.append_as_leader(batch, read_header(batch), now_ms)
-        led.log.write_staged()
-        led.traffic.bytes_in += len(batch)
-        if broker.replicas.wrote(led) and led.watchers:
-            broker.delayed.appended(led, len(batch))
-        return appended
 
     def _build(
         self, led: "HostedPartition", records: "Sequence[KeyValue]", producer: "TransactionalProducer | None", now_ms: int
@@ -180,5 +172,12 @@ def java_hash(text: str) -> int:
     return value if value < 1 << 31 else (1 << 32) - value
 
 
-def _not_stored(led: "HostedPartition", error: StorageError) -> PeerError:
-    return PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{led.topic_partition} cannot be written: {error}")
+def _refusal(led: "HostedPartition", error: PeerError | StorageError) -> PeerError:
+    """An error of the log or its replicas, as coordinators answer it."""
+    if isinstance(error, StorageError):
+        return PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{led.topic_partition} cannot be written: {error}")
+    if error.code in _NOT_REPLICATED:
+        return PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message)
+    if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        return PeerError(ErrorCode.NOT_COORDINATOR, error.message)
+    return error

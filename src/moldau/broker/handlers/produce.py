@@ -199,7 +199,7 @@ def append(
     log = partition.log
     appended = log.append_as_leader(batch, header, now_ms)
     if not appended.duplicate:
-        broker.staged_writes.add(partition, len(batch))
+        broker.replicas.appends.note_staged(partition, len(batch))
     if appended.last_offset >= log.flushed_offset and log.staged_end_offset - log.flushed_offset >= log.config.flush_messages:
         outcome.unflushed.append((partition, appended.last_offset))
     return ProducePartitionResult(partition.index, 0, appended.base_offset, appended.log_append_time_ms, log.start_offset)

@@ -237,7 +237,7 @@ class Connection:
             self._holds_memory = held > 0
             if self._memory.note(self, held, reader.received - reader.pending_bytes, reader.received, has_room=reader.has_room):
                 self.hold()
-        if self._unwritten.entries or self._broker.staged_writes.dirty:
+        if self._unwritten.entries or self._broker.replicas.appends.dirty:
             self._write()
         self._serving = False
         self._flush()
@@ -258,7 +258,7 @@ class Connection:
     def _handle_frames(self) -> bool:
         """Handle one frame after the other; whether it stopped before the last."""
         broker = self._broker
-        staged = broker.staged_writes
+        staged = broker.replicas.appends
         now_ms = broker.clock.time_ms()
         fast = self._fast
         unwritten = self._unwritten.entries
@@ -365,7 +365,7 @@ class Connection:
             self._flush()  # closes also where the broker was stopping
         elif error is not None:
             self._abort_for_a_bug(error)
-            if self._broker.staged_writes.dirty:
+            if self._broker.replicas.appends.dirty:
                 self._write()
         self.release()
 

@@ -1,19 +1,19 @@
-"""Group commit: acknowledgements that wait for the disk share one sync.
+"""Syncs of logs. Appends whose acknowledgements wait for the disk share them: group commit.
 
-For each log at most one sync runs at a time, in a background thread. Appends that come meanwhile wait for the next one, which starts as
-soon as the running one ends and covers all of them. So with `flush.messages` 1 the number of syncs depends on how long the disk
-takes for one, not on the number of producers.
+For each log at most one sync runs at a time, in a background thread. What is written meanwhile waits for the next one, which starts as
+soon as the running one ends and covers all of it. So with `flush.messages` 1 the number of syncs depends on how long the disk takes for
+one, not on the number of producers.
 
-    append 0..4, wait for 4     sync up to 5 starts
-    append 5..9, wait for 9     waits
-    append 10,   wait for 10    waits
-    sync ends                   4 is answered; sync up to 11 starts
-    sync ends                   9 and 10 are answered
+    append 0..4, requested      sync up to 5 starts
+    append 5..9, requested      waits
+    append 10,   requested      waits
+    sync ends                   0..4 are acknowledged; sync up to 11 starts
+    sync ends                   5..10 are acknowledged
 
 Each sync holds files open from the moment it is given to the background. So `SYNCS_MAX` are there at a time; other logs wait in line.
 
-A sync that fails takes its log directory offline (after a failed sync nobody knows which bytes the disk has); all that wait are told. Where
-only room was missing for the small files that go with a sync, they are told too, and the next append asks for another.
+A sync that fails takes its log directory offline: after a failed sync nobody knows which bytes the disk has. Where only room was missing
+for the small files that go with a sync, it does not, and the next request begins another.
 """
 
 from collections import deque
@@ -30,124 +30,99 @@ if TYPE_CHECKING:
 SYNCS_MAX = 8
 """Twice what the background has threads: each finds the next one waiting when it has ended one."""
 
-Done = Callable[[StorageError | None], object]
 
+class _Syncs:
+    """The syncs of one log."""
 
-class _Waiting:
-    """Who waits for the disk of one partition."""
-
-    __slots__ = ("in_line", "running", "waiters", "wanted")
+    __slots__ = ("in_line", "running", "wanted")
 
     def __init__(self) -> None:
-        self.waiters: list[tuple[int, Done]] = []
         self.running = False
         self.in_line = False
         self.wanted = False
 
 
 class LogFlusher:
-    """Runs the syncs of all logs. `flushed` is called with each partition whose flushed offset has moved."""
+    """Runs the syncs of all logs. `synced` is called with each partition whose log a sync has brought to disk, `sync_failed` with one whose
+    sync failed.
+    """
 
     def __init__(
         self,
         background: Background,
-        flushed: Callable[[HostedPartition], object],
-        storage_failed: Callable[[HostedPartition, StorageError], object],
+        synced: Callable[[HostedPartition], object],
+        sync_failed: Callable[[HostedPartition, StorageError], object],
     ) -> None:
         self._background = background
-        self._flushed = flushed
-        self._storage_failed = storage_failed
-        self._waiting: dict[HostedPartition, _Waiting] = {}
-        self._line: deque[tuple[HostedPartition, _Waiting]] = deque()
+        self._synced = synced
+        self._sync_failed = sync_failed
+        self._syncs: dict[HostedPartition, _Syncs] = {}
+        self._line: deque[HostedPartition] = deque()
         self._running = 0
         self._stopped = False
 
     @property
     def busy(self) -> bool:
-        """Whether anybody waits for a sync, or one runs."""
-        return bool(self._waiting)
-
-    def wait(self, partition: HostedPartition, last_offset: int, done: Done) -> None:
-        """Call ``done(None)`` once the record at `last_offset`, already written, is on disk; with the error if it cannot be brought
-        there.
-        """
-        if last_offset < partition.log.flushed_offset:
-            done(None)
-            return
-        waiting = self._waiting.setdefault(partition, _Waiting())
-        waiting.waiters.append((last_offset, done))
-        self._start(partition, waiting)
+        """Whether a sync is wanted, or runs."""
+        return bool(self._syncs)
 
     def request(self, partition: HostedPartition) -> None:
-        """Bring what is written to disk, with nobody waiting for it."""
-        waiting = self._waiting.setdefault(partition, _Waiting())
-        waiting.wanted = True
-        self._start(partition, waiting)
+        """Bring all that is written to disk; with the next sync where one runs."""
+        syncs = self._syncs.get(partition)
+        if syncs is None:
+            syncs = self._syncs[partition] = _Syncs()
+        syncs.wanted = True
+        self._start(partition, syncs)
 
     def stop(self) -> None:
         """Begin no more syncs, neither of queued logs nor for later requests: the stop of the broker syncs all logs."""
         self._stopped = True
         self._line.clear()
 
-    def _start(self, partition: HostedPartition, waiting: _Waiting) -> None:
-        if waiting.running or waiting.in_line or self._stopped:
+    def _start(self, partition: HostedPartition, syncs: _Syncs) -> None:
+        if syncs.running or syncs.in_line or self._stopped:
             return
         if self._running >= SYNCS_MAX:
-            waiting.in_line = True
-            self._line.append((partition, waiting))
+            syncs.in_line = True
+            self._line.append(partition)
             return
-        waiting.wanted = False
+        syncs.wanted = False
         try:
-            job = partition.log.flush_job() if partition.is_led else None
+            job = partition.log.flush_job() if partition.is_open else None
         except StorageError as error:
-            self._storage_failed(partition, error)
-            self._finished(partition, waiting, error)
+            del self._syncs[partition]
+            self._sync_failed(partition, error)
             return
-        if job is None:  # all that was written is on disk, or the partition is gone
-            gone = None if partition.is_led else StorageError("the partition is gone", path=str(partition.topic_partition))
-            waiters, waiting.waiters = waiting.waiters, []
-            self._waiting.pop(partition, None)
-            for _, answer in waiters:
-                answer(gone)
+        if job is None:  # all that was written is on disk, or the log is closed
+            del self._syncs[partition]
+            if partition.is_open:
+                self._synced(partition)
             return
-        waiting.running = True
+        syncs.running = True
         self._running += 1
 
         def done(_: None, error: BaseException | None) -> None:
-            self._done(partition, waiting, job, error)
+            self._done(partition, syncs, job, error)
 
         self._background.run(job.run, done)
 
-    def _done(self, partition: HostedPartition, waiting: _Waiting, job: "FlushJob", error: BaseException | None) -> None:
-        waiting.running = False
-        self._running -= 1
+    def _done(self, partition: HostedPartition, syncs: _Syncs, job: "FlushJob", error: BaseException | None) -> None:
         if error is None:
             partition.log.flush_done(job)
-            self._flushed(partition)
+            if partition.is_open:
+                self._synced(partition)  # which may request another
         elif isinstance(error, StorageError):
             partition.log.flush_failed(job)
-            self._storage_failed(partition, error)
+            self._sync_failed(partition, error)
         else:
             raise error
-        self._start_next()
-        self._finished(partition, waiting, error)
-
-    def _start_next(self) -> None:
+        syncs.running = False
+        self._running -= 1
         while self._line and self._running < SYNCS_MAX:
-            partition, waiting = self._line.popleft()
-            waiting.in_line = False
-            self._start(partition, waiting)
-
-    def _finished(self, partition: HostedPartition, waiting: _Waiting, error: StorageError | None) -> None:
-        """Answer those whose records are on disk, or all with the error; go on with the rest."""
-        flushed = partition.log.flushed_offset
-        waiters, waiting.waiters = waiting.waiters, []
-        for last_offset, done in waiters:
-            if error is not None or last_offset < flushed:
-                done(error)
-            else:
-                waiting.waiters.append((last_offset, done))
-        if waiting.waiters or waiting.wanted:
-            self._start(partition, waiting)
-        elif not waiting.running:
-            self._waiting.pop(partition, None)
+            first = self._line.popleft()
+            self._syncs[first].in_line = False
+            self._start(first, self._syncs[first])
+        if syncs.wanted:
+            self._start(partition, syncs)
+        elif not syncs.running:
+            self._syncs.pop(partition, None)

@@ -2,7 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from moldau.broker.replicas.partition import Partition
+from moldau.broker.replicas.commit_gate import CommitGate
+from moldau.broker.replicas.partition import ACKS_ALL, Partition
+from moldau.broker.replicas.partition_events import Level
 from moldau.broker.replicas.rules import UNLIMITED, AppendLimits, ProduceRules, TopicSettings
 from moldau.cluster.snapshot import INTERNAL_TOPICS
 
@@ -11,6 +13,8 @@ if TYPE_CHECKING:
     from moldau.broker.metrics.counters import TopicTraffic
     from moldau.log.partition_log import PartitionLog
     from moldau.model.identity import TopicPartition
+
+_REPLICATED_AND_FLUSHED = Level.REPLICATED | Level.FLUSHED
 
 
 class HostedPartition:
@@ -22,9 +26,11 @@ class HostedPartition:
 
     __slots__ = (
         "_counted_offset",
+        "gate",
         "index",
         "is_internal",
         "is_led",
+        "is_open",
         "is_plain",
         "jumped",
         "lags",
@@ -53,9 +59,13 @@ class HostedPartition:
         self.index = log.topic_partition.partition
         self.topic_id = topic_id
         self.staged_bytes = 0
+        self.gate: CommitGate | None = None
+        """Where appends wait, once one has."""
         self.watchers: dict[DelayedRequest, None] = {}
         self.is_internal = log.topic_partition.topic in INTERNAL_TOPICS
         """Whether it keeps the state of a coordinator, so that no client may write to it."""
+        self.is_open = True
+        """Until the log is closed."""
         self.is_led = False
         """Whether this broker leads it, with this log."""
         self.rules: ProduceRules = settings.rules
@@ -75,14 +85,30 @@ class HostedPartition:
         self.is_plain = sole and not self.limits.walks_records and self.log.config.flush_messages == UNLIMITED
 
     def advanced(self) -> bool:
-        """Show what the machine's high watermark shows, after that may have moved. Whether it has."""
+        """The machine's offsets may have moved: show records up to its high watermark, then open the gate. Whether more is visible."""
         log = self.log
         before = log.high_watermark
-        if not log.advance_high_watermark(self.machine.high_watermark):
-            return False
-        if log.unsettled or self.lags:
+        moved = log.advance_high_watermark(self.machine.high_watermark)
+        if moved and (log.unsettled or self.lags):
             self._advance_stable(before)
-        return True
+        if self.gate is not None:
+            self.gate.open(self.machine)
+        return moved
+
+    def open_gate(self) -> CommitGate:
+        """Its gate, made at the first call."""
+        if self.gate is None:
+            self.gate = CommitGate(self.topic_partition)
+        return self.gate
+
+    def level_for(self, acks: int, last_offset: int) -> Level:
+        """What the acknowledgement of the batch that was just staged, or that is repeated, and ends at `last_offset` waits for."""
+        log = self.log
+        flushed_offset = log.flushed_offset
+        must_flush = last_offset >= flushed_offset and log.staged_end_offset - flushed_offset >= log.config.flush_messages
+        if acks == ACKS_ALL and not self.machine.is_sole:
+            return _REPLICATED_AND_FLUSHED if must_flush else Level.REPLICATED
+        return Level.FLUSHED if must_flush else Level.WRITTEN
 
     def has_written(self, base_offset: int) -> bool:
         """Whether the batch that got this offset is in the log, after a write that has failed."""

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, assert_never
 
+from moldau.broker.replicas.appends import COMPLETED_PER_TURN, AppendPipeline
 from moldau.broker.replicas.flusher import LogFlusher
 from moldau.broker.replicas.hosted import HostedPartition
 from moldau.broker.replicas.partition import Partition
@@ -19,6 +20,7 @@ from moldau.broker.replicas.partition_events import (
     EndPermits,
     FailAppends,
     LeadEpoch,
+    Level,
     OpenedLog,
     PartitionEffect,
     Reconfigured,
@@ -109,14 +111,17 @@ class ReplicaManager:
         """The partitions that this broker leads."""
         self.hosted: dict[TopicPartition, HostedPartition] = {}
         """All replicas with an open log."""
-        self.flusher = LogFlusher(background, self.synced, self.storage_failed)
+        self.flusher = LogFlusher(background, self.synced, self.sync_failed)
+        self.appends = AppendPipeline(clock, delayed, self.flusher.request, self.storage_failed)
+        self.append = self.appends.append
+        self.write_staged = self.appends.write_staged
+        self.wait = self.appends.wait
         self.logs: LogManager
         """Set before the first partition is opened."""
         self._offline: dict[TopicPartition, _Offline] = {}
         self._broker_id = broker_id
         self._clock = clock
         self._metadata = metadata
-        self._delayed = delayed
         self._counters = counters
         self._elected = elected
         self._resigned = resigned
@@ -150,6 +155,7 @@ class ReplicaManager:
                 self._end(hosted, Stopped(StorageError("the partition is gone", path=str(topic_partition))))
         if delete:
             self.logs.mark_deleted(topic_partitions, self._clock.time_ms())
+        self.appends.complete()
 
     def reconfigure(self, topic_partition: TopicPartition, settings: TopicSettings) -> None:
         """Let a replica obey the settings that its topic has now."""
@@ -164,6 +170,7 @@ class ReplicaManager:
             hosted.rules, hosted.limits = settings.rules, settings.limits
             self._carry_out(hosted, hosted.machine.step(event))
             self._flush_interval(settings.log.flush_ms)
+            self.appends.complete()
 
     def close(self) -> None:
         """Lead no partition any more: the broker stops, and its logs are closed next."""
@@ -202,11 +209,11 @@ class ReplicaManager:
 
         A log that was closed does not count: its files may be removed under a sync, and the partition's next log may be open.
         """
-        if self.hosted.get(partition.topic_partition) is partition:
+        if partition.is_open:
             self.logs.storage_failed(partition.topic_partition, error)
 
     def directory_offline(self, path: str, topic_partitions: Iterable[TopicPartition]) -> None:
-        """A log directory is offline, and these replicas with it."""
+        """A log directory is offline, and these replicas with it; also called by `LogManager.storage_failed`."""
         for topic_partition in topic_partitions:
             hosted = self.hosted.pop(topic_partition, None)
             if hosted is not None:
@@ -218,6 +225,7 @@ class ReplicaManager:
                     state = FollowerState(machine.leader_epoch, machine.state_version, machine.replicas, machine.leader_id)
                 self._offline[topic_partition] = _Offline(machine, state, hosted.topic_id, settings)
                 self._end(hosted, DirectoryFailed(StorageError("the partition went offline", path=path)))
+        self.appends.complete()
 
     def retry_full(self) -> Steps:
         """Try again to open, or to make, the logs that a full disk kept closed."""
@@ -230,16 +238,22 @@ class ReplicaManager:
                 except MoldauError as error:
                     _LOG.error("partition offline: partition=%s reason=%s", topic_partition, error)
 
-    def wrote(self, partition: HostedPartition) -> bool:
-        """A write to the partition's log has ended, perhaps in an error after a part. Whether more is visible."""
-        return partition.is_led and partition.machine.grew(partition.log.log_end_offset) and partition.advanced()
-
     def synced(self, partition: HostedPartition) -> None:
         """A sync has brought more of the partition's log to disk."""
-        if self.hosted.get(partition.topic_partition) is partition:
-            partition.machine.flushed(partition.log.flushed_offset)
-            if partition.advanced():
-                self._delayed.changed(partition)
+        partition.machine.flushed(partition.log.flushed_offset)
+        if partition.advanced():
+            self.appends.wake(partition)
+        if partition.gate is not None and partition.gate.waits_for(Level.FLUSHED):
+            self.flusher.request(partition)
+        self.appends.complete(COMPLETED_PER_TURN)
+
+    def sync_failed(self, partition: HostedPartition, error: StorageError) -> None:
+        """A sync of the partition's log failed: what waits for the disk fails."""
+        if partition.is_open:
+            self.logs.storage_failed(partition.topic_partition, error)
+            if partition.gate is not None:
+                partition.gate.fail(error, Level.FLUSHED)
+            self.appends.complete()
 
     # Changes of a replica
 
@@ -260,6 +274,7 @@ class ReplicaManager:
                 self._elected(topic_partition)
         elif hosted.is_led and not leads:
             self._resign(hosted)
+        self.appends.complete()
 
     def _open(
         self, topic_partition: TopicPartition, state: LeaderState | FollowerState, topic_id: bytes, settings: TopicSettings, *, is_new: bool
@@ -304,6 +319,7 @@ class ReplicaManager:
     def _end(self, hosted: HostedPartition, event: Stopped | DirectoryFailed) -> None:
         """Carry out an event after which the replica is served no more."""
         effects = hosted.machine.step(event)
+        hosted.is_open = False
         hosted.count_messages()
         if hosted.is_led:
             self._resign(hosted)
@@ -322,13 +338,14 @@ class ReplicaManager:
             match effect:
                 case LeadEpoch(epoch):
                     hosted.log.lead_epoch(epoch)
-                case FailAppends():
-                    pass  # those that wait for a sync fail with it, since the partition is not led
+                case FailAppends(error, level):
+                    if hosted.gate is not None:
+                        hosted.gate.fail(error, level)
                 case ShowUpTo():
                     if hosted.advanced():
-                        self._delayed.changed(hosted)
+                        self.appends.wake(hosted)
                 case WakeFetches():
-                    self._delayed.changed(hosted)
+                    self.appends.wake(hosted)
                 case EndPermits():
                     hosted.permit()
                 case _:

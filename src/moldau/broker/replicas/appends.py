@@ -1,0 +1,354 @@
+"""Appends to logs, from being staged to being acknowledged: the only way to a log for clients, coordinators and markers.
+
+1. `append` stages batches, with offsets; nothing is written yet. Their memory may be the receive buffer of a connection, so `write_staged`
+   is called before anything else is received, and between turns of the loop nothing is staged.
+2. `write_staged` writes each log once. Then each append finds out, in the order in which they were staged, which of its batches are in
+   their logs: one whose write failed may be in the log all the same, if it was written before a new segment was begun.
+3. A batch that has to reach more than the log (`Level`) waits at the commit gate of its partition.
+4. When all batches of an append have reached their levels or failed, it joins a queue, and `complete` calls its `done`. Then fetches that
+   waited for the records are attempted. `complete` does not nest: a `done` that appends and writes only adds to the queue.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
+
+from moldau.broker.replicas.partition_events import Level
+from moldau.model.errors import PeerError, StorageError
+
+if TYPE_CHECKING:
+    from moldau.broker.delayed import DelayedRequests
+    from moldau.broker.replicas.hosted import HostedPartition
+    from moldau.log.partition_log import AppendResult
+    from moldau.ports.clock import Clock, Timer
+    from moldau.protocol.records.control import EndTxnMarker
+    from moldau.protocol.records.header import BatchHeader
+
+_LOG = logging.getLogger(__name__)
+
+ACKS_NONE = 0
+COMPLETED_PER_TURN = 50
+"""Appends that one sync, or one fetch of a follower, completes before other work runs."""
+MARKER_BYTES = 78
+"""A batch with one control record."""
+
+Waited = Callable[[PeerError | StorageError | None], object]
+
+
+class AppendBatch(NamedTuple):
+    """A batch that was checked, for a partition. The memory stays as it is until it is written."""
+
+    partition: "HostedPartition"
+    records: memoryview
+    header: "BatchHeader"
+
+    def stage(self, now_ms: int) -> "AppendResult":
+        """Stage it in the log. PeerError, StorageError."""
+        return self.partition.log.append_as_leader(self.records, self.header, now_ms)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the batch."""
+        return len(self.records)
+
+
+class MarkerBatch(NamedTuple):
+    """The control batch that ends a transaction of a producer in a partition."""
+
+    partition: "HostedPartition"
+    producer_id: int
+    producer_epoch: int
+    marker: "EndTxnMarker"
+    transaction_version: int
+    size: int = MARKER_BYTES
+
+    def stage(self, now_ms: int) -> "AppendResult":
+        """Stage it in the log. PeerError, StorageError."""
+        return self.partition.log.append_marker_as_leader(
+            self.producer_id, self.producer_epoch, self.marker, now_ms, transaction_version=self.transaction_version
+        )
+
+
+class AppendOutcome:
+    """What became of one batch; offsets and times are -1 while it is not staged."""
+
+    __slots__ = ("append_time_ms", "base_offset", "error", "in_log", "last_offset", "level", "log_start_offset")
+
+    def __init__(self, error: PeerError | StorageError | None = None) -> None:
+        self.base_offset = self.last_offset = self.append_time_ms = self.log_start_offset = -1
+        self.level = Level.WRITTEN
+        """What its acknowledgement waits for."""
+        self.error = error
+        self.in_log = False
+        """Whether the log has it: final after the `write_staged` that follows. With an error it is not as safe as it should be."""
+
+
+class PendingAppend:
+    """Batches that were appended together, until each has reached its level or failed; a `GatedAppend`."""
+
+    __slots__ = ("_done", "_left", "_opened", "acks", "batches", "deadline_s", "outcomes")
+
+    def __init__(
+        self,
+        batches: "Sequence[AppendBatch | MarkerBatch]",
+        acks: int,
+        deadline_s: float,
+        done: "Callable[[PendingAppend], object]",
+        opened: Callable[[Callable[[], object]], object],
+    ) -> None:
+        """`opened` takes what calls `done` into the queue of completions."""
+        self.batches = batches
+        self.acks = acks
+        self.deadline_s = deadline_s
+        self.outcomes: list[AppendOutcome] = []
+        self._left = len(batches)
+        self._done = done
+        self._opened = opened
+
+    def resolve(self, place: int, error: PeerError | StorageError | None) -> None:
+        """As `GatedAppend`."""
+        if error is not None:
+            self.outcomes[place].error = error
+        self._left -= 1
+        if self._left == 0:
+            self._opened(partial(self._done, self))
+
+
+class _Wait(NamedTuple):
+    """What waits for records that are in the log already; a `GatedAppend`."""
+
+    done: Waited
+    opened: Callable[[Callable[[], object]], object]
+    deadline_s: float = inf
+
+    def resolve(self, place: int, error: PeerError | StorageError | None) -> None:
+        self.opened(partial(self.done, error))
+
+
+class AppendPipeline:
+    """See the module.
+
+    Invariant: `dirty` has exactly the partitions with staged bytes.
+    """
+
+    __slots__ = (
+        "_busy",
+        "_clock",
+        "_delayed",
+        "_grown",
+        "_opened",
+        "_request_sync",
+        "_storage_failed",
+        "_timed",
+        "_timer",
+        "_timer_s",
+        "_unwritten",
+        "_woken",
+        "dirty",
+    )
+
+    def __init__(
+        self,
+        clock: "Clock",
+        delayed: "DelayedRequests",
+        request_sync: "Callable[[HostedPartition], object]",
+        storage_failed: "Callable[[HostedPartition, StorageError], object]",
+    ) -> None:
+        """`request_sync` has a partition's log synced, `storage_failed` sees to the disk of one that failed."""
+        self._clock = clock
+        self._delayed = delayed
+        self._request_sync = request_sync
+        self._storage_failed = storage_failed
+        self.dirty: list[HostedPartition] = []
+        self._unwritten: list[PendingAppend] = []
+        """Appends that are staged, in this order."""
+        self._opened: deque[Callable[[], object]] = deque()
+        self._grown: list[tuple[HostedPartition, int]] = []
+        """Partitions with bytes that became visible, and that fetches wait for."""
+        self._woken: dict[HostedPartition, None] = {}
+        """Partitions whose waiting fetches are all to be attempted."""
+        self._busy = False
+        """Whether an operation is under way whose end completes what has opened."""
+        self._timed: dict[HostedPartition, None] = {}
+        """Partitions at whose gates appends with a deadline wait."""
+        self._timer: Timer | None = None
+        self._timer_s = inf
+
+    def append(
+        self,
+        batches: "Sequence[AppendBatch | MarkerBatch]",
+        acks: int,
+        now_ms: int,
+        done: Callable[[PendingAppend], object],
+        *,
+        timeout_ms: int | None = None,
+    ) -> PendingAppend:
+        """Stage batches. `done` is called once, after `write_staged`: each outcome then has reached the level of `acks` or has an error. A
+        batch that is refused harms no other.
+
+        `acks`: 0, 1 or -1, as on the wire. `timeout_ms`: how long to wait for in-sync replicas.
+        """
+        deadline_s = inf if timeout_ms is None else self._clock.monotonic() + timeout_ms / 1000
+        pending = PendingAppend(batches, acks, deadline_s, done, self._opened.append)
+        for batch in batches:
+            partition = batch.partition
+            try:
+                if not partition.is_open:
+                    raise _offline(partition)
+                partition.machine.check_acks(acks)
+                base_offset, last_offset, append_time_ms, duplicate = batch.stage(now_ms)
+            except PeerError as error:
+                outcome = AppendOutcome(error)
+            except StorageError as error:
+                outcome = AppendOutcome(error)
+                busy, self._busy = self._busy, True
+                try:
+                    self._storage_failed(partition, error)
+                finally:
+                    self._busy = busy
+            else:
+                if not duplicate:
+                    self.note_staged(partition, batch.size)
+                outcome = AppendOutcome()
+                outcome.base_offset = base_offset
+                outcome.last_offset = last_offset
+                outcome.append_time_ms = append_time_ms
+                outcome.log_start_offset = partition.log.start_offset
+                outcome.level = partition.level_for(acks, last_offset)
+            pending.outcomes.append(outcome)
+        self._unwritten.append(pending)
+        return pending
+
+    def note_staged(self, partition: "HostedPartition", size: int) -> None:
+        """`size` more bytes are staged in the partition's log."""
+        if partition.staged_bytes == 0:
+            self.dirty.append(partition)
+        partition.staged_bytes += size
+
+    def write_staged(self) -> "dict[HostedPartition, StorageError]":
+        """Write all that is staged, and complete what needs no more. The logs whose write failed."""
+        dirty, self.dirty = self.dirty, []
+        unwritten, self._unwritten = self._unwritten, []
+        failures: dict[HostedPartition, StorageError] = {}
+        busy, self._busy = self._busy, True
+        try:
+            for partition in dirty:
+                count, partition.staged_bytes = partition.staged_bytes, 0
+                if not partition.is_led:
+                    failures[partition] = _offline(partition)
+                    continue
+                try:
+                    partition.log.write_staged()
+                    partition.traffic.bytes_in += count
+                except StorageError as error:  # what an older segment got is written
+                    failures[partition] = error
+                if partition.machine.grew(partition.log.log_end_offset) and partition.advanced() and partition.watchers:
+                    self._grown.append((partition, count))
+            for pending in unwritten:
+                self._settle(pending, failures)
+            for partition, failure in failures.items():
+                self._storage_failed(partition, failure)
+        finally:
+            self._busy = busy
+        self.complete()
+        return failures
+
+    def wait(self, partition: "HostedPartition", last_offset: int, level: Level, done: Waited) -> None:
+        """Call ``done(None)`` once the record at `last_offset`, which is written, has reached `level`; or with the error."""
+        self._wait(partition, last_offset, level, _Wait(done, self._opened.append), 0)
+        self.complete()
+
+    def wake(self, partition: "HostedPartition") -> None:
+        """Attempt all fetches that wait for a partition, when `complete` is called next."""
+        if partition.watchers:
+            self._woken[partition] = None
+
+    def complete(self, most: int | None = None) -> None:
+        """Complete appends that have opened, `most` of them in this turn, and attempt the fetches that wait for what has changed."""
+        if self._busy:
+            return
+        self._busy = True
+        opened, left = self._opened, -1 if most is None else most
+        try:
+            while True:
+                if opened and left:
+                    left -= 1
+                    try:
+                        opened.popleft()()
+                    except Exception:
+                        _LOG.exception("append completed with a bug")
+                elif self._grown:
+                    grown, self._grown = self._grown, []
+                    for partition, count in grown:
+                        self._delayed.appended(partition, count)
+                elif self._woken:
+                    woken, self._woken = self._woken, {}
+                    for partition in woken:
+                        self._delayed.changed(partition)
+                else:
+                    break
+        finally:
+            self._busy = False
+        if opened:
+            self._clock.call_later(0.0, lambda: self.complete(COMPLETED_PER_TURN))
+
+    def _settle(self, pending: PendingAppend, failures: "Mapping[HostedPartition, StorageError]") -> None:
+        """After the write: which batches are in their logs, and which of them have to wait."""
+        for place, outcome in enumerate(pending.outcomes):
+            partition = pending.batches[place].partition
+            if outcome.error is not None:
+                pending.resolve(place, None)
+            elif not partition.is_led or (partition in failures and outcome.base_offset >= partition.log.log_end_offset):
+                pending.resolve(place, failures.get(partition) or _offline(partition))
+            else:
+                outcome.in_log = True
+                if outcome.level is Level.WRITTEN:
+                    pending.resolve(place, None)
+                elif pending.acks == ACKS_NONE:
+                    self._request_sync(partition)
+                    pending.resolve(place, None)
+                else:
+                    self._wait(partition, outcome.last_offset, outcome.level, pending, place)
+
+    def _wait(self, partition: "HostedPartition", last_offset: int, level: Level, append: "PendingAppend | _Wait", place: int) -> None:
+        if last_offset < partition.machine.open_offset(level):
+            append.resolve(place, None)
+            return
+        if not partition.is_led:
+            append.resolve(place, _offline(partition))
+            return
+        gate = partition.open_gate()
+        gate.wait(level, last_offset, append, place)
+        if gate.deadline_s < inf:
+            self._timed[partition] = None
+            if gate.deadline_s < self._timer_s:
+                self._set_timer(gate.deadline_s)
+        if level & Level.FLUSHED:
+            self._request_sync(partition)
+
+    def _set_timer(self, due_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_s = due_s
+        self._timer = self._clock.call_later(max(due_s - self._clock.monotonic(), 0.0), self._expire)
+
+    def _expire(self) -> None:
+        """Fail the appends that have waited for in-sync replicas until their deadlines."""
+        self._timer, self._timer_s = None, inf
+        now_s, timed, next_s = self._clock.monotonic(), self._timed, inf
+        for partition in list(timed):
+            gate = partition.open_gate()
+            gate.expire(now_s)
+            if gate.deadline_s == inf:
+                del timed[partition]
+            next_s = min(next_s, gate.deadline_s)
+        if next_s < inf:
+            self._set_timer(next_s)
+        self.complete()
+
+
+def _offline(partition: "HostedPartition") -> StorageError:
+    return StorageError("the partition went offline", path=str(partition.topic_partition))
