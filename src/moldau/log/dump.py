@@ -12,15 +12,14 @@ from typing import Any
 from moldau.log import names
 from moldau.log.checkpoints import LEADER_EPOCHS, OFFSET_CHECKPOINTS, parse_offsets
 from moldau.log.damage import DamagedFileError
+from moldau.log.indexes import OffsetIndex, TimeIndex
 from moldau.log.inspection import DamagedBytes, SoundBatch, inspect, records_of
 from moldau.log.leader_epochs import decode_leader_epochs
 from moldau.log.meta_properties import FILE_NAME as META_PROPERTIES
 from moldau.log.meta_properties import parse_meta_properties
-from moldau.log.offset_index import OffsetIndex
 from moldau.log.partition_metadata import FILE_NAME as PARTITION_METADATA
 from moldau.log.partition_metadata import parse_partition_metadata
 from moldau.log.producer_snapshot import BadSnapshotError, decode_snapshot
-from moldau.log.time_index import TimeIndex
 from moldau.log.topic_ids import format_id
 from moldau.log.transaction_entry import ABORTED, ABORTED_VERSION
 from moldau.model.errors import MoldauError, PeerError

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from moldau.log.batches import BadBatchError, scan, walk
 from moldau.log.believing import believe_aborted, believe_indexes
 from moldau.log.damage import LostRecordsError
-from moldau.log.index_builder import IndexBuilder
+from moldau.log.indexes import IndexBuilder
 from moldau.log.leader_epochs import LeaderEpochs
 from moldau.log.producer_replay import marker_in
 from moldau.log.producer_states import ProducerStates

@@ -7,7 +7,7 @@ Where bytes are::
 
 Staging keeps the caller's view, without a copy. `write` hands all views to one vectored write. If that fails the file is cut back
 and everything that staging changed is put back, so that the staged batches never happened. The indexes are memory at this point
-(:mod:`moldau.log.index_file`), so putting them back is cutting two byte arrays.
+(:mod:`moldau.log.indexes`), so putting them back is cutting two byte arrays.
 
 The file belongs to the cache, which may take it back at any time between two calls; the next write opens it again. Bytes of the page cache
 stay there meanwhile, and batches that are staged wait for the write.
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from moldau.log.cache import SegmentCache
 from moldau.log.config import LogConfig
-from moldau.log.index_file import STORE_BYTES
+from moldau.log.indexes import STORE_BYTES
 from moldau.log.segment import Segment
 from moldau.log.transaction_index import ENTRIES_MAX, AbortedTransaction
 from moldau.model.errors import StorageError
@@ -30,8 +30,7 @@ from moldau.ports.filesystem import Bytes, File
 from moldau.protocol.records.header import HEADER_SIZE, BatchHeader, read_header
 
 if TYPE_CHECKING:
-    from moldau.log.offset_index import OffsetIndex
-    from moldau.log.time_index import TimeIndex
+    from moldau.log.indexes import OffsetIndex, TimeIndex
 
 _NEVER = 1 << 80
 _RELATIVE_MAX = 2**31 - 1

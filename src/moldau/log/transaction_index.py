@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from moldau.log.cache import SegmentCache
-from moldau.log.entry_file import EntryFile
+from moldau.log.indexes import EntryFile
 from moldau.log.transaction_entry import ABORTED, ABORTED_VERSION
 from moldau.ports.filesystem import FileSystem, NotRegularError
 

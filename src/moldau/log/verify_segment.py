@@ -6,10 +6,9 @@ from struct import Struct
 from moldau.log import names
 from moldau.log.findings import Finding, Severity
 from moldau.log.index_checksums import read_checksums
+from moldau.log.indexes import OffsetIndex, TimeIndex
 from moldau.log.inspection import DamagedBytes, SoundBatch, inspect, records_of
 from moldau.log.leader_epochs import LeaderEpochs
-from moldau.log.offset_index import OffsetIndex
-from moldau.log.time_index import TimeIndex
 from moldau.log.verify_transactions import TransactionCheck
 from moldau.model.errors import PeerError
 from moldau.ports.filesystem import FileSystem

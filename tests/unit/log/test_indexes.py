@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moldau.log.cache import SegmentCache
-from moldau.log.offset_index import OffsetIndex
-from moldau.log.time_index import TimeIndex
+from moldau.log.indexes import OffsetIndex, TimeIndex
 from moldau.model.errors import StorageError
 from moldau.testing.disk import ForgetfulDisk
 

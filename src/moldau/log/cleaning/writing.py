@@ -4,9 +4,7 @@ from collections.abc import Iterable
 
 from moldau.log import names
 from moldau.log.cache import SegmentCache
-from moldau.log.index_builder import IndexBuilder
-from moldau.log.offset_index import OffsetIndex
-from moldau.log.time_index import TimeIndex
+from moldau.log.indexes import IndexBuilder, OffsetIndex, TimeIndex
 from moldau.log.transaction_entry import ABORTED, ABORTED_VERSION
 from moldau.log.transaction_index import AbortedTransaction
 from moldau.model.errors import StorageError
