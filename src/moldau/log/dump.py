@@ -21,7 +21,7 @@ from moldau.log.partition_metadata import FILE_NAME as PARTITION_METADATA
 from moldau.log.partition_metadata import parse_partition_metadata
 from moldau.log.producer_snapshot import BadSnapshotError, decode_snapshot
 from moldau.log.topic_ids import format_id
-from moldau.log.transaction_entry import ABORTED, ABORTED_VERSION
+from moldau.log.transaction_index import ABORTED, ABORTED_VERSION
 from moldau.model.errors import MoldauError, PeerError
 from moldau.ports.filesystem import FileSystem
 from moldau.protocol.records.compression import Compression

@@ -13,12 +13,17 @@ first offset of every `BLOCK` entries is kept in memory, and a search reads only
 
 from array import array
 from collections.abc import Iterator, Sequence
+from struct import Struct
 from typing import NamedTuple
 
 from moldau.log.cache import SegmentCache
 from moldau.log.indexes import EntryFile
-from moldau.log.transaction_entry import ABORTED, ABORTED_VERSION
 from moldau.ports.filesystem import FileSystem, NotRegularError
+
+ABORTED = Struct(">hqqqq")
+"""An entry of ``.txnindex``: version, producer id, first and last offset, last stable offset when it ended. Do not change."""
+ABORTED_VERSION = 0
+
 
 BLOCK = 256
 """Entries that a search reads, or skips, together."""
@@ -36,7 +41,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionIndex(EntryFile):
-    """Entries of :data:`moldau.log.transaction_entry.ABORTED`, 34 bytes.
+    """Entries of :data:`ABORTED`, 34 bytes.
 
     Invariants: from entry to entry `last_offset` rises, and `last_stable_offset` does not fall. `_lowest` has the lowest first offset of
     each block of the first `_surveyed` entries.

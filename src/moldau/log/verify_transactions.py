@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from moldau.log.findings import Finding, Severity
 from moldau.log.inspection import SoundBatch
-from moldau.log.transaction_entry import ABORTED, ABORTED_VERSION
+from moldau.log.transaction_index import ABORTED, ABORTED_VERSION
 from moldau.protocol.records.control import ControlType, end_txn_marker_of
 from moldau.protocol.records.header import BatchHeader
 

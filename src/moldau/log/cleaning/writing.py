@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from moldau.log import names
 from moldau.log.cache import SegmentCache
 from moldau.log.indexes import IndexBuilder, OffsetIndex, TimeIndex
-from moldau.log.transaction_entry import ABORTED, ABORTED_VERSION
-from moldau.log.transaction_index import AbortedTransaction
+from moldau.log.transaction_index import ABORTED, ABORTED_VERSION, AbortedTransaction
 from moldau.model.errors import StorageError
 from moldau.ports.filesystem import Bytes, File, FileSystem
 from moldau.protocol.records.header import BatchHeader
