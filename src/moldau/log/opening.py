@@ -220,8 +220,8 @@ class Opening:
     def _recover(
         self, recovery_point: int, durable_offset: int, start_offset: int, snapshots: Snapshots, epochs: LeaderEpochs
     ) -> "RecoveryReport":
+        from moldau.log.producer_replay import mend
         from moldau.log.recovery import Recovery, RecoveryReport
-        from moldau.log.transaction_mending import mend
 
         segments = self._segments
         recovery_point = max(recovery_point, segments.bases[0])

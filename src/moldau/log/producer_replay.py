@@ -1,6 +1,8 @@
-"""Producer state from batches that are in the log: what came after a snapshot, and what came just before it. Headers are enough, but for
-markers."""
+"""Producer state from batches that are in the log: what came after a snapshot, what came just before it, and what an index of aborted
+transactions has to hold. Headers are enough, but for markers.
+"""
 
+import logging
 from collections.abc import Callable, Container
 
 from moldau.log.batches import UNREADABLE, BadBatchError, walk
@@ -8,6 +10,7 @@ from moldau.log.producer_entry import ProducerEntry
 from moldau.log.producer_states import ProducerStates
 from moldau.log.segment import Segment
 from moldau.log.segments import Segments
+from moldau.log.snapshots import Snapshots
 from moldau.log.transaction_index import AbortedTransaction
 from moldau.ports.filesystem import File
 from moldau.protocol.records.header import BatchHeader
@@ -92,3 +95,24 @@ def producers_before(segments: Segments, offset: int, now_ms: int, producer_ids:
         except UNREADABLE:
             continue
     return found.entries
+
+
+_LOG = logging.getLogger(__name__)
+
+
+def mend(segments: Segments, segment: Segment, snapshots: Snapshots, partition: str, log_end_offset: int) -> None:
+    """Find what the segment's index has to hold, and put that in its place. StorageError.
+
+    What the damage is may not be told a second time, so the file is replaced as a whole, and is on disk before anybody relies on it.
+    """
+    producers, aborted = ProducerStates(partition), list[AbortedTransaction]()
+    _LOG.warning("index of aborted transactions is damaged and rebuilt: path=%s", segment.transaction_index.path)
+    first_offset = segments.bases[0]
+    loaded = snapshots.load_newest(segment.base_offset, 0, producers.most)
+    if loaded is not None:
+        first_offset, entries = loaded
+        producers.load(entries)
+    end_offset = segments.end_of(segments.slot_of(segment.base_offset), log_end_offset)
+    replay_producers(segments, producers, first_offset, end_offset, 0, aborted.append)
+    segment.transaction_index.replace([each for each in aborted if each.last_offset >= segment.base_offset])
+    segment.store_checksums()

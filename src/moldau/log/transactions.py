@@ -129,7 +129,7 @@ class LogTransactions:
         return any(aborted.last_offset == offset for aborted in self._segments.items[slot].transaction_index)
 
     def _mend(self, slot: int) -> None:
-        from moldau.log.transaction_mending import mend
+        from moldau.log.producer_replay import mend
 
         segment = self._segments.items[slot]
         mend(self._segments, segment, self._snapshots, self._producers.partition, self._offsets.log_end_offset)
