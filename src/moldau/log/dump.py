@@ -19,7 +19,7 @@ from moldau.log.meta_properties import FILE_NAME as META_PROPERTIES
 from moldau.log.meta_properties import parse_meta_properties
 from moldau.log.partition_metadata import FILE_NAME as PARTITION_METADATA
 from moldau.log.partition_metadata import parse_partition_metadata
-from moldau.log.producer_snapshot import BadSnapshotError, decode_snapshot
+from moldau.log.producer_snapshots import BadSnapshotError, decode_snapshot
 from moldau.log.topic_ids import format_id
 from moldau.log.transaction_index import ABORTED, ABORTED_VERSION
 from moldau.model.errors import MoldauError, PeerError

@@ -7,10 +7,10 @@ from collections.abc import Callable, Container
 
 from moldau.log.batches import UNREADABLE, BadBatchError, walk
 from moldau.log.producer_entry import ProducerEntry
+from moldau.log.producer_snapshots import Snapshots
 from moldau.log.producer_states import ProducerStates
 from moldau.log.segment import Segment
 from moldau.log.segments import Segments
-from moldau.log.snapshots import Snapshots
 from moldau.log.transaction_index import AbortedTransaction
 from moldau.ports.filesystem import File
 from moldau.protocol.records.header import BatchHeader

@@ -5,11 +5,11 @@ from zlib import crc32
 
 from moldau.log.cache import SegmentCache
 from moldau.log.config import LogConfig
+from moldau.log.producer_snapshots import Snapshots
 from moldau.log.producer_states import ProducerStates
 from moldau.log.segment import Segment
 from moldau.log.segment_appender import SegmentAppender
 from moldau.log.segments import Segments
-from moldau.log.snapshots import Snapshots
 from moldau.log.unsynced import UnsyncedFiles
 from moldau.model.errors import StorageError
 from moldau.ports.filesystem import FileSystem

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 from moldau.log.offsets import LogOffsets
 from moldau.log.producer_rules import check_first, stale_epoch
+from moldau.log.producer_snapshots import Snapshots
 from moldau.log.producer_states import ProducerStates
 from moldau.log.reader import LogReader, ReadResult
 from moldau.log.segments import Segments
-from moldau.log.snapshots import Snapshots
 
 if TYPE_CHECKING:
     from moldau.log.transaction_index import AbortedTransaction

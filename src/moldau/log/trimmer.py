@@ -11,13 +11,13 @@ from moldau.log.config import LogConfig
 from moldau.log.leader_epochs import LeaderEpochs
 from moldau.log.offsets import LogOffsets
 from moldau.log.producer_replay import producers_before, replay_producers
+from moldau.log.producer_snapshots import Snapshots
 from moldau.log.producer_states import ProducerStates
 from moldau.log.reader import LogReader
 from moldau.log.retention import Bounds, Expired, before_start, expired
 from moldau.log.roller import SegmentRoller
 from moldau.log.segment import Segment
 from moldau.log.segments import RemovedSegment, Segments
-from moldau.log.snapshots import Snapshots
 from moldau.log.transactions import LogTransactions
 from moldau.log.unsynced import UnsyncedFiles
 from moldau.model.errors import ErrorCode, PeerError

@@ -11,7 +11,7 @@ from moldau.log.damage import LostRecordsError
 from moldau.log.partition_log import PartitionLog
 from moldau.log.producer_bound import ProducerBound
 from moldau.log.producer_entry import ProducerEntry
-from moldau.log.producer_snapshot import SnapshotEntries, decode_snapshot, encode_snapshot, producers_of
+from moldau.log.producer_snapshots import SnapshotEntries, decode_snapshot, encode_snapshot, producers_of
 from moldau.log.producer_states import ProducerStates
 from moldau.log.verifications import Verifications
 from moldau.model.errors import ErrorCode, PeerError

@@ -3,7 +3,7 @@
 import pytest
 
 from moldau.log.producer_entry import ProducerEntry, StoredBatch
-from moldau.log.producer_snapshot import BadSnapshotError, decode_snapshot, encode_snapshot, producers_of
+from moldau.log.producer_snapshots import BadSnapshotError, decode_snapshot, encode_snapshot, producers_of
 
 
 def crc32c(data: bytes) -> int:

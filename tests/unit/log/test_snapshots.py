@@ -3,7 +3,7 @@
 import pytest
 
 from moldau.log.producer_entry import ProducerEntry
-from moldau.log.snapshots import Snapshots
+from moldau.log.producer_snapshots import Snapshots
 from moldau.model.errors import StorageError
 from moldau.testing.disk import ForgetfulDisk
 
