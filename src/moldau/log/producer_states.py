@@ -1,6 +1,6 @@
 """What a partition remembers of its producers: of each its last batches, and where its transaction began (KIP-98).
 
-Batches and markers are noted when they are staged, if :mod:`moldau.log.producer_rules` lets them in; `undo` takes back those whose write
+Batches and markers are noted when they are staged, if :mod:`moldau.log.producer_entry` lets them in; `undo` takes back those whose write
 failed.
 
 A snapshot holds only each producer's last batch (the file is Kafka's), yet a producer may send up to five again after a restart. So when
@@ -14,8 +14,12 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from moldau.log.producer_bound import BUSY, GONE, ProducerBound
-from moldau.log.producer_entry import BATCHES_KEPT, NO_SEQUENCE, SEQUENCE_MASK, ProducerEntry, StoredBatch
-from moldau.log.producer_rules import (
+from moldau.log.producer_entry import (
+    BATCHES_KEPT,
+    NO_SEQUENCE,
+    SEQUENCE_MASK,
+    ProducerEntry,
+    StoredBatch,
     check_epoch,
     check_given,
     check_marker,

@@ -15,7 +15,7 @@ transaction: `begin_verification` says whether it has to be asked, and `check_fi
 from typing import TYPE_CHECKING
 
 from moldau.log.offsets import LogOffsets
-from moldau.log.producer_rules import check_first, stale_epoch
+from moldau.log.producer_entry import check_first, stale_epoch
 from moldau.log.producer_snapshots import Snapshots
 from moldau.log.producer_states import ProducerStates
 from moldau.log.reader import LogReader, ReadResult
