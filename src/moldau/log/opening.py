@@ -16,7 +16,7 @@ from moldau.log.damage import DamagedFileError, LostRecordsError
 from moldau.log.leader_epochs import LeaderEpochs, decode_leader_epochs
 from moldau.log.leftovers import settle_leftovers
 from moldau.log.producer_bound import ProducerBound
-from moldau.log.producer_replay import producers_before, replay_producers
+from moldau.log.producer_replay import mend, producers_before, replay_producers
 from moldau.log.producer_snapshots import Snapshots
 from moldau.log.producer_states import ProducerStates
 from moldau.log.segment import Segment
@@ -220,7 +220,6 @@ class Opening:
     def _recover(
         self, recovery_point: int, durable_offset: int, start_offset: int, snapshots: Snapshots, epochs: LeaderEpochs
     ) -> "RecoveryReport":
-        from moldau.log.producer_replay import mend
         from moldau.log.recovery import Recovery, RecoveryReport
 
         segments = self._segments

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from moldau.log.offsets import LogOffsets
 from moldau.log.producer_entry import check_first, stale_epoch
+from moldau.log.producer_replay import mend
 from moldau.log.producer_snapshots import Snapshots
 from moldau.log.producer_states import ProducerStates
 from moldau.log.reader import LogReader, ReadResult
@@ -129,7 +130,5 @@ class LogTransactions:
         return any(aborted.last_offset == offset for aborted in self._segments.items[slot].transaction_index)
 
     def _mend(self, slot: int) -> None:
-        from moldau.log.producer_replay import mend
-
         segment = self._segments.items[slot]
         mend(self._segments, segment, self._snapshots, self._producers.partition, self._offsets.log_end_offset)

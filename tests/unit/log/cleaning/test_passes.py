@@ -2,7 +2,7 @@
 
 import pytest
 
-from moldau.log import names, producer_replay
+from moldau.log import names, transactions
 from moldau.log.cleaning.grouping import SEGMENTS_MAX
 from moldau.log.findings import Severity
 from moldau.log.verify import verify
@@ -277,7 +277,7 @@ def test_where_making_it_anew_is_of_no_use_the_log_is_not_compacted_any_more(
     path = f"{FOLDER}/{names.file_name(0, names.TRANSACTION_INDEX)}"
     world.disk.write_atomically(path, b"")
     world.restart()
-    monkeypatch.setattr(producer_replay, "mend", lambda *arguments: None)
+    monkeypatch.setattr(transactions, "mend", lambda *arguments: None)
     for _ in range(3):
         world.clean()
     assert caplog.text.count("log is not compacted any more") == 1
