@@ -49,7 +49,7 @@ class ToyState:
         self.values: dict[str, str] = {}
         self.account = Account(budget)
         self.waiting: list[Answer] = []
-        self.steps_to_finish = 0
+        self.steps_to_finish = self.steps_to_release = 0
         self._budget = budget
         self._order = order
 
@@ -65,11 +65,16 @@ class ToyState:
     def loaded(self) -> None:
         self._order.append(f"loaded {sorted(self.values.items())}")
 
-    def resigned(self, error: PeerError) -> None:
+    def resigned(self, error: PeerError) -> Steps:
         self._order.append(f"resigned {error.code.name}")
-        self.account.close()
         for answer in self.waiting:
             answer(error)
+        return self._release()
+
+    def _release(self) -> Steps:
+        for _ in range(self.steps_to_release):
+            yield None
+        self.account.close()
 
     def memory(self) -> Sequence[Budget]:
         return [self._budget]
@@ -93,12 +98,12 @@ class ToyWorld:
         self.budget = Budget("toy.memory.max.bytes", lambda: self.limit, self.clock.monotonic)
         self.order: list[str] = []
         """What happened to states and answers."""
-        self.steps_to_finish = 0
+        self.steps_to_finish = self.steps_to_release = 0
         self.runtime: CoordinatorRuntime[ToyState] = CoordinatorRuntime(TOPIC, self.log, self.clock, self._make)
 
     def _make(self, coordinator: PartitionCoordinator[ToyState]) -> ToyState:
         state = ToyState(coordinator, self.budget, self.order)
-        state.steps_to_finish = self.steps_to_finish
+        state.steps_to_finish, state.steps_to_release = self.steps_to_finish, self.steps_to_release
         return state
 
     def elect(self, epoch: int = 1, partition: int = 0) -> None:

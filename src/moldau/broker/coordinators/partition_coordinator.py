@@ -39,8 +39,10 @@ class PartitionState(Protocol):
     def loaded(self) -> None:
         """The coordinator is active from now on."""
 
-    def resigned(self, error: PeerError) -> None:
-        """Answer `error` to those who wait for something other than a write, and release all memory. The last call."""
+    def resigned(self, error: PeerError) -> Steps:
+        """In steps, which begin at once, answer `error` to those who wait for something other than a write, and release all memory. The
+        last call.
+        """
 
     def memory(self) -> "Sequence[Budget]":
         """The budgets that bound it, together with the state of other partitions."""
@@ -173,6 +175,10 @@ class PartitionCoordinator(Generic[S]):
         """The time of deadlines, in milliseconds that never go back."""
         return self._runtime.deadlines.now_ms()
 
+    def fail(self) -> None:
+        """A bug: memory may not be what the log says, or a machine waits for what never comes. Resign, and load again a while later."""
+        self._runtime.failed_by_bug(self)
+
     def while_serving(self, steps: Steps) -> Steps:
         """The same steps; they end when the coordinator resigns."""
         try:
@@ -206,22 +212,23 @@ class PartitionCoordinator(Generic[S]):
                     write.committed(write.base_offset)
                 except Exception:
                     _LOG.exception("committed record not applied by a bug: partition=%s", self._name)
-                    self._runtime.not_applied(self)
+                    self.fail()
             try:
                 write.done(self._not_coordinator() if self.is_over else None)
             except Exception:  # a bug on the way to one client must not hold up the others
                 self._note_lost_answer()
         self._is_settling = False
 
-    def resign(self, error: PeerError) -> None:
-        """Answer all that waits; the runtime has forgotten the coordinator."""
+    def resign(self, error: PeerError) -> Steps:
+        """Answer all that waits for a write; the steps answer all that waits in the state. The runtime has forgotten the coordinator."""
         self.phase = Phase.RESIGNED
         self._runtime.deadlines.drop(self)
-        self.state.resigned(error)
+        released = self.state.resigned(error)
         writes = self._writes
         while writes:
             write = writes.popleft()
             self._answer(write, write.error or error)
+        return released
 
     def _answer(self, write: _Write, error: PeerError | None) -> None:
         try:

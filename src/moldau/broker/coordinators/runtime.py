@@ -17,9 +17,10 @@ ACTIVE          `write`                             append, and queue
 ACTIVE          an append is committed              of queued writes, in the order of the log: `committed`, then `done`
 ACTIVE          an append is refused                `done(error)`; the log has nothing of it
 ACTIVE          an append fails when in the log     as resigned, since log and memory may differ                         none
-ACTIVE          `committed` raises, a bug           as resigned, keep the reason                                         FAILED
+ACTIVE          a change is lost by a bug           as resigned, keep the reason, `reload` it after `BUG_RELOAD_MS`      FAILED
 REFUSED FAILED  `reload`                            as elected                                                           LOADING
-any             resigned                            `PartitionState.resigned`, then `done(NOT_COORDINATOR)` for writes    none
+any             resigned                            `done(NOT_COORDINATOR)` for writes, `PartitionState.resigned` in      none
+                                                    slices; a load of the partition waits for their end
 ==============  ==================================  ===================================================================  ===========
 
 Rules. State changes once, when its record is committed, in the order of the log; so it is at any time what a replay of the committed
@@ -29,6 +30,7 @@ resigned. `done` of a write is called exactly once.
 
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Generic, NamedTuple
 
 from moldau.broker.coordinators.deadlines import Deadlines
@@ -36,7 +38,7 @@ from moldau.broker.coordinators.partition_coordinator import PartitionCoordinato
 from moldau.broker.coordinators.sweeps import Sweep
 from moldau.broker.slices import Ended, SliceScheduler
 from moldau.model.errors import ErrorCode, PeerError
-from moldau.model.steps import Steps
+from moldau.model.steps import Steps, drain
 
 if TYPE_CHECKING:
     from moldau.broker.coordinators.state_log import LoadedBatch, StateLog
@@ -46,6 +48,8 @@ _LOG = logging.getLogger(__name__)
 
 PEAK_FACTOR = 2
 """While partitions are read, their state may take up to this many times a limit on memory: later records delete some of it."""
+BUG_RELOAD_MS = 5000
+"""How long a partition is not served after a bug, so that one which repeats does not take all time."""
 
 
 class _Unserved(NamedTuple):
@@ -69,6 +73,10 @@ class CoordinatorRuntime(Generic[S]):
         """By partition: those that are refused or failed."""
         self._coordinators: dict[int, PartitionCoordinator[S]] = {}
         """By partition: those that are loading or active."""
+        self._releasing: dict[PartitionCoordinator[S], Steps] = {}
+        """Those that have resigned, and whose state has not been released yet."""
+        self._loads: dict[int, Callable[[], object]] = {}
+        """By partition: what reads it, once the state of the coordinator before is released."""
         self._sweeps: list[Sweep[S]] = []
         self._slices = SliceScheduler(clock)
 
@@ -90,17 +98,18 @@ class CoordinatorRuntime(Generic[S]):
 
     def reload(self) -> None:
         """Load again what was refused or has failed: settings have changed, or other state was deleted."""
-        for partition, (epoch, _, _) in list(self.unserved.items()):
-            del self.unserved[partition]
-            self._load(partition, epoch)
+        for partition, unserved in list(self.unserved.items()):
+            self._reload(partition, unserved)
 
     def close(self) -> None:
         """The broker stops."""
         for sweep in self._sweeps:
             sweep.close()
-        self._slices.close()
         for partition in [*self._coordinators, *self.unserved]:
             self.resigned(partition)
+        for steps in list(self._releasing.values()):
+            drain(steps)
+        self._slices.close()
         self.deadlines.close()
 
     # For a kind of coordinator
@@ -173,14 +182,24 @@ class CoordinatorRuntime(Generic[S]):
         _LOG.error("coordinator resigns, a write is lost: partition=%s-%d reason=%s", self.topic, coordinator.partition, error.message)
         self._resign(coordinator)
 
-    def not_applied(self, coordinator: PartitionCoordinator[S]) -> None:
-        """A write is committed, and memory does not have it."""
-        if not coordinator.is_over:
-            self._drop(coordinator, Phase.FAILED, f"{self.topic}-{coordinator.partition} is loaded again after a bug, see the log")
+    def failed_by_bug(self, coordinator: PartitionCoordinator[S]) -> None:
+        """See `PartitionCoordinator.fail`."""
+        if coordinator.is_over:
+            return
+        partition = coordinator.partition
+        _LOG.error("coordinator resigns after a bug: partition=%s-%d loads_again_ms=%d", self.topic, partition, BUG_RELOAD_MS)
+        self._drop(coordinator, Phase.FAILED, f"{self.topic}-{partition} is loaded again after a bug, see the log")
+        again = partial(self._reload, partition, self.unserved[partition])
+        self.deadlines.set(self, partition, self.deadlines.now_ms() + BUG_RELOAD_MS, again)
 
     def not_coordinator(self, partition: int) -> PeerError:
         """The error for a partition without a coordinator here."""
         return PeerError(ErrorCode.NOT_COORDINATOR, f"{self.topic}-{partition} is not led here")
+
+    def _reload(self, partition: int, unserved: _Unserved) -> None:
+        if self.unserved.get(partition) is unserved:
+            del self.unserved[partition]
+            self._load(partition, unserved.epoch)
 
     def _load(self, partition: int, epoch: int) -> None:
         coordinator = self._coordinators[partition] = PartitionCoordinator(self, partition, epoch)
@@ -209,7 +228,15 @@ class CoordinatorRuntime(Generic[S]):
                 _LOG.error("partition not loaded by a bug: partition=%s-%d", self.topic, partition, exc_info=bug)
                 self._not_loaded(coordinator, PeerError(ErrorCode.UNKNOWN_SERVER_ERROR, "a bug, see the log"))
 
-        self.log.load(partition, take, done)
+        self._loads[partition] = partial(self.log.load, partition, take, done)
+        self._begin_load(partition)
+
+    def _begin_load(self, partition: int) -> None:
+        """Read, unless the state of a coordinator before is still being released: memory would be counted twice."""
+        if not any(each.partition == partition for each in self._releasing):
+            load = self._loads.pop(partition, None)
+            if load is not None:
+                load()
 
     def _activate(self, coordinator: PartitionCoordinator[S]) -> None:
         try:
@@ -234,8 +261,16 @@ class CoordinatorRuntime(Generic[S]):
     def _resign(self, coordinator: PartitionCoordinator[S] | None) -> None:
         if coordinator is not None and not coordinator.is_over:
             del self._coordinators[coordinator.partition]
-            coordinator.resign(self.not_coordinator(coordinator.partition))
+            self._loads.pop(coordinator.partition, None)
+            steps = self._releasing[coordinator] = coordinator.resign(self.not_coordinator(coordinator.partition))
             self._note_reading(coordinator)
+            self.run_steps(steps, partial(self._released, coordinator), droppable=False)
+
+    def _released(self, coordinator: PartitionCoordinator[S], bug: Exception | None) -> None:
+        if bug is not None:
+            _LOG.error("state not released by a bug: partition=%s-%d", self.topic, coordinator.partition, exc_info=bug)
+        self._releasing.pop(coordinator, None)
+        self._begin_load(coordinator.partition)
 
     def _note_reading(self, coordinator: PartitionCoordinator[S]) -> None:
         under_way = self.is_loading

@@ -150,17 +150,24 @@ class GroupPartition:
         """Serve."""
         self._parts.on_loaded(self)
 
-    def resigned(self, error: PeerError) -> None:
+    def resigned(self, error: PeerError) -> Steps:
         """Another coordinator continues from what is stored: members that wait receive the error."""
-        for group in self.groups.values():
-            if group.membership is not None:
-                self.runner.close(group, error)
-            group.close()
+        groups, self.groups = self.groups, {}
         self._reading.close()
+        self._states = {}
+        return self._release(groups, error)
 
     def memory(self) -> Sequence[Budget]:
         """Those of all groups."""
         return self._parts.memory.all()
+
+    def _release(self, groups: dict[str, Group], error: PeerError) -> Steps:
+        while groups:
+            _, group = groups.popitem()
+            if group.membership is not None:
+                self.runner.close(group, error)
+            group.close()
+            yield None
 
     def _apply(self, record: "Record", producer_id: int) -> None:
         match decode_key(record.key):

@@ -14,7 +14,22 @@ from moldau.broker.groups.group import Group
 from moldau.broker.groups.group_records import group_value
 from moldau.broker.groups.membership import Membership
 from moldau.broker.groups.membership_core import Limits
-from moldau.broker.groups.membership_events import Due, Effect, Event, Loaded, Store, Stored, Unloaded
+from moldau.broker.groups.membership_events import (
+    NO_MEMBER,
+    Due,
+    Effect,
+    Event,
+    Join,
+    Joined,
+    Leave,
+    Left,
+    Loaded,
+    Store,
+    Stored,
+    Sync,
+    Synced,
+    Unloaded,
+)
 from moldau.broker.groups.records import group_key
 from moldau.model.errors import ErrorCode
 
@@ -35,6 +50,7 @@ class GroupRunner:
     __slots__ = ("_clock", "_config", "_coordinator", "take")
 
     store = Store
+    requests = (Join, Sync, Leave)
 
     def __init__(self, coordinator: "PartitionCoordinator[Any]", clock: "Clock", config: "BrokerConfig") -> None:
         self._coordinator = coordinator
@@ -73,9 +89,8 @@ class GroupRunner:
                 self._set_deadline(group, membership)
 
     def close(self, group: Group, error: "PeerError") -> None:
-        """The group ends here: answer `error` to members that wait."""
-        if group.membership is not None:
-            self.take(group, Unloaded(error.code))
+        """A group that has a membership ends here: answer `error` to members that wait."""
+        self.take(group, Unloaded(error.code))
 
     # The kind of machine
 
@@ -102,6 +117,20 @@ class GroupRunner:
     def carry_out(self, _group: Group, effect: Any) -> None:
         """Answer a request."""
         effect.token(effect)
+
+    def refuse(self, cause: Event | Effect) -> bool:
+        """Answer UNKNOWN_SERVER_ERROR to a request, or in place of an answer."""
+        match cause:
+            case Join(token) | Joined(token):
+                answer: Any = Joined(token, ErrorCode.UNKNOWN_SERVER_ERROR, NO_MEMBER)
+            case Sync(token) | Synced(token):
+                answer = Synced(token, ErrorCode.UNKNOWN_SERVER_ERROR)
+            case Leave(token) | Left(token):
+                answer = Left(token, ErrorCode.UNKNOWN_SERVER_ERROR)
+            case _:
+                return False
+        answer.token(answer)
+        return True
 
     # Time
 

@@ -12,7 +12,7 @@ from moldau.broker.coordinators.internal_topics import TRANSACTIONS
 from moldau.broker.coordinators.partition_coordinator import PartitionCoordinator, Phase
 from moldau.broker.coordinators.runtime import CoordinatorRuntime
 from moldau.broker.transactions.adding import partitions_with, verified
-from moldau.broker.transactions.events import Add, End, Init, Loaded
+from moldau.broker.transactions.events import Add, End, Init
 from moldau.broker.transactions.expiry import TransactionExpiry
 from moldau.broker.transactions.listing import Filters, Listed, listed
 from moldau.broker.transactions.machine import Machine, Surroundings
@@ -245,13 +245,11 @@ class TransactionCoordinator:
     def _loaded(self, partition: TransactionPartition) -> None:
         if partition.machines:
             self._expiry.known()
-            self._pass_over(partition.machines.values())
+            self._pass_over(partition.last_producer_id)
         if partition.open:
             self._expiry.opened()
-        for transactional_id, machine in list(partition.machines.items()):
-            if machine.current.state.is_decided:
-                _LOG.info("finishing what was decided: transactional_id=%s state=%s", transactional_id, machine.state.label)
-                partition.runner.take((transactional_id, machine), Loaded())
+        steps = partition.coordinator.while_serving(partition.finish_decided())
+        self.runtime.run_steps(steps, _note_bug, droppable=False)
 
     def _partition_of(self, transactional_id: str) -> TransactionPartition:
         """PeerError INVALID_REQUEST for the empty id; those of `CoordinatorRuntime.coordinator_of`."""
@@ -267,9 +265,8 @@ class TransactionCoordinator:
             raise PeerError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"transactional id {transactional_id!r} is not known")
         return partition, machine
 
-    def _pass_over(self, machines: Iterable[Machine]) -> None:
-        """Give nobody an id that is known: a Kafka may have given it, whose directory was adopted."""
-        used = max(max(each.current.producer_id, each.current.next_producer_id) for each in machines)
+    def _pass_over(self, used: int) -> None:
+        """Assign no producer id that is known: a Kafka may have assigned it, whose directory was adopted."""
         try:
             self._producer_ids.pass_over(used)
         except CoordinationError as error:
@@ -302,6 +299,11 @@ class TransactionCoordinator:
             if self._told.due("producer ids", self._clock.monotonic()):
                 _LOG.error("no producer id: reason=%s", error)
             raise PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no producer id can be had: {error}") from error
+
+
+def _note_bug(bug: Exception | None) -> None:
+    if bug is not None:
+        _LOG.error("decided transactions not completed by a bug", exc_info=bug)
 
 
 def _for_leaders(

@@ -6,10 +6,12 @@ from sys import getsizeof
 from typing import TYPE_CHECKING
 
 from moldau.broker.coordinators.internal_topics import TRANSACTIONS
+from moldau.broker.transactions.events import Loaded
 from moldau.broker.transactions.machine import Machine, Surroundings
 from moldau.broker.transactions.records import decode_key, decode_value
 from moldau.broker.transactions.runner import TransactionRunner
 from moldau.broker.transactions.states import State
+from moldau.broker.transactions.transaction import NO_PRODUCER_ID
 from moldau.model.budget import Account, Budget
 from moldau.model.errors import PeerError
 from moldau.model.steps import Steps
@@ -42,7 +44,21 @@ class TransactionPartition:
     Invariant: `open` holds those of `machines` whose transaction is open, except while one of them is taking a step.
     """
 
-    __slots__ = ("_memory", "_on_loaded", "_producers", "_replayed", "_surroundings", "account", "machines", "open", "partition", "runner")
+    __slots__ = (
+        "_decided",
+        "_memory",
+        "_on_loaded",
+        "_producers",
+        "_replayed",
+        "_surroundings",
+        "account",
+        "coordinator",
+        "last_producer_id",
+        "machines",
+        "open",
+        "partition",
+        "runner",
+    )
 
     def __init__(
         self,
@@ -53,9 +69,13 @@ class TransactionPartition:
         parts: "RunnerParts",
         on_loaded: "Callable[[TransactionPartition], object]",
     ) -> None:
+        self.coordinator = coordinator
         self.partition = coordinator.partition
         self.machines: dict[str, Machine] = {}
         self.open: dict[str, Machine] = {}
+        self.last_producer_id = NO_PRODUCER_ID
+        """The largest that an id had in the log."""
+        self._decided: dict[str, Machine] = {}
         self.account = Account(memory)
         """Memory of the ids."""
         self.runner = TransactionRunner(self, coordinator, parts)
@@ -93,22 +113,38 @@ class TransactionPartition:
             machine.counted_partitions = len(transaction.partitions)
             machine.counted_bytes = id_size(transactional_id, machine.counted_partitions)
             self._producers.note(machine)
+            self.last_producer_id = max(self.last_producer_id, transaction.producer_id, transaction.next_producer_id)
             if transaction.state is State.ONGOING:
                 self.open[transactional_id] = machine
+            elif transaction.state.is_decided:
+                self._decided[transactional_id] = machine
             yield None
 
     def loaded(self) -> None:
         """Serve."""
         self._on_loaded(self)
 
-    def resigned(self, error: PeerError) -> None:
+    def finish_decided(self) -> Steps:
+        """Complete the transactions that were decided and not completed when the partition was loaded."""
+        decided, self._decided = self._decided, {}
+        for transactional_id, machine in decided.items():
+            _LOG.info("finishing what was decided: transactional_id=%s state=%s", transactional_id, machine.state.label)
+            self.runner.take((transactional_id, machine), Loaded())
+            yield None
+
+    def resigned(self, error: PeerError) -> Steps:
         """Another coordinator continues from what is stored; clients that wait receive the error."""
         machines, self.machines = self.machines, {}
-        self.open.clear()
-        for transactional_id, machine in machines.items():
+        self.open, self._replayed = {}, {}
+        self.account.close()
+        return self._release(machines, error)
+
+    def _release(self, machines: dict[str, Machine], error: PeerError) -> Steps:
+        while machines:
+            transactional_id, machine = machines.popitem()
             self.runner.give_up(transactional_id, machine, error.code)
             self._producers.forget(machine)
-        self.account.close()
+            yield None
 
     def memory(self) -> Sequence[Budget]:
         """The one of all ids."""

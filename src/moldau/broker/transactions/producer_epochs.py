@@ -26,8 +26,9 @@ class ProducerEpochs:
         self._machines[current.producer_id] = machine
 
     def forget(self, machine: "Machine") -> None:
-        """Its id is looked after no longer."""
-        self._machines.pop(machine.current.producer_id, None)
+        """Its id is not coordinated here any more."""
+        if self._machines.get(machine.current.producer_id) is machine:
+            del self._machines[machine.current.producer_id]
 
     def of(self, producer_id: int) -> int | None:
         """The epoch that the producer was given last; None for one without a transactional id."""

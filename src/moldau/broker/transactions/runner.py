@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from moldau.broker.coordinators.machine_runner import MachineRunner
 from moldau.broker.markers import Marker
 from moldau.broker.transactions.events import (
+    Add,
     Answer,
     Delayed,
     Effect,
+    End,
     Event,
     Forget,
+    Init,
     MarkersWritten,
     Store,
     StoreAgain,
@@ -24,6 +27,7 @@ from moldau.broker.transactions.events import (
 from moldau.broker.transactions.machine import Machine
 from moldau.broker.transactions.records import encode_key, encode_value
 from moldau.broker.transactions.states import State
+from moldau.broker.transactions.transaction import NO_EPOCH, NO_PRODUCER_ID
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.log_throttle import LogThrottle
 
@@ -72,6 +76,7 @@ class TransactionRunner:
     __slots__ = ("_coordinator", "_machines", "_partition", "_parts", "retries", "take")
 
     store = Store
+    requests = (Init, Add, End)
 
     def __init__(
         self, partition: "TransactionPartition", coordinator: "PartitionCoordinator[TransactionPartition]", parts: RunnerParts
@@ -128,6 +133,15 @@ class TransactionRunner:
                 self._retry(subject, partial(self._machines.carry_out, subject, [Store(value)]))
             case Forget():
                 self._partition.forget(subject[0])
+
+    def refuse(self, cause: Event | Effect) -> bool:
+        """Answer UNKNOWN_SERVER_ERROR to a request, or in place of an answer."""
+        match cause:
+            case Init() | Add() | End() | Answer():
+                cause.token(ErrorCode.UNKNOWN_SERVER_ERROR, NO_PRODUCER_ID, NO_EPOCH)
+                return True
+            case _:
+                return False
 
     def _note_not_stored(self, transactional_id: str, error: PeerError) -> None:
         if self._parts.notes.due((transactional_id, error.code), self._parts.clock.monotonic()):

@@ -6,6 +6,8 @@ from typing import NamedTuple
 import pytest
 
 from moldau.broker.coordinators.machine_runner import MachineRunner
+from moldau.broker.coordinators.partition_coordinator import Phase
+from moldau.broker.coordinators.runtime import BUG_RELOAD_MS
 from moldau.broker.coordinators.state_log import KeyValue
 from moldau.model.errors import ErrorCode, PeerError
 from support.toy_coordinator import ToyWorld
@@ -15,12 +17,16 @@ class Put(NamedTuple):
     value: str
 
 
+class Wake(NamedTuple):
+    """An event that no client waits for."""
+
+
 class Stored(NamedTuple):
     value: str
     code: ErrorCode
 
 
-Event = Put | Stored
+Event = Put | Wake | Stored
 
 
 class Store(NamedTuple):
@@ -50,7 +56,7 @@ class Register:
     def step(self, event: Event) -> list[Effect]:
         also, self.also = self.also, []
         match event:
-            case Put("bug"):
+            case Put("bug") | Wake():
                 raise ZeroDivisionError
             case Put(value):
                 return [Say(f"{self.name} storing {value}"), Store(value), Say(f"{self.name} after the store"), *also]
@@ -72,12 +78,17 @@ class Registers:
         return machine.step(event)
 
     store = Store
+    requests = (Put,)
 
     def records(self, machine: Register, effect: Store) -> Sequence[KeyValue]:
         return [(machine.name.encode(), effect.value.encode())]
 
     def stored(self, _machine: Register, effect: Store, error: PeerError | None) -> Event | None:
         return Stored(effect.value, ErrorCode.NONE if error is None else error.code) if self.wants_to_know else None
+
+    def refuse(self, cause: Event | Effect) -> bool:
+        self.said.append(f"{type(cause).__name__} refused")
+        return isinstance(cause, (Put, Say))
 
     def carry_out(self, _machine: Register, effect: Effect) -> None:
         match effect:
@@ -150,11 +161,49 @@ def test_stores_of_several_machines_are_known_in_the_order_of_the_log(world: Wor
     assert world.said == ["a stored 1", "b stored 1"]
 
 
-def test_an_effect_that_raises_is_logged_and_the_others_are_carried_out(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_effect_that_raises_fails_the_partition_which_is_served_again_later(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """Its machine might wait for it for ever, and the client with it."""
     world.a.also = [Call(lambda: 1 / 0), Say("the rest")]
     world.runner.take(world.a, Put("1"))
     assert "the rest" in world.said
     assert "effect lost by a bug: effect=Call" in caplog.text
+    assert world.phase() is Phase.FAILED
+    assert world.refusal() is ErrorCode.NOT_COORDINATOR
+    world.clock.advance(BUG_RELOAD_MS / 1000)
+    assert world.phase() is Phase.ACTIVE
+    assert world.values == {"a": "1"}
+
+
+def test_an_answer_that_raises_has_its_client_answered_and_harms_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    carry_out = world.kind.carry_out
+
+    def fails(machine: Register, effect: Effect) -> None:
+        carry_out(machine, effect)
+        if effect == Say("a storing 1"):
+            raise ZeroDivisionError
+
+    monkeypatch.setattr(world.kind, "carry_out", fails)
+    world.runner.take(world.a, Put("1"))
+    assert world.said == ["a storing 1", "Say refused", "a after the store", "a stored 1"]
+    assert world.phase() is Phase.ACTIVE
+
+
+@pytest.mark.parametrize("queued", [False, True])
+def test_a_bug_in_the_step_of_what_is_no_request_fails_the_partition(world: World, queued: bool) -> None:
+    if queued:
+        world.a.also = [Call(lambda: world.runner.take(world.b, Wake()))]
+        world.runner.take(world.a, Put("1"))
+    else:
+        with pytest.raises(ZeroDivisionError):
+            world.runner.take(world.b, Wake())
+    assert world.phase() is Phase.FAILED
+
+
+def test_a_store_whose_append_raises_fails_the_partition(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(world.log, "append", lambda *_: 1 / 0)
+        world.runner.take(world.a, Put("1"))
+    assert world.phase() is Phase.FAILED
 
 
 def test_a_step_that_raises_does_so_to_whoever_brought_the_event_and_only_to_them(world: World, caplog: pytest.LogCaptureFixture) -> None:
@@ -163,7 +212,9 @@ def test_a_step_that_raises_does_so_to_whoever_brought_the_event_and_only_to_the
     world.a.also = [Call(lambda: world.runner.take(world.b, Put("bug"))), Call(lambda: world.runner.take(world.b, Put("2")))]
     world.runner.take(world.a, Put("1"))
     assert world.b.value == "2"
-    assert "event lost by a bug" in caplog.text
+    assert "event lost by a bug: event=Put" in caplog.text
+    assert world.said.count("Put refused") == 1
+    assert world.phase() is Phase.ACTIVE
 
 
 def test_a_store_that_is_committed_after_resigning_is_not_known(world: World) -> None:

@@ -6,9 +6,11 @@ from collections.abc import Callable
 import pytest
 
 from moldau.broker.coordinators.partition_coordinator import PartitionCoordinator, Phase
+from moldau.broker.coordinators.runtime import BUG_RELOAD_MS
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import Steps, no_steps
 from support.toy_coordinator import WAITS, Answer, ToyState, ToyWorld
+from support.turns import slow_down
 
 LOST = PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the disk is lost")
 
@@ -45,13 +47,7 @@ def test_an_election_loads_the_log_in_its_order_then_serves() -> None:
 
 def test_what_is_read_is_made_ready_in_slices_before_it_is_served() -> None:
     world = ToyWorld()
-    monotonic = world.clock.monotonic
-
-    def slow() -> float:
-        world.clock.advance_within(0.004)
-        return monotonic()
-
-    world.clock.monotonic = slow  # type: ignore[method-assign]
+    slow_down(world.clock, 0.004)
     world.steps_to_finish = 20
     world.elect()
     assert world.refusal() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -93,6 +89,35 @@ def test_an_election_with_a_higher_epoch_loads_again(loads_later: bool) -> None:
     assert world.coordinator().epoch == 6
     assert world.values == {"a": "1"}
     assert world.order[-2:] == ["resigned NOT_COORDINATOR", "loaded [('a', '1')]"]
+
+
+def test_what_has_resigned_is_released_in_slices_and_the_next_load_waits_for_their_end() -> None:
+    """Otherwise the memory of both would count, and the load be refused."""
+    world = ToyWorld(limit=10)
+    world.leave(*((f"k{number}", "1") for number in range(10)))
+    world.steps_to_release = 20
+    world.elect(epoch=5)
+    slow_down(world.clock, 0.004)
+    world.elect(epoch=6)
+    world.elect(epoch=7)
+    assert world.phase() is Phase.LOADING
+    assert world.budget.held == 10
+    world.clock.advance(1)
+    assert world.phase() is Phase.ACTIVE
+    assert world.coordinator().epoch == 7
+    assert world.budget.held == len(world.values) == 10
+
+
+def test_a_stop_releases_what_is_being_released() -> None:
+    world = ToyWorld()
+    world.leave(("a", "1"))
+    world.steps_to_release = 20
+    world.elect()
+    slow_down(world.clock, 0.004)
+    world.runtime.resigned(0)
+    assert world.budget.held == 1
+    world.runtime.close()
+    assert world.budget.held == 0
 
 
 def test_after_resigning_any_epoch_is_loaded() -> None:
@@ -315,8 +340,19 @@ def test_a_record_that_cannot_be_applied_fails_the_partition_which_is_loaded_aga
     assert (answer.code, after.code) == (ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR)
     assert world.phase() is Phase.FAILED
     assert "ZeroDivisionError" in caplog.text
-    world.runtime.reload()
+    world.log.release()
+    world.clock.advance(BUG_RELOAD_MS / 1000)
     assert world.values == {"a": "1", "b": "1"}
+    world.clock.advance(2 * BUG_RELOAD_MS / 1000)
+    assert world.order.count("loaded [('a', '1'), ('b', '1')]") == 1
+
+
+def test_a_partition_that_changes_hands_after_a_bug_is_not_loaded_again() -> None:
+    world = held()
+    world.coordinator().fail()
+    world.runtime.resigned(0)
+    world.clock.advance(2 * BUG_RELOAD_MS / 1000)
+    assert world.phase() is None
 
 
 def test_an_append_that_raises_leaves_no_write_behind(monkeypatch: pytest.MonkeyPatch) -> None:
