@@ -13,7 +13,7 @@ from moldau.broker.api.catalog import served_api
 from moldau.broker.configs import Configs
 from moldau.broker.topics import Topics
 from moldau.cluster.registry import Registry
-from moldau.cluster.snapshot import BrokerInfo, Endpoint
+from moldau.cluster.snapshot import BrokerInfo, Endpoint, MetadataSnapshot
 from moldau.model.config import BrokerConfig, read_static
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
@@ -120,6 +120,10 @@ class Administered:
         for path in ("/controller", f"/brokers/ids/{ME}"):
             self.tree.delete(path)
         self.start()
+
+    @property
+    def metadata(self) -> MetadataSnapshot:
+        return self.registry.snapshot
 
     @property
     def partitions(self) -> set[TopicPartition]:

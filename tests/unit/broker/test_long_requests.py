@@ -8,7 +8,7 @@ import pytest
 from moldau.broker.coordinators import state_log
 from moldau.broker.groups import deletion
 from moldau.broker.groups import offsets as offsets_module
-from moldau.broker.handlers import offset_commit, offset_fetch, txn_offset_commit
+from moldau.broker.handlers import offsets, transactions
 from moldau.broker.topics import TopicSpec
 from moldau.cluster.registry import PARTITIONS_PER_STEP
 from moldau.model.errors import ErrorCode
@@ -143,7 +143,7 @@ def test_no_step_of_a_commit_encodes_and_answers_more_than_one_offset(monkeypatc
     client = world.connect()
     producer = RawProducer(client.ask, "app", OLDER, now_ms=world.clock.time_ms)
     assert (producer.find(), producer.init(), producer.commit_offset("g", "t", 5)) == (0, 0, 0)
-    handler = txn_offset_commit if in_transaction else offset_commit
+    handler = transactions if in_transaction else offsets
     answers = f"{'Txn' if in_transaction else ''}OffsetCommitResponsePartition"
     sizes = steps_by_size(monkeypatch, world, (state_log, "encode_record"), (handler, answers))
     if in_transaction:
@@ -163,7 +163,7 @@ def test_no_step_of_an_answer_about_all_of_a_group_has_more_than_one_offset(monk
     world.create_topic("wide", 500)
     client = world.connect()
     commit(client, "g", {("wide", index): 5 for index in range(500)})
-    partitions = ((offset_fetch, "OffsetFetchResponsePartitions"), (offset_fetch, "OffsetFetchResponsePartition"))
+    partitions = ((offsets, "OffsetFetchResponsePartitions"), (offsets, "OffsetFetchResponsePartition"))
     sizes = steps_by_size(monkeypatch, world, *partitions)
     client.send(OffsetFetchRequest("g", None), 7)
     while not client.answers():

@@ -1,36 +1,170 @@
-"""DescribeCluster: who is there."""
+"""DescribeCluster, DescribeTopicPartitions (KIP-966), DescribeLogDirs: what administrators see of brokers, topics and disks."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Protocol
 
-from moldau.broker.handlers.metadata import broker_addresses
-from moldau.broker.handlers.operations import CLUSTER_OPERATIONS, NOT_ASKED
+from moldau.broker.handlers.metadata import WithoutListener, broker_addresses, brokers_without_listener, describe, why_missing
+from moldau.broker.handlers.services import ConfigServices, MetadataServices, PartitionServices
 from moldau.broker.request import Reply, Request
-from moldau.model.errors import ErrorCode
+from moldau.broker.security.authorizer import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from moldau.log.description import DirectoryDescription
+from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.steps import Pause, Steps
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
+from moldau.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from moldau.protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from moldau.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 
 if TYPE_CHECKING:
-    from moldau.broker.broker import Broker
+    from moldau.log.manager import LogManager
+
+
+class Services(ConfigServices, MetadataServices, PartitionServices, Protocol):
+    """What these handlers use of the broker."""
+
+    @property
+    def logs(self) -> "LogManager":
+        """What lies in the log directories."""
+
 
 BROKERS = 1
 CONTROLLERS = 2
 
 
-def handle(broker: "Broker", request: DescribeClusterRequest, context: Request, reply: Reply) -> None:
+def describe_cluster(services: Services, message: DescribeClusterRequest, request: Request, reply: Reply) -> None:
     """The live brokers; none is ever fenced. MISMATCHED_ENDPOINT_TYPE to who looks for a quorum of controllers (KIP-919)."""
-    if request.endpoint_type != BROKERS:
-        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if request.endpoint_type == CONTROLLERS else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
-        reply(DescribeClusterResponse(error_code=code, error_message=f"this is a broker, not an endpoint of type {request.endpoint_type}"))
+    if message.endpoint_type != BROKERS:
+        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if message.endpoint_type == CONTROLLERS else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+        reply(DescribeClusterResponse(error_code=code, error_message=f"this is a broker, not an endpoint of type {message.endpoint_type}"))
         return
-    snapshot = broker.registry.snapshot
+    snapshot = services.metadata
     reply(
         DescribeClusterResponse(
             cluster_id=snapshot.cluster_id,
             controller_id=snapshot.controller_id,
-            brokers=[DescribeClusterBroker(*each) for each in broker_addresses(broker, context)],
-            cluster_authorized_operations=CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED,
+            brokers=[DescribeClusterBroker(*each) for each in broker_addresses(services, request)],
+            cluster_authorized_operations=CLUSTER_OPERATIONS if message.include_cluster_authorized_operations else NOT_ASKED,
         )
     )
 
 
-HANDLERS = {ApiKey.DESCRIBE_CLUSTER: handle}
+def describe_topic_partitions(services: Services, message: DescribeTopicPartitionsRequest, request: Request, reply: Reply) -> Steps:
+    """Topics in the order of their names, from the cursor on, up to a number of partitions; an empty list asks for all topics.
+
+    Codes by topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION; INVALID_REQUEST for all with a cursor before partition 0. Where the
+    cursor's topic is gone, the page begins with the next one.
+    """
+    names = sorted({topic.name for topic in message.topics} or services.metadata.topics)
+    cursor = message.cursor
+    if cursor is not None and cursor.partition_index < 0:
+        reply(DescribeTopicPartitionsResponse(topics=[_failed_topic(name, ErrorCode.INVALID_REQUEST, NOT_ASKED) for name in names]))
+        return
+    start = (cursor.topic_name, cursor.partition_index) if cursor is not None else ("", 0)
+    limit = min(services.config.int("max.request.partition.size.limit"), message.response_partition_limit)
+    without = WithoutListener(brokers_without_listener(services, request), ErrorCode.LISTENER_NOT_FOUND)
+    topics, next_cursor = yield from _page(services, [name for name in names if name >= start[0]], start, max(1, limit), without)
+    reply(DescribeTopicPartitionsResponse(topics=topics, next_cursor=next_cursor))
+
+
+def _page(
+    services: Services, names: list[str], start: tuple[str, int], left: int, without: WithoutListener
+) -> Generator[Pause, None, tuple[list[DescribeTopicPartitionsResponseTopic], Cursor | None]]:
+    topics: list[DescribeTopicPartitionsResponseTopic] = []
+    for name in names:
+        yield None
+        if left == 0:
+            return topics, Cursor(name, 0)
+        found = _find(services, name, without)
+        if isinstance(found, PeerError):
+            topics.append(_failed_topic(name, found.code, TOPIC_OPERATIONS))
+            continue
+        first = start[1] if name == start[0] else 0
+        partitions = [_described_partition(each) for each in found.partitions[first : first + left]]
+        topics.append(
+            DescribeTopicPartitionsResponseTopic(
+                name=name,
+                topic_id=found.topic_id,
+                is_internal=found.is_internal,
+                partitions=partitions,
+                topic_authorized_operations=TOPIC_OPERATIONS,
+            )
+        )
+        left -= len(partitions)
+        if first + len(partitions) < len(found.partitions):
+            return topics, Cursor(name, first + len(partitions))
+    return topics, None
+
+
+def _find(services: Services, name: str, without: WithoutListener) -> MetadataResponseTopic | PeerError:
+    topic = services.metadata.topics.get(name)
+    return why_missing(name) if topic is None else describe(services, topic, without)
+
+
+def _described_partition(told: MetadataResponsePartition) -> DescribeTopicPartitionsResponsePartition:
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=told.error_code,
+        partition_index=told.partition_index,
+        leader_id=told.leader_id,
+        leader_epoch=told.leader_epoch,
+        replica_nodes=told.replica_nodes,
+        isr_nodes=told.isr_nodes,
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=told.offline_replicas,
+    )
+
+
+def _failed_topic(name: str, code: ErrorCode, operations: int) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(error_code=code, name=name, topic_authorized_operations=operations)
+
+
+Wanted = dict[str, set[int]] | None
+
+
+def describe_log_dirs(services: Services, message: DescribeLogDirsRequest, request: Request, reply: Reply) -> Steps:
+    """Every log directory, with all partitions (null) or some; KAFKA_STORAGE_ERROR for one that is offline."""
+    wanted: Wanted = None
+    if message.topics is not None:
+        wanted = {}
+        for topic in message.topics:
+            wanted.setdefault(topic.topic, set()).update(topic.partitions)
+    results = []
+    for directory in services.logs.describe():
+        described = yield from _described_directory(directory, wanted)
+        results.append(described)
+    reply(DescribeLogDirsResponse(results=results))
+
+
+def _described_directory(directory: DirectoryDescription, wanted: Wanted) -> Generator[Pause, None, DescribeLogDirsResult]:
+    if directory.error is not None:
+        return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path)
+    topics: dict[str, DescribeLogDirsTopic] = {}
+    for partition in directory.partitions:
+        yield None
+        name, index = partition.topic_partition
+        if wanted is None or index in wanted.get(name, ()):
+            told = DescribeLogDirsPartition(index, partition.size_bytes, partition.offset_lag)
+            topics.setdefault(name, DescribeLogDirsTopic(name)).partitions.append(told)
+    return DescribeLogDirsResult(
+        log_dir=directory.path, topics=list(topics.values()), total_bytes=directory.total_bytes, usable_bytes=directory.usable_bytes
+    )
+
+
+HANDLERS = {
+    ApiKey.DESCRIBE_CLUSTER: describe_cluster,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
+    ApiKey.DESCRIBE_LOG_DIRS: describe_log_dirs,
+}

@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from moldau.broker.config_views import Described
 from moldau.broker.configs import Edit, Resource, ResourceType
+from moldau.broker.handlers.services import AdminServices
 from moldau.broker.request import Reply, Request
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import Pause, Steps
@@ -24,7 +25,16 @@ from moldau.protocol.messages.incremental_alter_configs import IncrementalAlterC
 from moldau.protocol.messages.list_config_resources import ConfigResource, ListConfigResourcesRequest, ListConfigResourcesResponse
 
 if TYPE_CHECKING:
-    from moldau.broker.broker import Broker
+    from moldau.broker.configs import Configs
+
+
+class Services(AdminServices, Protocol):
+    """What these handlers use of the broker."""
+
+    @property
+    def configs(self) -> "Configs":
+        """Configurations that change at run time."""
+
 
 FIRST_WITH_TYPES = 1
 """ListConfigResources lists other types than client metrics from this version on."""
@@ -36,15 +46,15 @@ T = TypeVar("T")
 Outcome = tuple[Resource, PeerError | None]
 
 
-def describe_configs(broker: "Broker", request: DescribeConfigsRequest, context: Request, reply: Reply) -> Steps:
+def describe_configs(services: Services, message: DescribeConfigsRequest, request: Request, reply: Reply) -> Steps:
     """All configurations of each resource, or those asked for, with defaults, and with synonyms and documentation if wanted.
 
     A resource that is named twice is described once. What topics have in common is in memory once, however many they are.
 
     Codes by resource: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, INVALID_REQUEST for another broker or an unknown type.
     """
-    version = context.api_version
-    once = {(resource.resource_type, resource.resource_name): resource for resource in request.resources}
+    version = request.api_version
+    once = {(resource.resource_type, resource.resource_name): resource for resource in message.resources}
     results = EncodedArray(DescribeConfigsResponse, DescribeConfigsResult, version)
     kept: dict[object, EncodedArray] = {}
     for wanted in once.values():
@@ -52,12 +62,12 @@ def describe_configs(broker: "Broker", request: DescribeConfigsRequest, context:
         result = DescribeConfigsResult(resource_type=resource.type, resource_name=resource.name)
         names = frozenset(wanted.configuration_keys or ()) or None
         try:
-            key = (broker.configs.kind(resource), names)
+            key = (services.configs.kind(resource), names)
             configs = kept.get(key)
             if configs is None:
                 configs = EncodedArray(DescribeConfigsResponse, DescribeConfigsResourceResult, version)
-                for view in broker.configs.describe(resource, names):
-                    configs.append(_entry(view, request))
+                for view in services.configs.describe(resource, names):
+                    configs.append(_entry(view, message))
                 configs.join()
                 if len(kept) < KEPT_MAX:
                     kept[key] = configs
@@ -69,9 +79,9 @@ def describe_configs(broker: "Broker", request: DescribeConfigsRequest, context:
     reply(DescribeConfigsResponse(results=results.as_list()))
 
 
-def _entry(view: Described, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+def _entry(view: Described, message: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
     definition = view.definition
-    synonyms = view.synonyms if request.include_synonyms else ()
+    synonyms = view.synonyms if message.include_synonyms else ()
     return DescribeConfigsResourceResult(
         name=definition.name,
         value=view.text,
@@ -80,34 +90,34 @@ def _entry(view: Described, request: DescribeConfigsRequest) -> DescribeConfigsR
         is_sensitive=definition.sensitive,
         synonyms=[DescribeConfigsSynonym(each.name, each.text, each.source) for each in synonyms],
         config_type=definition.type,
-        documentation=definition.doc + ("" if definition.in_effect else NOT_IN_EFFECT) if request.include_documentation else None,
+        documentation=definition.doc + ("" if definition.in_effect else NOT_IN_EFFECT) if message.include_documentation else None,
     )
 
 
-def alter_configs(broker: "Broker", request: AlterConfigsRequest, context: Request, reply: Reply) -> Steps:
+def alter_configs(services: Services, message: AlterConfigsRequest, request: Request, reply: Reply) -> Steps:
     """Replace all configurations of each resource; codes as `Configs.replace`, INVALID_REQUEST for a resource named twice."""
     wanted = [
-        (Resource(each.resource_type, each.resource_name), [(item.name, item.value) for item in each.configs]) for each in request.resources
+        (Resource(each.resource_type, each.resource_name), [(item.name, item.value) for item in each.configs]) for each in message.resources
     ]
 
     def change(resource: Resource, values: list[tuple[str, str | None]]) -> Steps:
-        changes = yield from broker.configs.replace(resource, values, validate_only=request.validate_only)
-        _note(broker, context, resource, changes)
+        changes = yield from services.configs.replace(resource, values, validate_only=message.validate_only)
+        _note(services, request, resource, changes)
 
     outcomes = yield from _each_once(wanted, change)
     reply(AlterConfigsResponse(responses=[AlterConfigsResourceResponse(*_code(error), *resource) for resource, error in outcomes]))
 
 
-def incremental_alter_configs(broker: "Broker", request: IncrementalAlterConfigsRequest, context: Request, reply: Reply) -> Steps:
+def incremental_alter_configs(services: Services, message: IncrementalAlterConfigsRequest, request: Request, reply: Reply) -> Steps:
     """Change single configurations of each resource; codes as `Configs.edit`, INVALID_REQUEST for a resource named twice."""
     wanted = [
         (Resource(each.resource_type, each.resource_name), [Edit(item.name, item.config_operation, item.value) for item in each.configs])
-        for each in request.resources
+        for each in message.resources
     ]
 
     def change(resource: Resource, edits: list[Edit]) -> Steps:
-        changes = yield from broker.configs.edit(resource, edits, validate_only=request.validate_only)
-        _note(broker, context, resource, changes)
+        changes = yield from services.configs.edit(resource, edits, validate_only=message.validate_only)
+        _note(services, request, resource, changes)
 
     outcomes = yield from _each_once(wanted, change)
     reply(
@@ -115,10 +125,10 @@ def incremental_alter_configs(broker: "Broker", request: IncrementalAlterConfigs
     )
 
 
-def _note(broker: "Broker", context: Request, resource: Resource, changes: list[str]) -> None:
+def _note(services: Services, request: Request, resource: Resource, changes: list[str]) -> None:
     if changes:
         kind = ResourceType(resource.type).name.lower()
-        broker.admin_log.note(context, "configuration changed", **{kind: resource.name or "(all)"}, changes=" ".join(changes))
+        services.admin_log.note(request, "configuration changed", **{kind: resource.name or "(all)"}, changes=" ".join(changes))
 
 
 def _each_once(
@@ -143,18 +153,18 @@ def _code(error: PeerError | None) -> tuple[ErrorCode, str | None]:
     return (ErrorCode.NONE, None) if error is None else (error.code, error.message)
 
 
-def list_config_resources(broker: "Broker", request: ListConfigResourcesRequest, context: Request, reply: Reply) -> Steps:
+def list_config_resources(services: Services, message: ListConfigResourcesRequest, request: Request, reply: Reply) -> Steps:
     """Names of what has configurations, by type; without a type, of all. UNSUPPORTED_VERSION for a type that does not exist."""
-    if context.api_version < FIRST_WITH_TYPES:
+    if request.api_version < FIRST_WITH_TYPES:
         types: Iterable[int] = [ResourceType.CLIENT_METRICS]
     else:
-        types = dict.fromkeys(request.resource_types or list(ResourceType))
+        types = dict.fromkeys(message.resource_types or list(ResourceType))
     if any(each not in list(ResourceType) for each in types):
         reply(ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
         return
-    resources = EncodedArray(ListConfigResourcesResponse, ConfigResource, context.api_version)
+    resources = EncodedArray(ListConfigResourcesResponse, ConfigResource, request.api_version)
     for each in types:
-        for name in broker.configs.resources(each):
+        for name in services.configs.resources(each):
             resources.append(ConfigResource(name, each))
             yield None
     reply(ListConfigResourcesResponse(config_resources=resources.as_list()))

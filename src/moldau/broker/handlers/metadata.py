@@ -1,10 +1,11 @@
 """Metadata: brokers, topics, leaders. A topic that a client asks about by name may be created for it."""
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from moldau.broker.handlers.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from moldau.broker.handlers.services import AdminServices, ConfigServices, MetadataServices, PartitionServices
 from moldau.broker.request import Reply, Request
+from moldau.broker.security.authorizer import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from moldau.broker.topic_names import check_name
 from moldau.broker.topics import unknown_topic
 from moldau.cluster.snapshot import INTERNAL_TOPICS, TopicInfo
@@ -21,8 +22,25 @@ from moldau.protocol.messages.metadata import (
 )
 
 if TYPE_CHECKING:
-    from moldau.broker.broker import Broker
+    from moldau.broker.topics import Topics
     from moldau.cluster.registry import NewTopic
+
+
+class Addresses(ConfigServices, MetadataServices, Protocol):
+    """What names the brokers of the cluster."""
+
+
+class TopicView(MetadataServices, PartitionServices, Protocol):
+    """What says of a topic which of its partitions are served."""
+
+
+class Services(AdminServices, Addresses, TopicView, Protocol):
+    """What these handlers use of the broker."""
+
+    @property
+    def topics(self) -> "Topics":
+        """Creates those that are missing."""
+
 
 FIRST_BY_ID = 12
 """From this version on a topic may be asked for by its id."""
@@ -41,54 +59,54 @@ class WithoutListener(NamedTuple):
     code: ErrorCode
 
 
-def handle(broker: "Broker", request: MetadataRequest, context: Request, reply: Reply) -> Steps:
+def describe_metadata(services: Services, message: MetadataRequest, request: Request, reply: Reply) -> Steps:
     """Tell of all topics (null, or an empty list in version 0), or of some.
 
     Codes by topic: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION, INVALID_REQUEST for an id in a version that
     knows none and for neither name nor id, and those of creating a topic.
     """
-    code = ErrorCode.LISTENER_NOT_FOUND if context.api_version >= FIRST_WITH_LISTENERS else ErrorCode.LEADER_NOT_AVAILABLE
-    without = WithoutListener(brokers_without_listener(broker, context), code)
-    if request.topics is None or (not request.topics and context.api_version == 0):
+    code = ErrorCode.LISTENER_NOT_FOUND if request.api_version >= FIRST_WITH_LISTENERS else ErrorCode.LEADER_NOT_AVAILABLE
+    without = WithoutListener(brokers_without_listener(services, request), code)
+    if message.topics is None or (not message.topics and request.api_version == 0):
         topics = []
-        for topic in broker.registry.snapshot.topics.values():
-            topics.append(describe(broker, topic, without))
+        for topic in services.metadata.topics.values():
+            topics.append(describe(services, topic, without))
             yield None
     else:
-        topics = yield from _some(broker, request.topics, context, without, may_create=request.allow_auto_topic_creation)
-    if request.include_topic_authorized_operations:
+        topics = yield from _some(services, message.topics, request, without, may_create=message.allow_auto_topic_creation)
+    if message.include_topic_authorized_operations:
         topics = [_with_operations(topic) for topic in topics]
-    snapshot = broker.registry.snapshot
+    snapshot = services.metadata
     reply(
         MetadataResponse(
-            brokers=[MetadataResponseBroker(*each) for each in broker_addresses(broker, context)],
+            brokers=[MetadataResponseBroker(*each) for each in broker_addresses(services, request)],
             cluster_id=snapshot.cluster_id,
             controller_id=snapshot.controller_id,
             topics=topics,
-            cluster_authorized_operations=CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED,
+            cluster_authorized_operations=CLUSTER_OPERATIONS if message.include_cluster_authorized_operations else NOT_ASKED,
         )
     )
 
 
-def broker_addresses(broker: "Broker", context: Request) -> list[tuple[int, str, int, str | None]]:
+def broker_addresses(services: Addresses, request: Request) -> list[tuple[int, str, int, str | None]]:
     """Number, host, port and rack of every live broker that has the client's listener, as clients of that listener reach it."""
-    listener, host, port = context.channel.advertised
-    addresses = [(broker.broker_id, host, port, broker.config.optional_string("broker.rack"))]
-    for each in broker.registry.snapshot.brokers.values():
-        endpoint = None if each.broker_id == broker.broker_id else each.endpoint(listener)
+    listener, host, port = request.channel.advertised
+    addresses = [(services.broker_id, host, port, services.config.optional_string("broker.rack"))]
+    for each in services.metadata.brokers.values():
+        endpoint = None if each.broker_id == services.broker_id else each.endpoint(listener)
         if endpoint is not None:
             addresses.append((each.broker_id, endpoint.host, endpoint.port, each.rack))
     return addresses
 
 
-def brokers_without_listener(broker: "Broker", context: Request) -> frozenset[int]:
+def brokers_without_listener(services: Addresses, request: Request) -> frozenset[int]:
     """Live brokers that clients of this client's listener cannot reach."""
-    listener = context.channel.advertised.listener
-    brokers = broker.registry.snapshot.brokers.values()
-    return frozenset(each.broker_id for each in brokers if each.broker_id != broker.broker_id and each.endpoint(listener) is None)
+    listener = request.channel.advertised.listener
+    brokers = services.metadata.brokers.values()
+    return frozenset(each.broker_id for each in brokers if each.broker_id != services.broker_id and each.endpoint(listener) is None)
 
 
-def describe(broker: "Broker", topic: TopicInfo, without: WithoutListener) -> MetadataResponseTopic:
+def describe(services: TopicView, topic: TopicInfo, without: WithoutListener) -> MetadataResponseTopic:
     """What is told of a topic that is there.
 
     It depends on nothing but the topic's entry in the snapshot, and is kept with that entry; only where a partition is not served, its disk
@@ -98,8 +116,8 @@ def describe(broker: "Broker", topic: TopicInfo, without: WithoutListener) -> Me
     if built is None:
         built = topic.built = _build(topic)
     assert isinstance(built, MetadataResponseTopic)
-    if len(broker.partitions) < broker.registry.snapshot.partition_count:
-        built = _with_offline(broker, built)
+    if len(services.partitions) < services.metadata.partition_count:
+        built = _with_offline(services, built)
     return _without_listener(built, without) if without.brokers else built
 
 
@@ -121,13 +139,13 @@ def _build(topic: TopicInfo) -> MetadataResponseTopic:
     )
 
 
-def _with_offline(broker: "Broker", built: MetadataResponseTopic) -> MetadataResponseTopic:
+def _with_offline(services: TopicView, built: MetadataResponseTopic) -> MetadataResponseTopic:
     assert built.name is not None
-    served = broker.partitions_of(built.name.encode(), by_id=False)
+    served = services.partitions_of(built.name.encode(), by_id=False)
     if len(served) == len(built.partitions):
         return built
     partitions = [
-        each if each.partition_index in served or each.leader_id != broker.broker_id else _offline(each, broker.broker_id)
+        each if each.partition_index in served or each.leader_id != services.broker_id else _offline(each, services.broker_id)
         for each in built.partitions
     ]
     return MetadataResponseTopic(name=built.name, topic_id=built.topic_id, is_internal=built.is_internal, partitions=partitions)
@@ -178,44 +196,44 @@ def _with_operations(topic: MetadataResponseTopic) -> MetadataResponseTopic:
 
 
 def _some(
-    broker: "Broker", wanted: list[MetadataRequestTopic], context: Request, without: WithoutListener, *, may_create: bool
+    services: Services, wanted: list[MetadataRequestTopic], request: Request, without: WithoutListener, *, may_create: bool
 ) -> Described:
     names: dict[str, None] = {}
     told: dict[tuple[bytes, str | None], MetadataResponseTopic] = {}  # each once, however often it is asked for
-    snapshot = broker.registry.snapshot
+    snapshot = services.metadata
     for each in wanted:
         yield None
         asks_by_id = each.topic_id != NO_ID
-        if context.api_version < FIRST_BY_ID and (asks_by_id or each.name is None):
+        if request.api_version < FIRST_BY_ID and (asks_by_id or each.name is None):
             told[each.topic_id, each.name] = _failed(each.name or "", ErrorCode.INVALID_REQUEST, each.topic_id)
         elif asks_by_id:
             topic = snapshot.topics_by_id.get(each.topic_id)
             unknown = _failed(None, ErrorCode.UNKNOWN_TOPIC_ID, each.topic_id)
-            told[each.topic_id, None] = unknown if topic is None else describe(broker, topic, without)
+            told[each.topic_id, None] = unknown if topic is None else describe(services, topic, without)
         elif each.name is None:
             told[NO_ID, None] = _failed(None, ErrorCode.INVALID_REQUEST)
         else:
             names[each.name] = None
-    by_name = yield from _by_name(broker, list(names), without, context if may_create else None)
+    by_name = yield from _by_name(services, list(names), without, request if may_create else None)
     return [*told.values(), *by_name]
 
 
-def _by_name(broker: "Broker", names: list[str], without: WithoutListener, creator: Request | None) -> Described:
+def _by_name(services: Services, names: list[str], without: WithoutListener, creator: Request | None) -> Described:
     """Topics by their names; those that are missing are made where there is a `creator`."""
-    missing = [name for name in names if name not in broker.registry.snapshot.topics]
+    missing = [name for name in names if name not in services.metadata.topics]
     errors: dict[str, PeerError | None] = {}
     if missing and creator is not None:
 
         def note(topic: "NewTopic") -> None:
-            broker.admin_log.note(creator, "topic auto-created", topic=topic.name, partitions=len(topic.replicas))
+            services.admin_log.note(creator, "topic auto-created", topic=topic.name, partitions=len(topic.replicas))
 
-        errors = yield from broker.topics.create_for_client(missing, note)
+        errors = yield from services.topics.create_for_client(missing, note)
     told = []
     for name in names:
         error = errors.get(name)
-        topic = broker.registry.snapshot.topics.get(name)
+        topic = services.metadata.topics.get(name)
         if error is None and topic is not None:
-            told.append(describe(broker, topic, without))
+            told.append(describe(services, topic, without))
         else:
             told.append(_failed(name, (error or why_missing(name)).code))
         yield None
@@ -235,4 +253,6 @@ def _failed(name: str | None, code: ErrorCode, topic_id: bytes = NO_ID) -> Metad
     return MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id, is_internal=name in INTERNAL_TOPICS)
 
 
-HANDLERS = {ApiKey.METADATA: handle}
+HANDLERS = {
+    ApiKey.METADATA: describe_metadata,
+}

@@ -1,30 +1,48 @@
-"""CreateTopics, DeleteTopics, CreatePartitions."""
+"""CreateTopics, DeleteTopics, CreatePartitions, DeleteRecords."""
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.config_views import topic_view
+from moldau.broker.handlers.services import AdminServices, ConfigServices, MetadataServices, PartitionServices
 from moldau.broker.protected_topics import check_unprotected
+from moldau.broker.replicas.hosted import HostedPartition
 from moldau.broker.request import Reply, Request
 from moldau.broker.topics import GrowthSpec, TopicSpec, twice, unknown_topic
 from moldau.cluster.registry import NewTopic
 from moldau.cluster.snapshot import TopicInfo
 from moldau.log.topic_ids import format_id
-from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.steps import Steps
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.codec.encoded import EncodedArray
 from moldau.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopicResult
-from moldau.protocol.messages.create_topics import (
-    CreatableTopicConfigs,
-    CreatableTopicResult,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
+from moldau.protocol.messages.create_topics import CreatableTopicConfigs, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from moldau.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
 )
 from moldau.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 
 if TYPE_CHECKING:
-    from moldau.broker.broker import Broker
+    from moldau.broker.delayed import DelayedRequests
+    from moldau.broker.topics import Topics
+
+
+class Services(AdminServices, ConfigServices, MetadataServices, PartitionServices, Protocol):
+    """What these handlers use of the broker."""
+
+    @property
+    def delayed(self) -> "DelayedRequests":
+        """Fetches that wait."""
+
+    @property
+    def topics(self) -> "Topics":
+        """The life of topics."""
+
 
 NO_ID = bytes(16)
 FIRST_BY_ID = 6
@@ -33,7 +51,7 @@ FIRST_WITH_DISABLED = 3
 """DeleteTopics knows TOPIC_DELETION_DISABLED from this version on."""
 
 
-def create_topics(broker: "Broker", request: CreateTopicsRequest, context: Request, reply: Reply) -> Steps:
+def create_topics(services: Services, message: CreateTopicsRequest, request: Request, reply: Reply) -> Steps:
     """Create topics, each for itself; codes as `Topics.create`. All is done when the answer goes out: `timeout_ms` is not needed."""
     specs = [
         TopicSpec(
@@ -43,21 +61,21 @@ def create_topics(broker: "Broker", request: CreateTopicsRequest, context: Reque
             [(each.partition_index, each.broker_ids) for each in topic.assignments],
             [(each.name, each.value) for each in topic.configs],
         )
-        for topic in request.topics
+        for topic in message.topics
     ]
 
     def note(topic: NewTopic) -> None:
-        broker.admin_log.note(context, "topic created", topic=topic.name, partitions=len(topic.replicas), configs=topic.configs)
+        services.admin_log.note(request, "topic created", topic=topic.name, partitions=len(topic.replicas), configs=topic.configs)
 
-    outcomes = yield from broker.topics.create(specs, note, validate_only=request.validate_only)
-    results = EncodedArray(CreateTopicsResponse, CreatableTopicResult, context.api_version)
+    outcomes = yield from services.topics.create(specs, note, validate_only=message.validate_only)
+    results = EncodedArray(CreateTopicsResponse, CreatableTopicResult, request.api_version)
     for name, outcome in outcomes.items():
-        results.append(_created(broker, name, outcome, request.validate_only))
+        results.append(_created(services, name, outcome, message.validate_only))
         yield None
     reply(CreateTopicsResponse(topics=results.as_list()))
 
 
-def _created(broker: "Broker", name: str, outcome: NewTopic | PeerError, validate_only: bool) -> CreatableTopicResult:
+def _created(services: Services, name: str, outcome: NewTopic | PeerError, validate_only: bool) -> CreatableTopicResult:
     if isinstance(outcome, PeerError):
         return CreatableTopicResult(name=name, error_code=outcome.code, error_message=outcome.message, configs=[])
     return CreatableTopicResult(
@@ -73,21 +91,21 @@ def _created(broker: "Broker", name: str, outcome: NewTopic | PeerError, validat
                 config_source=each.source,
                 is_sensitive=each.definition.sensitive,
             )
-            for each in topic_view(broker.config.topic(outcome.configs), None)
+            for each in topic_view(services.config.topic(outcome.configs), None)
         ],
     )
 
 
-def delete_topics(broker: "Broker", request: DeleteTopicsRequest, context: Request, reply: Reply) -> Steps:
+def delete_topics(services: Services, message: DeleteTopicsRequest, request: Request, reply: Reply) -> Steps:
     """Delete topics by name or by id, each for itself.
 
     Codes: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_REQUEST for a topic named twice, by both, or not at all,
     TOPIC_DELETION_DISABLED, POLICY_VIOLATION for a protected topic.
     """
-    by_id = context.api_version >= FIRST_BY_ID
-    wanted = request.topics if by_id else [DeleteTopicState(name=name) for name in request.topic_names]
-    if not broker.config.boolean("delete.topic.enable"):
-        code = ErrorCode.TOPIC_DELETION_DISABLED if context.api_version >= FIRST_WITH_DISABLED else ErrorCode.INVALID_REQUEST
+    by_id = request.api_version >= FIRST_BY_ID
+    wanted = message.topics if by_id else [DeleteTopicState(name=name) for name in message.topic_names]
+    if not services.config.boolean("delete.topic.enable"):
+        code = ErrorCode.TOPIC_DELETION_DISABLED if request.api_version >= FIRST_WITH_DISABLED else ErrorCode.INVALID_REQUEST
         error = PeerError(code, "topics cannot be deleted here: delete.topic.enable is false")
         reply(DeleteTopicsResponse(responses=[_not_deleted(each.name, each.topic_id, error) for each in wanted]))
         return
@@ -95,8 +113,8 @@ def delete_topics(broker: "Broker", request: DeleteTopicsRequest, context: Reque
     found: Counter[TopicInfo] = Counter()
     for each in wanted:
         try:
-            topic = _find(broker, each)
-            check_unprotected(broker.config, topic.name, "delete it")
+            topic = _find(services, each)
+            check_unprotected(services.config, topic.name, "delete it")
             found[topic] += 1
         except PeerError as error:
             results.append(_not_deleted(each.name, each.topic_id, error))
@@ -104,9 +122,9 @@ def delete_topics(broker: "Broker", request: DeleteTopicsRequest, context: Reque
     once = [topic for topic, times in found.items() if times == 1]
 
     def note(topic: TopicInfo) -> None:
-        broker.admin_log.note(context, "topic deleted", topic=topic.name, partitions=len(topic.partitions))
+        services.admin_log.note(request, "topic deleted", topic=topic.name, partitions=len(topic.partitions))
 
-    failures = yield from broker.topics.delete(once, note)
+    failures = yield from services.topics.delete(once, note)
     for topic, times in found.items():
         problem = failures[topic.name] if times == 1 else twice(topic.name)
         if problem is None:
@@ -116,8 +134,8 @@ def delete_topics(broker: "Broker", request: DeleteTopicsRequest, context: Reque
     reply(DeleteTopicsResponse(responses=results))
 
 
-def _find(broker: "Broker", wanted: DeleteTopicState) -> TopicInfo:
-    snapshot = broker.registry.snapshot
+def _find(services: Services, wanted: DeleteTopicState) -> TopicInfo:
+    snapshot = services.metadata
     if wanted.topic_id != NO_ID:
         if wanted.name is not None:
             raise PeerError(ErrorCode.INVALID_REQUEST, f"topic '{wanted.name}' is named both by name and by id")
@@ -137,17 +155,17 @@ def _not_deleted(name: str | None, topic_id: bytes, error: PeerError) -> Deletab
     return DeletableTopicResult(name=name, topic_id=topic_id, error_code=error.code, error_message=error.message)
 
 
-def create_partitions(broker: "Broker", request: CreatePartitionsRequest, context: Request, reply: Reply) -> Steps:
+def create_partitions(services: Services, message: CreatePartitionsRequest, request: Request, reply: Reply) -> Steps:
     """Add partitions to topics, each for itself; codes as `Topics.grow`."""
     specs = [
         GrowthSpec(topic.name, topic.count, None if topic.assignments is None else [each.broker_ids for each in topic.assignments])
-        for topic in request.topics
+        for topic in message.topics
     ]
 
     def note(spec: GrowthSpec) -> None:
-        broker.admin_log.note(context, "partitions added", topic=spec.name, partitions=spec.total)
+        services.admin_log.note(request, "partitions added", topic=spec.name, partitions=spec.total)
 
-    outcomes = yield from broker.topics.grow(specs, note, validate_only=request.validate_only)
+    outcomes = yield from services.topics.grow(specs, note, validate_only=message.validate_only)
     reply(
         CreatePartitionsResponse(
             results=[
@@ -158,8 +176,62 @@ def create_partitions(broker: "Broker", request: CreatePartitionsRequest, contex
     )
 
 
+HIGH_WATERMARK = -1
+
+
+def delete_records(services: Services, message: DeleteRecordsRequest, request: Request, reply: Reply) -> Steps:
+    """Delete what lies before each offset.
+
+    Codes: UNKNOWN_TOPIC_OR_PARTITION; OFFSET_OUT_OF_RANGE beyond the high watermark; POLICY_VIOLATION where the topic is only compacted;
+    or protected; INVALID_TOPIC_EXCEPTION where it is internal.
+    """
+    topics = []
+    for topic in message.topics:
+        name = topic.name.encode()
+        led = services.partitions_of(name, by_id=False)
+        results = []
+        for wanted in topic.partitions:
+            yield None
+            index = wanted.partition_index
+            try:
+                partition = led.get(index)
+                if partition is None:
+                    raise services.missing_partition(name, index, by_id=False)
+                first = _delete_before(services, partition, wanted)
+                services.admin_log.note(request, "records deleted", partition=partition.topic_partition, before_offset=first)
+                results.append(DeleteRecordsPartitionResult(index, first))
+                services.delayed.changed(partition)
+            except PeerError as error:
+                results.append(DeleteRecordsPartitionResult(index, -1, error.code))
+            except StorageError as error:
+                assert partition is not None, "only a log raises it"
+                services.storage_failed(partition, error)
+                results.append(DeleteRecordsPartitionResult(index, -1, ErrorCode.KAFKA_STORAGE_ERROR))
+        topics.append(DeleteRecordsTopicResult(topic.name, results))
+    reply(DeleteRecordsResponse(topics=topics))
+
+
+def _delete_before(services: Services, partition: HostedPartition, wanted: DeleteRecordsPartition) -> int:
+    """Delete the records before the offset wanted; the first one left."""
+    log = partition.log
+    if partition.is_internal:
+        raise PeerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic_partition} is internal: no client may delete from it")
+    check_unprotected(services.config, partition.topic_partition.topic, "delete its records")
+    if not log.config.deletes and log.config.compacts:
+        raise PeerError(ErrorCode.POLICY_VIOLATION, f"{partition.topic_partition}: cleanup.policy is compact, records go by key")
+    offset = log.high_watermark if wanted.offset == HIGH_WATERMARK else wanted.offset
+    if not 0 <= offset <= log.high_watermark:
+        raise PeerError(
+            ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition.topic_partition}: offset {offset} is beyond the high watermark {log.high_watermark}"
+        )
+    if offset > log.start_offset:
+        log.delete_records(offset)
+    return log.start_offset
+
+
 HANDLERS = {
     ApiKey.CREATE_TOPICS: create_topics,
     ApiKey.DELETE_TOPICS: delete_topics,
     ApiKey.CREATE_PARTITIONS: create_partitions,
+    ApiKey.DELETE_RECORDS: delete_records,
 }

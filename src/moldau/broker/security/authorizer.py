@@ -1,7 +1,7 @@
 """Who may do what: the question that requests ask. There are no access control lists yet, and everything is allowed."""
 
 from enum import IntEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 from moldau.broker.security.channel import Channel
 
@@ -9,9 +9,30 @@ from moldau.broker.security.channel import Channel
 class Operation(IntEnum):
     """Operations, with their numbers in the protocol."""
 
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
     DESCRIBE = 8
     CLUSTER_ACTION = 9
     DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+
+
+def _bits(*operations: Operation) -> int:
+    return sum(1 << operation for operation in operations)
+
+
+_CONFIGS = (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
+_OBJECT = (Operation.CREATE, Operation.ALTER, Operation.DESCRIBE)
+TOPIC_OPERATIONS: Final = _bits(*_OBJECT, *_CONFIGS, Operation.READ, Operation.WRITE, Operation.DELETE)
+"""Operations that a client may do on a topic, as bits (KIP-430): all that a topic knows."""
+CLUSTER_OPERATIONS: Final = _bits(*_OBJECT, *_CONFIGS, Operation.CLUSTER_ACTION, Operation.IDEMPOTENT_WRITE)
+GROUP_OPERATIONS: Final = _bits(*_CONFIGS, Operation.READ, Operation.DELETE, Operation.DESCRIBE)
+NOT_ASKED: Final = -2_147_483_648
+"""In an answer to a client that did not ask for them."""
 
 
 class Authorizer(Protocol):

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from moldau.broker.groups import membership
-from moldau.broker.handlers import leave_group
-from moldau.broker.handlers.leave_group import AT_ONCE_MAX
+from moldau.broker.handlers.group_members import AT_ONCE_MAX, leave_group
 from moldau.model.errors import ErrorCode
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -179,7 +178,7 @@ def test_many_members_leave_a_few_at_a_time(world: BrokerWorld) -> None:
     request = LeaveGroupRequest("g", members=[MemberIdentity(member_id) for member_id in names])
     replies: list[LeaveGroupResponse] = []
     context = plain_request(ApiKey.LEAVE_GROUP, LEAVE)
-    left = [(len(names) - len(members), len(replies)) for _ in leave_group.handle(world.broker, request, context, replies.append)]
+    left = [(len(names) - len(members), len(replies)) for _ in leave_group(world.broker, request, context, replies.append)]
     assert left == [(AT_ONCE_MAX, 0), (2 * AT_ONCE_MAX, 0), (2 * AT_ONCE_MAX + 1, 1)]
     assert [(each.member_id, each.error_code) for each in replies[0].members] == [(member_id, 0) for member_id in names]
 

@@ -1,10 +1,11 @@
-"""ListOffsets: the first, the last, or by time.
+"""ListOffsets: the first, the last, or by time; OffsetForLeaderEpoch: where an epoch ends, so that a client sees that what it has read was
+cut off (KIP-101, KIP-320).
 
 Names instead of times: -1 latest, -2 earliest, -3 the record with the largest timestamp (version 7), -4 earliest on local disk (8, the
 same as earliest here), -5 the last in tiered storage (9) and -6 the first not there yet (11); without tiered storage -5 gives none, and -6
 the earliest. By time: the first record whose timestamp is not smaller, or none. A name that a version does not have yet is looked up all
-the same. Consumers see nothing from the high watermark on, those of
-committed records (isolation level 1) nothing from the last stable offset on.
+the same. Consumers see nothing from the high watermark on, those of committed records (isolation level 1) nothing from the last stable
+offset on.
 
 Many partitions are answered in turns (`broker/slices`), and searches by time run on the thread for computing (`time_lookups`): neither
 keeps others waiting.
@@ -12,14 +13,15 @@ keeps others waiting.
 
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from moldau.broker.handlers.services import PartitionServices
 from moldau.broker.replicas.hosted import HostedPartition
 from moldau.broker.request import Reply, Request
 from moldau.broker.time_lookups import TimeLookup
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import UNKNOWN_EPOCH
-from moldau.model.steps import Steps
+from moldau.model.steps import Steps, unless_few
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -28,22 +30,43 @@ from moldau.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from moldau.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
 
 if TYPE_CHECKING:
-    from moldau.broker.broker import Broker
     from moldau.log.timestamps import TimeSearch, TimestampOffset
+    from moldau.ports.background import Background
+    from moldau.ports.clock import Clock
+
+
+class Services(PartitionServices, Protocol):
+    """What these handlers use of the broker."""
+
+    @property
+    def clock(self) -> "Clock":
+        """Turns of the broker's thread."""
+
+    @property
+    def compute(self) -> "Background":
+        """The thread for computing."""
+
 
 FIRST_WITH_LEADER_EPOCH = 4
 READ_COMMITTED = 1
 PARTITIONS_AT_A_TIME = 64
 
 
-def handle(broker: "Broker", request: ListOffsetsRequest, context: Request, reply: Reply) -> Steps:
+def list_offsets(services: Services, message: ListOffsetsRequest, request: Request, reply: Reply) -> Steps:
     """Look up each partition's offset. Codes: UNKNOWN_TOPIC_OR_PARTITION, FENCED_ and UNKNOWN_LEADER_EPOCH, INVALID_REQUEST, storage.
 
     A partition that is named more than once is answered once, with INVALID_REQUEST, as by Kafka.
     """
-    lookups = _Lookups(broker, request, context, reply)
+    lookups = _Lookups(services, message, request, reply)
     yield from lookups.prepare()
     lookups.advance()
 
@@ -51,13 +74,13 @@ def handle(broker: "Broker", request: ListOffsetsRequest, context: Request, repl
 class _Lookups:
     """The look-ups of one request. Those by name are answered while it is prepared; those by time follow, one after the other."""
 
-    def __init__(self, broker: "Broker", request: ListOffsetsRequest, context: Request, reply: Reply) -> None:
-        self._broker = broker
+    def __init__(self, services: Services, message: ListOffsetsRequest, request: Request, reply: Reply) -> None:
+        self._services = services
+        self._message = message
         self._request = request
-        self._context = context
         self._reply = reply
         self._response = ListOffsetsResponse()
-        self._committed = request.isolation_level == READ_COMMITTED
+        self._committed = message.isolation_level == READ_COMMITTED
         self._by_time: deque[tuple[ListOffsetsPartitionResponse, HostedPartition, ListOffsetsPartition]] = deque()
         self._current: TimeLookup | None = None
         self._advancing = False
@@ -67,7 +90,7 @@ class _Lookups:
         answers: dict[tuple[str, int], ListOffsetsPartitionResponse] = {}
         topics: dict[str, ListOffsetsTopicResponse] = {}
         seen = 0
-        for topic in self._request.topics:
+        for topic in self._message.topics:
             name = topic.name.encode()
             answered = topics.get(topic.name)
             if answered is None:
@@ -96,19 +119,19 @@ class _Lookups:
             if answer.error_code:  # it was named again
                 continue
             started += 1
-            self._context.exchange.hold(self._abandon)
+            self._request.exchange.hold(self._abandon)
             done = partial(self._found, answer, partition)
-            self._current = TimeLookup(self._search(partition, wanted), self._broker.compute, self._broker.clock, done)
+            self._current = TimeLookup(self._search(partition, wanted), self._services.compute, self._services.clock, done)
             self._current.start()
         self._advancing = False
         if self._current is None:
             if self._by_time:
-                self._broker.clock.call_later(0.0, self.advance)
+                self._services.clock.call_later(0.0, self.advance)
             else:
                 self._finish()
 
     def _finish(self) -> None:
-        if self._context.api_version < FIRST_WITH_LEADER_EPOCH:
+        if self._request.api_version < FIRST_WITH_LEADER_EPOCH:
             for topic in self._response.topics:
                 for answer in topic.partitions:
                     answer.leader_epoch = UNKNOWN_EPOCH
@@ -116,9 +139,9 @@ class _Lookups:
 
     def _answer(self, answer: ListOffsetsPartitionResponse, name: bytes, wanted: ListOffsetsPartition) -> None:
         try:
-            partition = self._broker.partitions_of(name, by_id=False).get(wanted.partition_index)
+            partition = self._services.partitions_of(name, by_id=False).get(wanted.partition_index)
             if partition is None:
-                raise self._broker.missing_partition(name, wanted.partition_index, by_id=False)
+                raise self._services.missing_partition(name, wanted.partition_index, by_id=False)
             partition.machine.check_leader_epoch(wanted.current_leader_epoch)
             log = partition.log
             match wanted.timestamp:
@@ -152,11 +175,11 @@ class _Lookups:
         error: PeerError | StorageError | None,
     ) -> None:
         if isinstance(error, StorageError):
-            self._broker.storage_failed(partition, error)
+            self._services.storage_failed(partition, error)
             _set(answer, ErrorCode.KAFKA_STORAGE_ERROR)
         elif not partition.is_led:
             where = partition.topic_partition
-            _set(answer, self._broker.missing_partition(where.topic.encode(), where.partition, by_id=False).code)
+            _set(answer, self._services.missing_partition(where.topic.encode(), where.partition, by_id=False).code)
         elif error is not None:
             _set(answer, error.code)
         elif found is not None:
@@ -174,4 +197,36 @@ def _set(answer: ListOffsetsPartitionResponse, code: int, timestamp: int = -1, o
     answer.error_code, answer.timestamp, answer.offset, answer.leader_epoch = code, timestamp, offset, leader_epoch
 
 
-HANDLERS = {ApiKey.LIST_OFFSETS: handle}
+def find_epoch_ends(services: Services, message: OffsetForLeaderEpochRequest, request: Request, reply: Reply) -> Steps | None:
+    """Look up each epoch's end. Codes: UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH."""
+    return unless_few(_look_up_epochs(services, message, reply), sum(len(topic.partitions) for topic in message.topics))
+
+
+def _look_up_epochs(services: Services, message: OffsetForLeaderEpochRequest, reply: Reply) -> Steps:
+    topics = []
+    for topic in message.topics:
+        answers = []
+        for wanted in topic.partitions:
+            answers.append(_look_up(services, topic.topic.encode(), wanted))
+            yield None
+        topics.append(OffsetForLeaderTopicResult(topic.topic, answers))
+    reply(OffsetForLeaderEpochResponse(topics=topics))
+
+
+def _look_up(services: Services, topic: bytes, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+    index = wanted.partition
+    partition = services.partitions_of(topic, by_id=False).get(index)
+    try:
+        if partition is None:
+            raise services.missing_partition(topic, index, by_id=False)
+        partition.machine.check_leader_epoch(wanted.current_leader_epoch)
+    except PeerError as error:
+        return EpochEndOffset(error.code, index)
+    epoch, end_offset = partition.log.end_offset_for_epoch(wanted.leader_epoch)
+    return EpochEndOffset(0, index, epoch, min(end_offset, partition.log.high_watermark))
+
+
+HANDLERS = {
+    ApiKey.LIST_OFFSETS: list_offsets,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: find_epoch_ends,
+}
