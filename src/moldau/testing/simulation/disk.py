@@ -31,6 +31,8 @@ class SimulatedDisk(ForgetfulDisk):
         """Called before each operation; what it raises ends that before it has an effect."""
         self.failing: str | None = None
         """A directory whose operations fail, with all below it: the disk that holds it is broken."""
+        self.slowness = 1.0
+        """Jobs in the background take so many times as long."""
         self._random = random
 
     def enter(self, operation: str, path: str) -> None:
@@ -43,7 +45,7 @@ class SimulatedDisk(ForgetfulDisk):
     def job_s(self) -> float:
         """How long the next job in the background takes."""
         draw = self._random.random
-        seconds = self.options.sync_s * draw()
+        seconds = self.options.sync_s * self.slowness * draw()
         return seconds * (1 + 99 * draw()) if draw() < self.options.slow_rate else seconds
 
     def power_cut(self) -> list[str]:

@@ -331,18 +331,18 @@ class SimulatedNetwork:
         """Those that both ends have open."""
         return [connection for connection in self._open() if not any(end.closed for end in connection.ends)]
 
-    def cut(self, connection: Connection) -> None:
+    def cut(self, connection: Connection, random: Random) -> None:
         """Break a connection; of what is on its way a part still arrives."""
         for end in connection.ends:
             if end.in_flight:
-                del end.in_flight[self._random.randint(0, len(end.in_flight)) :]
+                del end.in_flight[random.randint(0, len(end.in_flight)) :]
         for end in connection.ends:
             if not end.closed:
                 end.party.run(lambda end=end: end.end(ConnectionResetError("reset by peer"), ConnectionResetError("reset by peer")))  # type: ignore[misc]
 
-    def half_open(self, connection: Connection) -> None:
+    def half_open(self, connection: Connection, random: Random) -> None:
         """Nothing of one end arrives any more; the other way works."""
-        self._random.choice(connection.ends).is_mute = True
+        random.choice(connection.ends).is_mute = True
 
     def _open(self) -> list[Connection]:
         self.connections = [connection for connection in self.connections if not connection.is_over]

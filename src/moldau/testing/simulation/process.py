@@ -63,6 +63,10 @@ class Host:
         """All so far: what of an ended one is still referred to is not collected at a moment that nothing has drawn."""
         self.on_ended: Callable[[Incarnation], object] = lambda _process: None
         """Called when a process has ended, in whatever way."""
+        self.on_ending: list[Callable[[Incarnation, bool], object]] = []
+        """Called before that with whether the power is cut, when nothing is lost yet."""
+        self.on_serving: list[Callable[[Incarnation], object]] = []
+        """Called when a process has started."""
         disk.on_operation = self._on_operation
 
     @property
@@ -139,8 +143,10 @@ class Incarnation:
         if self._is_over:
             return
         self._is_over = True
-        self.is_serving = False
         host = self.host
+        for listener in host.on_ending:
+            listener(self, power_cut)
+        self.is_serving = False
         host.schedule.end(self.group)
         host.network.process_ended(host.name, silently=power_cut)
         self.session.process_ended()
@@ -207,6 +213,8 @@ class Incarnation:
             self.end(power_cut=False)
             return
         self.is_serving = True
+        for listener in host.on_serving:
+            listener(self)
         host.network.listen(Party(host.name, self.group, self.run), PORT, lambda transport: broker.accept(transport, LISTENER))
 
     def _finish_connections(self) -> None:

@@ -18,6 +18,8 @@ from moldau.testing.simulation.tree import SimulatedTree
 T = TypeVar("T")
 BROKER = "broker"
 """The name of its host."""
+CLOSE_S = 60.0
+"""How much virtual time coroutines have to end when they are cancelled at the end of a run."""
 
 
 class LoopClock:
@@ -78,6 +80,10 @@ class Simulation:
             budget=self.budget,
         )
 
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
+        """Run a coroutine beside the others."""
+        return self.loop.create_task(work, name=name)
+
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine to its end. `StuckError` if it waits for what cannot come."""
         asyncio.set_event_loop(self.loop)
@@ -93,6 +99,9 @@ class Simulation:
     def close(self) -> None:
         """Free what the run has taken."""
         self.host.kill()
-        for task in asyncio.all_tasks(self.loop):
+        tasks = sorted(asyncio.all_tasks(self.loop), key=lambda task: task.get_name())
+        for task in tasks:
             task.cancel()
+        if tasks:
+            self.loop.run_until_complete(asyncio.wait(tasks, timeout=CLOSE_S))
         self.loop.close()

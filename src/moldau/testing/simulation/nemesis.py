@@ -1,0 +1,177 @@
+"""What goes wrong in a run, and when: a script of faults, drawn before the run begins.
+
+The script is apart from everything else that a seed draws: a run with some of its faults left out is the same run up to the first of
+those. Each fault has a number of its own from which all choices at its time are drawn.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
+
+from moldau.testing.simulation.options import Options, generator, log_uniform
+from moldau.testing.simulation.process import Host, Incarnation
+
+if TYPE_CHECKING:
+    from moldau.testing.simulation.schedule import Event
+
+DOWN_S = 0.5
+"""How long a process that ended without a fault of the script stays away."""
+
+
+class Fault(NamedTuple):
+    """One entry of a script."""
+
+    at: float
+    kind: str
+    draw: int
+
+
+Script = Sequence[Fault]
+
+
+def draw_script(options: Options) -> list[Fault]:
+    """The faults of a run, by time."""
+    script = []
+    for kind, interval_s in options.faults.items():
+        random = generator(options.seed, f"faults/{kind}")
+        at = random.expovariate(1 / interval_s)
+        while at < options.faults_s:
+            script.append(Fault(round(at, 6), kind, random.getrandbits(32)))
+            at += random.expovariate(1 / interval_s)
+    return sorted(script)
+
+
+class Nemesis:
+    """Carries out a script, and starts what has ended again."""
+
+    def __init__(self, host: Host, script: Script, *, may_cut_power: bool) -> None:
+        """`may_cut_power`: whether a crash in a call of a port may be a power cut."""
+        self.done: list[Fault] = []
+        """The faults that had something to act on."""
+        self._host = host
+        self._script = script
+        self._may_cut_power = may_cut_power
+        self._schedule = host.schedule
+        self._network = host.network
+        self._actor = host.schedule.actor("nemesis")
+        self._events: list[Event] = []
+        self._is_over = False
+        self._down_s = DOWN_S
+        self._start_crash: tuple[int, bool] | None = None
+        host.on_ended = self._ended
+
+    def begin(self) -> None:
+        """Have the faults happen at their times."""
+        for fault in self._script:
+            self._events.append(self._schedule.post(self._actor, partial(self._strike, fault), fault.at))
+
+    def heal(self) -> None:
+        """No more faults, and what can be repaired is. Connections that are dead in one direction stay so."""
+        self._is_over = True
+        for event in self._events:
+            event.cancel()
+        self._down_s = 0.0
+        self._start_crash = None
+        host = self._host
+        host.disk.make_room()
+        host.disk.slowness = 1.0
+        self._network.refuse_rate = 0.0
+        if host.process is None:
+            self._restart()
+        else:
+            host.process.crash_at = -1
+
+    def _strike(self, fault: Fault) -> None:
+        self._schedule.note(fault.kind)
+        if getattr(self, f"_{fault.kind}")(Random(fault.draw)):
+            self.done.append(fault)
+
+    def _ended(self, _process: Incarnation) -> None:
+        down_s, self._down_s = self._down_s, DOWN_S
+        self._schedule.post(self._actor, self._restart, 0.01 if self._is_over else down_s)
+
+    def _restart(self) -> None:
+        if self._host.process is not None:
+            return
+        crash, self._start_crash = self._start_crash, None
+        if crash is None:
+            self._host.start()
+        else:
+            self._host.start(crash_at=crash[0], power_cut=crash[1])
+
+    def _falls(self, random: Random) -> None:
+        """The process is about to end: how long it stays away, and whether it crashes in its next start."""
+        self._down_s = log_uniform(random, 0.01, 4.0)
+        if random.random() < 0.2:
+            self._start_crash = int(log_uniform(random, 1, 500)), random.random() < 0.5 and self._may_cut_power
+
+    # Kinds of faults. Each says whether there was something to act on.
+
+    def _kill(self, random: Random) -> bool:
+        if self._host.process is None:
+            return False
+        self._falls(random)
+        self._host.kill()
+        return True
+
+    def _power_cut(self, random: Random) -> bool:
+        if self._host.process is None:
+            return False
+        self._falls(random)
+        self._host.power_cut()
+        return True
+
+    def _crash_at_call(self, random: Random) -> bool:
+        process = self._host.process
+        if process is None:
+            return False
+        self._falls(random)
+        process.crash_at = process.port_calls + int(log_uniform(random, 1, 3000))
+        process.crash_with_power = random.random() < 0.5 and self._may_cut_power
+        return True
+
+    def _stop(self, random: Random) -> bool:
+        process = self._host.process
+        if process is None or not process.is_serving:
+            return False
+        self._falls(random)
+        process.stop()
+        return True
+
+    def _pause(self, random: Random) -> bool:
+        if self._host.process is None:
+            return False
+        self._host.pause(log_uniform(random, 0.05, 20.0))
+        return True
+
+    def _disconnect(self, random: Random) -> bool:
+        connections = self._network.open_connections()
+        if connections:
+            self._network.cut(random.choice(connections), random)
+        return bool(connections)
+
+    def _half_open(self, random: Random) -> bool:
+        connections = self._network.open_connections()
+        if connections:
+            self._network.half_open(random.choice(connections), random)
+        return bool(connections)
+
+    def _refuse(self, random: Random) -> bool:
+        self._network.refuse_rate = random.random()
+        self._later(lambda: setattr(self._network, "refuse_rate", 0.0), log_uniform(random, 0.1, 10.0))
+        return True
+
+    def _disk_full(self, random: Random) -> bool:
+        self._host.disk.fill_up(int(log_uniform(random, 1, 100_000)))
+        self._later(self._host.disk.make_room, log_uniform(random, 0.1, 10.0))
+        return True
+
+    def _slow_disk(self, random: Random) -> bool:
+        disk = self._host.disk
+        disk.slowness = log_uniform(random, 3, 1000)
+        self._later(lambda: setattr(disk, "slowness", 1.0), log_uniform(random, 0.1, 10.0))
+        return True
+
+    def _later(self, call: Callable[[], object], seconds: float) -> None:
+        self._schedule.post(self._actor, call, seconds)

@@ -1,0 +1,138 @@
+"""A run of a seed, in two phases, and the verdict on it.
+
+In the first phase the workloads run and faults happen. In the second nothing new goes wrong, what can be repaired is, and what could make
+progress must: all workloads come to their end within a bound of virtual time. Then the history of all clients is judged.
+"""
+
+import asyncio
+import logging
+import time
+import traceback
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from types import CoroutineType
+from typing import Any
+
+from moldau.testing.history.checker import check
+from moldau.testing.simulation.clients.context import ClientContext
+from moldau.testing.simulation.invariants import Invariants
+from moldau.testing.simulation.nemesis import Fault, Nemesis, Script, draw_script
+from moldau.testing.simulation.options import Options
+from moldau.testing.simulation.power_cuts import PowerCuts
+from moldau.testing.simulation.process import Crashed
+from moldau.testing.simulation.simulation import Simulation
+
+CONVERGE_S = 600.0
+"""How long the second phase may take."""
+
+Workload = Callable[[ClientContext], Coroutine[Any, Any, None]]
+
+
+class NotConvergedError(Exception):
+    """Workloads that could come to their end have not."""
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What a run has shown."""
+
+    seed: int
+    crc: int = 0
+    steps: int = 0
+    virtual_s: float = 0.0
+    cpu_s: float = 0.0
+    operations: int = 0
+    failures: list[str] = field(default_factory=list)
+    """What was wrong, in the order in which it was found; empty for a clean run."""
+    done: list[Fault] = field(default_factory=list)
+    """The faults that had something to act on."""
+
+    def __str__(self) -> str:
+        what = "; ".join(self.failures) or "clean"
+        return f"seed {self.seed}: {what} ({self.steps} steps, {self.virtual_s:.1f} s, {len(self.done)} faults, crc {self.crc:08x})"
+
+
+def run_trial(options: Options, workloads: Sequence[tuple[str, Workload]], script: Script | None = None) -> Verdict:
+    """Run a seed with these workloads, each under its name, and with the faults of a script instead of those that the seed draws."""
+    begun = time.process_time()
+    simulation = Simulation(options)
+    verdict = Verdict(options.seed)
+    bugs = _BugHandler()
+    with bugs:
+        script = draw_script(options) if script is None else script
+        nemesis = Nemesis(simulation.host, script, may_cut_power="power_cut" in options.faults)
+        try:
+            simulation.run(_phases(simulation, nemesis, workloads))
+        except Exception as error:
+            verdict.failures.append("".join(traceback.format_exception(error)).strip())
+        verdict.failures += bugs.found
+        verdict.done = nemesis.done
+        verdict.crc, verdict.steps = simulation.schedule.crc, simulation.schedule.steps
+        verdict.virtual_s = simulation.schedule.now
+        verdict.operations = len(simulation.history.sends)
+        simulation.close()
+    if not verdict.failures:
+        verdict.failures = [str(anomaly) for anomaly in check(simulation.history)[1]]
+    verdict.cpu_s = time.process_time() - begun
+    return verdict
+
+
+async def _phases(simulation: Simulation, nemesis: Nemesis, workloads: Sequence[tuple[str, Workload]]) -> None:
+    invariants = Invariants(simulation.host)
+    PowerCuts(simulation.host, simulation.history, simulation.partitions)
+    outage = simulation.history.outage("faults")
+    simulation.host.start()
+    nemesis.begin()
+    tasks = [simulation.start(workload(simulation.client(name)), name) for name, workload in workloads]
+    until = simulation.schedule.now + simulation.options.faults_s
+    while simulation.schedule.now < until and not all(task.done() for task in tasks):
+        await simulation.sleep(min(1.0, until - simulation.schedule.now))
+    simulation.budget.left = 0
+    nemesis.heal()
+    simulation.history.healed(outage)
+    until = simulation.schedule.now + CONVERGE_S
+    while not all(task.done() for task in tasks):
+        if simulation.schedule.now > until:
+            raise NotConvergedError("not done: " + "; ".join(_where(task) for task in tasks if not task.done()))
+        await simulation.sleep(1.0)
+    for task in tasks:
+        task.result()
+    await simulation.sleep(1.0)
+    invariants.check_all()
+
+
+def _where(task: "asyncio.Task[None]") -> str:
+    """A task, and the places where it waits, the innermost first."""
+    places = []
+    coroutine: object = task.get_coro()
+    while isinstance(coroutine, CoroutineType) and coroutine.cr_frame is not None:
+        places.append(f"{coroutine.__qualname__}:{coroutine.cr_frame.f_lineno}")
+        coroutine = coroutine.cr_await
+    return f"{task.get_name()} in {' < '.join(reversed(places))}"
+
+
+class _BugHandler(logging.Handler):
+    """Takes the log of the product while a run lasts: what it reports as a bug of its own is a failure of the run."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.found: list[str] = []
+        self._logger = logging.getLogger("moldau")
+        self._before: tuple[bool, int] = (True, logging.NOTSET)
+
+    def __enter__(self) -> None:
+        self._before = self._logger.propagate, self._logger.level
+        self._logger.propagate = False
+        self._logger.setLevel(logging.ERROR)
+        self._logger.addHandler(self)
+
+    def __exit__(self, *_: object) -> None:
+        self._logger.removeHandler(self)
+        self._logger.propagate = self._before[0]
+        self._logger.setLevel(self._before[1])
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a line that comes with an exception."""
+        kind, error = (record.exc_info or (None, None))[:2]
+        if kind is not None and error is not None and not issubclass(kind, Crashed):
+            self.found.append(f"{record.getMessage()}: {''.join(traceback.format_exception(error)).strip()}")

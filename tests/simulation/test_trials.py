@@ -1,0 +1,77 @@
+"""Whole runs with faults: clean where the broker is sound, and found out where it is not."""
+
+import asyncio
+
+import pytest
+
+from moldau.broker.replicas.flusher import LogFlusher
+from moldau.broker.replicas.hosted import HostedPartition
+from moldau.broker.replicas.partition import Partition
+from moldau.testing.simulation.clients.context import ClientContext
+from moldau.testing.simulation.nemesis import Fault
+from moldau.testing.simulation.options import Options, draw_options
+from moldau.testing.simulation.trial import Verdict, Workload, run_trial
+from simulation.plain_clients import read, write
+
+WORKLOADS: list[tuple[str, Workload]] = [("writer", write), ("writer", write), ("reader", read)]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_seed_is_clean(seed: int) -> None:
+    verdict = run_trial(draw_options(seed), WORKLOADS)
+    assert not verdict.failures, str(verdict)
+
+
+def test_a_run_is_repeated_with_all_its_faults() -> None:
+    verdicts = [run_trial(draw_options(38), WORKLOADS) for _ in range(2)]
+    assert verdicts[0].crc == verdicts[1].crc
+    assert len(verdicts[0].done) > 10
+
+
+def power_cuts(**settings: object) -> Verdict:
+    """Three power cuts while two write, on a disk whose syncs take long."""
+    options = Options(1, faults={"power_cut": 10.0}, faults_s=20.0, operations=200, settings=settings)
+    return run_trial(options, WORKLOADS, [Fault(at, "power_cut", number) for number, at in enumerate((1.0, 2.0, 4.0))])
+
+
+def test_what_was_synced_before_its_acknowledgement_survives_power_cuts() -> None:
+    verdict = power_cuts(**{"log.flush.interval.messages": 1})
+    assert not verdict.failures, str(verdict)
+    assert len(verdict.done) >= 2
+
+
+def test_an_acknowledgement_before_its_sync_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Partition, "open_offset", lambda self, _level: self.log_end_offset)
+    verdict = power_cuts(**{"log.flush.interval.messages": 1})
+    assert "was synced and acknowledged" in str(verdict)
+
+
+def test_a_high_watermark_that_falls_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = HostedPartition.advanced
+
+    def falls(self: HostedPartition) -> bool:
+        has_advanced = real(self)
+        if self.log.high_watermark == 5:
+            self.log.high_watermark = 2
+        return has_advanced
+
+    monkeypatch.setattr(HostedPartition, "advanced", falls)
+    assert "high watermark fell" in str(run_trial(draw_options(3), WORKLOADS))
+
+
+async def wait_for_ever(context: ClientContext) -> None:
+    await asyncio.get_running_loop().create_future()
+
+
+def test_a_workload_that_never_ends_is_found_with_the_place_where_it_waits() -> None:
+    verdict = run_trial(draw_options(3), [*WORKLOADS, ("waiting", wait_for_ever)])
+    assert "not done: waiting in" in str(verdict)
+    assert "wait_for_ever" in str(verdict)
+
+
+def test_an_error_of_the_product_on_its_own_thread_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_self: LogFlusher, *_: object) -> None:
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr(LogFlusher, "request", fails)
+    assert "planted" in str(power_cuts(**{"log.flush.interval.messages": 1}))
