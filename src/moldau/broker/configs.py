@@ -11,10 +11,9 @@ from typing import NamedTuple
 from moldau.broker.config_views import Described, broker_view, defaults_view, topic_view
 from moldau.broker.host import PartitionHost
 from moldau.broker.ineffective import warn_without_effect
-from moldau.broker.protected_topics import check_change
 from moldau.broker.store_errors import reported
-from moldau.broker.topic_names import check_name
 from moldau.broker.topics import unknown_topic
+from moldau.cluster.protected_topics import check_change
 from moldau.cluster.registry import Registry
 from moldau.model.config import (
     BROKER,
@@ -32,6 +31,7 @@ from moldau.model.config import (
 )
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import Pause
+from moldau.model.topic_names import check_name
 
 
 class ResourceType(IntEnum):

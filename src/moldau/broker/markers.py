@@ -11,9 +11,9 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from moldau.broker.coordinators.internal_topics import OFFSETS
 from moldau.broker.replicas.appends import MarkerBatch, PendingAppend
 from moldau.broker.replicas.partition import ACKS_ALL
+from moldau.cluster.internal_topics import OFFSETS
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from moldau.model.steps import UNFINISHED, Steps

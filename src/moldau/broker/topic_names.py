@@ -3,17 +3,6 @@
 from collections.abc import Iterable
 
 from moldau.model.errors import ErrorCode, PeerError
-from moldau.model.topic_names import LENGTH_MAX, NAME_RULE, is_allowed
-
-
-def check_name(name: str) -> None:
-    """INVALID_TOPIC_EXCEPTION unless the name has 1 to 249 ASCII letters, digits, dots, underscores and dashes, and is not "." or ".."."""
-    if not name:
-        raise _invalid(f"a topic's name is empty; {NAME_RULE}")
-    if len(name) > LENGTH_MAX:
-        raise _invalid(f"the topic's name '{name[:20]}...' has {len(name)} characters; {NAME_RULE}")
-    if not is_allowed(name):
-        raise _invalid(f"a topic cannot be named '{name}'; {NAME_RULE}")
 
 
 class Collisions:

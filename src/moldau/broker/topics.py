@@ -9,23 +9,24 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
-from moldau.broker.assignment import Replicas, check_by_hand, in_order, spread
 from moldau.broker.host import PartitionHost
 from moldau.broker.ineffective import warn_without_effect
-from moldau.broker.protected_topics import check_unprotected
 from moldau.broker.store_errors import reported
-from moldau.broker.topic_names import Collisions, check_name
+from moldau.broker.topic_names import Collisions
+from moldau.cluster.controller.assignment import Replicas, check_by_hand, in_order, spread
+from moldau.cluster.controller.requests import USE_DEFAULT, GrowthSpec, TopicSpec
+from moldau.cluster.protected_topics import check_unprotected
 from moldau.cluster.registry import PARTITIONS_PER_STEP, NewTopic, Registry
 from moldau.cluster.snapshot import INTERNAL_TOPICS, TopicInfo
 from moldau.model.config import TOPIC, BrokerConfig, InvalidConfigError, check_topic, format_value, parse_value, topic_definition
 from moldau.model.errors import CoordinationError, ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from moldau.model.steps import UNFINISHED, Elsewhere, Pause, Steps
+from moldau.model.topic_names import check_name
 
 _LOG = logging.getLogger(__name__)
-USE_DEFAULT = -1
 T = TypeVar("T")
 CREATED_AT_ONCE_MAX = 100
 """Topics that one Metadata request creates: about 1 ms each."""
@@ -33,24 +34,6 @@ REMOVED_PER_STEP = 10
 """Partitions whose folders are renamed before other work runs: each takes about 0.1 ms."""
 DELETED_TOGETHER_MAX = 1000
 """Partitions whose removal is brought to disk at once, unless one topic has more: that takes time for all partitions there are."""
-
-
-class TopicSpec(NamedTuple):
-    """A topic as a peer wants it. `partitions` and `replication_factor` may be -1: the broker's default, or as `assignments` say."""
-
-    name: str
-    partitions: int = USE_DEFAULT
-    replication_factor: int = USE_DEFAULT
-    assignments: Sequence[tuple[int, Sequence[int]]] = ()
-    configs: Sequence[tuple[str, str | None]] = ()
-
-
-class GrowthSpec(NamedTuple):
-    """How many partitions a topic shall have; `assignments` are those of the new ones, None leaves them to the broker."""
-
-    name: str
-    total: int
-    assignments: Sequence[Sequence[int]] | None = None
 
 
 def _nothing(_done: object) -> None:
@@ -200,7 +183,7 @@ class Topics:
 
         Kafka makes what is created by hand like any topic, and then retention deletes the state of groups and transactions.
         """
-        from moldau.broker.coordinators.internal_topics import INTERNAL, internal_topic_spec
+        from moldau.cluster.internal_topics import INTERNAL, internal_topic_spec
 
         ours = internal_topic_spec(INTERNAL[wanted.name], self._config, len(self._registry.snapshot.brokers))
         configs = list((dict(ours.configs) | dict(wanted.configs)).items())

@@ -14,15 +14,16 @@ from moldau.cluster.znodes import (
     PartitionState,
     decode_topic,
     encode_broker,
+    encode_cluster_id,
     encode_config,
     encode_config_change,
     encode_controller,
     encode_state,
     encode_topic,
 )
-from moldau.ports.coordination import Create, Data, Delete, SetData, Write
+from moldau.ports.coordination import Check, Create, Data, Delete, SetData, Write
 
-NOTIFICATION = f"{paths.CONFIG_CHANGES}/config_change_"
+NOTIFICATION = paths.config_change("config_change_")
 
 
 class NewTopic(NamedTuple):
@@ -32,6 +33,12 @@ class NewTopic(NamedTuple):
     topic_id: bytes
     replicas: Sequence[Sequence[int]]
     configs: Mapping[str, str]
+
+
+class NewPartitions(NamedTuple):
+    """The parent of a topic's partitions, which tools leave to the controller."""
+
+    name: str
 
 
 class PutTopic(NamedTuple):
@@ -74,17 +81,18 @@ class DropPartitions(NamedTuple):
 
 
 class DropTopic(NamedTuple):
-    """Remove what is left of a topic without partitions, and the mark on it."""
+    """Remove what is left of a topic without partitions: these of its nodes, children first, and the mark on it."""
 
     name: str
+    nodes: Sequence[str]
 
 
 class PutTopicConfig(NamedTuple):
-    """What a topic sets itself, at this version of the node; and the notification for all brokers."""
+    """What a topic sets itself, at this version of the node or None if it is new; and the notification for all brokers."""
 
     name: str
     values: Mapping[str, str]
-    version: int
+    version: int | None
 
 
 class PutBrokerConfig(NamedTuple):
@@ -93,6 +101,12 @@ class PutBrokerConfig(NamedTuple):
     broker_id: int | None
     values: Mapping[str, str]
     version: int | None
+
+
+class DropNotifications(NamedTuple):
+    """Remove notifications of changed configurations, by the names of their nodes; at least one."""
+
+    names: Sequence[str]
 
 
 class ClaimController(NamedTuple):
@@ -104,6 +118,21 @@ class ClaimController(NamedTuple):
     time_ms: int
 
 
+class RaiseControllerEpoch(NamedTuple):
+    """As the controller that has resigned and kept its node, which has this version: continue with an epoch."""
+
+    epoch: int
+    version: int
+    node_version: int
+
+
+class NewCluster(NamedTuple):
+    """Fixed nodes that are missing, parents first, at least one; and the id of a cluster that has none."""
+
+    roots: Sequence[str]
+    cluster_id: str | None
+
+
 class Register(NamedTuple):
     """Register a live broker."""
 
@@ -113,6 +142,7 @@ class Register(NamedTuple):
 
 Change = (
     NewTopic
+    | NewPartitions
     | PutTopic
     | NewState
     | PutState
@@ -121,7 +151,10 @@ Change = (
     | DropTopic
     | PutTopicConfig
     | PutBrokerConfig
+    | DropNotifications
     | ClaimController
+    | RaiseControllerEpoch
+    | NewCluster
     | Register
 )
 
@@ -171,6 +204,8 @@ def writes_of(change: Change) -> tuple[Write, ...]:
                 Create(paths.topic(name), encode_topic(topic_id, replicas)),
                 Create(paths.partitions(name)),
             )
+        case NewPartitions(name):
+            return (Create(paths.partitions(name)),)
         case PutTopic(name, topic_id, replicas, version):
             return (SetData(paths.topic(name), encode_topic(topic_id, replicas), version),)
         case NewState(name, partition, state):
@@ -182,16 +217,20 @@ def writes_of(change: Change) -> tuple[Write, ...]:
         case DropPartitions(name, partitions):
             nodes = ((paths.partition_state(name, each), paths.partition(name, each)) for each in partitions)
             return tuple(Delete(path) for pair in nodes for path in pair)
-        case DropTopic(name):
-            return tuple(
-                Delete(path) for path in (paths.partitions(name), paths.topic(name), paths.topic_config(name), paths.delete_topic(name))
-            )
+        case DropTopic(name, nodes):
+            return tuple(Delete(path) for path in (*nodes, paths.delete_topic(name)))
         case PutTopicConfig(name, values, version):
-            return SetData(paths.topic_config(name), encode_config(values), version), _notification(f"topics/{name}")
+            return _put_config(paths.topic_config(name), values, version), _notification(f"topics/{name}")
         case PutBrokerConfig(broker_id, values, version):
             entity = paths.DEFAULT_ENTITY if broker_id is None else str(broker_id)
-            path, data = paths.broker_config(broker_id), encode_config(values)
-            return Create(path, data) if version is None else SetData(path, data, version), _notification(f"brokers/{entity}")
+            return _put_config(paths.broker_config(broker_id), values, version), _notification(f"brokers/{entity}")
+        case DropNotifications(names):
+            return tuple(Delete(paths.config_change(name)) for name in names)
+        case RaiseControllerEpoch(epoch, version, node_version):
+            return Check(paths.CONTROLLER, node_version), SetData(paths.CONTROLLER_EPOCH, str(epoch).encode(), version)
+        case NewCluster(roots, cluster_id):
+            made = tuple(Create(path) for path in roots)
+            return made if cluster_id is None else (*made, Create(paths.CLUSTER_ID, encode_cluster_id(cluster_id)))
         case ClaimController(broker_id, epoch, version, time_ms):
             path, data = paths.CONTROLLER_EPOCH, str(epoch).encode()
             return (
@@ -209,12 +248,20 @@ def witness_of(change: Change) -> Witness:
     match change:
         case NewTopic(name, topic_id):
             return IsTopic(paths.topic(name), topic_id)
+        case NewPartitions(name):
+            return IsThere(paths.partitions(name))
         case MarkDeletion(name):
             return IsThere(paths.delete_topic(name))
         case DropPartitions(name, partitions):
             return IsGone(paths.partition(name, partitions[0]))
         case DropTopic(name):
             return IsGone(paths.delete_topic(name))
+        case DropNotifications(names):
+            return IsGone(paths.config_change(names[0]))
+        case RaiseControllerEpoch(epoch, version):
+            return Holds(paths.CONTROLLER_EPOCH, str(epoch).encode(), version + 1)
+        case NewCluster(roots):
+            return IsThere(roots[0])
         case ClaimController():
             return IsOurs(paths.CONTROLLER)
         case Register(broker_id):
@@ -244,6 +291,11 @@ def shows(witness: Witness, found: Data | None, session_id: int) -> bool:
                 return False
         case _:
             assert_never(witness)
+
+
+def _put_config(path: str, values: Mapping[str, str], version: int | None) -> Create | SetData:
+    data = encode_config(values)
+    return Create(path, data) if version is None else SetData(path, data, version)
 
 
 def _notification(entity: str) -> Create:

@@ -74,3 +74,8 @@ def broker_config(broker_id: int | None) -> str:
 def delete_topic(name: str) -> str:
     """Mark on a topic that is being deleted."""
     return f"{DELETE_TOPICS}/{name}"
+
+
+def config_change(name: str) -> str:
+    """A notification of a changed configuration, by the name of its node."""
+    return f"{CONFIG_CHANGES}/{name}"

@@ -36,11 +36,14 @@ from moldau.ports.coordination import (
     NoNodeError,
     Outcome,
     Request,
+    Result,
     SessionEvent,
     WatchEvent,
 )
 
 T = TypeVar("T")
+READS_AT_ONCE = 500
+"""Reads of many nodes that are on their way at a time: a session takes a bounded number of requests."""
 
 
 class Found(NamedTuple, Generic[T]):
@@ -153,6 +156,15 @@ class MetadataStore:
 
         self._ask(GetChildren(path, watch), answered)
 
+    def read_many(
+        self, requests: Sequence[GetData | GetChildren | Exists], done: Callable[[list[Result] | CoordinationError], object]
+    ) -> None:
+        """Make many reads, some at a time; the results in the order of the requests, None for a node that does not exist.
+
+        SessionExpiredError, CoordinationError.
+        """
+        _Reading(self._ask, requests, done).start()
+
     def write(
         self, changes: Sequence[Change], done: Callable[[Written | CoordinationError], object], epoch_version: int | None = None
     ) -> None:
@@ -174,6 +186,50 @@ class MetadataStore:
                 done(outcome)
 
         self._coordination.submit(request, answered)
+
+
+class _Reading:
+    """Many reads until all are answered."""
+
+    def __init__(
+        self,
+        ask: Callable[[Request, Callable[[Outcome], object]], object],
+        requests: Sequence[GetData | GetChildren | Exists],
+        done: Callable[[list[Result] | CoordinationError], object],
+    ) -> None:
+        self._ask = ask
+        self._requests = requests
+        self._done = done
+        self._results: list[Result] = [None] * len(requests)
+        self._next = 0
+        self._left = len(requests)
+
+    def start(self) -> None:
+        if not self._requests:
+            self._done([])
+        while self._next < min(READS_AT_ONCE, len(self._requests)):  # those that are answered at once ask for the next ones
+            self._ask_next()
+
+    def _ask_next(self) -> None:
+        place = self._next
+        self._next += 1
+        self._ask(self._requests[place], partial(self._answered, place))
+
+    def _answered(self, place: int, outcome: Outcome) -> None:
+        if not self._left:  # it has failed
+            return
+        if isinstance(outcome, CoordinationError):
+            if not isinstance(outcome, NoNodeError):
+                self._left = 0
+                self._done(outcome)
+                return
+        else:
+            self._results[place] = outcome
+        self._left -= 1
+        if not self._left:
+            self._done(self._results)
+        elif self._next < len(self._requests):
+            self._ask_next()
 
 
 class _Writing:

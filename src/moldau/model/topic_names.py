@@ -8,6 +8,8 @@ Patterns do not match internal topics, so that `.*` means all topics of events. 
 import re
 from typing import Final
 
+from moldau.model.errors import ErrorCode, PeerError
+
 INTERNAL_PREFIX: Final = "_"
 
 LENGTH_MAX: Final = 249
@@ -20,6 +22,19 @@ _NAME = re.compile(rf"[a-zA-Z0-9._-]{{1,{LENGTH_MAX}}}")
 def is_allowed(name: str) -> bool:
     """Whether a topic may have this name."""
     return _NAME.fullmatch(name) is not None and name not in (".", "..")
+
+
+def check_name(name: str) -> None:
+    """PeerError INVALID_TOPIC_EXCEPTION unless a topic may have this name."""
+    if is_allowed(name):
+        return
+    if not name:
+        problem = "a topic's name is empty"
+    elif len(name) > LENGTH_MAX:
+        problem = f"the topic's name '{name[:20]}...' has {len(name)} characters"
+    else:
+        problem = f"a topic cannot be named '{name}'"
+    raise PeerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{problem}; {NAME_RULE}")
 
 
 def is_internal(topic: str) -> bool:

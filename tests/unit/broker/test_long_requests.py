@@ -9,7 +9,7 @@ from moldau.broker.coordinators import state_log
 from moldau.broker.groups import deletion
 from moldau.broker.groups import offsets as offsets_module
 from moldau.broker.handlers import offsets, transactions
-from moldau.broker.topics import TopicSpec
+from moldau.cluster.controller.requests import TopicSpec
 from moldau.cluster.registry import PARTITIONS_PER_STEP
 from moldau.model.errors import ErrorCode
 from moldau.model.steps import drain

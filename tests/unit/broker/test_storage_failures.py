@@ -2,7 +2,7 @@
 
 import pytest
 
-from moldau.broker.topics import GrowthSpec, TopicSpec
+from moldau.cluster.controller.requests import GrowthSpec, TopicSpec
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import drain
 from support.broker_world import BrokerWorld, batch, fetch_request, produce_request, values_of

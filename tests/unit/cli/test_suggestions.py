@@ -3,12 +3,12 @@
 import pytest
 from click.testing import CliRunner
 
-from moldau.broker.topic_names import check_name
 from moldau.cli.application import application
 from moldau.client.errors import failure
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from moldau.model.near_names import did_you_mean
+from moldau.model.topic_names import check_name
 from moldau.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker, MetadataResponseTopic
 from support.scripted_broker import Request, ScriptedBroker
 

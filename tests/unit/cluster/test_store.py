@@ -8,9 +8,12 @@ from moldau.cluster import paths
 from moldau.cluster.changes import (
     Change,
     ClaimController,
+    DropNotifications,
     DropPartitions,
     DropTopic,
     MarkDeletion,
+    NewCluster,
+    NewPartitions,
     NewState,
     NewTopic,
     PutBrokerConfig,
@@ -69,12 +72,15 @@ ID, OTHER_ID = b"i" * 16, b"o" * 16
 STATE = PartitionState(0, 5, (0,), 1)
 NODE = BrokerNode((Endpoint("PLAINTEXT", "h", 9092),), None, 1)
 CONFIG = {"retention.ms": "5"}
+EMPTY = (paths.partitions("empty"), paths.topic("empty"), paths.topic_config("empty"))
+CHANGES = ("config_change_0000000000", "config_change_0000000001")
 BEFORE: tuple[Change, ...] = (
     NewTopic("t", ID, [(0,)], {}),
     NewState("t", 0, STATE),
     NewTopic("empty", ID, [], {}),
     MarkDeletion("empty"),
     PutBrokerConfig(1, {}, None),
+    PutBrokerConfig(2, {}, None),
 )
 """What is on the tree before each change: of version 0 all."""
 
@@ -103,7 +109,7 @@ CASES = [
     ),
     Case("MarkDeletion", MarkDeletion("t"), paths.delete_topic("t"), Delete(paths.DELETE_TOPICS), NoNodeError),
     Case("DropPartitions", DropPartitions("t", [0]), paths.partition("t", 0), Delete(paths.partition_state("t", 0)), NoNodeError),
-    Case("DropTopic", DropTopic("empty"), paths.topic("empty"), Delete(paths.topic_config("empty")), NoNodeError),
+    Case("DropTopic", DropTopic("empty", EMPTY), paths.topic("empty"), Delete(paths.topic_config("empty")), NoNodeError),
     Case(
         "PutTopicConfig", PutTopicConfig("t", CONFIG, 0), paths.topic_config("t"), SetData(paths.topic_config("t"), b"{}"), BadVersionError
     ),
@@ -117,6 +123,15 @@ CASES = [
     ),
     Case("ClaimController", ClaimController(0, 2, 0, 9), paths.CONTROLLER, Create(paths.CONTROLLER), NodeExistsError),
     Case("epoch moved", ClaimController(0, 2, 0, 9), paths.CONTROLLER, SetData(paths.CONTROLLER_EPOCH, b"7"), BadVersionError),
+    Case(
+        "DropNotifications",
+        DropNotifications(CHANGES),
+        paths.config_change(CHANGES[0]),
+        Delete(paths.config_change(CHANGES[1])),
+        NoNodeError,
+    ),
+    Case("NewCluster", NewCluster(["/new", "/new/er"], "id"), "/new", Create(paths.CLUSTER_ID), NodeExistsError),
+    Case("NewPartitions", NewPartitions("bare"), paths.partitions("bare"), Delete(paths.topic("bare")), NoNodeError),
     Case("Register", Register(0, NODE), paths.broker(0), Create(paths.broker(0)), NodeExistsError),
 ]
 
@@ -129,7 +144,7 @@ class World:
         self.tree = FakeTree(self.clock)
         self.other = self.tree.session()
         roots = [Create(path) for path in paths.ROOTS]
-        self.ask(self.other, Multi((*roots, Create(paths.CONTROLLER_EPOCH, b"1"))))
+        self.ask(self.other, Multi((*roots, Create(paths.CONTROLLER_EPOCH, b"1"), Create(paths.topic("bare")))))
         for change in BEFORE:
             self.ask(self.other, Multi(writes_of(change)))
         self.session: FakeSession = self.tree.session(latency_s)
@@ -188,7 +203,7 @@ def case(request: pytest.FixtureRequest) -> Case:
 def has_happened(world: World, case: Case) -> bool:
     """By the node that the case names, which the change makes, changes or removes."""
     found = world.data(case.node)
-    if isinstance(case.change, DropPartitions | DropTopic):
+    if isinstance(case.change, DropPartitions | DropTopic | DropNotifications):
         return found is None
     expected = {write.path: write.data for write in writes_of(case.change) if isinstance(write, Create | SetData)}
     return found is not None and found.data == expected[case.node]
@@ -372,7 +387,7 @@ def test_names_are_read(world: World) -> None:
     world.store.read_names(paths.TOPICS, outcomes.append)
     world.store.read_names("/none", outcomes.append)
     world.settle()
-    assert outcomes[0] == ["empty", "t"]
+    assert outcomes[0] == ["bare", "empty", "t"]
     assert isinstance(outcomes[1], NoNodeError)
 
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from moldau.broker.coordinators.internal_topics import OFFSETS, TRANSACTIONS
 from moldau.broker.coordinators.state_topic import StateTopic
 from moldau.broker.groups.coordinator import GroupCoordinator
+from moldau.cluster.internal_topics import OFFSETS, TRANSACTIONS
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker

@@ -1,6 +1,6 @@
 """The internal topic of a coordinator: a :class:`moldau.broker.coordinators.state_log.StateLog` on partitions that this broker leads.
 
-The topic is made when it is first needed (:mod:`moldau.broker.coordinators.internal_topics`). An append is one batch, on the broker's
+The topic is made when it is first needed (:mod:`moldau.cluster.internal_topics`). An append is one batch, on the broker's
 thread: in the log and in the page cache when it returns. Reading it back is in :mod:`moldau.broker.coordinators.loading`.
 """
 
@@ -9,12 +9,12 @@ from functools import lru_cache
 from struct import unpack
 from typing import TYPE_CHECKING
 
-from moldau.broker.coordinators.internal_topics import InternalTopic, internal_topic_spec
 from moldau.broker.coordinators.loading import StateLoads
 from moldau.broker.coordinators.state_log import EncodedRecords
 from moldau.broker.replicas.appends import AppendBatch
 from moldau.broker.replicas.partition import ACKS_ALL
 from moldau.broker.replicas.partition_events import Level
+from moldau.cluster.internal_topics import InternalTopic, internal_topic_spec
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
 from moldau.model.log_throttle import LogThrottle

@@ -12,7 +12,6 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
-from moldau.broker.coordinators.internal_topics import OFFSETS
 from moldau.broker.coordinators.partition_coordinator import Phase
 from moldau.broker.coordinators.runtime import CoordinatorRuntime
 from moldau.broker.coordinators.state_log import EncodedRecords
@@ -23,6 +22,7 @@ from moldau.broker.groups.membership_roster import ROSTER_COST
 from moldau.broker.groups.offsets import NOT_SET, Commit, CommittedOffset
 from moldau.broker.groups.partition import GroupPartition, GroupParts
 from moldau.broker.groups.records import offset_key_start, offset_value, pack_partition
+from moldau.cluster.internal_topics import OFFSETS
 from moldau.model.budget import Budget
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import Pause, Steps, drain, no_steps

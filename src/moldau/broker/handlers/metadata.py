@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from moldau.broker.handlers.services import AdminServices, ConfigServices, MetadataServices, PartitionServices
 from moldau.broker.request import Reply, Request
 from moldau.broker.security.authorizer import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from moldau.broker.topic_names import check_name
 from moldau.broker.topics import unknown_topic
 from moldau.cluster.snapshot import INTERNAL_TOPICS, TopicInfo
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import Pause, Steps
+from moldau.model.topic_names import check_name
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.metadata import (
     MetadataRequest,

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.config_views import topic_view
 from moldau.broker.handlers.services import AdminServices, ConfigServices, MetadataServices, PartitionServices
-from moldau.broker.protected_topics import check_unprotected
 from moldau.broker.replicas.hosted import HostedPartition
 from moldau.broker.request import Reply, Request
-from moldau.broker.topics import GrowthSpec, TopicSpec, twice, unknown_topic
+from moldau.broker.topics import twice, unknown_topic
+from moldau.cluster.controller.requests import GrowthSpec, TopicSpec
+from moldau.cluster.protected_topics import check_unprotected
 from moldau.cluster.registry import NewTopic
 from moldau.cluster.snapshot import TopicInfo
 from moldau.log.topic_ids import format_id

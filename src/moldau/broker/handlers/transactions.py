@@ -11,7 +11,6 @@ sure. From version 5 on EndTxn gives the producer the epoch of its next transact
 from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from moldau.broker.coordinators.internal_topics import INTERNAL, OFFSETS
 from moldau.broker.coordinators.state_log import TransactionalProducer
 from moldau.broker.handlers.offsets import Verdict, commit_code
 from moldau.broker.handlers.services import (
@@ -26,6 +25,7 @@ from moldau.broker.request import Reply, Request
 from moldau.broker.transactions.events import Add, End
 from moldau.broker.transactions.partitions import gathered, partitions_of
 from moldau.broker.transactions.transaction import EPOCH_PER_TRANSACTION, OLD_PROTOCOL
+from moldau.cluster.internal_topics import INTERNAL, OFFSETS
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from moldau.model.steps import Pause, Steps, drain, unless_few

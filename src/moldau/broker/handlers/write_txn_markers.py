@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from moldau.broker.coordinators.internal_topics import TRANSACTIONS
 from moldau.broker.markers import Marker, MarkerResults, write_markers
 from moldau.broker.request import Reply, Request
+from moldau.cluster.internal_topics import TRANSACTIONS
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from moldau.model.steps import Steps, unless_few

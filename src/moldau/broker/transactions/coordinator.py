@@ -8,7 +8,6 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from moldau.broker.coordinators.internal_topics import TRANSACTIONS
 from moldau.broker.coordinators.partition_coordinator import PartitionCoordinator, Phase
 from moldau.broker.coordinators.runtime import CoordinatorRuntime
 from moldau.broker.transactions.adding import partitions_with, verified
@@ -22,6 +21,7 @@ from moldau.broker.transactions.producer_epochs import ProducerEpochs
 from moldau.broker.transactions.runner import NOTES_INTERVAL_S, NOTES_MAX, Reply, RunnerParts
 from moldau.broker.transactions.states import State
 from moldau.broker.transactions.transaction import EPOCH_PER_TRANSACTION, NO_EPOCH, NO_PRODUCER_ID, Transaction, new_transaction
+from moldau.cluster.internal_topics import TRANSACTIONS
 from moldau.model.budget import Budget
 from moldau.model.errors import CoordinationError, ErrorCode, PeerError
 from moldau.model.log_throttle import LogThrottle

@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 from sys import getsizeof
 from typing import TYPE_CHECKING
 
-from moldau.broker.coordinators.internal_topics import TRANSACTIONS
 from moldau.broker.transactions.events import Loaded
 from moldau.broker.transactions.machine import Machine, Surroundings
 from moldau.broker.transactions.records import decode_key, decode_value
 from moldau.broker.transactions.runner import TransactionRunner
 from moldau.broker.transactions.states import State
 from moldau.broker.transactions.transaction import NO_PRODUCER_ID
+from moldau.cluster.internal_topics import TRANSACTIONS
 from moldau.model.budget import Account, Budget
 from moldau.model.errors import PeerError
 from moldau.model.steps import Steps

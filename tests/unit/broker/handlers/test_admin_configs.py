@@ -2,7 +2,7 @@
 
 import pytest
 
-from moldau.broker.topics import TopicSpec
+from moldau.cluster.controller.requests import TopicSpec
 from moldau.model.config import BROKER, TOPIC, ConfigDefinition, ConfigType, UpdateMode
 from moldau.model.errors import ErrorCode
 from moldau.model.steps import drain

@@ -2,7 +2,7 @@
 
 import pytest
 
-from moldau.broker.topics import TopicSpec
+from moldau.cluster.controller.requests import TopicSpec
 from moldau.cluster.snapshot import BrokerInfo, Endpoint, PartitionInfo, TopicInfo
 from moldau.model.identity import TopicPartition
 from moldau.model.steps import drain

@@ -4,7 +4,7 @@ The error names the way out, and it works while the broker runs."""
 
 import pytest
 
-from moldau.broker.topics import TopicSpec
+from moldau.cluster.controller.requests import TopicSpec
 from moldau.model.steps import drain
 from moldau.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopic
 from moldau.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse

@@ -5,7 +5,7 @@ They are compacted, and have as many replicas as they are configured to have or 
 
 from typing import NamedTuple
 
-from moldau.broker.topics import TopicSpec
+from moldau.cluster.controller.requests import TopicSpec
 from moldau.model.config import BrokerConfig
 
 

@@ -1,0 +1,61 @@
+"""What the controller sends to brokers, as values. A channel to another process translates them into the protocol's requests."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from moldau.cluster.snapshot import BrokerInfo, PartitionInfo, TopicInfo
+from moldau.model.identity import TopicPartition
+
+
+class LedPartition(NamedTuple):
+    """A partition in the state in which it is led from now on."""
+
+    topic: str
+    topic_id: bytes
+    info: PartitionInfo
+    is_new: bool
+    """Whether no record of it exists anywhere yet."""
+
+
+class LeaderAndIsr(NamedTuple):
+    """States of partitions of which the receiver has a replica."""
+
+    controller_epoch: int
+    partitions: tuple[LedPartition, ...]
+
+
+class UpdateMetadata(NamedTuple):
+    """What clients are answered: all live brokers, topics that changed, each whole, and topics that are deleted."""
+
+    controller_epoch: int
+    controller_id: int
+    brokers: tuple[BrokerInfo, ...]
+    topics: tuple[TopicInfo, ...] = ()
+    deleted: tuple[str, ...] = ()
+
+
+class StoppedTopic(NamedTuple):
+    """A topic whose replicas are deleted; `topic_id` None for one of which nothing but its name is known."""
+
+    name: str
+    topic_id: bytes | None
+
+
+class StopReplica(NamedTuple):
+    """Topics of which the receiver deletes what it has."""
+
+    controller_epoch: int
+    topics: tuple[StoppedTopic, ...]
+
+
+Control = LeaderAndIsr | UpdateMetadata | StopReplica
+
+
+class ControlReply(NamedTuple):
+    """A broker has carried out what it could; what it could not is its own to report, but for epochs."""
+
+    floors: Mapping[TopicPartition, int] = MappingProxyType({})
+    """Partitions whose logs know a later leader epoch than the one sent: they need another election."""
+    is_stale: bool = False
+    """The broker knows a later controller, or was registered again: nothing was done."""

@@ -1,0 +1,124 @@
+"""What an active controller does for those who ask, and for those who write topics and deletions into the tree themselves."""
+
+from collections.abc import Callable, Sequence
+from typing import assert_never
+
+from moldau.cluster import queries
+from moldau.cluster.changes import PutTopic
+from moldau.cluster.controller.broadcast import Broadcast, Elections, Works
+from moldau.cluster.controller.configs import ConfigChanges
+from moldau.cluster.controller.deletions import TopicDeletions
+from moldau.cluster.controller.events import Asked, Outbox, Wake
+from moldau.cluster.controller.image import ClusterImage
+from moldau.cluster.controller.planning import Planner
+from moldau.cluster.controller.requests import AlterConfig, CreateTopics, DeleteTopics, GrowTopics
+from moldau.cluster.controller.topics import TopicChanges
+from moldau.cluster.queries import FoundTopic
+from moldau.cluster.store import DeletionsChanged, TopicChanged, TopicsChanged
+from moldau.model.config import BrokerConfig
+from moldau.model.errors import CoordinationError
+
+READ_AFTER_MS = 1000
+"""Changes by others are read so long after the first of them: each change of our own looks like one."""
+
+
+class ClusterChanges:
+    """See the module."""
+
+    def __init__(
+        self,
+        image: ClusterImage,
+        outbox: Outbox,
+        broadcast: Broadcast,
+        elections: Elections,
+        works: Works,
+        config: BrokerConfig,
+        new_topic_id: Callable[[], bytes],
+    ) -> None:
+        self.topics = TopicChanges(image, outbox, broadcast, elections, works, Planner(image, config, new_topic_id))
+        self.deletions = TopicDeletions(image, outbox, broadcast, works)
+        self._configs = ConfigChanges(image, outbox, config)
+        self._image = image
+        self._outbox = outbox
+        self._elections = elections
+        self._new_topic_id = new_topic_id
+        self._changed: dict[str, None] | None = None
+        """Topics to read when the timer is due; None if it does not run."""
+
+    def carry_out(self, asked: Asked, now_ms: int) -> None:
+        """Carry out a request, and answer."""
+        match asked.request:
+            case CreateTopics() as request:
+                self.topics.create(asked.ticket, request)
+            case GrowTopics() as request:
+                self.topics.grow(asked.ticket, request)
+            case DeleteTopics() as request:
+                self.deletions.delete(asked.ticket, request)
+            case AlterConfig() as request:
+                self._configs.alter(asked.ticket, request, now_ms)
+            case _:
+                assert_never(asked.request)
+
+    # What others write
+
+    def seen(self, event: TopicsChanged | DeletionsChanged | TopicChanged) -> None:
+        """Something has changed; it may be our own change."""
+        if self._changed is None:
+            self._changed = {}
+            self._outbox.effects.append(Wake(READ_AFTER_MS))
+        if isinstance(event, TopicChanged):
+            self._changed[event.name] = None
+
+    def due(self) -> None:
+        """Read what has changed."""
+        if self._changed is None:
+            return
+        changed, self._changed = self._changed, None
+
+        def names_read(found: tuple[Sequence[str], Sequence[str]] | CoordinationError) -> None:
+            if isinstance(found, CoordinationError):
+                return
+            names, marks = found
+            topics, deleting, is_free = self._image.topics, self._image.deleting, self._image.is_free
+            marked = [name for name in marks if name not in deleting and is_free(name)]
+            wanted = [name for name in names if name not in topics and name not in deleting and is_free(name)]
+            there = dict.fromkeys(names)
+            wanted += (name for name in marked if name in there and name not in wanted)
+            self._read(wanted, marked)
+
+        def versions_read(versions: dict[str, int] | CoordinationError) -> None:
+            if not isinstance(versions, CoordinationError):
+                known = self._image.topics
+                self._read([name for name, version in versions.items() if name in known and known[name].version < version], [])
+
+        self._outbox.read(queries.topic_names(), names_read)
+        watch = [name for name, topic in self._image.topics.items() if name in changed or not topic.is_watched]
+        for name in watch:
+            self._image.topics[name].is_watched = True
+        self._outbox.read(queries.topic_versions(watch), versions_read)
+
+    def _read(self, names: Sequence[str], marked: Sequence[str]) -> None:
+        if names or marked:
+            self._outbox.read(queries.topics(names), lambda found: self._topics_read(found, marked))
+
+    def _topics_read(self, found: list[FoundTopic] | CoordinationError, marked: Sequence[str]) -> None:
+        if isinstance(found, CoordinationError):
+            return
+        by_name = {topic.name: topic for topic in found}
+        for name in marked:
+            self.deletions.resume(name, by_name.pop(name, None))
+        for name, topic in by_name.items():
+            known = self._image.topics.get(name)
+            if not self._image.is_free(name) or not topic.node.replicas:
+                continue
+            if known is None:
+                topic_id = topic.node.topic_id or self._new_topic_id()
+                if topic.node.topic_id is None:
+                    self._outbox.write([PutTopic(name, topic_id, topic.node.replicas, topic.version)], lambda _outcome: None)
+                    topic = topic._replace(version=topic.version + 1)
+                known = self._image.add(topic, topic_id)
+                self._elections.run([name])
+            elif known.topic_id == topic.node.topic_id and known.version < topic.version:
+                self._image.grow(known, topic.node.replicas[len(known.replicas) :], topic.version)
+            if known.missing:
+                self.topics.complete(known)

@@ -1,0 +1,200 @@
+"""Topics are deleted: marked, removed by brokers, and then their nodes removed. From the mark on the next controller completes it."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from moldau.cluster import paths, queries
+from moldau.cluster.changes import Change, DropPartitions, DropTopic, MarkDeletion
+from moldau.cluster.control import StoppedTopic
+from moldau.cluster.controller.broadcast import PARTITIONS_PER_STEP, Broadcast, Countdown, Works
+from moldau.cluster.controller.events import Outbox
+from moldau.cluster.controller.image import ClusterImage, Replicas
+from moldau.cluster.controller.planning import Outcomes, not_stored, unknown_topic
+from moldau.cluster.controller.requests import DeleteTopics
+from moldau.cluster.queries import FoundTopic, TopicNodes
+from moldau.cluster.store import Written
+from moldau.model.errors import CoordinationError, PeerError
+from moldau.ports.coordination import NodeExistsError
+
+DELETED_TOGETHER_MAX = 1000
+"""Partitions whose removal brokers bring to disk together, unless one topic has more: that takes time for all partitions there are."""
+MARKED_TOGETHER_MAX = 100
+
+
+class _Deletion(NamedTuple):
+    name: str
+    topic_id: bytes | None
+    replicas: tuple[int, ...]
+    """Brokers that have replicas."""
+    partitions: int
+    outcomes: Outcomes | None
+
+
+class TopicDeletions:
+    """See the module."""
+
+    def __init__(self, image: ClusterImage, outbox: Outbox, broadcast: Broadcast, works: Works) -> None:
+        self._image = image
+        self._outbox = outbox
+        self._broadcast = broadcast
+        self._works = works
+        self._waiting: deque[_Deletion] = deque()
+        self._is_marking = False
+        self._unreached: list[_Deletion] = []
+        """Deletions of topics with a replica on a broker that is not live."""
+
+    def delete(self, ticket: int, request: DeleteTopics) -> None:
+        """Delete topics; answer."""
+        outcomes = Outcomes(self._outbox, ticket, [name for name, _ in request.topics])
+
+        def steps() -> Iterator[None]:
+            for name, topic_id in request.topics:
+                self._image.when_free(name, partial(self._delete, name, topic_id, outcomes))
+                yield None
+
+        self._works.add(steps())
+
+    def _delete(self, name: str, topic_id: bytes, outcomes: Outcomes) -> None:
+        topic = self._image.topics.get(name)
+        if topic is None or topic.topic_id != topic_id:
+            self._end(outcomes, name, unknown_topic(name))
+            return
+        self._waiting.append(_Deletion(name, topic_id, _brokers_of(topic.replicas), len(topic.replicas), outcomes))
+        self._mark()
+
+    def remove_empty(self, name: str) -> None:
+        """Delete a topic whose node names no partitions, as an interrupted creation of an earlier version leaves it."""
+
+        def run() -> None:
+            self._waiting.append(_Deletion(name, None, (), 0, None))
+            self._mark()
+
+        self._image.when_free(name, run)
+
+    def resume(self, name: str, found: FoundTopic | None) -> None:
+        """Continue a deletion from its mark on. `found` is what is left of the topic."""
+        topic_id = None if found is None else found.node.topic_id
+        replicas = () if found is None else _brokers_of(found.node.replicas)
+        deletion = _Deletion(name, topic_id, replicas, 0 if found is None else len(found.states), None)
+
+        def run() -> None:
+            self._image.remove(name)
+            self._image.deleting[name] = topic_id
+            self._stop([deletion])
+
+        self._image.when_free(name, run)
+
+    def brokers_changed(self) -> None:
+        """Continue deletions for which a broker was missing."""
+        unreached, self._unreached = self._unreached, []
+        for deletion in unreached:
+            self._image.when_free(deletion.name, partial(self._stop, [deletion]))
+
+    def _mark(self) -> None:
+        if self._is_marking or not self._waiting:
+            return
+        batch: list[_Deletion] = []
+        room = DELETED_TOGETHER_MAX
+        while self._waiting and len(batch) < MARKED_TOGETHER_MAX and (not batch or self._waiting[0].partitions <= room):
+            batch.append(self._waiting.popleft())
+            room -= batch[-1].partitions
+        self._write_marks(batch, [])
+
+    def _write_marks(self, batch: list[_Deletion], marked: list[_Deletion]) -> None:
+        if batch:
+            self._is_marking = True
+            self._outbox.write([MarkDeletion(each.name) for each in batch], partial(self._marked, batch, marked))
+        else:
+            self._stop(marked)
+
+    def _marked(self, batch: list[_Deletion], marked: list[_Deletion], outcome: Written | CoordinationError) -> None:
+        self._is_marking = False
+        if isinstance(outcome, Written):
+            self._stop([*marked, *batch])
+        elif isinstance(outcome, NodeExistsError):  # marked by somebody else
+            there = [each for each in batch if paths.delete_topic(each.name) == outcome.path]
+            self._write_marks([each for each in batch if each not in there], [*marked, *there])
+        else:
+            error = not_stored(f"delete topics {[each.name for each in batch]}", outcome)
+            for each in batch:
+                self._end(each.outcomes, each.name, error)
+            self._stop(marked)
+        self._mark()
+
+    def _stop(self, batch: Sequence[_Deletion]) -> None:
+        """Have brokers delete the replicas of topics that are marked."""
+        if not batch:
+            return
+        for each in batch:
+            self._image.remove(each.name)
+            self._image.deleting[each.name] = each.topic_id
+        replied = Countdown(2, partial(self._stopped, batch))
+        self._broadcast.update(deleted=[each.name for each in batch], then=replied)
+        self._broadcast.stop([StoppedTopic(each.name, each.topic_id) for each in batch], replied)
+
+    def _stopped(self, batch: Sequence[_Deletion]) -> None:
+        reached = []
+        for each in batch:
+            if all(broker_id in self._image.live for broker_id in each.replicas):
+                reached.append(each)
+            else:
+                self._unreached.append(each._replace(outcomes=None))
+                self._end(each.outcomes, each.name, None)
+        left: dict[str, TopicNodes] = {}
+        read = Countdown(len(reached), lambda: self._drop(reached, left))
+
+        def nodes_read(deletion: _Deletion, nodes: TopicNodes | CoordinationError) -> None:
+            if isinstance(nodes, CoordinationError):
+                self._end(deletion.outcomes, deletion.name, not_stored(f"delete topic {deletion.name}", nodes))
+            else:
+                left[deletion.name] = nodes
+            read()
+
+        for each in reached:
+            self._outbox.read(queries.topic_nodes(each.name), partial(nodes_read, each))
+
+    def _drop(self, batch: Sequence[_Deletion], left: dict[str, TopicNodes]) -> None:
+        """Remove the nodes, those of some partitions with each write; a topic's own with its last ones."""
+        changes: list[Change] = []
+        ended: list[_Deletion] = []
+        partitions = 0
+
+        def write() -> None:
+            nonlocal changes, ended, partitions
+            if changes:
+                self._outbox.write(changes, partial(self._dropped, ended))
+            changes, ended, partitions = [], [], 0
+
+        for each in batch:
+            nodes = left.get(each.name)
+            if nodes is None:
+                continue
+            for start in range(0, len(nodes.partitions), PARTITIONS_PER_STEP):
+                some = nodes.partitions[start : start + PARTITIONS_PER_STEP]
+                if partitions + len(some) > PARTITIONS_PER_STEP:
+                    write()
+                changes.append(DropPartitions(each.name, some))
+                partitions += len(some)
+            changes.append(DropTopic(each.name, nodes.nodes))
+            ended.append(each)
+        write()
+
+    def _dropped(self, ended: Sequence[_Deletion], outcome: Written | CoordinationError) -> None:
+        for each in ended:
+            if isinstance(outcome, Written):
+                self._image.deleting.pop(each.name, None)
+                self._end(each.outcomes, each.name, None)
+            else:
+                self._end(each.outcomes, each.name, not_stored(f"delete topic {each.name}", outcome))
+
+    def _end(self, outcomes: Outcomes | None, name: str, outcome: PeerError | None) -> None:
+        """What was done for a topic has ended."""
+        if outcomes is not None:
+            outcomes.settle(name, outcome)
+        self._image.free(name)
+
+
+def _brokers_of(replicas: Iterable[Replicas]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(broker_id for each in replicas for broker_id in each))

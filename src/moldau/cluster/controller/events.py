@@ -1,0 +1,204 @@
+"""What the controller receives and what it wants done, and the outbox that connects an effect with the event that answers it.
+
+event        answers            effect
+Loaded       Read               Read, Write, Send: to the tree and to brokers
+Written      Write              Answer: to who asked
+Replied      Send               Again: call `step` with Continue, when others have had their turn
+Asked        Answer             Wake: call `step` with Due after a delay
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from moldau.cluster import paths
+from moldau.cluster.changes import Change
+from moldau.cluster.control import Control, ControlReply
+from moldau.cluster.queries import LiveBroker, Query
+from moldau.cluster.store import StoreEvent, Written
+from moldau.model.errors import CoordinationError
+from moldau.model.identity import TopicPartition
+from moldau.ports.coordination import NodeError, SessionEvent
+
+if TYPE_CHECKING:
+    from moldau.cluster.controller.requests import Request
+
+T = TypeVar("T")
+
+# Events
+
+
+class Registered(NamedTuple):
+    """This broker is registered, in this incarnation."""
+
+    broker_epoch: int
+    session_id: int
+
+
+class Completed(NamedTuple):
+    """A read, a write, or what was sent has come to its outcome, or its error."""
+
+    ticket: int
+    outcome: Any
+
+
+class Asked(NamedTuple):
+    """A broker asks for a change."""
+
+    ticket: int
+    request: "Request"
+
+
+class LogEpochs(NamedTuple):
+    """The latest leader epochs that logs of this broker know. To come before `Registered`."""
+
+    floors: Mapping[TopicPartition, int]
+
+
+class Due(NamedTuple):
+    """The delay of `Wake` is over."""
+
+
+class Continue(NamedTuple):
+    """The answer to `Again`."""
+
+
+Event = Registered | SessionEvent | StoreEvent | Completed | Asked | LogEpochs | Due | Continue
+
+# Effects
+
+
+class Read(NamedTuple):
+    """Make a query of the tree."""
+
+    ticket: int
+    query: Query[Any]
+
+
+class Write(NamedTuple):
+    """Write to the tree; with an `epoch_version` only while the controller's epoch has this version."""
+
+    ticket: int
+    changes: Sequence[Change]
+    epoch_version: int | None
+
+
+class Send(NamedTuple):
+    """Send to a broker, in this incarnation."""
+
+    ticket: int
+    broker: LiveBroker
+    control: Control
+
+
+class Answer(NamedTuple):
+    """The outcome of a request, see there."""
+
+    ticket: int
+    outcome: Any
+
+
+class Wake(NamedTuple):
+    """Answer with `Due` after a delay."""
+
+    delay_ms: int
+
+
+class Again(NamedTuple):
+    """Answer with `Continue` soon."""
+
+
+class BecameController(NamedTuple):
+    """This broker is controller, and live brokers have everything."""
+
+    epoch: int
+
+
+class Resigned(NamedTuple):
+    """This broker is not controller any more."""
+
+
+class RaisedEpochs(NamedTuple):
+    """The tree was older than the logs of this broker: leader epochs of so many partitions were raised above those of the logs."""
+
+    partitions: int
+
+
+class Failed(NamedTuple):
+    """The tree refuses what a controller needs; this broker is not controller until its session or the controller changes."""
+
+    error: CoordinationError
+
+
+Effect = Read | Write | Send | Answer | Wake | Again | BecameController | Resigned | RaisedEpochs | Failed
+
+
+class Outbox:
+    """The effects of a step, and for each that is answered who continues then. What is expected is forgotten at a resignation."""
+
+    def __init__(self, refused: Callable[[], object]) -> None:
+        self._refused = refused
+        self.epoch_version: int | None = None
+        """Version of the node of our controller epoch; None while we are not controller."""
+        self.effects: list[Effect] = []
+        self.asked: dict[int, None] = {}
+        """Requests that are not answered yet."""
+        self._last_ticket = 0
+        self._expected: dict[int, Callable[[Any], object]] = {}
+        self._sent: dict[int, LiveBroker] = {}
+
+    def take(self) -> list[Effect]:
+        """The effects since the last call."""
+        effects, self.effects = self.effects, []
+        return effects
+
+    def read(self, query: Query[T], then: Callable[[T | CoordinationError], object]) -> None:
+        """Make a query, and call `then` with the outcome."""
+        self.effects.append(Read(self._expect(then), query))
+
+    def write(self, changes: Sequence[Change], then: Callable[[Written | CoordinationError], object]) -> None:
+        """Write as controller, and call `then` with the outcome; `refused` instead if another is controller."""
+        epoch_version = self.epoch_version
+
+        def written(outcome: Written | CoordinationError) -> None:
+            if epoch_version is not None and isinstance(outcome, NodeError) and outcome.path == paths.CONTROLLER_EPOCH:
+                self._refused()
+            else:
+                then(outcome)
+
+        self.effects.append(Write(self._expect(written), changes, epoch_version))
+
+    def send(self, broker: LiveBroker, control: Control, then: Callable[[ControlReply], object]) -> None:
+        """Send to a broker, and call `then` with the reply, or an empty one when the broker is gone."""
+        ticket = self._expect(then)
+        self._sent[ticket] = broker
+        self.effects.append(Send(ticket, broker, control))
+
+    def answer(self, ticket: int, outcome: object) -> None:
+        """Answer a request, unless a resignation has answered it."""
+        if ticket in self.asked:
+            del self.asked[ticket]
+            self.effects.append(Answer(ticket, outcome))
+
+    def receive(self, ticket: int, outcome: Any) -> None:
+        """Have the one continue who waits for it, if it is still expected."""
+        self._sent.pop(ticket, None)
+        then = self._expected.pop(ticket, None)
+        if then is not None:
+            then(outcome)
+
+    def brokers_changed(self, live: Mapping[int, LiveBroker]) -> None:
+        """Wait no longer for replies of brokers that are gone or have registered again."""
+        for ticket, broker in list(self._sent.items()):
+            now = live.get(broker.info.broker_id)
+            if now is None or now.epoch != broker.epoch:
+                self.receive(ticket, ControlReply())
+
+    def forget(self) -> None:
+        """Expect nothing any more."""
+        self._expected.clear()
+        self._sent.clear()
+
+    def _expect(self, then: Callable[[Any], object]) -> int:
+        self._last_ticket += 1
+        self._expected[self._last_ticket] = then
+        return self._last_ticket

@@ -1,0 +1,174 @@
+"""What the controller knows of the cluster. Changed after the tree, never before: what is here has been written or read there."""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
+from typing import cast
+
+from moldau.cluster.queries import FoundTopic, LiveBroker
+from moldau.cluster.snapshot import PartitionInfo, TopicInfo
+from moldau.cluster.znodes import PartitionState
+
+Replicas = tuple[int, ...]
+
+
+class TopicImage:
+    """A topic. Its partitions are those that its node names; one whose state is not written yet is None.
+
+    What brokers receive of it (`served`) is shared, not copied.
+    """
+
+    __slots__ = (
+        "_incarnations",
+        "_served",
+        "_was_served",
+        "is_watched",
+        "missing",
+        "name",
+        "partitions",
+        "replicas",
+        "topic_id",
+        "version",
+    )
+
+    def __init__(self, name: str, topic_id: bytes, replicas: Sequence[Replicas], version: int) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.version = version
+        """Of the topic's node."""
+        self.replicas: list[Replicas] = []
+        self.partitions: list[PartitionInfo | None] = []
+        self.is_watched = False
+        """Whether a change of the node by others is seen."""
+        self.missing = 0
+        """Partitions without a state."""
+        self._incarnations: list[int] = []
+        self._served: TopicInfo | None = None
+        self._was_served = False
+        self.grow(replicas, version)
+
+    def grow(self, replicas: Sequence[Replicas], version: int) -> None:
+        """The topic's node names more partitions."""
+        self.replicas += replicas
+        self.partitions += [None] * len(replicas)
+        self._incarnations += [0] * len(replicas)
+        self.missing += len(replicas)
+        self.version = version
+
+    def put(self, index: int, state: PartitionState, version: int) -> None:
+        """A partition has a state, written at this version of its node."""
+        if self.partitions[index] is None:
+            self.missing -= 1
+        self.partitions[index] = PartitionInfo(index, state.leader, state.leader_epoch, state.isr, self.replicas[index], version)
+        self._incarnations[index] = state.leader_broker_epoch
+        self._served = None
+
+    def state(self, index: int, controller_epoch: int) -> PartitionState:
+        """The state of a partition that has one."""
+        info = self.info(index)
+        return PartitionState(info.leader, info.leader_epoch, info.isr, controller_epoch, self._incarnations[index])
+
+    def info(self, index: int) -> PartitionInfo:
+        """What brokers receive of a partition that has a state."""
+        info = self.partitions[index]
+        assert info is not None, f"{self.name}-{index} has no state"
+        return info
+
+    def is_led(self, index: int, live: Mapping[int, int]) -> bool:
+        """Whether the partition's leader is live in the incarnation that was elected."""
+        info = self.partitions[index]
+        return info is not None and live.get(info.leader) == self._incarnations[index]
+
+    def served(self) -> TopicInfo | None:
+        """What clients are answered: None before all partitions are there for the first time, later those before the first missing one."""
+        if self._served is None:
+            partitions = tuple(takewhile(lambda info: info is not None, self.partitions))
+            if self._was_served or not self.missing:
+                self._served = TopicInfo(self.name, self.topic_id, cast("tuple[PartitionInfo, ...]", partitions))
+                self._was_served = True
+        return self._served
+
+
+class ClusterImage:
+    """Brokers and topics."""
+
+    def __init__(self) -> None:
+        self.brokers: dict[int, LiveBroker] = {}
+        self.live: dict[int, int] = {}
+        """The incarnation of each live broker."""
+        self.topics: dict[str, TopicImage] = {}
+        self.deleting: dict[str, bytes | None] = {}
+        """Topics marked for deletion, with their ids if they are known."""
+        self.partitions = 0
+        """Of all topics."""
+        self._busy: dict[str, deque[Callable[[], object]]] = {}
+        self._reserved: dict[str, int] = {}
+
+    def set_brokers(self, brokers: dict[int, LiveBroker]) -> None:
+        """These are live."""
+        self.brokers = brokers
+        self.live = {broker_id: broker.epoch for broker_id, broker in brokers.items()}
+
+    def add(self, found: FoundTopic, topic_id: bytes) -> TopicImage:
+        """A topic as it was read."""
+        topic = self.insert(TopicImage(found.name, topic_id, found.node.replicas, found.version))
+        topic.is_watched = True
+        for index, each in enumerate(found.states):
+            if each is not None:
+                topic.put(index, each.state, each.version)
+        return topic
+
+    def insert(self, topic: TopicImage) -> TopicImage:
+        """There is a topic."""
+        self.topics[topic.name] = topic
+        self.partitions += len(topic.replicas)
+        return topic
+
+    def grow(self, topic: TopicImage, replicas: Sequence[Replicas], version: int) -> None:
+        """A topic's node names more partitions."""
+        topic.grow(replicas, version)
+        self.partitions += len(replicas)
+
+    def remove(self, name: str) -> TopicImage | None:
+        """A topic is no more; it, if there was one."""
+        topic = self.topics.pop(name, None)
+        if topic is not None:
+            self.partitions -= len(topic.replicas)
+        return topic
+
+    @property
+    def partition_count(self) -> int:
+        """Partitions that there are and that are being made."""
+        return self.partitions + sum(self._reserved.values())
+
+    # One after the other
+
+    def is_free(self, name: str) -> bool:
+        """Whether nothing creates, grows or deletes the topic, or changes the configuration of this name."""
+        return name not in self._busy
+
+    def when_free(self, name: str, run: Callable[[], object]) -> None:
+        """Call `run` when all that came before for this name has ended, at once if there is nothing; it has to end with `free`."""
+        waiting = self._busy.get(name)
+        if waiting is None:
+            self._busy[name] = deque()
+            run()
+        else:
+            waiting.append(run)
+
+    def free(self, name: str) -> None:
+        """What was done for this name has ended: the next may begin."""
+        self._reserved.pop(name, None)
+        waiting = self._busy[name]
+        if waiting:
+            waiting.popleft()()
+        else:
+            del self._busy[name]
+
+    def reserve(self, name: str, partitions: int) -> None:
+        """Count partitions that are going to be made, until `free`."""
+        self._reserved[name] = partitions
+
+    def names(self) -> list[str]:
+        """Names that are taken, also by topics that are being made."""
+        return [*self.topics, *(name for name in self._reserved if name not in self.topics)]

@@ -1,0 +1,364 @@
+"""The controller as a state machine: events come in, effects come out in the order in which they are carried out.
+
+    role       event                             effects                                       next
+    IDLE       Registered                        read the controller and its epoch             READING
+    READING    another is controller             -                                             FOLLOWING
+    READING    no controller                     write: claim it with the next epoch           CLAIMING
+    READING    we are, and have resigned         write: the next epoch                         CLAIMING
+    CLAIMING   written                           read everything                               LOADING
+    CLAIMING   refused                           read the controller and its epoch             READING
+    LOADING    read                              elect; send everything to brokers             ACTIVE
+    FOLLOWING  ControllerChanged                 read the controller and its epoch             READING
+    ACTIVE     a write finds another epoch       answer all NOT_CONTROLLER, Resigned           READING
+    any        CONNECTED again                   read what watches may have missed             same
+    any        EXPIRED                           as a failed check; answers of before are      IDLE
+                                                 forgotten
+
+Nothing takes the controller's place unconditionally: a claim creates a node that must not exist, and every write of a controller checks
+its epoch. What happens in ACTIVE is in `cluster_changes` and `broadcast`. No step works on more than 100 partitions; what is left is
+`Again`, and continues with `Continue`.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, assert_never
+
+from moldau.cluster import queries
+from moldau.cluster.changes import Change, ClaimController, PutTopic, RaiseControllerEpoch
+from moldau.cluster.control import LedPartition
+from moldau.cluster.controller.broadcast import PARTITIONS_PER_STEP, Broadcast, Countdown, Elections, Floors, Works
+from moldau.cluster.controller.events import (
+    Again,
+    Asked,
+    BecameController,
+    Completed,
+    Continue,
+    Due,
+    Effect,
+    Event,
+    Failed,
+    LogEpochs,
+    Outbox,
+    Registered,
+    Resigned,
+)
+from moldau.cluster.controller.image import ClusterImage
+from moldau.cluster.queries import Contents, ControllerNodes, LiveBroker
+from moldau.cluster.store import (
+    BrokersChanged,
+    ConfigsChanged,
+    ControllerChanged,
+    DeletionsChanged,
+    StoreEvent,
+    TopicChanged,
+    TopicsChanged,
+    Written,
+)
+from moldau.model.config import BrokerConfig
+from moldau.model.errors import CoordinationError, ErrorCode, PeerError
+from moldau.ports.coordination import NodeError, SessionEvent, SessionState
+
+if TYPE_CHECKING:
+    from moldau.cluster.controller.cluster_changes import ClusterChanges
+
+FIRST_ELECTIONS_PER_WRITE = 1000
+
+
+class Role(Enum):
+    """What a broker is to the cluster's controller; see the module."""
+
+    IDLE = "idle"
+    READING = "reading"
+    FOLLOWING = "following"
+    CLAIMING = "claiming"
+    LOADING = "loading"
+    ACTIVE = "active"
+
+
+class Controller:
+    """See the module."""
+
+    def __init__(self, broker_id: int, config: BrokerConfig, new_topic_id: Callable[[], bytes]) -> None:
+        self.role = Role.IDLE
+        self.image = ClusterImage()
+        self._broker_id = broker_id
+        self._config = config
+        self._new_topic_id = new_topic_id
+        self._outbox = Outbox(self._refused)
+        self._works = Works()
+        self._continues = False
+        self._broker_epoch = 0
+        self._session_id = 0
+        self._floors: Floors = {}
+        self._now_ms = 0
+        self._missed: dict[StoreEvent, None] = {}
+        """Changes that were seen before we were active."""
+        self._waiting: deque[Asked] = deque()
+        self._broadcast = Broadcast(broker_id, 0, self.image, self._outbox)
+        self._elections = Elections(self.image, self._outbox, self._broadcast, self._works)
+        self._changes: ClusterChanges | None = None
+
+    def step(self, event: Event, now_ms: int) -> list[Effect]:
+        """What is to be done now, in this order."""
+        self._now_ms = now_ms
+        match event:
+            case Registered():
+                self._registered(event)
+            case SessionEvent(state):
+                self._session_changed(state)
+            case Completed(ticket, outcome):
+                self._outbox.receive(ticket, outcome)
+            case Asked():
+                self._asked(event)
+            case LogEpochs(floors):
+                self._floors = floors
+            case Due():
+                if self._changes is not None:
+                    self._changes.due()
+            case Continue():
+                self._continues = False
+                self._works.step()
+            case _:
+                self._store_changed(event)
+        if self._works.is_waiting and not self._continues:
+            self._continues = True
+            self._outbox.effects.append(Again())
+        return self._outbox.take()
+
+    # Becoming controller, and resigning
+
+    def _registered(self, event: Registered) -> None:
+        if event.broker_epoch != self._broker_epoch:
+            self._resign()
+            self._broker_epoch = event.broker_epoch
+            self._session_id = event.session_id
+            self._read_controller()
+
+    def _read_controller(self) -> None:
+        self.role = Role.READING
+        self._outbox.forget()
+        self._outbox.read(queries.controller_nodes(), self._controller_read)
+
+    def _controller_read(self, found: ControllerNodes | CoordinationError) -> None:
+        if isinstance(found, CoordinationError):
+            self._fail(found)
+            return
+        epoch = (found.epoch or 0) + 1
+        change: Change
+        if found.broker_id is None:
+            change = ClaimController(self._broker_id, epoch, None if found.epoch is None else found.epoch_version, self._now_ms)
+        elif found.owner == self._session_id:
+            change = RaiseControllerEpoch(epoch, found.epoch_version, found.version)
+        else:
+            self.role = Role.FOLLOWING
+            return
+        self.role = Role.CLAIMING
+        version = 0 if found.epoch is None else found.epoch_version + 1
+
+        def claimed(outcome: Written | CoordinationError) -> None:
+            if isinstance(outcome, Written):
+                self._claimed(epoch, version)
+            elif isinstance(outcome, NodeError):
+                self._read_controller()
+            else:
+                self._fail(outcome)
+
+        self._outbox.write([change], claimed)
+
+    def _claimed(self, epoch: int, epoch_version: int) -> None:
+        self.role = Role.LOADING
+        self._outbox.epoch_version = epoch_version
+        self._missed.clear()
+        self._begin(epoch)
+        self._outbox.read(queries.controller_nodes(), self._controller_seen)
+        self._outbox.read(queries.contents(), self._loaded)
+
+    def _begin(self, epoch: int) -> None:
+        """Know nothing yet."""
+        self.image = ClusterImage()
+        self._broadcast = Broadcast(self._broker_id, epoch, self.image, self._outbox)
+        self._elections = Elections(self.image, self._outbox, self._broadcast, self._works)
+        self._changes = None
+
+    def _controller_seen(self, found: ControllerNodes | CoordinationError) -> None:
+        """While we are controller, or have just become it."""
+        if not isinstance(found, CoordinationError) and found.owner != self._session_id:
+            self._refused()
+
+    def _resign(self) -> None:
+        """Forget all that is under way; who waits asks the next controller."""
+        was_controller = self._outbox.epoch_version is not None
+        self._outbox.epoch_version = None
+        self._outbox.forget()
+        self._works.clear()
+        error = PeerError(ErrorCode.NOT_CONTROLLER, f"broker {self._broker_id} is not controller any more")
+        for ticket in list(self._outbox.asked):
+            self._outbox.answer(ticket, error)
+        self._waiting.clear()
+        self._begin(0)
+        self.role = Role.IDLE
+        if was_controller:
+            self._outbox.effects.append(Resigned())
+
+    def _fail(self, error: CoordinationError) -> None:
+        self._resign()
+        self._outbox.effects.append(Failed(error))
+
+    def _refused(self) -> None:
+        """A write has found the epoch of another controller."""
+        self._resign()
+        self._read_controller()
+
+    def _session_changed(self, state: SessionState) -> None:
+        if state in (SessionState.EXPIRED, SessionState.CLOSED):
+            self._resign()
+            self._broker_epoch = 0
+        elif state is SessionState.CONNECTED:
+            if self.role in (Role.FOLLOWING, Role.READING):
+                self._read_controller()
+            elif self.role in (Role.LOADING, Role.ACTIVE):
+                for event in (ControllerChanged(), BrokersChanged(), TopicsChanged()):
+                    self._store_changed(event)
+
+    # Loading
+
+    def _loaded(self, found: Contents | CoordinationError) -> None:
+        if isinstance(found, CoordinationError):
+            self._fail(found)
+            return
+        self.image.set_brokers(found.brokers)
+        marked = dict.fromkeys(found.marks)
+        by_name = {topic.name: topic for topic in found.topics}
+        without_id: list[Change] = []
+        empty = []
+        for topic in found.topics:
+            if topic.name in marked:
+                continue
+            if not topic.node.replicas:
+                empty.append(topic.name)
+                continue
+            topic_id = topic.node.topic_id
+            if topic_id is None:
+                topic_id = self._new_topic_id()
+                without_id.append(PutTopic(topic.name, topic_id, topic.node.replicas, topic.version))
+            self.image.add(topic, topic_id)
+
+        def elected() -> None:
+            self._activate()
+            for name in marked:
+                self._cluster_changes().deletions.resume(name, by_name.get(name))
+            for name in empty:
+                self._cluster_changes().deletions.remove_empty(name)
+
+        def with_ids() -> None:
+            self._elections.run_first(self._floors, FIRST_ELECTIONS_PER_WRITE, self._fail, elected)
+
+        self._give_ids(without_id, with_ids)
+
+    def _give_ids(self, changes: Sequence[Change], then: Callable[[], object]) -> None:
+        """Write the ids of topics that were created before there were any."""
+        if not changes:
+            then()
+            return
+        some = changes[:PARTITIONS_PER_STEP]
+
+        def written(outcome: Written | CoordinationError) -> None:
+            if isinstance(outcome, CoordinationError):
+                self._fail(outcome)
+                return
+            for change in some:
+                assert isinstance(change, PutTopic)
+                self.image.topics[change.name].version += 1
+            self._give_ids(changes[PARTITIONS_PER_STEP:], then)
+
+        self._outbox.write(some, written)
+
+    def _activate(self) -> None:
+        """Send everything to brokers; from now on take requests."""
+        self.role = Role.ACTIVE
+        self._floors = {}
+        epoch = self._broadcast.epoch
+        self._send_all(self.image.brokers, Countdown(2, lambda: self._outbox.effects.append(BecameController(epoch))))
+        for topic in self.image.topics.values():
+            if topic.missing:
+                self._cluster_changes().topics.complete(topic)
+        missed, self._missed = self._missed, {}
+        for event in missed:
+            self._store_changed(event)
+        waiting, self._waiting = self._waiting, deque()
+        for asked in waiting:
+            self._carry_out(asked)
+
+    def _send_all(self, to: Sequence[int] | dict[int, LiveBroker], then: Callable[[], object] = lambda: None) -> None:
+        """Send the whole state to some brokers."""
+
+        def opened(floors: Floors) -> None:
+            self._elections.again(floors)
+            then()
+
+        topics = list(self.image.topics.values())
+        self._broadcast.update([served for topic in topics if (served := topic.served()) is not None], then=then, to=to)
+        led = [LedPartition(topic.name, topic.topic_id, info, False) for topic in topics for info in topic.partitions if info is not None]
+        self._broadcast.lead(led, opened, to=to)
+
+    # What others do
+
+    def _store_changed(self, event: StoreEvent) -> None:
+        if isinstance(event, ControllerChanged):
+            if self.role is Role.FOLLOWING:
+                self._read_controller()
+            elif self.role in (Role.LOADING, Role.ACTIVE):
+                self._outbox.read(queries.controller_nodes(), self._controller_seen)
+            return
+        if self.role is Role.LOADING:
+            self._missed[event] = None
+        elif self.role is Role.ACTIVE:
+            match event:
+                case BrokersChanged():
+                    self._outbox.read(queries.brokers(), self._brokers_read)
+                case TopicsChanged() | DeletionsChanged() | TopicChanged():
+                    self._cluster_changes().seen(event)
+                case ConfigsChanged():
+                    pass
+                case _:
+                    assert_never(event)
+
+    def _brokers_read(self, found: dict[int, LiveBroker] | CoordinationError) -> None:
+        if isinstance(found, CoordinationError):
+            return
+        before = self.image.live
+        self.image.set_brokers(found)
+        new = [broker_id for broker_id, epoch in self.image.live.items() if before.get(broker_id) != epoch]
+        if not new and len(before) == len(self.image.live):
+            return
+        self._outbox.brokers_changed(found)
+        self._broadcast.update(to=[broker_id for broker_id in found if broker_id not in new])
+        self._send_all(new)
+        self._elections.run(list(self.image.topics))
+        if self._changes is not None:
+            self._changes.deletions.brokers_changed()
+
+    # Requests
+
+    def _asked(self, event: Asked) -> None:
+        self._outbox.asked[event.ticket] = None
+        if self.role is Role.ACTIVE:
+            self._carry_out(event)
+        elif self.role is Role.LOADING:
+            self._waiting.append(event)
+        else:
+            self._outbox.answer(event.ticket, PeerError(ErrorCode.NOT_CONTROLLER, f"broker {self._broker_id} is not controller"))
+
+    def _carry_out(self, event: Asked) -> None:
+        self._cluster_changes().carry_out(event, self._now_ms)
+
+    def _cluster_changes(self) -> "ClusterChanges":
+        """Loaded when first needed: most starts do without."""
+        if self._changes is None:
+            from moldau.cluster.controller.cluster_changes import ClusterChanges
+
+            self._changes = ClusterChanges(
+                self.image, self._outbox, self._broadcast, self._elections, self._works, self._config, self._new_topic_id
+            )
+        return self._changes

@@ -1,0 +1,201 @@
+"""Whether topics can be made or grown as a peer wants them, and which brokers get their replicas. Values in, values out."""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from moldau.cluster.controller.assignment import Replicas, check_by_hand, in_order, spread
+from moldau.cluster.controller.events import Outbox
+from moldau.cluster.controller.image import ClusterImage, TopicImage
+from moldau.cluster.controller.requests import USE_DEFAULT, CreateTopics, GrowthSpec, PlannedTopic, TopicSpec
+from moldau.cluster.internal_topics import INTERNAL, internal_topic_spec
+from moldau.cluster.protected_topics import check_unprotected
+from moldau.model.config import BrokerConfig, InvalidConfigError, check_topic, format_value, parse_value, topic_definition
+from moldau.model.errors import CoordinationError, ErrorCode, PeerError
+from moldau.model.topic_names import check_name
+
+_LOG = logging.getLogger(__name__)
+
+Plan = PlannedTopic | PeerError
+
+
+class Collisions:
+    """Names that are taken, folded so that those that differ only by '.' and '_' meet: metrics cannot tell them apart."""
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self._by_folded = {name.replace(".", "_"): name for name in taken}
+
+    def take(self, name: str) -> None:
+        """Add a name. INVALID_TOPIC_EXCEPTION if it collides with another one."""
+        other = self._by_folded.setdefault(name.replace(".", "_"), name)
+        if other != name:
+            raise PeerError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"the topic's name '{name}' collides with that of '{other}': '.' and '_' are not told apart in metrics",
+            )
+
+
+class Planner:
+    """Plans by what the controller knows and by its configuration."""
+
+    def __init__(self, image: ClusterImage, config: BrokerConfig, new_topic_id: Callable[[], bytes]) -> None:
+        self._image = image
+        self._config = config
+        self._new_topic_id = new_topic_id
+
+    def plan_all(self, request: CreateTopics, plans: dict[str, Plan]) -> Iterator[None]:
+        """Fill `plans` with what becomes of each topic, one at a time.
+
+        INVALID_REQUEST for a name that comes twice, TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS,
+        INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG; POLICY_VIOLATION at a bound on partitions, for all topics
+        of the request that nothing else is wrong with, also those that come later.
+        """
+        taken = Collisions(self._image.names())
+        partitions = 0
+        for spec in request.topics:
+            yield None
+            plan = twice(spec.name) if spec.name in plans else self._plan(spec, taken)
+            plans[spec.name] = plan
+            if isinstance(plan, PlannedTopic):
+                partitions += len(plan.replicas)
+                try:
+                    self.check_bounds(partitions)
+                except PeerError as error:
+                    refused = error.as_value()
+                    for each in request.topics:
+                        if isinstance(plans.setdefault(each.name, refused), PlannedTopic):
+                            plans[each.name] = refused
+                    return
+
+    def check_bounds(self, added: int) -> None:
+        """POLICY_VIOLATION unless so many partitions may be made at once."""
+        at_once = self._config.int("partitions.per.request.max")
+        if added > at_once:
+            raise PeerError(ErrorCode.POLICY_VIOLATION, f"{added} partitions at once; partitions.per.request.max is {at_once}")
+        most = self._config.int("max.partitions")
+        there = self._image.partition_count
+        if there + added > most:
+            raise PeerError(ErrorCode.POLICY_VIOLATION, f"{added} partitions more than the {there} there are; max.partitions is {most}")
+
+    def check_new(self, name: str) -> None:
+        """TOPIC_ALREADY_EXISTS if the name is taken."""
+        if name in self._image.topics:
+            raise PeerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{name}' exists already")
+        if name in self._image.deleting:
+            raise PeerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{name}' is being deleted")
+        if not self._image.is_free(name):
+            raise PeerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{name}' is being created by another request")
+
+    def plan_growth(self, spec: GrowthSpec, topic: TopicImage) -> list[Replicas]:
+        """Replicas of the partitions that are added.
+
+        INVALID_PARTITIONS unless there are more than before, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR, POLICY_VIOLATION at
+        a bound on partitions and for a protected topic.
+        """
+        check_unprotected(self._config, spec.name, "add partitions")
+        named = len(topic.replicas)
+        there = named - topic.missing
+        added = spec.total - named
+        if spec.total <= there or added < 0:
+            raise PeerError(ErrorCode.INVALID_PARTITIONS, f"topic '{spec.name}' has {named} partitions; {spec.total} would not be more")
+        self.check_bounds(added)
+        factor = len(topic.replicas[0])
+        if spec.assignments is None:
+            return spread(added, factor, self._image.live, named)
+        if len(spec.assignments) != added:
+            message = f"topic '{spec.name}': {added} partitions to add, but {len(spec.assignments)} assignments"
+            raise PeerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+        return check_by_hand(spec.assignments, self._image.live, factor)
+
+    def _plan(self, spec: TopicSpec, taken: Collisions) -> Plan:
+        try:
+            check_name(spec.name)
+            self.check_new(spec.name)
+            if spec.topic_id is not None:
+                return PlannedTopic(spec.name, spec.topic_id, in_order(spec.assignments), _given(spec), spec.first_epochs)  # type: ignore[arg-type]
+            if spec.name in INTERNAL:
+                spec = self._internal(spec)
+            replicas = self._replicas_by_hand(spec) if spec.assignments else self._replicas(spec)
+            configs = self._checked_configs(spec)
+            taken.take(spec.name)
+        except PeerError as error:
+            return error.as_value()
+        return PlannedTopic(spec.name, self._new_topic_id(), replicas, configs, None)
+
+    def _internal(self, wanted: TopicSpec) -> TopicSpec:
+        """A topic of the brokers themselves as it has to be, whoever makes it: where nothing else is wanted, as they make it.
+
+        Kafka makes what is created by hand like any topic, and then retention deletes the state of groups and transactions.
+        """
+        ours = internal_topic_spec(INTERNAL[wanted.name], self._config, len(self._image.live))
+        configs = list((dict(ours.configs) | dict(wanted.configs)).items())
+        if wanted.assignments:
+            return wanted._replace(configs=configs)
+        partitions = ours.partitions if wanted.partitions == USE_DEFAULT else wanted.partitions
+        factor = ours.replication_factor if wanted.replication_factor == USE_DEFAULT else wanted.replication_factor
+        return TopicSpec(wanted.name, partitions, factor, configs=configs)
+
+    def _replicas(self, spec: TopicSpec) -> list[Replicas]:
+        partitions = self._config.int("num.partitions") if spec.partitions == USE_DEFAULT else spec.partitions
+        if partitions <= 0:
+            raise PeerError(ErrorCode.INVALID_PARTITIONS, f"topic '{spec.name}': {spec.partitions} partitions, needed is 1 or more, or -1")
+        self.check_bounds(partitions)
+        factor = self._config.int("default.replication.factor") if spec.replication_factor == USE_DEFAULT else spec.replication_factor
+        if factor <= 0:
+            message = f"topic '{spec.name}': replication factor {spec.replication_factor}, needed is 1 or more, or -1"
+            raise PeerError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+        return spread(partitions, factor, self._image.live)
+
+    def _replicas_by_hand(self, spec: TopicSpec) -> list[Replicas]:
+        if spec.partitions != USE_DEFAULT or spec.replication_factor != USE_DEFAULT:
+            message = f"topic '{spec.name}': with an assignment by hand, partitions and replication factor must be -1"
+            raise PeerError(ErrorCode.INVALID_REQUEST, message)
+        return check_by_hand(in_order(spec.assignments), self._image.live)
+
+    def _checked_configs(self, spec: TopicSpec) -> Mapping[str, str]:
+        configs: dict[str, str] = {}
+        for name, text in spec.configs:
+            if text is None:
+                raise InvalidConfigError(f"topic '{spec.name}': {name} has no value", name)
+            definition = topic_definition(name)
+            configs[name] = format_value(definition, parse_value(definition, text)) or ""
+        check_topic(configs, self._config)
+        return configs
+
+
+def unknown_topic(name: str) -> PeerError:
+    """The error for a topic that does not exist."""
+    return PeerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{name}' does not exist")
+
+
+def twice(name: str) -> PeerError:
+    """The error for a topic that one request names more than once."""
+    return PeerError(ErrorCode.INVALID_REQUEST, f"topic '{name}' is named twice in one request")
+
+
+def not_stored(change: str, error: CoordinationError) -> PeerError:
+    """Log a failure of the store, and return the error that it is to a peer: KAFKA_STORAGE_ERROR."""
+    _LOG.error("metadata not changed: change=%s reason=%s", change, error)
+    return PeerError(ErrorCode.KAFKA_STORAGE_ERROR, f"the store of metadata failed: {error}")
+
+
+def _given(spec: TopicSpec) -> dict[str, str]:
+    return {name: text for name, text in spec.configs if text is not None}
+
+
+class Outcomes:
+    """The answer to a request for several topics, as they come to an end one by one."""
+
+    def __init__(self, outbox: Outbox, ticket: int, names: Sequence[str]) -> None:
+        self._outbox = outbox
+        self._ticket = ticket
+        self._by_name: dict[str, PlannedTopic | PeerError | None] = dict.fromkeys(names)
+        self._left = dict.fromkeys(names)
+        if not self._left:
+            outbox.answer(ticket, {})
+
+    def settle(self, name: str, outcome: PlannedTopic | PeerError | None) -> None:
+        """One topic has come to an end."""
+        self._by_name[name] = outcome
+        del self._left[name]
+        if not self._left:
+            self._outbox.answer(self._ticket, self._by_name)

@@ -1,0 +1,110 @@
+"""What brokers ask the controller for, and what it answers."""
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+USE_DEFAULT = -1
+
+
+class TopicSpec(NamedTuple):
+    """A topic as a peer wants it. `partitions` and `replication_factor` may be -1: the broker's default, or as `assignments` say.
+
+    `topic_id` and `first_epochs` are those of a topic whose logs exist already, None of one that is new.
+    """
+
+    name: str
+    partitions: int = USE_DEFAULT
+    replication_factor: int = USE_DEFAULT
+    assignments: Sequence[tuple[int, Sequence[int]]] = ()
+    configs: Sequence[tuple[str, str | None]] = ()
+    topic_id: bytes | None = None
+    first_epochs: Mapping[int, int] | None = None
+
+
+class CreateTopics(NamedTuple):
+    """Create topics, or only check them. Answer by name: `PlannedTopic` or PeerError.
+
+    With `waits`, a topic that is being created or changed is waited for: it exists then, and TOPIC_ALREADY_EXISTS is the answer.
+    """
+
+    topics: Sequence[TopicSpec]
+    validate_only: bool = False
+    waits: bool = False
+
+
+class PlannedTopic(NamedTuple):
+    """A topic as it is made."""
+
+    name: str
+    topic_id: bytes
+    replicas: Sequence[tuple[int, ...]]
+    configs: Mapping[str, str]
+    first_epochs: Mapping[int, int] | None
+
+
+class GrowthSpec(NamedTuple):
+    """How many partitions a topic shall have; `assignments` are those of the new ones, None leaves them to the controller."""
+
+    name: str
+    total: int
+    assignments: Sequence[Sequence[int]] | None = None
+
+
+class GrowTopics(NamedTuple):
+    """Add partitions to topics, or only check. Answer by name: None or PeerError."""
+
+    topics: Sequence[GrowthSpec]
+    validate_only: bool = False
+
+
+class DeleteTopics(NamedTuple):
+    """Delete topics, each by its name and its id. Answer by name: None or PeerError."""
+
+    topics: Sequence[tuple[str, bytes]]
+
+
+class ConfigResource(NamedTuple):
+    """A topic, a broker, or all brokers: one of both is None."""
+
+    topic: str | None
+    broker_id: int | None = None
+
+
+class ConfigOperation(Enum):
+    """What an edit does with a value."""
+
+    SET = "set"
+    DELETE = "delete"
+    APPEND = "append"
+    SUBTRACT = "subtract"
+
+
+class ConfigEdit(NamedTuple):
+    """One step of a change."""
+
+    name: str
+    operation: ConfigOperation
+    text: str = ""
+
+
+class AlterConfig(NamedTuple):
+    """Change a configuration, or only check. Answer: `AlteredConfig` or PeerError."""
+
+    resource: ConfigResource
+    edits: Sequence[ConfigEdit]
+    replaces: bool = False
+    """Whether what the edits do not name goes back to its default."""
+    validate_only: bool = False
+
+
+class AlteredConfig(NamedTuple):
+    """What is set before and after a change."""
+
+    before: Mapping[str, str]
+    after: Mapping[str, str]
+    notification: str | None
+    """Name of the notification that tells brokers; None if nothing was written, or if its name is not known."""
+
+
+Request = CreateTopics | GrowTopics | DeleteTopics | AlterConfig

@@ -1,0 +1,120 @@
+"""Carries out what the controller decides: reads and writes the store, sends to brokers, answers who asked, keeps time.
+
+One event at a time: what comes while a step's effects are carried out waits until they are.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, assert_never
+
+from moldau.cluster import queries
+from moldau.cluster.control import Control, ControlReply
+from moldau.cluster.controller.events import (
+    Again,
+    Answer,
+    Asked,
+    BecameController,
+    Completed,
+    Continue,
+    Due,
+    Effect,
+    Event,
+    Failed,
+    RaisedEpochs,
+    Read,
+    Resigned,
+    Send,
+    Wake,
+    Write,
+)
+
+if TYPE_CHECKING:
+    from moldau.cluster.controller.requests import Request
+
+from moldau.cluster.controller.machine import Controller
+from moldau.cluster.queries import LiveBroker
+from moldau.cluster.store import MetadataStore
+from moldau.model.errors import CoordinationError
+from moldau.ports.clock import Clock
+
+_LOG = logging.getLogger(__name__)
+
+SendTo = Callable[[LiveBroker, Control, Callable[[ControlReply], object]], object]
+
+
+class ControllerRunner:
+    """See the module."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        store: MetadataStore,
+        clock: Clock,
+        send: SendTo,
+        *,
+        soon: Callable[[Callable[[], object]], object],
+        became_controller: Callable[[], object] = lambda: None,
+        failed: Callable[[CoordinationError], object] = lambda _error: None,
+        raised_epochs: Callable[[int], object] = lambda _partitions: None,
+    ) -> None:
+        """`send` sends to a broker and calls back with its reply; `soon` calls back when others have had their turn, or at once."""
+        self._controller = controller
+        self._store = store
+        self._clock = clock
+        self._send = send
+        self._soon = soon
+        self._became_controller = became_controller
+        self._failed = failed
+        self._raised_epochs = raised_epochs
+        self._events: deque[Event] = deque()
+        self._is_running = False
+        self._last_ticket = 0
+        self._asked: dict[int, Callable[[Any], object]] = {}
+        store.listen(self.take)
+
+    def ask(self, request: "Request", done: Callable[[Any], object]) -> None:
+        """Have a request carried out; `done` with its outcome, now or later."""
+        self._last_ticket += 1
+        self._asked[self._last_ticket] = done
+        self.take(Asked(self._last_ticket, request))
+
+    def take(self, event: Event) -> None:
+        """Have the controller know of an event."""
+        self._events.append(event)
+        if self._is_running:
+            return
+        self._is_running = True
+        try:
+            while self._events:
+                for effect in self._controller.step(self._events.popleft(), self._clock.time_ms()):
+                    self._carry_out(effect)
+        finally:
+            self._is_running = False
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Read(ticket, query):
+                queries.answer(self._store, query, lambda outcome: self.take(Completed(ticket, outcome)))
+            case Write(ticket, changes, epoch_version):
+                self._store.write(changes, lambda outcome: self.take(Completed(ticket, outcome)), epoch_version)
+            case Send(ticket, broker, control):
+                self._send(broker, control, lambda reply: self.take(Completed(ticket, reply)))
+            case Answer(ticket, outcome):
+                self._asked.pop(ticket)(outcome)
+            case Again():
+                self._soon(partial(self.take, Continue()))
+            case Wake(delay_ms):
+                self._clock.call_later(delay_ms / 1000, partial(self.take, Due()))
+            case BecameController(epoch):
+                _LOG.info("became controller: epoch=%d", epoch)
+                self._became_controller()
+            case Resigned():
+                _LOG.warning("controller resigned: another broker is controller, or the session with the coordination tree has ended")
+            case RaisedEpochs(partitions):
+                self._raised_epochs(partitions)
+            case Failed(error):
+                self._failed(error)
+            case _:
+                assert_never(effect)

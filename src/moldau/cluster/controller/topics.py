@@ -1,0 +1,350 @@
+"""Topics are created and grown, and completed where an earlier controller has begun it.
+
+A creation writes the configuration, the topic's node with the whole assignment, and states of partitions in writes of 100; what a
+crash leaves, the next controller completes. Brokers receive a topic when all its states are written.
+
+Requests for one topic are carried out one after the other, those for different topics together.
+"""
+
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from moldau.cluster import paths, queries
+from moldau.cluster.changes import Change, DropPartitions, NewPartitions, NewState, NewTopic, PutTopic
+from moldau.cluster.control import LedPartition
+from moldau.cluster.controller.broadcast import PARTITIONS_PER_STEP, Broadcast, Countdown, Elections, Floors, Works
+from moldau.cluster.controller.election import NO_LEADER
+from moldau.cluster.controller.events import Outbox
+from moldau.cluster.controller.image import ClusterImage, Replicas, TopicImage
+from moldau.cluster.controller.planning import Outcomes, Plan, Planner, not_stored, twice, unknown_topic
+from moldau.cluster.controller.requests import CreateTopics, GrowthSpec, GrowTopics, PlannedTopic
+from moldau.cluster.queries import TopicNodes
+from moldau.cluster.store import Written
+from moldau.cluster.znodes import PartitionState
+from moldau.model.errors import CoordinationError, ErrorCode, PeerError
+from moldau.ports.coordination import NodeExistsError
+
+_LOG = logging.getLogger(__name__)
+
+WRITES_AT_ONCE = 4
+"""Writes of one topic's partitions that are on their way."""
+
+
+class _Creation(NamedTuple):
+    plan: PlannedTopic
+    outcomes: Outcomes
+
+
+class TopicChanges:
+    """See the module."""
+
+    def __init__(
+        self, image: ClusterImage, outbox: Outbox, broadcast: Broadcast, elections: Elections, works: Works, planner: Planner
+    ) -> None:
+        self._image = image
+        self._outbox = outbox
+        self._broadcast = broadcast
+        self._elections = elections
+        self._works = works
+        self._planner = planner
+        self._creations: deque[_Creation] = deque()
+        self._is_creating = False
+
+    # Create
+
+    def create(self, ticket: int, request: CreateTopics) -> None:
+        """Create topics, or only check them; answer."""
+        if request.waits:
+            (spec,) = request.topics
+
+            def run() -> None:
+                self._image.free(spec.name)
+                self._works.add(self._create(ticket, request))
+
+            self._image.when_free(spec.name, run)
+        else:
+            self._works.add(self._create(ticket, request))
+
+    def _create(self, ticket: int, request: CreateTopics) -> Iterator[None]:
+        plans: dict[str, Plan] = {}
+        yield from self._planner.plan_all(request, plans)
+        if request.waits and not all(map(self._image.is_free, plans)):  # another one has come first
+            self.create(ticket, request)
+            return
+        if request.validate_only:
+            self._outbox.answer(ticket, plans)
+            return
+        outcomes = Outcomes(self._outbox, ticket, list(plans))
+        for creation in self._reserve(plans, outcomes):
+            self._image.when_free(creation.plan.name, lambda: None)
+            self._image.reserve(creation.plan.name, len(creation.plan.replicas))
+            self._creations.append(creation)
+        self._write_creations()
+
+    def _reserve(self, plans: dict[str, Plan], outcomes: Outcomes) -> list[_Creation]:
+        """Of the topics that are planned, those that no other request creates since, as long as there are not too many partitions."""
+        planned = []
+        for name, plan in plans.items():
+            try:
+                if isinstance(plan, PeerError):
+                    raise plan
+                self._planner.check_new(name)
+                planned.append(_Creation(plan, outcomes))
+            except PeerError as error:
+                outcomes.settle(name, error.as_value())
+        try:
+            self._planner.check_bounds(sum(len(each.plan.replicas) for each in planned))
+        except PeerError as error:
+            for each in planned:
+                outcomes.settle(each.plan.name, error.as_value())
+            return []
+        return planned
+
+    def _write_creations(self) -> None:
+        """Write topics, as many as fit into one write, unless one is on its way."""
+        if self._is_creating or not self._creations:
+            return
+        batch: list[_Creation] = []
+        changes: list[Change] = []
+        room = PARTITIONS_PER_STEP
+        while self._creations and (not batch or len(self._creations[0].plan.replicas) <= room):
+            creation = self._creations.popleft()
+            plan = creation.plan
+            changes.append(NewTopic(plan.name, plan.topic_id, plan.replicas, plan.configs))
+            changes += (NewState(plan.name, index, self._first_state(plan, index)) for index in _first(plan.replicas))
+            room -= len(plan.replicas)
+            batch.append(creation)
+        self._is_creating = True
+        self._outbox.write(changes, partial(self._creations_written, batch))
+
+    def _creations_written(self, batch: list[_Creation], outcome: Written | CoordinationError) -> None:
+        self._is_creating = False
+        if isinstance(outcome, Written):
+            complete = []
+            for creation in batch:
+                plan = creation.plan
+                topic = self._image.insert(TopicImage(plan.name, plan.topic_id, plan.replicas, 0))
+                for index in _first(plan.replicas):
+                    topic.put(index, self._first_state(plan, index), 0)
+                self._image.reserve(plan.name, 0)
+                if topic.missing:
+                    self._write_states(topic, partial(self._first_state, plan), partial(self._states_written, topic, creation))
+                else:
+                    complete.append((topic, creation))
+            self._announce_created(complete)
+        elif isinstance(outcome, NodeExistsError) and (taken := [each for each in batch if _is_of(outcome.path, each.plan.name)]):
+            exists = PeerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{taken[0].plan.name}' exists already")
+            self._end(taken[0].outcomes, taken[0].plan.name, exists)
+            self._creations.extendleft(each for each in reversed(batch) if each is not taken[0])
+        else:
+            names = [each.plan.name for each in batch]
+            for each in batch:
+                self._end(each.outcomes, each.plan.name, not_stored(f"create topics {names}", outcome))
+        self._write_creations()
+
+    def _states_written(self, topic: TopicImage, creation: _Creation, error: CoordinationError | None) -> None:
+        if error is None:
+            self._announce_created([(topic, creation)])
+        else:
+            self._end(creation.outcomes, topic.name, not_stored(f"create topic {topic.name}", error))
+
+    def _announce_created(self, created: Sequence[tuple[TopicImage, _Creation]]) -> None:
+        def ended() -> None:
+            for topic, creation in created:
+                self._end(creation.outcomes, topic.name, creation.plan)
+
+        led = [
+            LedPartition(topic.name, topic.topic_id, topic.info(index), creation.plan.first_epochs is None)
+            for topic, creation in created
+            for index in range(len(topic.partitions))
+        ]
+        self._announce([topic for topic, _ in created], led, ended)
+
+    def _announce(self, topics: Sequence[TopicImage], led: Sequence[LedPartition], then: Callable[[], object]) -> None:
+        """Have replicas of new partitions led, and clients answered; elect where a broker has come or gone since the states were made."""
+        if not topics:
+            return
+        replied = Countdown(2, then)
+
+        def opened(floors: Floors) -> None:
+            self._elections.again(floors)
+            replied()
+
+        self._broadcast.lead(led, opened)
+        self._broadcast.update([served for topic in topics if (served := topic.served()) is not None], then=replied)
+        live = self._image.live
+        unled = [topic.name for topic in topics if not all(topic.is_led(index, live) for index in range(len(topic.partitions)))]
+        if unled:
+            self._elections.run(unled)
+
+    def _first_state(self, plan: PlannedTopic, index: int) -> PartitionState:
+        return self._state(plan.replicas[index], (plan.first_epochs or {}).get(index, 0))
+
+    def _state(self, replicas: Replicas, leader_epoch: int = 0) -> PartitionState:
+        live = self._image.live
+        in_sync = tuple(replica for replica in replicas if replica in live)
+        if not in_sync:
+            return PartitionState(NO_LEADER, leader_epoch, tuple(replicas), self._broadcast.epoch)
+        return PartitionState(in_sync[0], leader_epoch, in_sync, self._broadcast.epoch, live[in_sync[0]])
+
+    def _write_states(
+        self, topic: TopicImage, state_of: Callable[[int], PartitionState], then: Callable[[CoordinationError | None], object]
+    ) -> None:
+        """Write the states that a topic misses, some at a time."""
+        missing = [index for index, info in enumerate(topic.partitions) if info is None]
+        chunks = deque(missing[start : start + PARTITIONS_PER_STEP] for start in range(0, len(missing), PARTITIONS_PER_STEP))
+        out = 0
+        failure: CoordinationError | None = None
+
+        def write_more() -> None:
+            nonlocal out
+            while chunks and out < WRITES_AT_ONCE and failure is None:
+                states = {index: state_of(index) for index in chunks.popleft()}
+                out += 1
+                self._outbox.write([NewState(topic.name, *each) for each in states.items()], partial(written, states))
+            if not out:
+                then(failure)
+
+        def written(states: dict[int, PartitionState], outcome: Written | CoordinationError) -> None:
+            nonlocal out, failure
+            out -= 1
+            if isinstance(outcome, Written):
+                for index, state in states.items():
+                    topic.put(index, state, 0)
+            else:
+                failure = outcome
+            write_more()
+
+        write_more()
+
+    # Grow
+
+    def grow(self, ticket: int, request: GrowTopics) -> None:
+        """Add partitions to topics, or only check; answer."""
+        times = Counter(spec.name for spec in request.topics)
+        outcomes = Outcomes(self._outbox, ticket, list(times))
+
+        def steps() -> Iterator[None]:
+            for spec in {spec.name: spec for spec in request.topics}.values():
+                if times[spec.name] > 1:
+                    outcomes.settle(spec.name, twice(spec.name))
+                else:
+                    self._image.when_free(spec.name, partial(self._grow, spec, outcomes, request.validate_only))
+                yield None
+
+        self._works.add(steps())
+
+    def _grow(self, spec: GrowthSpec, outcomes: Outcomes, validate_only: bool) -> None:
+        topic = self._image.topics.get(spec.name)
+        if topic is None:
+            self._end(outcomes, spec.name, unknown_topic(spec.name))
+            return
+        try:
+            added = self._planner.plan_growth(spec, topic)
+        except PeerError as error:
+            self._end(outcomes, spec.name, error.as_value())
+            return
+        if validate_only:
+            self._end(outcomes, spec.name, None)
+            return
+        self._image.reserve(spec.name, len(added))
+        change = f"add partitions to {spec.name}"
+
+        def nodes_read(nodes: TopicNodes | CoordinationError) -> None:
+            """Nodes of partitions that the topic's node does not name are left of an earlier growth, by a broker that wrote them first."""
+            if isinstance(nodes, CoordinationError):
+                self._end(outcomes, spec.name, not_stored(change, nodes))
+            else:
+                drop([index for index in nodes.partitions if index >= len(topic.replicas)])
+
+        def drop(left: Sequence[int]) -> None:
+            if left:
+                some = DropPartitions(topic.name, left[:PARTITIONS_PER_STEP])
+                self._outbox.write([some], partial(dropped, left[PARTITIONS_PER_STEP:]))
+            elif added:
+                everything = [*topic.replicas, *added]
+                self._outbox.write([PutTopic(topic.name, topic.topic_id, everything, topic.version)], named)
+            else:
+                write_states()
+
+        def dropped(left: Sequence[int], outcome: Written | CoordinationError) -> None:
+            if isinstance(outcome, Written):
+                drop(left)
+            else:
+                self._end(outcomes, spec.name, not_stored(change, outcome))
+
+        def named(outcome: Written | CoordinationError) -> None:
+            if isinstance(outcome, Written):
+                self._image.grow(topic, added, topic.version + 1)
+                self._image.reserve(spec.name, 0)
+                write_states()
+            else:
+                self._end(outcomes, spec.name, not_stored(change, outcome))
+
+        def write_states() -> None:
+            self._complete(topic, completed)
+
+        def completed(error: CoordinationError | None) -> None:
+            self._end(outcomes, spec.name, None if error is None else not_stored(change, error))
+
+        self._outbox.read(queries.topic_nodes(spec.name), nodes_read)
+
+    def complete(self, topic: TopicImage) -> None:
+        """Write the states that a topic misses, which another has begun to create or to grow, and have them led."""
+
+        def completed(error: CoordinationError | None) -> None:
+            if error is not None:
+                _LOG.error("topic not completed: topic=%s reason=%s", topic.name, error)
+            self._image.free(topic.name)
+
+        def nodes_read(nodes: TopicNodes | CoordinationError) -> None:
+            if isinstance(nodes, CoordinationError):
+                completed(nodes)
+            elif paths.partitions(topic.name) in nodes.nodes:
+                self._complete(topic, completed)
+            else:
+                self._outbox.write([NewPartitions(topic.name)], parent_written)
+
+        def parent_written(outcome: Written | CoordinationError) -> None:
+            if isinstance(outcome, CoordinationError):
+                completed(outcome)
+            else:
+                self._complete(topic, completed)
+
+        def run() -> None:
+            if self._image.topics.get(topic.name) is topic and topic.missing:
+                self._outbox.read(queries.topic_nodes(topic.name), nodes_read)
+            else:
+                self._image.free(topic.name)
+
+        self._image.when_free(topic.name, run)
+
+    def _complete(self, topic: TopicImage, then: Callable[[CoordinationError | None], object]) -> None:
+        missing = [index for index, info in enumerate(topic.partitions) if info is None]
+
+        def written(error: CoordinationError | None) -> None:
+            if error is not None:
+                then(error)
+                return
+            led = [LedPartition(topic.name, topic.topic_id, topic.info(index), True) for index in missing]
+            self._announce([topic], led, lambda: then(None))
+
+        self._write_states(topic, lambda index: self._state(topic.replicas[index]), written)
+
+    def _end(self, outcomes: Outcomes, name: str, outcome: PlannedTopic | PeerError | None) -> None:
+        """What was done for a topic has ended."""
+        outcomes.settle(name, outcome)
+        self._image.free(name)
+
+
+def _first(replicas: Sequence[Replicas]) -> range:
+    return range(min(len(replicas), PARTITIONS_PER_STEP))
+
+
+def _is_of(path: str, name: str) -> bool:
+    """Whether a node is one of a topic."""
+    topic = paths.topic(name)
+    return path in (topic, paths.topic_config(name)) or path.startswith(f"{topic}/")

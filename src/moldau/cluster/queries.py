@@ -1,0 +1,242 @@
+"""Reads of the coordination tree that take more than one request: live brokers, topics with their states, what is left of a topic.
+
+Each is a generator that yields reads to be made together and receives their results; `answer` runs it over a store.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from typing import NamedTuple, TypeVar, cast
+
+from moldau.cluster import paths
+from moldau.cluster.snapshot import BrokerInfo
+from moldau.cluster.store import MetadataStore
+from moldau.cluster.znodes import (
+    PartitionState,
+    TopicNode,
+    decode_broker,
+    decode_cluster_id,
+    decode_config,
+    decode_controller,
+    decode_epoch,
+    decode_state,
+    decode_topic,
+)
+from moldau.model.errors import CoordinationError
+from moldau.ports.coordination import Children, Data, Exists, GetChildren, GetData, NodeStat, Result
+
+T = TypeVar("T")
+Query = Generator[Sequence[GetData | GetChildren | Exists], list[Result], T]
+
+
+def answer(store: MetadataStore, query: Query[T], done: Callable[[T | CoordinationError], object]) -> None:
+    """Call `done` with the outcome of a query. CoordinationError; MalformedNodeError for a node that cannot be read."""
+
+    def proceed(results: list[Result] | CoordinationError | None) -> None:
+        if isinstance(results, CoordinationError):
+            query.close()
+            done(results)
+            return
+        try:
+            requests = next(query) if results is None else query.send(results)
+        except StopIteration as end:
+            outcome: T = end.value
+        except CoordinationError as error:
+            done(error)
+            return
+        else:
+            store.read_many(requests, proceed)
+            return
+        done(outcome)
+
+    proceed(None)
+
+
+class LiveBroker(NamedTuple):
+    """A registered broker, and its incarnation: `created_id` of the registration."""
+
+    info: BrokerInfo
+    epoch: int
+
+
+class FoundState(NamedTuple):
+    """A partition's state and the version of its node."""
+
+    state: PartitionState
+    version: int
+
+
+class FoundTopic(NamedTuple):
+    """A topic's node, its version, and the states of its partitions; None where one has none."""
+
+    name: str
+    node: TopicNode
+    version: int
+    states: tuple[FoundState | None, ...]
+
+
+class Contents(NamedTuple):
+    """All that a controller begins with."""
+
+    brokers: dict[int, LiveBroker]
+    topics: list[FoundTopic]
+    marks: Sequence[str]
+    """Names of topics marked for deletion; there need not be such a topic."""
+
+
+class ControllerNodes(NamedTuple):
+    """Who is controller, and the last epoch."""
+
+    broker_id: int | None
+    """None if there is no controller."""
+    owner: int
+    """Session of the controller."""
+    version: int
+    """Version of the controller's node."""
+    epoch: int | None
+    """None before the first controller."""
+    epoch_version: int
+
+
+class TopicNodes(NamedTuple):
+    """What is left of a topic."""
+
+    partitions: tuple[int, ...]
+    nodes: tuple[str, ...]
+    """Its other nodes but the mark, children first."""
+
+
+class Notification(NamedTuple):
+    """Something has changed its configuration: ``topics/t``, ``brokers/<default>``. Names of notifications are in their order."""
+
+    name: str
+    entity: str
+
+
+class Configs(NamedTuple):
+    """What topics set themselves, those that set something; dynamic configurations by broker, those of all under None."""
+
+    topics: dict[str, dict[str, str]]
+    brokers: dict[int | None, dict[str, str]]
+
+
+def controller_nodes() -> Query[ControllerNodes]:
+    """Who is controller; a watch sees one go and come."""
+    _, found, epoch = yield (Exists(paths.CONTROLLER, watch=True), GetData(paths.CONTROLLER), GetData(paths.CONTROLLER_EPOCH))
+    number, epoch_version = None, 0
+    if isinstance(epoch, Data):
+        number, epoch_version = decode_epoch(paths.CONTROLLER_EPOCH, epoch.data), epoch.stat.version
+    if not isinstance(found, Data):
+        return ControllerNodes(None, 0, 0, number, epoch_version)
+    broker_id = decode_controller(paths.CONTROLLER, found.data)
+    return ControllerNodes(broker_id, found.stat.owner, found.stat.version, number, epoch_version)
+
+
+def contents() -> Query[Contents]:
+    """Everything but configurations; with watches."""
+    live = yield from brokers()
+    names, marks = yield from topic_names()
+    return Contents(live, (yield from topics(names)), marks)
+
+
+def brokers() -> Query[dict[int, LiveBroker]]:
+    """The live brokers; with watches."""
+    (ids,) = yield (GetChildren(paths.BROKER_IDS, watch=True),)
+    names = _names(ids)
+    found = yield [GetData(paths.broker(int(name)), watch=True) for name in names]
+    live = {}
+    for name, each in zip(names, found, strict=True):
+        if isinstance(each, Data):
+            node = decode_broker(paths.broker(int(name)), each.data)
+            live[int(name)] = LiveBroker(BrokerInfo(int(name), node.endpoints, node.rack), each.stat.created_id)
+    return live
+
+
+def topic_names() -> Query[tuple[Sequence[str], Sequence[str]]]:
+    """The names of all topics, and of those marked for deletion; with watches."""
+    names, marks = yield (GetChildren(paths.TOPICS, watch=True), GetChildren(paths.DELETE_TOPICS, watch=True))
+    return _names(names), _names(marks)
+
+
+def topics(names: Sequence[str]) -> Query[list[FoundTopic]]:
+    """Topics, those that exist, with watches on their own nodes."""
+    nodes = []
+    for name, found in zip(names, (yield [GetData(paths.topic(name), watch=True) for name in names]), strict=True):
+        if isinstance(found, Data):
+            nodes.append((name, decode_topic(paths.topic(name), found.data), found.stat.version))
+    states = iter((yield [GetData(paths.partition_state(name, index)) for name, node, _ in nodes for index in range(len(node.replicas))]))
+    return [FoundTopic(*each, tuple(_state(each[0], index, next(states)) for index in range(len(each[1].replicas)))) for each in nodes]
+
+
+def topic_versions(names: Sequence[str]) -> Query[dict[str, int]]:
+    """The versions of topics' own nodes, those that exist; with watches."""
+    found = yield [Exists(paths.topic(name), watch=True) for name in names]
+    return {name: stat.version for name, stat in zip(names, found, strict=True) if isinstance(stat, NodeStat)}
+
+
+def topic_nodes(name: str) -> Query[TopicNodes]:
+    """The nodes of a topic that exist, named by its node or not."""
+    parent = paths.partitions(name)
+    children, topic, config = yield (GetChildren(parent), Exists(paths.topic(name)), Exists(paths.topic_config(name)))
+    found = ((parent, children), (paths.topic(name), topic), (paths.topic_config(name), config))
+    return TopicNodes(tuple(sorted(map(int, _names(children)))), tuple(path for path, node in found if node is not None))
+
+
+def config(path: str) -> Query[tuple[dict[str, str], int | None]]:
+    """A configuration and the version of its node, None if there is none."""
+    (found,) = yield (GetData(path),)
+    if not isinstance(found, Data):
+        return {}, None
+    return decode_config(path, found.data), found.stat.version
+
+
+def configs() -> Query[Configs]:
+    """All configurations."""
+    topic_children, broker_children = yield (GetChildren(paths.CONFIG_TOPICS), GetChildren(paths.CONFIG_BROKERS))
+    topic_paths = [paths.topic_config(name) for name in _names(topic_children)]
+    broker_paths = [f"{paths.CONFIG_BROKERS}/{name}" for name in _names(broker_children)]
+    found = yield [GetData(path) for path in (*topic_paths, *broker_paths)]
+    of_topics: dict[str, dict[str, str]] = {}
+    of_brokers: dict[int | None, dict[str, str]] = {}
+    for number, (path, each) in enumerate(zip((*topic_paths, *broker_paths), found, strict=True)):
+        values = decode_config(path, each.data) if isinstance(each, Data) and each.data else {}
+        name = path.rpartition("/")[2]
+        if values and number < len(topic_paths):
+            of_topics[name] = values
+        elif values:
+            of_brokers[None if name == paths.DEFAULT_ENTITY else int(name)] = values
+    return Configs(of_topics, of_brokers)
+
+
+def notification_names() -> Query[Sequence[str]]:
+    """Names of the notifications of changed configurations, in their order; with a watch."""
+    (found,) = yield (GetChildren(paths.CONFIG_CHANGES, watch=True),)
+    return _names(found)
+
+
+def old_notifications(before_ms: int, kept_max: int, count_max: int) -> Query[Sequence[str]]:
+    """Of the oldest notifications, at most `count_max`, those made before a time, and those beyond the newest `kept_max`."""
+    (found,) = yield (GetChildren(paths.CONFIG_CHANGES),)
+    names = _names(found)
+    oldest = names[:count_max]
+    stats = yield [Exists(paths.config_change(name)) for name in oldest]
+    is_old = [isinstance(stat, NodeStat) and stat.created_ms < before_ms for stat in stats]
+    return [name for place, name in enumerate(oldest) if is_old[place] or place < len(names) - kept_max]
+
+
+def cluster() -> Query[tuple[list[str], str | None]]:
+    """The fixed nodes that are missing, parents first, and the cluster's id, None in a new store."""
+    parents = list(dict.fromkeys(path.rpartition("/")[0] for path in paths.ROOTS))
+    *found, cluster_id = yield (*(GetChildren(parent or "/") for parent in parents), GetData(paths.CLUSTER_ID))
+    there = {f"{parent}/{name}": None for parent, children in zip(parents, found, strict=True) for name in _names(children)}
+    missing = [path for path in paths.ROOTS if path not in there]
+    return missing, decode_cluster_id(paths.CLUSTER_ID, cluster_id.data) if isinstance(cluster_id, Data) else None
+
+
+def _state(name: str, index: int, found: Result) -> FoundState | None:
+    if not isinstance(found, Data):
+        return None
+    return FoundState(decode_state(paths.partition_state(name, index), found.data), found.stat.version)
+
+
+def _names(found: Result) -> Sequence[str]:
+    """Of children; none if their parent does not exist."""
+    return () if found is None else cast("Children", found).names
