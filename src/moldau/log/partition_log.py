@@ -36,9 +36,9 @@ from moldau.ports.filesystem import FileSystem
 from moldau.ports.transport import FileRange
 
 if TYPE_CHECKING:
+    from moldau.log.open_transactions import Verification
     from moldau.log.timestamps import TimeSearch
     from moldau.log.transaction_index import AbortedTransaction
-    from moldau.log.verifications import Verification
     from moldau.protocol.records.control import EndTxnMarker
     from moldau.protocol.records.header import BatchHeader
 

@@ -41,7 +41,7 @@ learns from it which coordinator was the last.
 
 from typing import NamedTuple
 
-from moldau.log.verifications import Verification
+from moldau.log.open_transactions import Verification
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.protocol.records.header import BatchHeader
 

@@ -13,6 +13,7 @@ partitions, is bounded (:mod:`moldau.log.producer_bound`).
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from moldau.log.open_transactions import UnsettledTransactions, Verifications
 from moldau.log.producer_bound import BUSY, GONE, ProducerBound
 from moldau.log.producer_entry import (
     BATCHES_KEPT,
@@ -29,8 +30,6 @@ from moldau.log.producer_entry import (
     outside_transaction,
 )
 from moldau.log.transaction_index import AbortedTransaction
-from moldau.log.unsettled import UnsettledTransactions
-from moldau.log.verifications import Verifications
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.protocol.records.header import BatchHeader
 

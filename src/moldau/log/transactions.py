@@ -23,8 +23,8 @@ from moldau.log.reader import LogReader, ReadResult
 from moldau.log.segments import Segments
 
 if TYPE_CHECKING:
+    from moldau.log.open_transactions import Verification
     from moldau.log.transaction_index import AbortedTransaction
-    from moldau.log.verifications import Verification
     from moldau.protocol.records.header import BatchHeader
 
 

@@ -8,12 +8,12 @@ import pytest
 
 from moldau.log.config import LogConfig
 from moldau.log.damage import LostRecordsError
+from moldau.log.open_transactions import Verifications
 from moldau.log.partition_log import PartitionLog
 from moldau.log.producer_bound import ProducerBound
 from moldau.log.producer_entry import ProducerEntry
 from moldau.log.producer_snapshots import SnapshotEntries, decode_snapshot, encode_snapshot, producers_of
 from moldau.log.producer_states import ProducerStates
-from moldau.log.verifications import Verifications
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.protocol.records.header import read_header
 from support.one_log import DIRECTORY, NOW_MS, PARTITION, append, close_clean, make_batch, new_disk, open_log

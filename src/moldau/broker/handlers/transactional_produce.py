@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from moldau.broker.broker import Broker
     from moldau.broker.replicas.hosted import HostedPartition
     from moldau.broker.walked_batches import Walk
-    from moldau.log.verifications import Verification
+    from moldau.log.open_transactions import Verification
     from moldau.model.identity import TopicPartition
     from moldau.protocol.fast.produce import ProduceFrame, ProducePartitionResult
     from moldau.protocol.records.header import BatchHeader
