@@ -55,10 +55,9 @@ def verify(directory: str, records: bool, notes: bool, as_json: bool) -> None:
     Stop the broker first, or what it is just writing may look torn.
     """
     from moldau.adapters.posix_files import PosixFiles
-    from moldau.log.findings import Severity
+    from moldau.log.findings import Report, Severity, advice_for
     from moldau.log.verify import Totals
     from moldau.log.verify import verify as find
-    from moldau.log.verify_report import Report, advice_for
 
     totals, report = Totals(), Report(keep_notes=notes or as_json)
     report.take(find(PosixFiles(), str(Path(directory)), records=records, totals=totals))
