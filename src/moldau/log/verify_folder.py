@@ -8,8 +8,7 @@ from moldau.log.findings import Finding, Severity
 from moldau.log.leader_epochs import LeaderEpochs, decode_leader_epochs
 from moldau.log.partition_metadata import read_topic_id
 from moldau.log.producer_snapshots import BadSnapshotError, decode_snapshot
-from moldau.log.verify_segment import SegmentCheck
-from moldau.log.verify_transactions import TransactionCheck
+from moldau.log.verify_segment import SegmentCheck, TransactionCheck
 from moldau.ports.filesystem import FileSystem
 
 
