@@ -8,8 +8,8 @@ import os
 
 from moldau.adapters.usable_directory import check_usable
 from moldau.log.checkpoints import OFFSET_CHECKPOINTS
-from moldau.log.folders import METADATA_FOLDER, parse_folder
 from moldau.log.meta_properties import FILE_NAME as META_PROPERTIES
+from moldau.log.names import METADATA_FOLDER, parse_folder
 
 ROOM_BYTES = 256 * 1024
 """A new directory has to take this much: metadata store, identity, checkpoints."""

@@ -95,7 +95,7 @@ def accept_loss(directory: str, partitions: tuple[str, ...]) -> None:
     from moldau.adapters.posix_files import PosixFiles
     from moldau.log.accepting import NothingToAcceptError
     from moldau.log.accepting import accept_loss as accept
-    from moldau.log.folders import FolderKind, parse_folder
+    from moldau.log.names import FolderKind, parse_folder
 
     found = []
     for name in partitions:

@@ -26,9 +26,9 @@ from moldau.log.checkpoints import (
     read_offsets,
 )
 from moldau.log.damage import DamagedFileError
-from moldau.log.folders import FolderKind, parse_folder
 from moldau.log.meta_properties import ADOPTED, OURS, MetaProperties, format_meta_properties, read_meta_properties
 from moldau.log.meta_properties import FILE_NAME as META_PROPERTIES
+from moldau.log.names import FolderKind, parse_folder
 from moldau.model.errors import StorageError, WorldError
 from moldau.model.identity import TopicPartition
 from moldau.ports.filesystem import FileLock, FileSystem

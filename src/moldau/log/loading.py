@@ -12,8 +12,8 @@ from moldau.log.checkpoints import CLEANED, LOG_STARTS, RECOVERY_POINTS
 from moldau.log.config import LogConfig
 from moldau.log.damage import DamagedFileError, LostRecordsError
 from moldau.log.directory import LogDirectory
-from moldau.log.folders import Folder, FolderKind, parse_folder
 from moldau.log.log_set import LogSet
+from moldau.log.names import Folder, FolderKind, parse_folder
 from moldau.log.partition_log import PartitionLog
 from moldau.log.partition_metadata import read_topic_id
 from moldau.log.placement import Placement

@@ -7,8 +7,8 @@ from moldau.log.batches import OldFormatError
 from moldau.log.checkpoints import CLEANED, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
 from moldau.log.damage import DamagedFileError
 from moldau.log.directory import LogDirectory
-from moldau.log.folders import FolderKind, marked_name
 from moldau.log.meta_properties import FILE_NAME as META_PROPERTIES
+from moldau.log.names import FolderKind, marked_name
 from moldau.log.placement import Placement
 from moldau.log.topic_ids import ID_BYTES
 from moldau.model.errors import MoldauError, StorageError, WorldError

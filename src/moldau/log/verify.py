@@ -11,10 +11,10 @@ from moldau.log import names
 from moldau.log.checkpoints import CLEANED, HIGH_WATERMARKS, LOG_STARTS, OFFSET_CHECKPOINTS, RECOVERY_POINTS, read_offsets
 from moldau.log.damage import DamagedFileError
 from moldau.log.findings import Finding, Severity
-from moldau.log.folders import FolderKind, parse_folder
 from moldau.log.leader_epochs import LeaderEpochs, decode_leader_epochs
 from moldau.log.meta_properties import FILE_NAME as META_PROPERTIES
 from moldau.log.meta_properties import read_meta_properties
+from moldau.log.names import FolderKind, parse_folder
 from moldau.log.partition_metadata import read_topic_id
 from moldau.log.producer_snapshots import BadSnapshotError, decode_snapshot
 from moldau.log.verify_segment import SegmentCheck, TransactionCheck

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moldau.log.folders import Folder, FolderKind, marked_name, parse_folder
+from moldau.log.names import Folder, FolderKind, marked_name, parse_folder
 from moldau.model.identity import TopicPartition
 
 HEX = "0123456789abcdef0123456789abcdef"
