@@ -7,7 +7,8 @@ Kafka's format has no checksum, but its readers split a line at blanks and ignor
 ends with 32 of them, the CRC-32C of all bytes before: a space is a 0, a tab a 1, the highest bit first.
 """
 
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping
 
 from fastcrc.crc32 import iscsi as crc32c
 
@@ -104,3 +105,36 @@ def read_offsets(files: FileSystem, path: str) -> dict[TopicPartition, int]:
     except FileNotFoundError:
         return {}
     return parse_offsets(data, path)
+
+
+class CheckpointWriter:
+    """Each `prepare` takes a number; a write with an earlier number than the one on disk does nothing.
+
+    A file whose content has not changed since this writer wrote it is left alone: an idle broker syncs nothing.
+    """
+
+    def __init__(self, files: FileSystem, directory: str) -> None:
+        self._files = files
+        self._directory = directory
+        self._lock = threading.Lock()
+        self._prepared = 0
+        self._written = 0
+        self._on_disk: dict[str, bytes] = {}
+
+    def prepare(self, contents: Callable[[], Mapping[str, bytes]]) -> Callable[[], None]:
+        """The work of making these files, by name, and bringing them to disk. It may run in any thread; StorageError."""
+        self._prepared += 1
+        number = self._prepared
+
+        def write() -> None:
+            with self._lock:
+                if number <= self._written:
+                    return
+                for name, data in contents().items():
+                    if self._on_disk.get(name) != data:
+                        self._on_disk.pop(name, None)
+                        self._files.write_atomically(f"{self._directory}/{name}", data)
+                        self._on_disk[name] = data
+                self._written = number
+
+        return write

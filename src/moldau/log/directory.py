@@ -14,7 +14,6 @@ import posixpath
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from moldau.log.checkpoint_writer import CheckpointWriter
 from moldau.log.checkpoints import (
     ACCEPTED_LOSS,
     CLEANED,
@@ -22,6 +21,7 @@ from moldau.log.checkpoints import (
     LOG_STARTS,
     OFFSET_CHECKPOINTS,
     RECOVERY_POINTS,
+    CheckpointWriter,
     format_offsets,
     read_offsets,
 )

@@ -16,7 +16,7 @@ FORBIDDEN = {"asyncio", "os", "random", "secrets", "select", "selectors", "signa
 FORBIDDEN_NAMES = {"uuid1", "uuid4", "urandom", "now", "utcnow", "today"}
 """Of `uuid`, `os` and `datetime`."""
 EXCEPTIONS = {
-    ("log/checkpoint_writer.py", "threading"): "a lock around a write that two threads may make; one thread never waits for it",
+    ("log/checkpoints.py", "threading"): "a lock around a write that two threads may make; one thread never waits for it",
     (
         "broker/walked_batches.py",
         "threading",
