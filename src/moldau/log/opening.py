@@ -14,13 +14,13 @@ from moldau.log.checkpoints import LOG_STARTS
 from moldau.log.config import LogConfig
 from moldau.log.damage import DamagedFileError, LostRecordsError
 from moldau.log.leader_epochs import LeaderEpochs, decode_leader_epochs
-from moldau.log.leftovers import settle_leftovers
 from moldau.log.producer_bound import ProducerBound
 from moldau.log.producer_replay import mend, producers_before, replay_producers
 from moldau.log.producer_snapshots import Snapshots
 from moldau.log.producer_states import ProducerStates
 from moldau.log.segment import Segment
 from moldau.log.segments import RemovedSegment, Segments
+from moldau.log.swap import settle_leftovers
 from moldau.log.unsynced import UnsyncedFiles
 from moldau.ports.filesystem import FileSystem
 

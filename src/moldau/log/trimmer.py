@@ -18,6 +18,7 @@ from moldau.log.retention import Bounds, Expired, before_start, expired
 from moldau.log.roller import SegmentRoller
 from moldau.log.segment import Segment
 from moldau.log.segments import RemovedSegment, Segments
+from moldau.log.swap import swap_files
 from moldau.log.transactions import LogTransactions
 from moldau.log.unsynced import UnsyncedFiles
 from moldau.model.errors import ErrorCode, PeerError
@@ -157,8 +158,6 @@ class LogTrimmer:
         later, either the old segments are there or the new one; `sync_directory` makes it the new one. StorageError: the files are
         somewhere in between, and only opening the log anew can tell.
         """
-        from moldau.log.cleaning.swap import swap_files
-
         slot = self._segments.slot_of(replaced[0].base_offset)
         self._reader.forget_positions()
         self._segments.removed += swap_files(self._files, self._directory, replaced, suffixes, self.config.file_delete_delay_ms)

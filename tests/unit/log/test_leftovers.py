@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from moldau.log.batches import BadBatchError
-from moldau.log.leftovers import settle_leftovers
+from moldau.log.swap import settle_leftovers
 from moldau.model.errors import StorageError
 from moldau.protocol.records.header import stamp
 from moldau.testing.disk import ForgetfulDisk

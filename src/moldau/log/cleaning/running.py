@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from moldau.log.checkpoints import CLEANED
-from moldau.log.cleaning.swap import remove_cleaned
 from moldau.log.cleaning.task import WORK, BadBatch, EntryMissing, GroupWritten, PassDone, StorageFailed, decode_message
+from moldau.log.swap import remove_cleaned
 from moldau.model.errors import StorageError
 
 if TYPE_CHECKING:

@@ -1,7 +1,14 @@
-"""What a compaction, or the splitting of a segment, that was interrupted has left in a partition's folder. Kafka's rules, Kafka's order.
+"""Compaction puts files in the place of others by renames; after a crash between any two, the next start finishes or undoes it.
 
-A compaction writes ``.cleaned`` files; renames them to ``.swap`` once they are whole and synced; renames the segments that they replace to
-``.deleted``; and renames the ``.swap`` files to their final names. So after a crash:
+1. ``.cleaned`` -> ``.swap``. As long as one file of the new segment still ends with ``.cleaned``, the next start removes them all.
+2. The old segments' files -> ``.deleted``. From here on the next start goes on where this was interrupted: the new segment's last batch
+   tells which segments it stands for.
+3. ``.swap`` -> the final names, batches first: the next start takes what it finds of old indexes for indexes of the new segment only after
+   the batches have their name.
+
+File systems keep the order of renames in a directory over a crash, so nothing is synced in between.
+
+After a crash, by Kafka's rules and in Kafka's order (Kafka also splits segments so):
 
 1. A ``.cleaned`` file was not finished: it goes. A ``.swap`` file at or after the first ``.cleaned`` one belongs to a split that was
    not finished: it goes too.
@@ -13,10 +20,14 @@ A compaction writes ``.cleaned`` files; renames them to ``.swap`` once they are 
 """
 
 import logging
+from collections.abc import Sequence
 
 from moldau.log import names
 from moldau.log.batches import walk
 from moldau.log.damage import LostRecordsError
+from moldau.log.segment import Segment
+from moldau.log.segments import RemovedSegment, retire
+from moldau.model.errors import StorageError
 from moldau.ports.filesystem import FileSystem
 
 _LOG = logging.getLogger(__name__)
@@ -86,3 +97,35 @@ def _covers(files: FileSystem, folder: str, name: str) -> tuple[int, int]:
     finally:
         file.release()
     return base, end
+
+
+REASON = "compacted"
+
+
+def swap_files(files: FileSystem, folder: str, replaced: Sequence[Segment], suffixes: Sequence[str], delay_ms: int) -> list[RemovedSegment]:
+    """Do it; the old segments. StorageError, never for want of space: the files are somewhere in between."""
+    base_offset = replaced[0].base_offset
+    stem = f"{folder}/{names.file_name(base_offset, '')}"
+    try:
+        remove_cleaned(files, folder, before=base_offset)
+        for suffix in reversed(suffixes):
+            files.rename(stem + suffix + names.CLEANED, stem + suffix + names.SWAP)
+        removed = [
+            retire(files, segment, REASON, delay_ms, with_snapshot=segment.base_offset != base_offset)  # that of the first stays true
+            for segment in replaced
+        ]
+        for suffix in suffixes:
+            files.rename(stem + suffix + names.SWAP, stem + suffix)
+    except StorageError as error:
+        raise StorageError(f"putting a compacted segment in place was interrupted: {error.reason}", path=error.path) from error
+    return removed
+
+
+def remove_cleaned(files: FileSystem, folder: str, *, before: int | None = None) -> None:
+    """Remove what a pass has written and nobody takes over, or only what has a base offset below `before`. StorageError.
+
+    While there is one with a lower base offset, the next start would take a ``.swap`` file for half of a split, and remove it.
+    """
+    for name in files.list(folder):
+        if name.endswith(names.CLEANED) and (before is None or int(name.partition(".")[0]) < before):
+            files.remove(f"{folder}/{name}")
