@@ -9,8 +9,8 @@ import logging
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from moldau.log.log_set import Placement
 from moldau.log.partition_log import FlushJob, PartitionLog
-from moldau.log.placement import Placement
 from moldau.model.errors import StorageError
 from moldau.model.steps import UNFINISHED, Elsewhere, Steps
 from moldau.ports.background import Background

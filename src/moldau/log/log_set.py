@@ -1,7 +1,9 @@
 """The log directories of a broker and the placements in them; what happens when a directory fails."""
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 from moldau.log.batches import OldFormatError
 from moldau.log.checkpoints import CLEANED, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
@@ -9,12 +11,53 @@ from moldau.log.damage import DamagedFileError
 from moldau.log.directory import LogDirectory
 from moldau.log.meta_properties import FILE_NAME as META_PROPERTIES
 from moldau.log.names import FolderKind, marked_name
-from moldau.log.placement import Placement
+from moldau.log.partition_log import PartitionLog
 from moldau.log.topic_ids import ID_BYTES
 from moldau.model.errors import MoldauError, StorageError, WorldError
 from moldau.model.identity import TopicPartition
 from moldau.model.log_throttle import LogThrottle
 from moldau.ports.filesystem import FileSystem, MissingFileError, NotRegularError
+
+
+class Placement:
+    """A partition's folder in a log directory. Invariant: there is a `log`, or a `problem` that says why there is none."""
+
+    __slots__ = ("_opened", "directory", "folder", "log", "problem", "topic_id", "topic_partition")
+
+    def __init__(self, topic_partition: TopicPartition, directory: LogDirectory, folder: str) -> None:
+        self.topic_partition = topic_partition
+        self.directory = directory
+        self.folder = folder
+        self.topic_id: bytes | None = None
+        """Of the topic that the folder was made for; None where it has no `partition.metadata`."""
+        self.log: PartitionLog | None = None
+        self.problem: MoldauError | None = None
+        self._opened = False
+
+    def opened(self, log: PartitionLog) -> None:
+        """The log can be used."""
+        self.log = log
+        self.problem = None
+        self._opened = True
+
+    def fail(self, problem: MoldauError) -> None:
+        """Take the partition offline; nothing more is written to its log. The first problem stays."""
+        self.problem = self.problem or problem
+        self.close_unclean()
+
+    def close_unclean(self) -> None:
+        """Close the log as it is: nothing more is flushed or written."""
+        log, self.log = self.log, None
+        if log is not None:
+            with contextlib.suppress(StorageError):
+                log.close()
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether the next start may trust a log that is offline. Not if it went offline while it was in use, or if it had to be recovered
+        and could not be."""
+        return self.directory.clean and not self._opened
+
 
 _LOG = logging.getLogger(__name__)
 
@@ -196,3 +239,40 @@ class AllDirectoriesFailedError(WorldError):
 
     def __init__(self, directories: Iterable[LogDirectory]) -> None:
         super().__init__("no log directory can be used: " + "; ".join(str(directory.error) for directory in directories), retriable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDescription:
+    """One partition's log: bytes of its segments, and how far it ends before the high watermark (0 unless it was cut)."""
+
+    topic_partition: TopicPartition
+    size_bytes: int
+    offset_lag: int
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryDescription:
+    """One log directory. `error` says why it is offline; then sizes are -1 and there are no partitions."""
+
+    path: str
+    error: str | None = None
+    total_bytes: int = -1
+    usable_bytes: int = -1
+    partitions: Iterable[PartitionDescription] = ()
+    """Made one by one, each as it is then."""
+
+
+def describe(files: FileSystem, directory: LogDirectory, placements: Iterable[Placement]) -> DirectoryDescription:
+    """One directory with those of the partitions that it holds and that can be used."""
+    if directory.error is not None:
+        return DirectoryDescription(directory.path, str(directory.error))
+    try:
+        total, usable = files.disk_space(directory.path)
+    except StorageError as error:
+        return DirectoryDescription(directory.path, str(error))
+    partitions = (
+        PartitionDescription(placement.topic_partition, log.size_bytes, max(0, log.high_watermark - log.log_end_offset))
+        for placement in list(placements)
+        if placement.directory is directory and (log := placement.log) is not None
+    )
+    return DirectoryDescription(directory.path, None, total, usable, partitions)

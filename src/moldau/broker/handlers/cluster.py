@@ -7,7 +7,7 @@ from moldau.broker.handlers.metadata import WithoutListener, broker_addresses, b
 from moldau.broker.handlers.services import ConfigServices, MetadataServices, PartitionServices
 from moldau.broker.request import Reply, Request
 from moldau.broker.security.authorizer import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from moldau.log.description import DirectoryDescription
+from moldau.log.log_set import DirectoryDescription
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import Pause, Steps
 from moldau.protocol.api_keys import ApiKey

@@ -11,9 +11,8 @@ from moldau.model.errors import StorageError
 
 if TYPE_CHECKING:
     from moldau.log.cleaning.task import BadBatch, PassDone
-    from moldau.log.log_set import LogSet
+    from moldau.log.log_set import LogSet, Placement
     from moldau.log.partition_log import PartitionLog
-    from moldau.log.placement import Placement
     from moldau.log.removals import Removals
     from moldau.log.segments import RemovedSegment
     from moldau.model.identity import TopicPartition

@@ -22,7 +22,7 @@ from moldau.model.errors import StorageError
 
 if TYPE_CHECKING:
     from moldau.log.cleaning.planning import Dirt
-    from moldau.log.placement import Placement
+    from moldau.log.log_set import Placement
     from moldau.log.segment import Segment
     from moldau.log.segments import RemovedSegment
     from moldau.ports.filesystem import FileSystem
