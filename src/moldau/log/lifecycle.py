@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.log.checkpoints import RECOVERY_POINTS
 from moldau.log.config import LogConfig
+from moldau.log.housekeeping import Removals
 from moldau.log.loading import Loader
 from moldau.log.log_set import AllDirectoriesFailedError, LogSet, Placement
 from moldau.log.names import FolderKind
 from moldau.log.partition_log import PartitionLog
 from moldau.log.partition_metadata import write_topic_id
-from moldau.log.removals import Removals
 from moldau.model.errors import ErrorCode, PeerError, StorageError, WorldError
 from moldau.model.identity import TopicPartition
 from moldau.model.steps import UNFINISHED, Steps

@@ -12,12 +12,12 @@ from moldau.log.checkpoints import CLEANED, LOG_STARTS, RECOVERY_POINTS
 from moldau.log.config import LogConfig
 from moldau.log.damage import DamagedFileError, LostRecordsError
 from moldau.log.directory import LogDirectory
+from moldau.log.housekeeping import Removals
 from moldau.log.log_set import LogSet, Placement
 from moldau.log.names import Folder, FolderKind, parse_folder
 from moldau.log.partition_log import PartitionLog
 from moldau.log.partition_metadata import read_topic_id
 from moldau.log.producer_bound import ProducerBound
-from moldau.log.removals import Removals
 from moldau.model.errors import CorruptBatchError, MoldauError, StorageError, WorldError
 from moldau.model.identity import TopicPartition
 from moldau.ports.filesystem import FileSystem, MissingFileError, NotRegularError

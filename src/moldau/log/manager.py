@@ -18,13 +18,12 @@ from moldau.log.cache import SegmentCache
 from moldau.log.config import LogConfig
 from moldau.log.damage import DamagedFileError
 from moldau.log.directory import Identity, LogDirectory
-from moldau.log.housekeeping import Housekeeping
+from moldau.log.housekeeping import Housekeeping, Removals
 from moldau.log.lifecycle import Lifecycle
 from moldau.log.loading import Loader, TopicConfig
 from moldau.log.log_set import AllDirectoriesFailedError, AllFailedListener, LogSet, OfflineListener
 from moldau.log.partition_log import PartitionLog
 from moldau.log.producer_bound import ALONE_MAX, ProducerBound
-from moldau.log.removals import Removals
 from moldau.model.errors import MoldauError, StorageError, WorldError
 from moldau.model.identity import TopicPartition
 from moldau.model.steps import Steps, drain

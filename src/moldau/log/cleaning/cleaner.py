@@ -11,9 +11,9 @@ from moldau.model.errors import StorageError
 
 if TYPE_CHECKING:
     from moldau.log.cleaning.task import BadBatch, PassDone
+    from moldau.log.housekeeping import Removals
     from moldau.log.log_set import LogSet, Placement
     from moldau.log.partition_log import PartitionLog
-    from moldau.log.removals import Removals
     from moldau.log.segments import RemovedSegment
     from moldau.model.identity import TopicPartition
     from moldau.ports.background import Background
