@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from moldau.broker.groups.membership_states import State
+from moldau.broker.groups.states import State
 from moldau.model.errors import ErrorCode
 from moldau.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest

@@ -5,10 +5,9 @@ from collections.abc import Callable
 import hypothesis.strategies as st
 from hypothesis import given
 
-from moldau.broker.groups.group_records import decode_group, group_value
 from moldau.broker.groups.offsets import CommittedOffset
-from moldau.broker.groups.records import decode_key, decode_offset, group_key, offset_key, offset_value
-from moldau.broker.groups.state import GroupState, MemberState
+from moldau.broker.groups.records import decode_group, decode_key, decode_offset, group_key, group_value, offset_key, offset_value
+from moldau.broker.groups.states import GroupState, MemberState
 from moldau.model.errors import ErrorCode, PeerError
 
 int16, int32, int64 = (st.integers(-(2**bits), 2**bits - 1) for bits in (15, 31, 63))

@@ -4,11 +4,11 @@ from sys import getsizeof
 
 from moldau.broker.groups.coordinator import GroupCoordinator
 from moldau.broker.groups.group import GROUP_COST, Group
-from moldau.broker.groups.membership_core import TOPIC_COST as SUBSCRIBED_TOPIC_COST
-from moldau.broker.groups.membership_core import MembershipCore
-from moldau.broker.groups.membership_roster import MEMBER_COST, PENDING_COST, PROTOCOL_COST, ROSTER_COST, Member, Roster
+from moldau.broker.groups.members import MEMBER_COST, PENDING_COST, PROTOCOL_COST, ROSTER_COST, Member, Roster
 from moldau.broker.groups.offsets import OFFSET_COST, TOPIC_COST, TRANSACTION_COST, GroupOffsets
 from moldau.broker.groups.offsets import PENDING_COST as PENDING_OFFSET_COST
+from moldau.broker.groups.rebalance import TOPIC_COST as SUBSCRIBED_TOPIC_COST
+from moldau.broker.groups.rebalance import RebalanceMachine
 
 
 def roster_bytes(roster: Roster) -> int:
@@ -17,7 +17,7 @@ def roster_bytes(roster: Roster) -> int:
     return members + sum(PENDING_COST + getsizeof(member_id) for member_id in roster.pending) + roster.assigned_bytes
 
 
-def membership_bytes(membership: MembershipCore) -> int:
+def membership_bytes(membership: RebalanceMachine) -> int:
     """All that an account has for the members of a group."""
     topics = sum(getsizeof(topic) + SUBSCRIBED_TOPIC_COST for topic in membership.topics or ())
     return ROSTER_COST + roster_bytes(membership.roster) + topics

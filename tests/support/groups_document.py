@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from moldau.broker.groups.membership_states import State
+from moldau.broker.groups.states import State
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "groups.md"
 MARK = "<!-- table:"

@@ -14,9 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 
-from moldau.broker.groups.membership import Membership
-from moldau.broker.groups.membership_core import Limits
-from moldau.broker.groups.membership_events import (
+from moldau.broker.groups.events import (
     Due,
     Effect,
     Event,
@@ -32,8 +30,9 @@ from moldau.broker.groups.membership_events import (
     Synced,
     Unloaded,
 )
-from moldau.broker.groups.membership_states import State
-from moldau.broker.groups.state import GroupState
+from moldau.broker.groups.membership import Membership
+from moldau.broker.groups.rebalance import Limits
+from moldau.broker.groups.states import GroupState, State
 from moldau.model.errors import ErrorCode
 
 NO_LIMITS = Limits(initial_rebalance_delay_ms=0, size_max=1 << 30, bytes_max=1 << 30)

@@ -18,7 +18,7 @@ from moldau.broker.coordinators.state_log import EncodedRecords
 from moldau.broker.groups.deletion import delete_group, delete_offsets, delete_topics
 from moldau.broker.groups.expiry import GroupExpiry
 from moldau.broker.groups.group import Group, GroupMemory, group_size
-from moldau.broker.groups.membership_roster import ROSTER_COST
+from moldau.broker.groups.members import ROSTER_COST
 from moldau.broker.groups.offsets import NOT_SET, Commit, CommittedOffset
 from moldau.broker.groups.partition import GroupPartition, GroupParts
 from moldau.broker.groups.records import offset_key_start, offset_value, pack_partition
@@ -30,7 +30,7 @@ from moldau.model.steps import Pause, Steps, drain, no_steps
 if TYPE_CHECKING:
     from moldau.broker.coordinators.partition_coordinator import PartitionCoordinator
     from moldau.broker.coordinators.state_log import Done, StateLog, TransactionalProducer
-    from moldau.broker.groups.membership_events import Event
+    from moldau.broker.groups.events import Event
     from moldau.model.config import BrokerConfig
     from moldau.ports.clock import Clock
 

@@ -19,9 +19,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from moldau.broker.groups.deletion import delete_group, delete_offsets, ignore, next_places
-from moldau.broker.groups.membership_states import State
 from moldau.broker.groups.offsets import NOT_SET, CommittedOffset
-from moldau.broker.groups.state import NO_TIMESTAMP
+from moldau.broker.groups.states import NO_TIMESTAMP, State
 from moldau.model.steps import UNFINISHED, Steps
 
 if TYPE_CHECKING:

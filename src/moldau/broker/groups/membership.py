@@ -1,54 +1,48 @@
 """The members of a group: the classic group protocol as a machine.
 
-`Membership.step` takes what happens and when, and gives what is to be done: answers, and states to store. It has no clock, makes up no
-ids, and calls nobody. The states and the moves between them are drawn in :mod:`moldau.broker.groups.membership_states`; the rules are in a
-module for each kind of event:
+`Membership.step` takes an event and its time, and returns effects: answers, and states to store. It has no clock and makes up no ids. The
+parts of the machine, lowest first:
 
-=====================  ==================================================================================================
-`membership_joining`   JoinGroup: who is let in, who is given an id first, who starts a rebalance
-`membership_static`    JoinGroup of a static member that was away: it takes its old place (KIP-345, KIP-814)
-`membership_rebalance` the beginning and the end of the time in which members join; the next generation
-`membership_syncing`   SyncGroup: the leader's assignment is stored, then handed out
-`membership_leaving`   LeaveGroup, and everything that ends because time is over
-=====================  ==================================================================================================
+=============  =====================================================================================================
+`states`       the states of a group and the moves between them, drawn; what is stored of a group
+`events`       events and effects
+`members`      the members, their leader and protocols, and what they take of memory
+`rebalance`    from the reason for a rebalance to the stored assignment of the next generation; SyncGroup
+`joining`      JoinGroup: who is accepted, who receives an id first; static members that come back
+`membership`   heartbeats, commits, LeaveGroup, and what ends at a deadline
+=============  =====================================================================================================
 
 A table of states × requests × outcomes is in ``docs/groups.md``. Facts: Kafka's `GroupMetadataManager` and `ClassicGroup`.
 
 Rules that hold here:
 
-* A generation's assignment is stored before any member is told its part. Joins and heartbeats are not stored and may be lost with the
-  broker.
-* Who waits is answered once: by what it waited for, by the same member's next request, or because it or the group is gone.
-* Deadlines are numbers, not timers. `earliest_ms` is never later than the first of them, so whoever runs the machine needs one timer, and
-  a heartbeat costs one assignment.
+* A generation's assignment is stored before any member receives it. Joins and heartbeats are not stored and may be lost with the broker.
+* A request that waits is answered once: by what it waited for, by the same member's next request, or because its member or group is gone.
+* Deadlines are numbers, not timers. `earliest_ms` is never later than the first of them, so a group needs one timer, and a heartbeat costs
+  one assignment.
 """
 
 import logging
 from math import inf
 from typing import assert_never
 
-from moldau.broker.groups.membership_core import Limits, MembershipCore
-from moldau.broker.groups.membership_events import NO_MEMBER, Due, Effect, Event, Join, Leave, Loaded, Stored, Sync, Unloaded
-from moldau.broker.groups.membership_joining import join
-from moldau.broker.groups.membership_leaving import due, leave
-from moldau.broker.groups.membership_rebalance import prepare_rebalance
-from moldau.broker.groups.membership_roster import Member
-from moldau.broker.groups.membership_states import State
-from moldau.broker.groups.membership_static import Replacement, replacement_stored
-from moldau.broker.groups.membership_syncing import AssignmentTicket, assignment_stored, sync
-from moldau.broker.groups.state import GroupState
+from moldau.broker.groups.events import NO_MEMBER, Due, Effect, Event, Join, Leave, Leaver, Left, Loaded, Stored, Sync, Unloaded
+from moldau.broker.groups.joining import Replacement, join, replacement_stored
+from moldau.broker.groups.members import Member
+from moldau.broker.groups.rebalance import AssignmentTicket, Limits, RebalanceMachine
+from moldau.broker.groups.states import GroupState, State
 from moldau.model.budget import Account
 from moldau.model.errors import ErrorCode
 
 _LOG = logging.getLogger(__name__)
 
 
-class Membership(MembershipCore):
+class Membership(RebalanceMachine):
     """See the module."""
 
     @classmethod
     def restored(cls, group_id: str, limits: Limits, state: GroupState, account: Account | None = None) -> "Membership":
-        """The group that was kept as `state`. Its sessions begin with the event `Loaded`."""
+        """The group that was stored as `state`. Its sessions begin with the event `Loaded`."""
         group = cls(group_id, limits, account)
         for each in state.members:
             group.roster.add(Member.restored(each, state.protocol))
@@ -73,11 +67,11 @@ class Membership(MembershipCore):
             case Join():
                 join(self, event)
             case Sync():
-                sync(self, event)
+                self.sync(event)
             case Leave():
-                leave(self, event)
+                self._leave(event)
             case Due():
-                due(self)
+                self._due()
             case Stored():
                 self._stored(event)
             case Loaded():
@@ -104,7 +98,7 @@ class Membership(MembershipCore):
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is State.PREPARING_REBALANCE else ErrorCode.NONE
 
     def heard_from(self, member_id: str, now_ms: float) -> None:
-        """A member lives: its session begins anew. Kafka takes a commit for that too, in the states Stable and PreparingRebalance."""
+        """A member lives: its session begins again. Kafka takes a commit for that too, in the states Stable and PreparingRebalance."""
         member = self.roster.members.get(member_id)
         if member is not None:
             self.now_ms = now_ms
@@ -139,7 +133,7 @@ class Membership(MembershipCore):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no members, nor anybody who was told how to become one."""
+        """Whether it has no members, and has given no id that may still be used."""
         return self.state is State.EMPTY and not self.roster.pending
 
     @property
@@ -148,12 +142,83 @@ class Membership(MembershipCore):
         kept = [self.join_deadline_ms, self.sync_deadline_ms, *(member.deadline_ms for member in self.roster.members.values())]
         return sum(deadline < inf for deadline in kept) + len(self.roster.pending)
 
-    # The short rules
+    # Leaving, and time
+
+    def _leave(self, event: Leave) -> None:
+        """LeaveGroup, in any state. What follows for the others is done once for all who leave."""
+        if self.state is State.DEAD:
+            self.do(Left(event.token, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return
+        before = len(self.roster)
+        answers = [(leaver, self._leave_one(leaver)) for leaver in event.members]
+        if len(self.roster) < before:
+            self.rebalance_or_complete(f"members left: {before - len(self.roster)}")
+        else:
+            self.complete_if_all_joined()
+        self.do(Left(event.token, ErrorCode.NONE, answers))
+
+    def _leave_one(self, leaver: Leaver) -> ErrorCode:
+        roster = self.roster
+        member_id = leaver.member_id
+        if member_id == NO_MEMBER:  # put out by an administrator, who knows the name of its instance alone
+            member_id = roster.static.get(leaver.group_instance_id or "", NO_MEMBER)
+            error = ErrorCode.UNKNOWN_MEMBER_ID if member_id == NO_MEMBER else ErrorCode.NONE
+        elif roster.take_back_id(member_id):
+            return ErrorCode.NONE
+        else:
+            error = self.check_member(member_id, leaver.group_instance_id)
+        if error is ErrorCode.NONE:
+            _LOG.info("member left: group=%s member=%s reason=%s", self.group_id, member_id, leaver.reason)
+            self.remove(roster.members[member_id])
+        return error
+
+    def _due(self) -> None:
+        """End what has come to its end by now; then look up when the next end is."""
+        now_ms = self.now_ms
+        for member_id in [member_id for member_id, deadline_ms in self.roster.pending.items() if deadline_ms <= now_ms]:
+            self.roster.take_back_id(member_id)
+            self.complete_if_nobody_missing()
+        for member in [member for member in self.roster.members.values() if member.deadline_ms <= now_ms]:
+            self._session_over(member)
+        if self.join_deadline_ms <= now_ms:
+            self.join_time_over()
+        if self.sync_deadline_ms <= now_ms:
+            self._sync_time_over()
+        self.earliest_ms = min(
+            self.join_deadline_ms,
+            self.sync_deadline_ms,
+            *self.roster.pending.values(),
+            *(member.deadline_ms for member in self.roster.members.values()),
+        )
+
+    def _session_over(self, member: Member) -> None:
+        if member.deadline_ms > self.now_ms or self.roster.members.get(member.member_id) is not member:
+            return  # what the end of another member's session brought about has changed it
+        if member.waits:
+            member.deadline_ms = inf  # its session begins anew with the answer
+            return
+        _LOG.info("member was not heard from: group=%s member=%s timeout_ms=%d", self.group_id, member.member_id, member.session_timeout_ms)
+        self.remove(member)
+        if self.state is State.PREPARING_REBALANCE:
+            self.complete_if_nobody_missing()
+        else:
+            self.rebalance_or_complete(f"member {member.member_id} was not heard from")
+
+    def _sync_time_over(self) -> None:
+        self.sync_deadline_ms = inf
+        missing = [self.roster.members[member_id] for member_id in sorted(self.unsynced)]
+        for member in missing:
+            _LOG.info("member did not sync: group=%s generation=%d member=%s", self.group_id, self.generation, member.member_id)
+            self.remove(member)
+        if missing:
+            self.prepare_rebalance(f"members did not ask for their assignment: {len(missing)}")
+
+    # Stores, the beginning and the end
 
     def _stored(self, event: Stored) -> None:
         match event.ticket:
             case AssignmentTicket():
-                assignment_stored(self, event.ticket, event.error)
+                self.assignment_stored(event.ticket, event.error)
             case Replacement():
                 replacement_stored(self, event.ticket, event.error)
             case _ if event.error is not ErrorCode.NONE:
@@ -164,7 +229,7 @@ class Membership(MembershipCore):
         for member in self.roster.members.values():
             self.begin_session(member)
         if len(self.roster) > self.limits.size_max:
-            prepare_rebalance(self, "more members were loaded than group.max.size allows")
+            self.prepare_rebalance("more members were loaded than group.max.size allows")
 
     def _unloaded(self, error: ErrorCode) -> None:
         for member in self.roster.members.values():

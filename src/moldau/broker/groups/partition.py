@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.broker.coordinators.partition_coordinator import Phase
 from moldau.broker.groups.group import Group, GroupMemory
-from moldau.broker.groups.group_records import decode_group
-from moldau.broker.groups.membership_roster import stored_size
-from moldau.broker.groups.records import GroupKey, OffsetKey, UnknownKey, decode_key, decode_offset
+from moldau.broker.groups.members import stored_size
+from moldau.broker.groups.records import GroupKey, OffsetKey, UnknownKey, decode_group, decode_key, decode_offset
 from moldau.model.budget import Account, Budget
 from moldau.model.errors import PeerError
 from moldau.model.steps import UNFINISHED, Elsewhere, Steps, drain, no_steps
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from moldau.broker.coordinators.state_log import Done, KeyValue, LoadedBatch, TransactionalProducer
     from moldau.broker.groups.offsets import CommittedOffset
     from moldau.broker.groups.runner import GroupRunner
-    from moldau.broker.groups.state import GroupState
+    from moldau.broker.groups.states import GroupState
     from moldau.model.config import BrokerConfig
     from moldau.ports.clock import Clock
     from moldau.protocol.records.record import Record

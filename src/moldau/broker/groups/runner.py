@@ -10,11 +10,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from moldau.broker.coordinators.machine_runner import MachineRunner
-from moldau.broker.groups.group import Group
-from moldau.broker.groups.group_records import group_value
-from moldau.broker.groups.membership import Membership
-from moldau.broker.groups.membership_core import Limits
-from moldau.broker.groups.membership_events import (
+from moldau.broker.groups.events import (
     NO_MEMBER,
     Due,
     Effect,
@@ -30,13 +26,16 @@ from moldau.broker.groups.membership_events import (
     Synced,
     Unloaded,
 )
-from moldau.broker.groups.records import group_key
+from moldau.broker.groups.group import Group
+from moldau.broker.groups.membership import Membership
+from moldau.broker.groups.rebalance import Limits
+from moldau.broker.groups.records import group_key, group_value
 from moldau.model.errors import ErrorCode
 
 if TYPE_CHECKING:
     from moldau.broker.coordinators.partition_coordinator import PartitionCoordinator
     from moldau.broker.coordinators.state_log import KeyValue
-    from moldau.broker.groups.state import GroupState
+    from moldau.broker.groups.states import GroupState
     from moldau.model.config import BrokerConfig
     from moldau.model.errors import PeerError
     from moldau.ports.clock import Clock

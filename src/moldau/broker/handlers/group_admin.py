@@ -4,7 +4,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.groups.deletion import LastOf
-from moldau.broker.groups.membership_states import State
+from moldau.broker.groups.states import State
 from moldau.broker.handlers.services import AdminServices, GroupServices, MetadataServices
 from moldau.broker.request import Reply, Request
 from moldau.broker.security.authorizer import GROUP_OPERATIONS

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Protocol
 
-from moldau.broker.groups.membership_events import NO_MEMBER, Join, Joined, Leave, Leaver, Left, Protocols, Sync, Synced
+from moldau.broker.groups.events import NO_MEMBER, Join, Joined, Leave, Leaver, Left, Protocols, Sync, Synced
 from moldau.broker.handlers.services import ConfigServices, GroupServices
 from moldau.broker.request import Reply, Request
 from moldau.model.errors import ErrorCode, PeerError
@@ -31,7 +31,7 @@ REASON_MAX = 255
 
 
 def join_group(services: Services, message: JoinGroupRequest, request: Request, reply: Reply) -> None:
-    """The rules are in :mod:`moldau.broker.groups.membership_joining`.
+    """The rules are in :mod:`moldau.broker.groups.joining`.
 
     Beside their errors: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, UNKNOWN_MEMBER_ID for a
     member of a group that is not there, and POLICY_VIOLATION for a new group where there are too many, or no room for it.
@@ -108,7 +108,7 @@ FIRST_WITH_PROTOCOL = 5
 
 
 def sync_group(services: Services, message: SyncGroupRequest, request: Request, reply: Reply) -> None:
-    """The rules are in :mod:`moldau.broker.groups.membership_syncing`.
+    """The rules are in :mod:`moldau.broker.groups.rebalance`.
 
     Beside their errors: INCONSISTENT_GROUP_PROTOCOL for a request that should name its protocol and does not (KIP-559), INVALID_GROUP_ID,
     NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, and UNKNOWN_MEMBER_ID for a member of a group that is not there.
@@ -164,7 +164,7 @@ AT_ONCE_MAX = 20
 
 
 def leave_group(services: Services, message: LeaveGroupRequest, request: Request, reply: Reply) -> Steps:
-    """The rules are in :mod:`moldau.broker.groups.membership_leaving`.
+    """The rules are in :mod:`moldau.broker.groups.membership`.
 
     Beside their errors: INVALID_GROUP_ID, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, and UNKNOWN_MEMBER_ID for each member of a group
     that is not there.

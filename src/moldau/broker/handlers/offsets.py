@@ -3,8 +3,8 @@
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from moldau.broker.groups.membership_states import State
 from moldau.broker.groups.offsets import Commit, CommittedOffset, GroupOffsets, is_other_topic
+from moldau.broker.groups.states import State
 from moldau.broker.handlers.services import AdminServices, ConfigServices, GroupServices, MetadataServices
 from moldau.broker.request import Reply, Request
 from moldau.cluster.snapshot import MetadataSnapshot, TopicInfo

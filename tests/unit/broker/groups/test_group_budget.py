@@ -9,12 +9,11 @@ import pytest
 
 from moldau.broker.coordinators.state_log import LoadedBatch, TransactionalProducer
 from moldau.broker.groups.group import Group, GroupMemory
-from moldau.broker.groups.group_records import group_value
-from moldau.broker.groups.membership_core import Limits
 from moldau.broker.groups.offsets import NO_TOPIC_ID, CommittedOffset, GroupOffsets
 from moldau.broker.groups.partition import GroupPartition
-from moldau.broker.groups.records import group_key, offset_key, offset_value
-from moldau.broker.groups.state import GroupState, MemberState
+from moldau.broker.groups.rebalance import Limits
+from moldau.broker.groups.records import group_key, group_value, offset_key, offset_value
+from moldau.broker.groups.states import GroupState, MemberState
 from moldau.model.budget import Account, Budget
 from moldau.model.errors import ErrorCode
 from moldau.model.steps import drain

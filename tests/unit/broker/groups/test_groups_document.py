@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from moldau.broker.groups.membership_core import Limits
-from moldau.broker.groups.membership_events import Joined, Left, Synced
-from moldau.broker.groups.membership_states import State
+from moldau.broker.groups.events import Joined, Left, Synced
+from moldau.broker.groups.rebalance import Limits
+from moldau.broker.groups.states import State
 from moldau.model.errors import ErrorCode
 from support.groups_document import NO_SUCH_REQUEST, STATES, cell, title_and_rows
 from support.memberships import RANGE, GroupTable, subscription

@@ -2,10 +2,10 @@
 
 import pytest
 
-from moldau.broker.groups.membership_core import Limits
-from moldau.broker.groups.membership_events import JoinedMember
-from moldau.broker.groups.membership_joining import NEW_MEMBER_TIMEOUT_MS
-from moldau.broker.groups.membership_states import State
+from moldau.broker.groups.events import JoinedMember
+from moldau.broker.groups.joining import NEW_MEMBER_TIMEOUT_MS
+from moldau.broker.groups.rebalance import Limits
+from moldau.broker.groups.states import State
 from moldau.model.errors import ErrorCode
 from support.memberships import RANGE, SESSION_MS, START_MS, GroupTable, subscription
 

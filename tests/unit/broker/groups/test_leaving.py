@@ -2,8 +2,7 @@
 
 import pytest
 
-from moldau.broker.groups.membership_states import State
-from moldau.broker.groups.state import GroupState
+from moldau.broker.groups.states import GroupState, State
 from moldau.model.errors import ErrorCode
 from support.memberships import SESSION_MS, START_MS, GroupTable
 

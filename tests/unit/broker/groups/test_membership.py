@@ -2,10 +2,9 @@
 
 import pytest
 
+from moldau.broker.groups.members import subscribed_topics
 from moldau.broker.groups.membership import Membership
-from moldau.broker.groups.membership_states import MOVES, State
-from moldau.broker.groups.state import NO_REBALANCE_TIMEOUT, NO_TIMESTAMP, GroupState, MemberState
-from moldau.broker.groups.subscription import subscribed_topics
+from moldau.broker.groups.states import MOVES, NO_REBALANCE_TIMEOUT, NO_TIMESTAMP, GroupState, MemberState, State
 from moldau.model.errors import ErrorCode
 from support.memberships import NO_LIMITS, REBALANCE_MS, SESSION_MS, START_MS, GroupTable, subscription
 

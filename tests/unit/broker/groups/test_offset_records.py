@@ -7,10 +7,20 @@ import struct
 
 import pytest
 
-from moldau.broker.groups.group_records import decode_group, group_value
 from moldau.broker.groups.offsets import NO_TOPIC_ID, CommittedOffset
-from moldau.broker.groups.records import GroupKey, OffsetKey, UnknownKey, decode_key, decode_offset, group_key, offset_key, offset_value
-from moldau.broker.groups.state import GroupState, MemberState
+from moldau.broker.groups.records import (
+    GroupKey,
+    OffsetKey,
+    UnknownKey,
+    decode_group,
+    decode_key,
+    decode_offset,
+    group_key,
+    group_value,
+    offset_key,
+    offset_value,
+)
+from moldau.broker.groups.states import GroupState, MemberState
 from moldau.model.errors import ErrorCode, PeerError
 
 TOPIC_ID = bytes(range(16))

@@ -1,7 +1,7 @@
 """How long a rebalance lasts: the first delay of an empty group, the rebalance timeout, and who is missed at its end."""
 
-from moldau.broker.groups.membership_core import Limits
-from moldau.broker.groups.membership_states import State
+from moldau.broker.groups.rebalance import Limits
+from moldau.broker.groups.states import State
 from moldau.model.errors import ErrorCode
 from support.memberships import REBALANCE_MS, SESSION_MS, GroupTable
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from moldau.broker.groups.membership_core import Limits
-from moldau.broker.groups.membership_states import State
+from moldau.broker.groups.rebalance import Limits
+from moldau.broker.groups.states import State
 from moldau.model.errors import ErrorCode
 from support.memberships import RANGE, SESSION_MS, GroupTable, subscription
 

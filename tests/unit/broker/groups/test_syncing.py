@@ -2,9 +2,8 @@
 
 import pytest
 
-from moldau.broker.groups.membership_core import Limits
-from moldau.broker.groups.membership_states import State
-from moldau.broker.groups.state import GroupState, MemberState
+from moldau.broker.groups.rebalance import Limits
+from moldau.broker.groups.states import GroupState, MemberState, State
 from moldau.model.errors import ErrorCode
 from support.memberships import REBALANCE_MS, SESSION_MS, START_MS, GroupTable, subscription
 

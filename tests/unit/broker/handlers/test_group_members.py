@@ -331,7 +331,7 @@ def test_a_bug_in_one_step_costs_its_connection_and_not_the_group(
     first, second = world.connect(), world.connect()
     joined = join(first, 3)
     with monkeypatch.context() as patched:
-        patched.setattr(membership, "sync", lambda *_: 1 // 0)
+        patched.setattr(membership.Membership, "sync", lambda *_: 1 // 0)
         first.send(sync_request(joined, 3), 3)
         assert first.closed
     assert "ZeroDivisionError" in caplog.text

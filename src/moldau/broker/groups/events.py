@@ -7,7 +7,7 @@ business of whoever runs the machine.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from moldau.broker.groups.state import GroupState
+from moldau.broker.groups.states import GroupState
 from moldau.model.errors import ErrorCode
 
 Token: TypeAlias = object

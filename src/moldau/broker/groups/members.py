@@ -8,11 +8,19 @@ itself (`group.max.bytes`). Sizes are those of the objects, the fixed costs were
 
 from collections.abc import Iterable, Mapping
 from math import inf
+from struct import Struct, error
 from sys import getsizeof
 
-from moldau.broker.groups.membership_events import JoinedMember, Protocols, Token
-from moldau.broker.groups.state import NO_REBALANCE_TIMEOUT, GroupState, MemberState
+from moldau.broker.groups.events import JoinedMember, Protocols, Token
+from moldau.broker.groups.states import NO_REBALANCE_TIMEOUT, GroupState, MemberState
 from moldau.model.budget import Account, Budget
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+NAMES_MAX = 20_000
+"""Names that are read of the subscriptions of one generation, which takes about 10 ms."""
+
+_HEAD = Struct(">hi")
+_LENGTH = Struct(">H")
 
 MEMBER_COST = 1000
 """Bytes that a member takes beside what it sent, with the requests of it that wait."""
@@ -296,3 +304,38 @@ class Roster:
     def _grow(self, amount: int) -> None:
         self.held_bytes += amount
         self.account.add(amount)
+
+
+def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
+    """All topics in what members of a ``consumer`` group send with their protocol: a version and the list of topics, in every version.
+
+    None if one of the subscriptions cannot be read, or if there are more than `NAMES_MAX` names.
+    """
+    found: set[str] = set()
+    try:
+        left = NAMES_MAX
+        for subscription in subscriptions:
+            left = _add_topics(subscription, found, left)
+    except (error, ValueError):
+        return None
+    return frozenset(found)
+
+
+def _add_topics(subscription: bytes, found: set[str], most: int) -> int:
+    """Add the topics to those `found`; how many of `most` names are left."""
+    version: int
+    count: int
+    version, count = _HEAD.unpack_from(subscription)
+    if version < 0 or not 0 <= count <= len(subscription) // _LENGTH.size:
+        raise ValueError("not a consumer's subscription")
+    if count > most:
+        raise ValueError("more names than are read")
+    position = _HEAD.size
+    for _ in range(count):
+        (length,) = _LENGTH.unpack_from(subscription, position)
+        position += _LENGTH.size
+        if position + length > len(subscription):
+            raise ValueError("a topic is cut off")
+        found.add(subscription[position : position + length].decode())
+        position += length
+    return most - count
