@@ -20,7 +20,7 @@ from moldau.cli.application import application
 from moldau.client import Producer
 from moldau.client.cluster import Cluster
 from moldau.lake.loading import audit as load_audit
-from moldau.lake.loading.audit import OtherTierError, _publish_claim, claimed, own_tier, publish_counts
+from moldau.lake.loading.audit import Claim, OtherTierError, _publish_claim, claimed, own_tier, publish_counts
 from moldau.lake.loading.counts import COUNTS_KEY, counts_to_json
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.load import LoadResult, load
@@ -63,9 +63,13 @@ class Load:
     def table(self) -> Snapshot:
         return open_or_create(self.tables, self.job.table, pa.schema([("n", pa.int64()), *TIME_FIELDS]), [DAY], "")
 
+    def own_tier(self) -> Claim:
+        with Cluster(self.job.bootstrap) as cluster:
+            return own_tier(self.job, self.table.id, cluster)
+
     def step(self, number: int) -> None:
         """As a load does it: claim, commit, publish, mark."""
-        claim = own_tier(self.job, self.table.id)
+        claim = self.own_tier()
         self.commit(number)
         assert publish_counts(self.job, self.tables, claim.epoch, now_ms()) is None
 
@@ -157,7 +161,7 @@ def test_counts_that_are_on_their_way_while_they_are_taken_back_are_taken_back_t
     load = Load(broker, tmp_path, "on-its-way")
     sent(broker, load, 3)
     load.step(0)
-    before = own_tier(load.job, load.table.id)
+    before = load.own_tier()
     load.commit(1)
     assert run(broker, "forget", "--tier", "lake", "--topic", "on-its-way").exit_code == 0
     assert publish_counts(load.job, load.tables, before.epoch, now_ms()) is None
@@ -188,10 +192,8 @@ def test_an_audit_topic_that_was_made_anew_has_no_claims_of_before(broker: Broke
 
 def test_of_two_first_loads_at_once_one_is_refused(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both have seen that nobody owns the tier: the first claim in the log counts."""
-    from moldau.lake.loading import audit
-
     one, two = Load(broker, tmp_path, "race"), Load(broker, tmp_path, "race", "two")
-    publish = audit._publish_claim
+    publish = load_audit._publish_claim
 
     def slowly(job: LoadJob, table_id: str) -> None:
         monkeypatch.setattr(load_audit, "_publish_claim", publish)

@@ -1,7 +1,7 @@
 """A load puts every record into the table once, wherever it dies, and what cannot be parsed next to it (mission I1)."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,12 @@ from deltalake import DeltaTable
 from moldau.client import Consumer, Producer
 from moldau.client.cluster import Cluster
 from moldau.client.groups import Committed, Groups
-from moldau.lake.loading.commit import commit_dead_letters, commit_events
+from moldau.lake.loading.commit import commit_dead_letters, commit_events, prepare_table
 from moldau.lake.loading.group_lag import group_lag
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.load import load, write_files
-from moldau.lake.loading.plan import plan_load
+from moldau.lake.loading.plan import Plan, plan_load
+from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.lake.reading.offsets import DataLossError
 from moldau.lake.table import LoadConflictError, read_table
 from moldau.lake.tables.committing import Writer
@@ -42,6 +43,7 @@ class Lake:
     def __init__(self, spark: Any, broker: Broker, directory: Path) -> None:
         self.spark, self.broker = spark, broker
         self.topic = broker.create_topic(broker.unique_topic("load"), PARTITIONS)
+        self.source = ClusterLog(broker.bootstrap_servers, "test")
         self.number = 0
         self.job = LoadJob(
             name="test",
@@ -59,6 +61,9 @@ class Lake:
                 value = f"no event {self.number}" if self.number % 10 == 0 else event
                 producer.send(self.topic, value, partition=self.number % PARTITIONS, timestamp=(1 + self.number % 3) * DAY_MS)
                 self.number += 1
+
+    def planned(self, job: LoadJob) -> Plan:
+        return prepare_table(plan_load(job, self.source))
 
     def committed(self, job: LoadJob) -> dict[int, int]:
         """What the job's group has committed, by partition."""
@@ -78,8 +83,10 @@ class Lake:
 
 
 @pytest.fixture
-def lake(spark: Any, moldau: Broker, tmp_path: Path) -> Lake:
-    return Lake(spark, moldau, tmp_path / "a lake [with] {odd} näme *")
+def lake(spark: Any, moldau: Broker, tmp_path: Path) -> Iterator[Lake]:
+    made = Lake(spark, moldau, tmp_path / "a lake [with] {odd} näme *")
+    yield made
+    made.source.close()
 
 
 def test_loads_add_what_is_new_and_nothing_else(spark: Any, lake: Lake) -> None:
@@ -109,13 +116,13 @@ def test_a_load_that_dies_anywhere_is_made_good_by_the_next(spark: Any, lake: La
     lake.produce(100)
     load(spark, lake.job)
     lake.produce(60)
-    planned = plan_load(lake.job)
+    planned = lake.planned(lake.job)
     steps: dict[str, Callable[[], object]] = {"plan": lambda: None}
     if step != "plan":
         written = write_files(spark, planned)
         steps["files"] = lambda: None
-        steps["dead letters"] = lambda: commit_dead_letters(planned, written, Writer("test"))
-        steps["events"] = lambda: commit_events(planned, written, Writer("test"))
+        steps["dead letters"] = lambda: commit_dead_letters(planned, written, Writer("test"), lake.source)
+        steps["events"] = lambda: commit_events(planned, written, Writer("test"), lake.source)
     for name, work in steps.items():
         work()
         if name == step:
@@ -127,13 +134,13 @@ def test_a_load_that_dies_anywhere_is_made_good_by_the_next(spark: Any, lake: La
 
 def test_of_two_loads_at_once_one_fails_and_nothing_is_doubled(spark: Any, lake: Lake) -> None:
     lake.produce(100)
-    slow = plan_load(lake.job)
+    slow = lake.planned(lake.job)
     written = write_files(spark, slow)
     load(spark, lake.job)
     with pytest.raises(LoadConflictError):
-        commit_dead_letters(slow, written, Writer("test"))
+        commit_dead_letters(slow, written, Writer("test"), lake.source)
     with pytest.raises(LoadConflictError):
-        commit_events(slow, written, Writer("test"))
+        commit_events(slow, written, Writer("test"), lake.source)
     lake.check_complete()
 
 
@@ -156,12 +163,12 @@ def test_a_topic_made_anew_is_loaded_anew(spark: Any, lake: Lake) -> None:
 
 def test_a_topic_made_anew_under_a_running_load_is_not_committed(spark: Any, lake: Lake) -> None:
     lake.produce(40)
-    planned = plan_load(lake.job)
+    planned = lake.planned(lake.job)
     written = write_files(spark, planned)
     lake.broker.delete_topic(lake.topic)
     lake.broker.create_topic(lake.topic, PARTITIONS)
     with pytest.raises(LoadConflictError, match="was deleted and recreated while it was loaded"):
-        commit_events(planned, written, Writer("test"))
+        commit_events(planned, written, Writer("test"), lake.source)
     assert DeltaTable(lake.job.table).version() == 0
 
 
@@ -187,10 +194,10 @@ def test_a_load_that_dies_before_it_has_told_the_group_is_made_good_by_the_next(
     lake.produce(30)
     load(spark, job)
     lake.produce(10)
-    planned = plan_load(job)
+    planned = lake.planned(job)
     written = write_files(spark, planned)
-    commit_dead_letters(planned, written, Writer("test"))
-    commit_events(planned, written, Writer("test"))
+    commit_dead_letters(planned, written, Writer("test"), lake.source)
+    commit_events(planned, written, Writer("test"), lake.source)
     assert lake.committed(job) == {0: 15, 1: 15}, "it died here"
     assert load(spark, job).ranges == ()
     assert lake.committed(job) == {0: 20, 1: 20}
@@ -243,7 +250,6 @@ def test_records_of_aborted_transactions_are_not_loaded_and_open_ones_are_waited
 
 def test_a_tail_that_the_log_lost_is_told(spark: Any, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """The table is ahead of the log: offsets will be used again, and the new records under them would never be loaded."""
-    from moldau.lake.reading.cluster_log import ClusterLog
 
     lake.produce(40)
     load(spark, lake.job)

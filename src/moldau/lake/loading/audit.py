@@ -54,32 +54,30 @@ def owner_of(job: LoadJob, table_id: str) -> str:
     return f"job {job.name}, table {os.path.abspath(job.table)}, id {table_id}"
 
 
-def check_unclaimed(job: LoadJob) -> None:
+def check_unclaimed(job: LoadJob, cluster: Cluster) -> None:
     """Check that no other job counts the topic under the job's tier; for a job whose table does not exist yet, so that no claim is its own.
     OtherTierError; WorldError, PeerError."""
-    with Cluster(job.bootstrap, client_id=f"moldau-load-{job.name}") as cluster:
-        found = _read(cluster, job, None)
+    found = _read(cluster, job, None)
     owner = found.owners.get((str(job.tier), job.topic))
     if owner is not None:
         raise OtherTierError(refusal(job, owner))
     _check_no_auditor(job, found)
 
 
-def own_tier(job: LoadJob, table_id: str) -> Claim:
+def own_tier(job: LoadJob, table_id: str, cluster: Cluster) -> Claim:
     """Claim the job's tier for the topic, unless it is claimed. OtherTierError; WorldError, PeerError."""
     known = claimed(job, table_id)
-    with Cluster(job.bootstrap, client_id=f"moldau-load-{job.name}") as cluster:
-        found = _read(cluster, job, known)
+    found = _read(cluster, job, known)
+    owner = found.owners.get((str(job.tier), job.topic))
+    if known is not None and _is_still_ours(job, table_id, found, known):
+        owner = owner_of(job, table_id)
+    elif known is not None:
+        found = _read(cluster, job, None)
         owner = found.owners.get((str(job.tier), job.topic))
-        if known is not None and _is_still_ours(job, table_id, found, known):
-            owner = owner_of(job, table_id)
-        elif known is not None:
-            found = _read(cluster, job, None)
-            owner = found.owners.get((str(job.tier), job.topic))
-        if owner is None:
-            _publish_claim(job, table_id)
-            found = _read(cluster, job, None)
-            owner = found.owners.get((str(job.tier), job.topic))
+    if owner is None:
+        _publish_claim(job, table_id)
+        found = _read(cluster, job, None)
+        owner = found.owners.get((str(job.tier), job.topic))
     if owner is not None and not _is_ours(owner, table_id):
         raise OtherTierError(refusal(job, owner))
     _check_no_auditor(job, found)

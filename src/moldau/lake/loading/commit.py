@@ -1,4 +1,4 @@
-"""Steps 3 and 4 of a load: its two commits, the dead letters first.
+"""What a load changes in its tables: the table is prepared for it (step 2), and two commits end it (steps 4 and 5), the dead letters first.
 
 A record is in one of the two tables because a record that the dead letters hold is left out by the next load, wherever the one that put it
 there died; the other order would have to know what the table holds. The table is looked at before the dead letters are committed, so that
@@ -7,24 +7,32 @@ The first load of a job that has dead letters claims the topic in the table befo
 once only one puts records aside.
 """
 
-from dataclasses import dataclass
+import logging
+from dataclasses import dataclass, replace
 from typing import Any
 
 from moldau.lake.loading.counts import COUNTS_KEY, dead_letters_of
+from moldau.lake.loading.errors import SchemaChangeError
 from moldau.lake.loading.job import dead_letter_schema
 from moldau.lake.loading.plan import Plan
 from moldau.lake.points import reached
 from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.lake.reading.offsets import OffsetRange
-from moldau.lake.tables.committing import LoadConflictError, Writer, check, commit, discard
+from moldau.lake.tables.committing import LoadConflictError, Writer, check, commit, discard, progress
 from moldau.lake.tables.data_files import PARTITIONINGS, DataFile
-from moldau.lake.tables.format import Change, TableError, open_or_create
+from moldau.lake.tables.evolution import evolve
+from moldau.lake.tables.format import Change, Snapshot, TableError, TableMismatchError, open_or_create
+from moldau.lake.tables.rewriting import widen
 from moldau.model.errors import MoldauError
+
+log = logging.getLogger(__name__)
+
+_WIDEN_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Files that tasks have written and nobody knows yet, and the counts of what they were made from."""
+    """Files that tasks have written and no version names yet, and the counts of what they were made from."""
 
     events: tuple[DataFile, ...]
     dead_letters: tuple[DataFile, ...]
@@ -34,15 +42,47 @@ class Written:
     """Offsets that went from the log after the load was planned."""
 
 
-def commit_both(planned: Plan, written: Written, writer: Writer) -> int:
-    """Steps 3 and 4; the version of the table. Files of a commit that was refused are removed."""
+def prepare_table(planned: Plan) -> Plan:
+    """Step 2: create the table if there is none, and give its columns wider types where the load needs them. The same plan over that table.
+
+    New columns come with the load's own commit. SchemaChangeError; LoadConflictError if another load of the job was committed meanwhile.
+    """
+    job = planned.job
+    base, schema = _table_for(planned)
+    before = progress(base, [known.application_id for known in planned.before])
+    if before != list(planned.before):
+        raise LoadConflictError(f"{job.table}: another load of job {job.name} was at work while this one was planned")
+    return replace(planned, base=base, schema=schema)
+
+
+def _table_for(planned: Plan) -> tuple[Snapshot, Any]:
+    """The table, and its columns after this load."""
+    job, tables = planned.job, planned.tables
+    for _ in range(_WIDEN_TRIES):
+        base = open_or_create(tables, job.table, planned.schema, job.partition_columns, f"events of topic {job.topic}")
+        try:
+            evolution = evolve(job.table, base.schema, planned.schema)
+        except TableMismatchError as error:
+            raise SchemaChangeError(str(error)) from error
+        if not evolution.widened:
+            return base, evolution.schema
+        log.info("%s: the columns %s become wider", job.table, ", ".join(evolution.widened))
+        try:
+            widen(tables, job.table, base, evolution)
+        except LoadConflictError as error:
+            log.info("%s: %s; retrying", job.table, error)
+    raise LoadConflictError(f"{job.table}: others were faster {_WIDEN_TRIES} times in a row while columns were made wider")
+
+
+def commit_both(planned: Plan, written: Written, writer: Writer, source: ClusterLog) -> int:
+    """Steps 4 and 5; the version of the table. Files of a commit that was refused are removed."""
     left = [(planned.job.dead_letters, written.dead_letters), (planned.job.table, written.events)]
     try:
-        commit_dead_letters(planned, written, writer)
+        commit_dead_letters(planned, written, writer, source)
         del left[0]
         reached("driver: dead letters committed")
         reached("driver: table about to be committed")
-        version = commit_events(planned, written, writer)
+        version = commit_events(planned, written, writer, source)
     except (TableError, MoldauError):
         for path, files in left:
             discard(planned.tables, path, [file.path for file in files])
@@ -51,15 +91,15 @@ def commit_both(planned: Plan, written: Written, writer: Writer) -> int:
     return version
 
 
-def commit_dead_letters(planned: Plan, written: Written, writer: Writer) -> int | None:
-    """Step 3; the version of the dead-letter table, or None if there was nothing to commit."""
+def commit_dead_letters(planned: Plan, written: Written, writer: Writer, source: ClusterLog) -> int | None:
+    """Step 4; the version of the dead-letter table, or None if there was nothing to commit."""
     if not written.dead_letters:
         return None
     job = planned.job
     assert planned.after is not None
     description = f"records of topic {job.topic} that could not be decoded"
     open_or_create(planned.tables, job.dead_letters, dead_letter_schema(), PARTITIONINGS["day"], description)
-    check_topic(planned)
+    check_topic(planned, source)
     assert planned.base is not None
     check(planned.tables, job.table, planned.base, planned.before, writer)
     _claim(planned)
@@ -69,9 +109,9 @@ def commit_dead_letters(planned: Plan, written: Written, writer: Writer) -> int 
     return commit(planned.tables, job.dead_letters, change, before=planned.dead_before, writer=writer)
 
 
-def commit_events(planned: Plan, written: Written, writer: Writer) -> int:
-    """Step 4; the version of the table that holds the files, the offsets, the counts and the new columns."""
-    check_topic(planned)
+def commit_events(planned: Plan, written: Written, writer: Writer, source: ClusterLog) -> int:
+    """Step 5; the version of the table that holds the files, the offsets, the counts and the new columns."""
+    check_topic(planned, source)
     assert planned.base is not None
     assert planned.after is not None
     words = {
@@ -103,9 +143,8 @@ def _words(planned: Plan) -> dict[str, Any]:
     }
 
 
-def check_topic(planned: Plan) -> None:
+def check_topic(planned: Plan, source: ClusterLog) -> None:
     """The topic that was read is still the one that was planned for: its id belongs to the offsets that are committed."""
     job = planned.job
-    with ClusterLog(job.bootstrap, f"moldau-load-{job.name}") as source:
-        if source.topic_id(job.topic) != planned.topic_id:
-            raise LoadConflictError(f"{job.table}: topic {job.topic} was deleted and recreated while it was loaded")
+    if source.topic_id(job.topic) != planned.topic_id:
+        raise LoadConflictError(f"{job.table}: topic {job.topic} was deleted and recreated while it was loaded")

@@ -1,13 +1,14 @@
 """A load: what a topic holds beyond what the table holds, into the table, once.
 
-The order is everything. 1. Read from the table how far each partition has been loaded, and from the brokers how far it reaches: the
-range is fixed (`plan`). 2. Tasks read it, each a share of every partition (`shares`), decode the events and write Parquet files; they
-report the files and the audit's counts, nothing else comes to the driver (`task`). 3. One commit of the dead-letter table. 4. One
-commit of the table: its files, the new offsets, the counts, new columns (`commit`). 5. The counts go to the audit (`audit`), and the
-table's offsets to the job's group, for people to see the lag.
+The order of the steps is what makes each event loaded once. 1. Read from the table how far each partition has been loaded, and from the
+brokers how far it reaches: the range is fixed, nothing is changed (`plan`). 2. The table is created, or its columns are widened (`commit`).
+3. Tasks read the range, each a share of every partition, decode the events and write Parquet files; they report the files and the audit's
+counts, nothing else comes to the driver (`task`). 4. One commit of the dead-letter table. 5. One commit of the table: its files, the new
+offsets, the counts, new columns (`commit`). 6. The counts go to the audit (`audit`), and the table's offsets to the job's group, which
+shows the lag. One connection to the brokers serves all steps of the driver.
 
-A load that dies before 4 has changed nothing that a reader of the table can see; the next one starts from the same offsets. If it died
-between 3 and 4, the next one leaves out the records that the dead letters hold, and counts them as its own. If 5 was not reached, or
+A load that dies before 5 has added no rows that a reader of the table can see; the next one starts from the same offsets. If it died
+between 4 and 5, the next one leaves out the records that the dead letters hold, and counts them as its own. If 6 was not reached, or
 failed, the next one does it, whether or not there is anything to load: nothing is ever read from the audit or from the group.
 """
 
@@ -20,17 +21,17 @@ from typing import TYPE_CHECKING, Any
 
 from moldau.lake import points
 from moldau.lake.loading.audit import Claim, claimed, keep_counts, own_tier, publish_counts
-from moldau.lake.loading.commit import Written, check_topic, commit_both
+from moldau.lake.loading.commit import Written, check_topic, commit_both, prepare_table
 from moldau.lake.loading.counts import PutAside, added, counts_to_json, dead_letters_of
 from moldau.lake.loading.errors import task_failure
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.plan import ACCEPT_LOSS, Plan, plan_load, share_out, task_count
+from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.lake.reading.offsets import OffsetRange
 from moldau.lake.reading.options import ISOLATION_LEVELS, ReadOptions, Topics
 from moldau.lake.tables.committing import LoadConflictError, Writer, discard
 from moldau.lake.tables.data_files import files_of
 from moldau.model.errors import MoldauError
-from moldau.model.identity import Offset
 
 if TYPE_CHECKING:
     from moldau.lake.loading.task import TaskReport
@@ -74,20 +75,23 @@ def load(spark: Any, job: LoadJob, *, fail_on_data_loss: bool = True, writer: Wr
     """
     begun = time.monotonic()
     who = writer or Writer(job.name)
-    planned = plan_load(job, fail_on_data_loss=fail_on_data_loss)
-    points.reached("driver: planned")
-    written = Written((), (), {})
-    version = None if planned.base is None else planned.base.version
-    claim = _claim_of_tier(planned, mark=mark)
-    if planned.ranges:
-        keep_counts(job, planned.tables, "" if claim is None else claim.epoch)
-        written = write_files(spark, planned, fail_on_data_loss=fail_on_data_loss)
-        points.reached("driver: files written")
-        version = commit_both(planned, written, who)
-    counted_ms = None if claim is None or planned.more or not (planned.ranges or mark) else planned.asked_ms
-    audit_error = publish_counts(job, planned.tables, "" if claim is None else claim.epoch, counted_ms)
-    group_error = commit_group(planned)
-    points.reached("driver: group told")
+    with ClusterLog(job.bootstrap, f"moldau-load-{job.name}", isolation_level=ISOLATION_LEVELS[job.isolation_level]) as source:
+        planned = plan_load(job, source, fail_on_data_loss=fail_on_data_loss)
+        if planned.ranges:
+            planned = prepare_table(planned)
+        points.reached("driver: planned")
+        written = Written((), (), {})
+        version = None if planned.base is None else planned.base.version
+        claim = _claim_of_tier(planned, source, mark=mark)
+        if planned.ranges:
+            keep_counts(job, planned.tables, "" if claim is None else claim.epoch)
+            written = write_files(spark, planned, fail_on_data_loss=fail_on_data_loss)
+            points.reached("driver: files written")
+            version = commit_both(planned, written, who, source)
+        counted_ms = None if claim is None or planned.more or not (planned.ranges or mark) else planned.asked_ms
+        audit_error = publish_counts(job, planned.tables, "" if claim is None else claim.epoch, counted_ms)
+        group_error = commit_group(planned, source)
+        points.reached("driver: group told")
     return LoadResult(
         rows=sum(file.rows for file in written.events),
         dead_letters=dead_letters_of(written.counts),
@@ -104,7 +108,7 @@ def load(spark: Any, job: LoadJob, *, fail_on_data_loss: bool = True, writer: Wr
     )
 
 
-def _claim_of_tier(planned: Plan, *, mark: bool) -> Claim | None:
+def _claim_of_tier(planned: Plan, source: ClusterLog, *, mark: bool) -> Claim | None:
     """The claim of the job's tier, as the audit topic has it where something is to be published; None for a load that counts no
     tracked events."""
     job = planned.job
@@ -112,8 +116,8 @@ def _claim_of_tier(planned: Plan, *, mark: bool) -> Claim | None:
         return None
     known = claimed(job, planned.base.id)
     if planned.decoding is None:  # nothing to load: what is there was counted under a claim, or is no tracked events
-        return own_tier(job, planned.base.id) if mark and known is not None else known
-    return own_tier(job, planned.base.id) if planned.decoding.tracked else None
+        return own_tier(job, planned.base.id, source.cluster) if mark and known is not None else known
+    return own_tier(job, planned.base.id, source.cluster) if planned.decoding.tracked else None
 
 
 def _described(topic: str, first: tuple[int, int, str] | None) -> str | None:
@@ -121,7 +125,7 @@ def _described(topic: str, first: tuple[int, int, str] | None) -> str | None:
 
 
 def write_files(spark: Any, planned: Plan, *, fail_on_data_loss: bool = True) -> Written:
-    """Step 2: Spark tasks write the files; their names come back. DataLossError, TaskError: then what tasks have written is removed."""
+    """Step 3: Spark tasks write the files; their names come back. DataLossError, TaskError: then what tasks have written is removed."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -179,19 +183,14 @@ def _run_tasks(spark: Any, planned: Plan, load_id: str, *, fail_on_data_loss: bo
     return reports
 
 
-def commit_group(planned: Plan) -> str | None:
+def commit_group(planned: Plan, source: ClusterLog) -> str | None:
     """The offsets to the job's group; why it could not be done. The data is in the table: a load does not fail for it."""
     job = planned.job
     if job.group_id is None or not planned.group_offsets:
         return None
-    from moldau.client.cluster import Cluster
-    from moldau.client.groups import Committed, Groups
-
-    offsets = {partition: Committed(Offset(offset)) for partition, offset in planned.group_offsets.items()}
     try:
-        check_topic(planned)
-        with Cluster(job.bootstrap, client_id=f"moldau-load-{job.name}") as cluster:
-            Groups(cluster).commit(job.group_id, offsets)
+        check_topic(planned, source)
+        source.commit(job.group_id, planned.group_offsets)
     except (MoldauError, LoadConflictError) as error:
         log.warning("%s: the offsets of the table were not committed to group %s: %s", job.table, job.group_id, error)
         return str(error)

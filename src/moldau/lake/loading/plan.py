@@ -11,16 +11,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from moldau.lake.loading.audit import check_unclaimed
-from moldau.lake.loading.errors import LoadError, NoSchemaError, SchemaChangeError
+from moldau.lake.loading.errors import LoadError, NoSchemaError
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.schema import Decoding, decoding_of
 from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.lake.reading.offsets import EARLIEST, LATEST, DataLossError, OffsetRange, plan_ranges
-from moldau.lake.reading.options import ISOLATION_LEVELS
-from moldau.lake.tables.committing import LoadConflictError, Owner, Progress, application_id, progress
-from moldau.lake.tables.evolution import evolve
-from moldau.lake.tables.format import Snapshot, TableFormat, TableMismatchError, format_named, open_or_create
-from moldau.lake.tables.rewriting import widen
+from moldau.lake.tables.committing import Owner, Progress, application_id, progress
+from moldau.lake.tables.format import Snapshot, TableFormat, format_named
 from moldau.model.identity import TopicPartition
 from moldau.tracking.clock import now_ms
 
@@ -53,7 +50,6 @@ log = logging.getLogger(__name__)
 
 ACCEPT_LOSS = "--no-fail-on-data-loss"
 """The option of ``moldau load`` that loads what is left where records are gone, for messages."""
-_WIDEN_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +63,10 @@ class Plan:
     group_offsets: Mapping[TopicPartition, int]
     """What the table says after the load, by partition."""
     base: Snapshot | None
-    """The table before the load; None only if there is nothing to load."""
+    """The table before the load; None if there is none yet."""
     decoding: Decoding | None
     schema: Any
-    """Columns of the table after the load."""
+    """Columns that the table has to have for the load; of a prepared load all columns of the table after it."""
     before: tuple[Progress, ...] = ()
     """Of the partitions in `after`."""
     dead_before: tuple[Progress, ...] = ()
@@ -94,18 +90,17 @@ class Plan:
         return Owner(self.job.name, self.job.topic, self.topic_id)
 
 
-def plan_load(job: LoadJob, *, fail_on_data_loss: bool = True) -> Plan:
-    """Makes the table if it is missing and there are rows for it. The errors are those of `moldau.lake.loading.load.load`."""
+def plan_load(job: LoadJob, source: ClusterLog, *, fail_on_data_loss: bool = True) -> Plan:
+    """Reads the table, the topic and the schemas, and changes nothing. The errors are those of `moldau.lake.loading.load.load`."""
     tables = format_named(job.table_format)
     there = tables.open(job.table)
-    with ClusterLog(job.bootstrap, f"moldau-load-{job.name}", isolation_level=ISOLATION_LEVELS[job.isolation_level]) as source:
-        if job.topic not in source.partition_counts([job.topic]):
-            return _without_topic(job, tables, there, fail_on_data_loss=fail_on_data_loss)
-        topic_id = source.topic_id(job.topic)
-        partitions = [TopicPartition(job.topic, number) for number in range(source.partition_counts([job.topic])[job.topic])]
-        asked_ms = now_ms()
-        firsts = source.offsets(dict.fromkeys(partitions, EARLIEST))
-        lasts = source.offsets(dict.fromkeys(partitions, LATEST))
+    if job.topic not in source.partition_counts([job.topic]):
+        return _without_topic(job, tables, there, fail_on_data_loss=fail_on_data_loss)
+    topic_id = source.topic_id(job.topic)
+    partitions = [TopicPartition(job.topic, number) for number in range(source.partition_counts([job.topic])[job.topic])]
+    asked_ms = now_ms()
+    firsts = source.offsets(dict.fromkeys(partitions, EARLIEST))
+    lasts = source.offsets(dict.fromkeys(partitions, LATEST))
     ids = {partition: application_id(job.name, topic_id, partition.partition) for partition in partitions}
     known = {partition: None if there is None else there.offset(name) for partition, name in ids.items()}
     starts = {partition: firsts[partition] if offset is None else offset for partition, offset in known.items()}
@@ -124,17 +119,14 @@ def plan_load(job: LoadJob, *, fail_on_data_loss: bool = True) -> Plan:
     if decoding is None:
         raise NoSchemaError(f"topic {job.topic}: there are records, and subject {job.subject_name} has no schema in {job.registry}")
     if there is None and job.tier is not None and decoding.tracked:
-        check_unclaimed(job)
-    base, schema = _table_for(job, tables, decoding)
+        check_unclaimed(job, source.cluster)
     ends = {TopicPartition(job.topic, r.partition): r.end for r in ranges}
     for each in () if fail_on_data_loss else gone:  # also where nothing is left to be read: the commit of the others moves the offset
         ends.setdefault(TopicPartition(job.topic, each.partition), each.end)
     group_offsets |= ends
     wanted = [ids[partition] for partition in ends]
     dead_letters = tables.open(job.dead_letters)
-    before, dead_before = progress(base, wanted), progress(dead_letters, wanted)
-    if any(now.offset != known[partition] for partition, now in zip(ends, before, strict=True)):
-        raise LoadConflictError(f"{job.table}: another load of job {job.name} was at work while this one was planned")
+    before, dead_before = progress(there, wanted), progress(dead_letters, wanted)
     held, first_held = _held(job, topic_id, dead_letters, ranges, dead_before[: len(ranges)])
     return Plan(
         job=job,
@@ -142,9 +134,9 @@ def plan_load(job: LoadJob, *, fail_on_data_loss: bool = True) -> Plan:
         topic_id=topic_id,
         ranges=tuple(ranges),
         group_offsets=group_offsets,
-        base=base,
+        base=there,
         decoding=decoding,
-        schema=schema,
+        schema=job.table_schema(decoding.columns),
         before=tuple(before),
         dead_before=tuple(dead_before),
         after=dict(zip(wanted, ends.values(), strict=True)),
@@ -194,25 +186,6 @@ def _at_most(ranges: list[OffsetRange], records_max: int | None) -> list[OffsetR
     if records_max is None or total <= records_max:
         return ranges
     return [r._replace(end=r.start + max(1, r.size * records_max // total)) for r in ranges]
-
-
-def _table_for(job: LoadJob, tables: TableFormat, decoding: Decoding) -> tuple[Snapshot, Any]:
-    """The table, and its columns after this load. Wider types are committed here, new columns with the load."""
-    columns = job.table_schema(decoding.columns)
-    for _ in range(_WIDEN_TRIES):
-        base = open_or_create(tables, job.table, columns, job.partition_columns, f"events of topic {job.topic}")
-        try:
-            evolution = evolve(job.table, base.schema, columns)
-        except TableMismatchError as error:
-            raise SchemaChangeError(str(error)) from error
-        if not evolution.widened:
-            return base, evolution.schema
-        log.info("%s: the columns %s become wider", job.table, ", ".join(evolution.widened))
-        try:
-            widen(tables, job.table, base, evolution)
-        except LoadConflictError as error:
-            log.info("%s: %s; once more", job.table, error)
-    raise LoadConflictError(f"{job.table}: others were faster {_WIDEN_TRIES} times in a row while columns were made wider")
 
 
 def _held(

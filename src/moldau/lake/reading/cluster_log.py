@@ -1,4 +1,4 @@
-"""The brokers as reads and loads see them: topics, offsets, bytes. A thin dress over the blocking client."""
+"""The brokers as reads and loads see them: topics, offsets, bytes. A thin layer over the blocking client."""
 
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -26,13 +26,13 @@ class ClusterLog:
     """
 
     def __init__(self, bootstrap: str, client_id: str, timeout_s: float = 30.0, *, isolation_level: int = READ_UNCOMMITTED) -> None:
-        self._cluster = Cluster(bootstrap, client_id=client_id, timeout_s=timeout_s)
+        self.cluster = Cluster(bootstrap, client_id=client_id, timeout_s=timeout_s)
         self._isolation_level = isolation_level
 
     def topics(self, names: Sequence[str] | None) -> Mapping[str, KnownTopic]:
         """These topics, or all, internal ones too; an unknown one is left out."""
         known = {}
-        for name, topic in self._cluster.metadata(names).topics.items():
+        for name, topic in self.cluster.metadata(names).topics.items():
             if topic.error in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION):
                 continue
             if topic.error:
@@ -46,11 +46,11 @@ class ClusterLog:
 
     def topic_id(self, topic: str) -> str:
         """The topic's id in hexadecimal digits; its name where the broker is older than topic ids."""
-        return _id(self._cluster.topic(topic))
+        return _id(self.cluster.topic(topic))
 
     def offsets(self, times: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """For each partition the offset at a time in ms (or LATEST, EARLIEST); -1 where no record is that young."""
-        found = self._cluster.list_offsets(times, isolation_level=self._isolation_level)
+        found = self.cluster.list_offsets(times, isolation_level=self._isolation_level)
         return {partition: listed.offset for partition, listed in found.items()}
 
     def bounds(self, partition: TopicPartition) -> tuple[int, int]:
@@ -64,17 +64,17 @@ class ClusterLog:
     def fetch_many(self, positions: Mapping[TopicPartition, int], bytes_max: int, wait_ms: int) -> Mapping[TopicPartition, Fetched]:
         """The same of many partitions: about `bytes_max` bytes of each leader, so that some may come without any."""
         limits = FetchLimits(max_wait_ms=wait_ms, max_bytes=bytes_max, partition_max_bytes=bytes_max, isolation_level=self._isolation_level)
-        return self._cluster.fetch_many(positions, limits)
+        return self.cluster.fetch_many(positions, limits)
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Set where a group reads next. RequestFailedError: it has members, for one."""
         from moldau.client.groups import Committed, Groups
 
-        Groups(self._cluster).commit(group, {partition: Committed(Offset(offset)) for partition, offset in offsets.items()})
+        Groups(self.cluster).commit(group, {partition: Committed(Offset(offset)) for partition, offset in offsets.items()})
 
     def close(self) -> None:
         """Close the connections."""
-        self._cluster.close()
+        self.cluster.close()
 
     def __enter__(self) -> Self:
         return self
