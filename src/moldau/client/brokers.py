@@ -12,10 +12,9 @@ from typing import Any, Self, TypeVar
 from moldau.client.address import Address, parse_addresses
 from moldau.client.connection import BrokerConnection
 from moldau.client.errors import InterruptedByStopError, UnreachableError, failure
-from moldau.client.metadata import ClusterMetadata, from_response
+from moldau.client.metadata import ClusterMetadata, Leaders, from_response
 from moldau.client.partition_requests import Answers
 from moldau.client.retry import Retry, may_pass
-from moldau.client.routing import Leaders
 from moldau.model.errors import ErrorCode, MoldauError, PeerError, ProtocolError, WorldError
 from moldau.model.identity import BrokerId, TopicPartition
 from moldau.protocol.api_keys import ApiKey
