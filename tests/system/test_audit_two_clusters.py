@@ -9,10 +9,9 @@ from moldau.audit.auditor import Auditor, AuditorOptions
 from moldau.audit.events import count_each
 from moldau.cli.application import application
 from moldau.client import Producer
-from moldau.client.checked import checked_batches
 from moldau.client.cluster import Cluster
+from moldau.client.fetched_batches import Visible, checked_batches
 from moldau.client.partition_requests import LATEST, READ_COMMITTED, FetchLimits
-from moldau.client.visible import Visible
 from moldau.model.identity import TopicPartition
 from moldau.protocol.records.batch import iterate
 from moldau.testing import Broker

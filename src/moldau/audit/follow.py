@@ -103,8 +103,7 @@ def _read_some(
 
 def _take(where: TopicPartition, fetched: "Fetched", into: TierCounts, wanted: KeyFilter | None) -> None:
     """The records of a fetch; CorruptBatchError at a batch that is damaged, with all before it taken."""
-    from moldau.client.checked import DamagedBatchError, checked_batches
-    from moldau.client.visible import Visible
+    from moldau.client.fetched_batches import DamagedBatchError, Visible, checked_batches
     from moldau.protocol.records.batch import iterate
 
     visible, position = Visible(fetched.aborted), into.positions[where]
@@ -122,8 +121,7 @@ def _take(where: TopicPartition, fetched: "Fetched", into: TierCounts, wanted: K
 
 def _skip(cluster: "Cluster", where: TopicPartition, error: CorruptBatchError, into: TierCounts) -> None:
     """Continue after a batch that is damaged for good."""
-    from moldau.client.checked import DamagedBatchError
-    from moldau.client.readable import next_readable
+    from moldau.client.fetched_batches import DamagedBatchError, next_readable
 
     position = into.positions[where]
     known = error.next_offset if isinstance(error, DamagedBatchError) else None

@@ -102,9 +102,8 @@ def wanted_instances(report: Report) -> dict[str, frozenset[str]]:
 
 def guids_of_log(cluster: "Cluster", topic: str, instances: frozenset[str]) -> Guids:
     """Read all records of a topic. TooManyGuidsError; WorldError, PeerError."""
-    from moldau.client.checked import checked_batches
+    from moldau.client.fetched_batches import Visible, checked_batches
     from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED, FetchLimits
-    from moldau.client.visible import Visible
     from moldau.model.identity import TopicPartition
     from moldau.protocol.records.batch import iterate
 

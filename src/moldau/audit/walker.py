@@ -10,9 +10,8 @@ from importlib.util import find_spec
 
 from moldau.audit.events import Reader, SchemaCheck, count_records, count_value
 from moldau.audit.tally import Tally
-from moldau.client.checked import checked_batches
+from moldau.client.fetched_batches import Visible, checked_batches
 from moldau.client.partition_requests import Fetched
-from moldau.client.visible import Visible
 from moldau.model.errors import PeerError
 from moldau.model.identity import TopicPartition
 from moldau.protocol.records.batch import iterate

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from moldau.cli.output import counted, say
-from moldau.client.checked import BEYOND_BOUND, DAMAGED, DamagedBatchError, checked_batches
 from moldau.client.errors import RequestFailedError
+from moldau.client.fetched_batches import BEYOND_BOUND, DAMAGED, DamagedBatchError, Visible, checked_batches, next_readable
 from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, FetchLimits
-from moldau.client.readable import next_readable
-from moldau.client.visible import Visible
 from moldau.model.errors import BeyondBoundError, ErrorCode, PeerError
 from moldau.model.identity import Offset, TopicPartition
 from moldau.protocol.records.batch import MAX_OFFSET, Columns, decompressed_records, read_columns

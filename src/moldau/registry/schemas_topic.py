@@ -15,9 +15,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from moldau.client.admin import Admin, Resource, ResourceType
-from moldau.client.checked import checked_batches
 from moldau.client.cluster import Cluster
 from moldau.client.errors import RequestFailedError, failure
+from moldau.client.fetched_batches import checked_batches
 from moldau.client.partition_requests import EARLIEST, LATEST, Answers, FetchLimits
 from moldau.model.errors import ErrorCode, MoldauError, PeerError, ProtocolError, WorldError
 from moldau.model.identity import BrokerId, TopicPartition

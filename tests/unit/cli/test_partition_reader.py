@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from moldau.cli.partition_reader import PartitionReader
-from moldau.client.checked import DamagedBatchError
 from moldau.client.errors import RequestFailedError
+from moldau.client.fetched_batches import DamagedBatchError
 from moldau.client.partition_requests import Fetched, FetchLimits, ListedOffset
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import Offset, TimestampMs, TopicPartition

@@ -2,7 +2,7 @@
 
 import pytest
 
-from moldau.client.checked import DamagedBatchError, checked_batches
+from moldau.client.fetched_batches import DamagedBatchError, checked_batches
 from moldau.client.partition_requests import Fetched
 from moldau.model.identity import Offset, TopicPartition
 from moldau.protocol.records.batch import RecordBatchBuilder

@@ -12,7 +12,7 @@ import moldau.client
     "code",
     [
         "import moldau.client",
-        "import moldau.client.groups, moldau.client.admin, moldau.client.cluster, moldau.client.visible",
+        "import moldau.client.groups, moldau.client.admin, moldau.client.cluster, moldau.client.fetched_batches",
         "from moldau.client import Message, MessageSet, TopicPartition, partition_of, SendError",
         "import moldau.lake.reading.source, moldau.cli.group, moldau.cli.group_view, moldau.cli.group_reset, moldau.cli.consume",
     ],

@@ -2,7 +2,7 @@
 
 import pytest
 
-from moldau.client.readable import first_true
+from moldau.client.fetched_batches import first_true
 
 
 @pytest.mark.parametrize("limit", [*range(12), 1000])

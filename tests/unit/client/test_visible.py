@@ -5,8 +5,8 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from moldau.client.fetched_batches import Visible
 from moldau.client.partition_requests import AbortedTransaction
-from moldau.client.visible import Visible
 from moldau.protocol.records.batch import RecordBatchBuilder, batches
 from moldau.protocol.records.control import ControlType, EndTxnMarker, encode_end_txn_marker
 from support.sizes import sized

@@ -14,9 +14,8 @@ from typing import Protocol
 
 import numpy as np
 
-from moldau.client.checked import DamagedBatchError, checked_batches
+from moldau.client.fetched_batches import DamagedBatchError, Visible, checked_batches
 from moldau.client.partition_requests import Fetched
-from moldau.client.visible import Visible
 from moldau.lake.reading.columns import RecordColumns, Section, decode_sections
 from moldau.lake.reading.offsets import ACCEPT_LOSS, DataLossError, OffsetRange
 from moldau.model.errors import CorruptBatchError, ErrorCode, MoldauError, PeerError, WorldError

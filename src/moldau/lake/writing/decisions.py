@@ -21,11 +21,10 @@ from enum import Enum
 from typing import NamedTuple
 
 from moldau.client.admin import Admin
-from moldau.client.checked import checked_batches
 from moldau.client.cluster import Cluster
 from moldau.client.errors import RequestFailedError
+from moldau.client.fetched_batches import Visible, checked_batches
 from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED, FetchLimits
-from moldau.client.visible import Visible
 from moldau.lake.writing.producing import Batch, DeliveryError, Producing
 from moldau.lake.writing.transactions import Owner, Transactions
 from moldau.model.errors import ErrorCode, MoldauError, WorldError

@@ -1,15 +1,26 @@
-"""The batches that a fetch brought, each checked before anything of it is used. No I/O.
+"""The batches that a fetch returned: checked before they are used, which of them committed readers may see, and where reading continues
+after
+damage.
 
 A broker sends batches as they lie on its disk and reads none of them, so the reader's check is the one that finds damage. The checksum
 covers a batch from its attributes on; base offset and length lie before it, and are compared with the batches around them.
+
+The broker tells with each fetch which aborted transactions reach into it, and nothing beyond the last stable offset. A producer's
+records are hidden from the first offset of its aborted transaction up to the marker that ends it; markers themselves are never shown.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
-from moldau.client.partition_requests import Fetched
-from moldau.model.errors import CorruptBatchError
+from moldau.client.partition_requests import LATEST, AbortedTransaction, Fetched, FetchLimits
+from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError
 from moldau.model.identity import Offset, TopicPartition
+from moldau.protocol.records.batch import iterate
+from moldau.protocol.records.control import ControlType, decode_end_txn_marker
 from moldau.protocol.records.header import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, read_header, verify_crc
+
+if TYPE_CHECKING:
+    from moldau.client.cluster import Cluster
 
 HeaderAndBytes = tuple[BatchHeader, memoryview]
 
@@ -98,3 +109,65 @@ def _start_of(after: HeaderAndBytes | None, due: int) -> int | None:
 def _lies_before(position: int, header: BatchHeader, batch: memoryview, after: HeaderAndBytes | None) -> bool:
     """Whether a damaged batch that says it reaches to the position does not: a good one begins there."""
     return header.base_offset < position and after is not None and after[0].base_offset <= position and not verify_crc(batch)
+
+
+_MARKER_BYTES_MAX = 4096
+
+
+class Visible:
+    """Looks at the batches of one fetch, each once, in their order."""
+
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+        self._coming = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
+        self._aborting: set[int] = set()
+
+    def shows(self, header: BatchHeader, batch: memoryview) -> bool:
+        """Whether the records of this batch are shown. PeerError INVALID_RECORD for a marker that cannot be read."""
+        while self._coming and self._coming[-1].first_offset <= header.last_offset:
+            self._aborting.add(self._coming.pop().producer_id)
+        if header.is_control:
+            if header.producer_id in self._aborting and self._ends_by_abort(batch):
+                self._aborting.discard(header.producer_id)
+            return False
+        return not (header.is_transactional and header.producer_id in self._aborting)
+
+    def _ends_by_abort(self, batch: memoryview) -> bool:
+        for record in iterate(batch, max_decompressed_bytes=_MARKER_BYTES_MAX):
+            marker = decode_end_txn_marker(record)
+            return marker is not None and marker.type is ControlType.ABORT
+        return False
+
+
+def next_readable(cluster: "Cluster", where: TopicPartition, bad: int) -> Offset:
+    """The first offset after `bad` from which whole batches can be read, or the log's end. WorldError, PeerError."""
+    end = cluster.list_offsets({where: LATEST})[where].offset
+    return Offset(first_true(bad + 1, end, lambda offset: _is_readable(cluster, where, offset)))
+
+
+def _is_readable(cluster: "Cluster", where: TopicPartition, offset: int) -> bool:
+    try:
+        fetched = cluster.fetch(*where, offset, FetchLimits(partition_max_bytes=1))
+        return next(checked_batches(where, fetched, offset), None) is not None
+    except PeerError as error:
+        if error.code is not ErrorCode.CORRUPT_MESSAGE:
+            raise
+        return False
+
+
+def first_true(start: int, end: int, holds: Callable[[int], bool]) -> int:
+    """The first number from `start` to before `end` for which `holds`, where it holds for all after one; else `end`.
+
+    Asks near the start first: about twice the logarithm of how far it is.
+    """
+    below, step = start - 1, 1
+    while below + step < end and not holds(below + step):
+        below += step
+        step *= 2
+    above = min(below + step, end)
+    while above - below > 1:
+        middle = (below + above) // 2
+        if holds(middle):
+            above = middle
+        else:
+            below = middle
+    return above
