@@ -1,21 +1,75 @@
 """Consumer groups from the outside: who they are, how far they have read, and setting that.
 
+Subscription and assignment both begin with a version (int16) and topics; later versions add fields behind those. Numbers are big-endian::
+
+    subscription: version, topic count (int32), topic names (int16 length and text), ...
+    assignment:   version, topic count (int32), for each: topic name, partition count (int32), partitions (int32 each), ...
+
 An answer with an error raises RequestFailedError. Whoever commits here is no member: the coordinator takes such a commit only while the
 group has none (UNKNOWN_MEMBER_ID otherwise).
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from struct import Struct, error
 from typing import Any
 
 from moldau.client.cluster import Cluster
 from moldau.client.coordinators import Coordinators, not_found
 from moldau.client.errors import RequestFailedError, failure
-from moldau.client.group_members import assigned_partitions, subscribed_topics
 from moldau.model.errors import ErrorCode, ProtocolError
 from moldau.model.identity import BrokerId, Offset, TopicPartition
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.versions import VersionRange
+
+_INT16, _INT32 = Struct(">h"), Struct(">i")
+
+
+def subscribed_topics(metadata: bytes) -> tuple[str, ...] | None:
+    """Topics in a member's subscription, sorted; None where it is of another format, or cut off."""
+    try:
+        count, at = _INT32.unpack_from(metadata, 2)[0], 6
+        topics = []
+        for _ in range(_sane(count, metadata)):
+            name, at = _text(metadata, at)
+            topics.append(name)
+    except (error, ValueError):
+        return None
+    return tuple(sorted(topics))
+
+
+def assigned_partitions(assignment: bytes) -> tuple[TopicPartition, ...] | None:
+    """Partitions in a member's assignment, sorted; None where it is of another format, or cut off. No bytes are no partitions."""
+    if not assignment:
+        return ()
+    partitions = []
+    try:
+        count, at = _INT32.unpack_from(assignment, 2)[0], 6
+        for _ in range(_sane(count, assignment)):
+            name, at = _text(assignment, at)
+            (size,) = _INT32.unpack_from(assignment, at)
+            at += 4
+            for _ in range(_sane(size, assignment)):
+                partitions.append(TopicPartition(name, _INT32.unpack_from(assignment, at)[0]))
+                at += 4
+    except (error, ValueError):
+        return None
+    return tuple(sorted(partitions))
+
+
+def _sane(count: int, data: bytes) -> int:
+    if not 0 <= count <= len(data):
+        raise ValueError("a count beyond the bytes that are there")
+    return count
+
+
+def _text(data: bytes, at: int) -> tuple[str, int]:
+    size: int = _INT16.unpack_from(data, at)[0]
+    end = at + 2 + size
+    if size < 0 or end > len(data):
+        raise ValueError("a name beyond the bytes that are there")
+    return data[at + 2 : end].decode(), end
+
 
 CONSUMER = "consumer"
 """Protocol type of groups of consumers; Kafka Connect's workers and others have their own."""

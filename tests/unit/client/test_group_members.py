@@ -5,7 +5,7 @@ import struct
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moldau.client.group_members import assigned_partitions, subscribed_topics
+from moldau.client.groups import assigned_partitions, subscribed_topics
 from moldau.model.identity import TopicPartition
 from support.sizes import sized
 
