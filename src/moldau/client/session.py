@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 from moldau.client.broker_log import BrokerLog
 from moldau.client.commits import Commits
 from moldau.client.failures import CommitError, ConsumeError
-from moldau.client.librdkafka import foreign, foreign_offsets, our_message, ours, timed_out
+from moldau.client.librdkafka import News, foreign, foreign_offsets, our_message, ours, timed_out
 from moldau.client.listener import RebalanceListener
 from moldau.client.message import ConsumedMessage
-from moldau.client.news import News
 from moldau.client.own_thread import OwnThread
 from moldau.client.questions import ASK_TIMEOUT_S, Questions
 from moldau.client.settings import CLOSE_TIMEOUT_MS, in_our_words
