@@ -15,11 +15,19 @@ from typing import Any, Literal, Self
 
 from moldau.client.failures import ClientError
 from moldau.client.message import ConsumedMessage
-from moldau.client.patterns import hiding_settings
-from moldau.client.places import checked_offset, checked_partitions
 from moldau.client.reader import Listener, Reader
 from moldau.client.session import BEGINNING, COMMITTED, END, Session, log
-from moldau.client.settings import CLOSE_TIMEOUT_MS, Assignor, ConsumerOptions, IsolationLevel, StartOffset, consumer_settings
+from moldau.client.settings import (
+    CLOSE_TIMEOUT_MS,
+    Assignor,
+    ConsumerOptions,
+    IsolationLevel,
+    StartOffset,
+    checked_offset,
+    checked_partitions,
+    consumer_settings,
+    hiding_settings,
+)
 from moldau.model.identity import TopicPartition
 
 _SMALLEST = ("smallest", "earliest")

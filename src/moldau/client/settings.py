@@ -1,15 +1,53 @@
 """Arguments of producers and consumers as librdkafka's settings: safe where nothing is said.
 
+librdkafka has a setting for that, and it holds for a consumer's whole life and for topics that are named too; so a consumer is made for the
+topics that it subscribes to.
+
 Whatever librdkafka knows beyond the arguments goes into `settings`, under its own name ("socket.keepalive.enable"). What an argument says
 cannot be said there a second time, nor what is at odds with how the library works: it is refused.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+from moldau.model.identity import TopicPartition
+from moldau.model.topic_names import INTERNAL_PREFIX, is_internal, names_internal
 
 if TYPE_CHECKING:
     from moldau.client.partitioning import Partitioner
+
+_PATTERN = "^"
+
+
+def hiding_settings(topics: Iterable[str]) -> dict[str, str]:
+    """Settings of a consumer that subscribes to these. ValueError for internal topics beside a pattern that must not match them."""
+    patterns = [each for each in topics if each.startswith(_PATTERN) and not names_internal(each)]
+    internal = [each for each in topics if is_internal(each) or (each.startswith(_PATTERN) and names_internal(each))]
+    if patterns and internal:
+        raise ValueError(
+            f"pattern {patterns[0]} leaves out internal topics, which {internal[0]} names: subscribe to them with a consumer of their own, "
+            f"or begin the pattern with {_PATTERN}{INTERNAL_PREFIX}?"
+        )
+    return {"topic.blacklist": f"{_PATTERN}{INTERNAL_PREFIX}"} if patterns else {}
+
+
+def checked_partitions(call: str, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """These partitions. TypeError for what `call` was given and is none; a pair of a topic and a number is one."""
+    found = []
+    for each in partitions:
+        if not (isinstance(each, tuple) and len(each) == 2 and isinstance(each[0], str) and isinstance(each[1], int)):
+            raise TypeError(f"{call} takes partitions, TopicPartition('orders', 0), not {each!r}")
+        found.append(TopicPartition(*each))
+    return found
+
+
+def checked_offset(where: TopicPartition, offset: int) -> int:
+    """This offset. ValueError where it is below 0."""
+    if offset < 0:
+        raise ValueError(f"partition {where[0]}-{where[1]}: an offset is 0 or more, not {offset}")
+    return offset
+
 
 Acks = Literal["all", 0, 1, "0", "1"]
 Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 import pytest
 
 from moldau.audit.coverage import is_counted
-from moldau.client.patterns import hiding_settings
+from moldau.client.settings import hiding_settings
 from moldau.lake.loading.job import LoadJobs
 from moldau.lake.reading.cluster_log import KnownTopic
 from moldau.lake.reading.options import Use, parse_options
