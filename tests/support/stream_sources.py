@@ -3,8 +3,8 @@
 import threading
 from collections.abc import Callable, Iterable, Mapping
 
-from moldau.client.listener import RebalanceListener
 from moldau.client.message import ConsumedMessage
+from moldau.client.session import RebalanceListener
 from moldau.model.identity import Offset, TopicPartition
 
 LIMIT_S = 10.0

@@ -4,13 +4,12 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from moldau.client.broker_log import BrokerLog
 from moldau.client.commits import Commits
 from moldau.client.failures import CommitError, ConsumeError
 from moldau.client.librdkafka import News, foreign, foreign_offsets, our_message, ours, timed_out
-from moldau.client.listener import RebalanceListener
 from moldau.client.message import ConsumedMessage
 from moldau.client.own_thread import OwnThread
 from moldau.client.questions import ASK_TIMEOUT_S, Questions
@@ -22,6 +21,20 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
     from confluent_kafka import Message as Foreign
     from confluent_kafka import TopicPartition as ForeignPartition
+
+
+class RebalanceListener(Protocol):
+    """Receives, from within `fetch`, `leave`, `assign` and `close` of a session, which partitions are ours."""
+
+    def assigned(self, partitions: list[TopicPartition]) -> None:
+        """These are ours now, beside those before."""
+
+    def revoked(self, partitions: list[TopicPartition]) -> None:
+        """These go to somebody else after this returns; what was stored for them is committed then."""
+
+    def lost(self, partitions: list[TopicPartition]) -> None:
+        """These belong to somebody else already."""
+
 
 log = logging.getLogger("moldau.client")
 

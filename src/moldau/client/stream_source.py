@@ -7,8 +7,8 @@ partitions out among themselves) may feed the same streams. Only the streams' fe
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from moldau.client.listener import RebalanceListener
 from moldau.client.message import ConsumedMessage
+from moldau.client.session import RebalanceListener
 from moldau.model.identity import Offset, TopicPartition
 
 
