@@ -21,9 +21,8 @@ from moldau.client.failures import ClientError
 from moldau.client.message import ConsumedMessage
 from moldau.client.session import Session
 from moldau.client.settings import CLOSE_TIMEOUT_MS, ConsumerOptions, checked_offset, consumer_settings
-from moldau.client.stream_feeder import REVOKE_WAIT_S, Feeder, log
+from moldau.client.stream_feeder import REVOKE_WAIT_S, Feeder, StreamSource, log
 from moldau.client.stream_queues import Lane, StreamQueues
-from moldau.client.stream_source import StreamSource
 from moldau.model.identity import TopicPartition
 
 FETCH_WAIT_MS = 100
