@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack, overload
 
-from moldau.client.delivery import Deliveries, Delivery
+from moldau.client.delivery import Deliveries, Delivery, Rest
 from moldau.client.message import Delivered, Headers, Message, messages_of
-from moldau.client.outgoing import Rest
 from moldau.client.producer import Producer
 from moldau.client.settings import ProducerOptions
 from moldau.client.threaded import in_thread

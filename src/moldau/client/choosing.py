@@ -3,7 +3,7 @@
 import time
 from typing import TYPE_CHECKING
 
-from moldau.client.outgoing import ANY_PARTITION, Rest
+from moldau.client.delivery import ANY_PARTITION, Rest
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer as Inner

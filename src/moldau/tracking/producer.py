@@ -18,8 +18,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Final, Self
 
-from moldau.client.delivery import Delivery
-from moldau.client.outgoing import ANY_PARTITION, Outgoing
+from moldau.client.delivery import ANY_PARTITION, Delivery, Outgoing
 from moldau.client.producer import Producer
 from moldau.client.settings import Codec, bootstrap_text
 from moldau.tracking.audit_record import ensure_audit_topic
