@@ -1,6 +1,14 @@
-"""Which partition a key belongs to: the same one for every Kafka client."""
+"""Which partition a message goes to: that of its key, the same one for every Kafka client, or that which a function of the caller
+returns."""
 
+import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from moldau.client.delivery import ANY_PARTITION, Rest
+
+if TYPE_CHECKING:
+    from confluent_kafka import Producer as Inner
 
 _MULTIPLIER = 0x5BD1E995
 _SEED = 0x9747B28C
@@ -28,3 +36,46 @@ def murmur2(data: bytes) -> int:
 def partition_of(key: bytes, count: int) -> int:
     """The partition of a key among `count`, by the rule that all Kafka clients agree on."""
     return (murmur2(key) & 0x7FFFFFFF) % count
+
+
+_KNOWN_S = 60.0
+"""How long a number of partitions is believed before it is asked for again."""
+_METADATA_TIMEOUT_S = 30.0
+
+
+class Choosing:
+    """By `partitioner`; None leaves it to librdkafka."""
+
+    def __init__(self, inner: "Inner", partitioner: "Partitioner | None") -> None:
+        self._inner = inner
+        self._partitioner = partitioner
+        self._counts: dict[str, tuple[int, float]] = {}
+
+    def applies(self, rest: Rest) -> bool:
+        """Whether `choose` is to be asked for messages of this call."""
+        return self._partitioner is not None and rest.partition is None
+
+    def asks(self, topic: str) -> bool:
+        """Whether `choose` would ask the brokers for the topic's partitions."""
+        return time.monotonic() >= self._counts.get(topic, (0, 0.0))[1]
+
+    def choose(self, topic: str, key: bytes | str | None) -> int:
+        """A partition. ValueError if the partitioner chooses one that is not there, SendError if there is no such topic."""
+        assert self._partitioner is not None
+        count = self.count(topic)
+        chosen = self._partitioner(topic, key.encode() if isinstance(key, str) else key, count)
+        if chosen is None:
+            return ANY_PARTITION
+        if not 0 <= chosen < count:
+            raise ValueError(f"topic {topic} has partitions 0 to {count - 1}; the partitioner chose {chosen}")
+        return chosen
+
+    def count(self, topic: str) -> int:
+        """How many partitions a topic has; asked of the brokers once a minute. SendError if there is no such topic."""
+        count, until = self._counts.get(topic, (0, 0.0))
+        if time.monotonic() >= until:
+            from moldau.client.librdkafka import partition_count
+
+            count = partition_count(self._inner, topic, _METADATA_TIMEOUT_S)
+            self._counts[topic] = (count, time.monotonic() + _KNOWN_S)
+        return count
