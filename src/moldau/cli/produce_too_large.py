@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from moldau.cli.output import counted
-from moldau.client.too_large import LIMITS
+from moldau.client.failures import LIMITS
 from moldau.model.errors import ErrorCode, MoldauError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from moldau.cli.output import say
 from moldau.cli.produce_too_large import LARGE_BYTES, TooLarge
 from moldau.cli.produce_waiting import Waiting
-from moldau.client.too_large import LIMITS, size_of
+from moldau.client.failures import LIMITS, size_of
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message

@@ -5,9 +5,8 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from moldau.client.failures import ClientError, SendError
+from moldau.client.failures import ClientError, SendError, refused_by_broker
 from moldau.client.message import Delivered, Headers, Message
-from moldau.client.too_large import refused_by_broker
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError

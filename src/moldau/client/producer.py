@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, Any, Self, overload
 from moldau.client.broker_log import BrokerLog
 from moldau.client.delivery import Deliveries, Delivery, Outgoing, Rest, outgoing
 from moldau.client.delivery_thread import SLICE_S, DeliveryThread, log
-from moldau.client.failures import SendError
+from moldau.client.failures import PRODUCER_BYTES_MAX, SendError, refused_by_producer
 from moldau.client.message import Headers, Message, messages_of
 from moldau.client.partitioning import Choosing
 from moldau.client.settings import Acks, Codec, in_our_words, producer_settings
-from moldau.client.too_large import PRODUCER_BYTES_MAX, refused_by_producer
 from moldau.client.transactional_id import TransactionalId
 from moldau.client.transactions import Transaction, TransactionalConsumer
 from moldau.model.extras import MissingExtraError

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from moldau.client import Producer
-from moldau.client.too_large import refused_by_broker, refused_by_producer
+from moldau.client.failures import refused_by_broker, refused_by_producer
 from moldau.testing.broker import Broker
 
 LIMIT_S = 30.0
