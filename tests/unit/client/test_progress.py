@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moldau.client.message import ConsumedMessage
-from moldau.client.progress import Progress
+from moldau.client.reader import Progress
 from moldau.model.identity import TopicPartition
 from support.sizes import sized
 
