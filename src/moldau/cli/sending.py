@@ -90,8 +90,7 @@ class Sender:
 
     def _begin(self, transactional_id: str, bootstrap: str) -> None:
         from moldau.client.delivery_thread import DeliveryThread
-        from moldau.client.transactional_id import TransactionalId
-        from moldau.client.transactions import Transaction
+        from moldau.client.transactions import Transaction, TransactionalId
 
         reports = DeliveryThread(self._producer, "unused")  # we take them ourselves
         owner = TransactionalId(self._producer, reports, transactional_id, TRANSACTION_TIMEOUT_MS, bootstrap)

@@ -23,8 +23,7 @@ from moldau.client.failures import PRODUCER_BYTES_MAX, SendError, refused_by_pro
 from moldau.client.message import Headers, Message, messages_of
 from moldau.client.partitioning import Choosing
 from moldau.client.settings import Acks, Codec, in_our_words, producer_settings
-from moldau.client.transactional_id import TransactionalId
-from moldau.client.transactions import Transaction, TransactionalConsumer
+from moldau.client.transactions import Transaction, TransactionalConsumer, TransactionalId
 from moldau.model.extras import MissingExtraError
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ import pytest
 
 from moldau.client.delivery_thread import DeliveryThread
 from moldau.client.failures import TransactionAbortedError
-from moldau.client.transactional_id import TransactionalId
-from moldau.client.transactions import Transaction
+from moldau.client.transactions import Transaction, TransactionalId
 from moldau.model.identity import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

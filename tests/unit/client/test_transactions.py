@@ -6,12 +6,11 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from moldau.client import transactional_id, transactions
+from moldau.client import transactions
 from moldau.client.delivery import Delivery
 from moldau.client.delivery_thread import DeliveryThread
 from moldau.client.failures import FencedError, SendError, TransactionAbortedError, TransactionError
-from moldau.client.transactional_id import TransactionalId
-from moldau.client.transactions import Transaction
+from moldau.client.transactions import Transaction, TransactionalId
 from moldau.model.identity import TopicPartition
 
 T0 = TopicPartition("t", 0)
@@ -92,7 +91,7 @@ class Scene:
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transactional_id, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(transactions, "_PAUSE_S", 0.0)
 
 
 def test_everything_is_sent_before_offsets_and_messages_are_committed() -> None:
