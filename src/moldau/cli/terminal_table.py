@@ -7,8 +7,7 @@ from itertools import zip_longest
 
 import click
 
-from moldau.cli.colours import takes_colour, verdict
-from moldau.cli.output import GAP
+from moldau.cli.output import GAP, takes_colour, verdict
 from moldau.cli.table_layout import cell_width, fold, lay_out
 
 
