@@ -1,7 +1,9 @@
 """``moldau load``: topics into tables, each event once."""
 
+import re
 import sys
 import threading
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from moldau.cli.dead_letters import Limit, LimitType
 from moldau.cli.exit_codes import DEAD_LETTERS, DONE, FAILED
 from moldau.cli.interruptions import Interruptions
 from moldau.cli.load_progress import LoadProgress
@@ -22,6 +23,38 @@ if TYPE_CHECKING:
     from moldau.lake.loading.job import LoadJob, LoadJobs
     from moldau.lake.loading.service import LoadService, Outcome
     from moldau.lake.session import SparkOnDemand
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """At most `number` of each topic and load, or `percent` of its records."""
+
+    text: str
+    number: int | None
+    percent: float | None
+
+    def exceeded_by(self, dead_letters: int, records: int) -> bool:
+        """Whether `dead_letters` of `records` are too many."""
+        if self.number is not None:
+            return dead_letters > self.number
+        assert self.percent is not None
+        return dead_letters * 100 > self.percent * records
+
+
+class LimitType(click.ParamType[Limit]):
+    """``100``, ``1%``, ``0.5%``."""
+
+    name = "N|N%"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Limit:
+        """A limit."""
+        if isinstance(value, Limit):
+            return value
+        found = re.fullmatch(r"(?:(\d{1,18})|(\d{1,3}(?:\.\d{1,6})?)%)", str(value).strip())
+        if found is None or float(found[2] or 0) > 100:
+            self.fail(f"{value!r} is neither a number nor a percentage from 0% to 100%", param, ctx)
+        return Limit(str(value).strip(), None if found[1] is None else int(found[1]), None if found[2] is None else float(found[2]))
+
 
 FOLLOW_S = 1.0
 TASK_TRIES = 4

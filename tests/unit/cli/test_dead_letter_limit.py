@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from moldau.cli.dead_letters import Limit, LimitType
+from moldau.cli.load import Limit, LimitType
 
 
 def limit(text: str) -> Limit:
