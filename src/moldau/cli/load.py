@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from moldau.cli.exit_codes import DEAD_LETTERS, DONE, FAILED
 from moldau.cli.interruptions import Interruptions
-from moldau.cli.load_progress import LoadProgress
+from moldau.cli.load_view import LoadProgress
 from moldau.cli.options import SECONDS, TEXT, ExistingPath, bootstrap_option, registry_option
 from moldau.cli.output import counted, say
 from moldau.cli.registry_source import check_registry_url, naming_source, registry_source
