@@ -8,7 +8,7 @@ COMMANDS = {
     "run": LazyCommand("moldau.cli.audit_run", "run", "Count every topic of a cluster by the headers of its events."),
     "report": LazyCommand("moldau.cli.audit_report", "report", "Compare the tiers, and name the hosts at fault."),
     "forget": LazyCommand("moldau.cli.audit_forget", "forget", "Take the counts of a tier back."),
-    "watch": LazyCommand("moldau.cli.audit_watch", "watch", "Show how the tiers compare, again and again."),
+    "watch": LazyCommand("moldau.cli.audit_report", "watch", "Show how the tiers compare, again and again."),
 }
 
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from moldau.audit import auditor, follow, forgetting
 from moldau.audit.tiers import TierCounts
 from moldau.audit.told import Unreadable
-from moldau.cli import audit_forget, audit_report, audit_run, audit_watch
+from moldau.cli import audit_forget, audit_report, audit_run
 from moldau.cli.application import application
 from moldau.client.address import Address
 from moldau.client.errors import ConnectionLostError
@@ -36,7 +36,7 @@ def ledger(monkeypatch: pytest.MonkeyPatch) -> Ledger:
 
     for module in (follow, forgetting):
         monkeypatch.setattr(module, "read_audit", read)
-    for command in (audit_forget, audit_report, audit_watch):
+    for command in (audit_forget, audit_report, audit_report):
         monkeypatch.setattr(command, "open_cluster", lambda *_: nullcontext())
     return ledger
 
