@@ -32,7 +32,7 @@ serve(BrokerConfig(read_static(settings=["listeners=PLAINTEXT://127.0.0.1:0", "l
 COMMANDS = """
 import sys
 import moldau.cli.application, moldau.cli.serve, moldau.assembly.process
-print([name for name in ("dataclasses", "pathlib", "unicodedata", "moldau.cli.table_layout") if name in sys.modules])
+print([name for name in ("dataclasses", "pathlib", "unicodedata", "moldau.cli.terminal_table") if name in sys.modules])
 import moldau.cli.topic, moldau.client.admin, moldau.client.cluster
 messages = "moldau.protocol.messages."
 print([name for name in sys.modules if name.startswith(messages) and name != messages + "metadata"])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from moldau.cli.audit_view import FAULTS, FAULTS_DROPPED, FAULTS_UNDER, NUMERIC, SUMMARY, SUMMARY_DROPPED
 from moldau.cli.output import print_table, table_lines
-from moldau.cli.table_layout import cell_width, fold
+from moldau.cli.terminal_table import cell_width, fold
 
 AUDIT = [("flights", "producer > local", "52,560", "336,776", "336,776", "c0ffee0123456789", "complete", "2014-01-01T04:50:00Z")]
 OTHER = ("delays", "producer > local", "52,559", "336,775", "336,775", "0123456789c0ffee", "complete", "2014-01-01T04:40:00Z")
