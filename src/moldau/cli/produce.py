@@ -247,7 +247,7 @@ def _check_topic(cluster: "Cluster", topic: str, partition: int | None) -> None:
 
 def _batch_bytes_max(cluster: "Cluster", topic: str) -> int:
     """As large as batches may be without being refused: librdkafka does not cut one that was."""
-    from moldau.cli.produce_too_large import topic_limit
+    from moldau.cli.sending import topic_limit
 
     found = topic_limit(cluster, topic, "max.message.bytes")
     return BATCH_BYTES_MAX if found is None or found.value is None else max(1, min(int(found.value), BATCH_BYTES_MAX))

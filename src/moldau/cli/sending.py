@@ -1,27 +1,188 @@
 """The producer behind ``moldau produce``: confluent-kafka with bounded memory and an account of what failed.
 
+librdkafka tries again whatever may pass (a broker that is away, a full disk, too few replicas in sync) until a delivery's time is over, and
+says nothing of the brokers' answers meanwhile. Of connections it does: `moldau.client.broker_log` makes one line of each outage, and the
+last of these is told as the reason.
+
+Looked at only where the producer waits anyway, for room in its queue or for the end.
+
+Brokers take or refuse a batch; a small record that shared one with a large one is refused with it. So each line told has its own size, and
+the limit is said once.
+
 librdkafka queues up to `QUEUE_RECORDS_MAX` records or `QUEUE_KIB_MAX`; when it is full we wait for deliveries instead of reading on.
 Only failures are reported back (`delivery.report.only.error`), which saves a Python call for every record that went well; what was
 accepted, less what failed and what was left at the end, was delivered. With a transactional id all of it is one transaction, which
 is committed at the end, or aborted. Which line a record came from is kept for those of `LARGE_BYTES` and more, of which it may be asked.
 """
 
+import heapq
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from moldau.cli.output import say
-from moldau.cli.produce_too_large import LARGE_BYTES, TooLarge
-from moldau.cli.produce_waiting import Waiting
+from moldau.cli.output import counted, say
+from moldau.client.broker_log import RETRIED, BrokerLog
 from moldau.client.failures import LIMITS, size_of
+from moldau.model.errors import ErrorCode, MoldauError
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
 
     from moldau.cli.input_records import InputRecord
+    from moldau.client.admin import ConfigEntry
+    from moldau.client.cluster import Cluster
     from moldau.client.transactions import Transaction
+
+TELL_AFTER_S = 4.0
+TELL_AGAIN_S = 30.0
+UNKNOWN_REASON = "the brokers answer with an error that may pass (a full disk, too few replicas in sync), or not at all: see their logs"
+
+
+class Waiting:
+    """One stretch without acknowledgements after the other. `where` is what is sent to; a delivery may take `timeout_s`."""
+
+    def __init__(self, where: str, timeout_s: float, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._where = where
+        self._timeout_s = timeout_s
+        self._monotonic = monotonic
+        self._heard = _Heard()
+        lines = logging.Logger("moldau produce")
+        lines.addHandler(self._heard)
+        self.logger = BrokerLog("producer", monotonic, lines)
+        """For librdkafka."""
+        self._acknowledged = -1
+        self._since = 0.0
+        self._told_at: float | None = None
+
+    def look(self, acknowledged: int, waiting: int) -> str | None:
+        """What is to be said now, if anything: so many records are acknowledged so far, and so many wait to be.
+
+        librdkafka counts its log lines among what waits, so a count may be too low for a moment.
+        """
+        now = self._monotonic()
+        acknowledged = max(acknowledged, 0)
+        if acknowledged > self._acknowledged:
+            told, lasted_s = self._told_at is not None, now - self._since
+            self._acknowledged, self._since, self._told_at = acknowledged, now, None
+            self.logger.answered()
+            if not self.logger.any_away:  # else these came before it went away, and it is not told again
+                self._heard.reason = ""
+            return f"{self._where}: acknowledged again after {lasted_s:.0f} s, going on" if told else None
+        due = self._since + TELL_AFTER_S if self._told_at is None else self._told_at + TELL_AGAIN_S
+        if not waiting or now < due:
+            return None
+        self._told_at = now
+        records = f"{counted(waiting, 'record')} wait{'s' if waiting == 1 else ''}"
+        limit = f"each is tried again for up to {self._timeout_s:g} s (--timeout)"
+        reason = self._heard.reason or UNKNOWN_REASON
+        return f"{self._where}: nothing acknowledged for {now - self._since:.0f} s, {records}; {limit}; {reason}"
+
+
+class _Heard(logging.Handler):
+    """Keeps the last warning as the reason, until there is progress."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.reason = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """A line of librdkafka's."""
+        self.reason = record.getMessage().removeprefix("producer: ").removesuffix(RETRIED)
+
+
+LINES_TOLD = 10
+LARGE_BYTES = 4096
+"""Of key and value: the line of a record of fewer is not remembered."""
+ASK_S = 5.0
+"""How long the brokers are asked for the limit; without their answer it is told without its number."""
+
+
+def topic_limit(cluster: "Cluster", topic: str, name: str) -> "ConfigEntry | None":
+    """What holds for a topic by this setting; None if the brokers do not say."""
+    from moldau.client.admin import Admin, Resource, ResourceType
+
+    try:
+        entries = Admin(cluster).describe_configs(Resource(ResourceType.TOPIC, topic))
+    except MoldauError:
+        return None
+    return next((entry for entry in entries if entry.name == name and entry.value is not None), None)
+
+
+class TooLarge:
+    """Collects them for one topic, in the order in which they came back."""
+
+    def __init__(self, bootstrap: str, topic: str, producer_bytes_max: int) -> None:
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._producer_bytes_max = producer_bytes_max
+        self._lines: list[tuple[int, int]] = []
+        """Sizes and lines of the largest, as a heap."""
+        self._more = 0
+        self._not_kept = 0
+        self._largest = 0
+        self._codes: set[ErrorCode] = set()
+        self._by_producer = False
+
+    def by_producer(self, line: int, size: int) -> None:
+        """The producer itself has refused the record on this line, with so many bytes of key and value."""
+        self._by_producer = True
+        self._note(line, size)
+
+    def by_broker(self, code: int, line: int | None, size: int) -> None:
+        """A broker has refused the record's batch. `line` is None where it was not kept."""
+        self._codes.add(ErrorCode(code))
+        self._largest = max(self._largest, size)
+        if line is None:
+            self._not_kept += 1
+        else:
+            self._note(line, size)
+
+    def _note(self, line: int, size: int) -> None:
+        if len(self._lines) < LINES_TOLD:
+            heapq.heappush(self._lines, (size, line))
+        else:
+            heapq.heappushpop(self._lines, (size, line))
+            self._more += 1
+
+    def told(self, file: str) -> Iterator[str]:
+        """The lines, then the limits. Nothing if no record was too large."""
+        for line, size in sorted((line, size) for size, line in self._lines):
+            yield f"{file}:{line}: not delivered to topic {self._topic}: key and value have {size:,} bytes"
+        if self._more:
+            yield f"and {counted(self._more, 'more line')}, with no more bytes"
+        if self._not_kept:
+            yield f"and {counted(self._not_kept, 'record')} of under {LARGE_BYTES:,} bytes, whose lines are not remembered"
+        if self._by_producer:
+            limit = f"{self._producer_bytes_max:,} bytes with headers and framing: message.max.bytes of this producer"
+            yield f"topic {self._topic}: a record may have {limit}; send less in one record"
+        for code in sorted(self._codes):
+            name, of_brokers = LIMITS[code]
+            allowed = self._allowed(name, of_brokers)
+            helps = f"raise {name} (moldau topic alter {self._topic} --config {name}=BYTES), or send less in one record"
+            largest = f"the largest record of those refused has {self._largest:,} bytes of key and value"
+            yield f"topic {self._topic}: a batch of records may have {allowed}; {largest}; {helps}"
+
+    def _allowed(self, name: str, of_brokers: str) -> str:
+        from moldau.model.config.definition import ConfigSource
+
+        found = self._ask(name)
+        if found is None:
+            return f"no more than {name} of the topic says"
+        whose = f"{name} of the topic" if found.source is ConfigSource.DYNAMIC_TOPIC else f"{of_brokers} of the brokers"
+        return f"{int(found.value or 0):,} bytes: {whose}"
+
+    def _ask(self, name: str) -> "ConfigEntry | None":
+        from moldau.client.cluster import Cluster
+
+        try:
+            with Cluster(self._bootstrap, client_id="moldau-cli", timeout_s=ASK_S) as cluster:
+                return topic_limit(cluster, self._topic, name)
+        except MoldauError:
+            return None
+
 
 QUEUE_RECORDS_MAX = 200_000
 QUEUE_KIB_MAX = 128 * 1024

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from moldau.cli import produce_too_large, sending
-from moldau.cli.produce_too_large import LINES_TOLD, TooLarge
+from moldau.cli import sending
+from moldau.cli.sending import LINES_TOLD, TooLarge
 from moldau.model.errors import ErrorCode
 from moldau.testing.broker import Broker
 from support.console import ConsoleInside
@@ -70,7 +70,7 @@ def test_the_producer_refuses_a_line(broker: Broker, moldau: ConsoleInside, monk
 
 def test_many_lines_and_no_broker_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     """The largest are told, in the order of the file: a broker refuses small ones with those that were too large."""
-    monkeypatch.setattr(produce_too_large, "ASK_S", 0.05)
+    monkeypatch.setattr(sending, "ASK_S", 0.05)
     found = TooLarge(NOBODY, "t", 100)
     assert list(found.told("f")) == []
     for line in range(1, LINES_TOLD + 4):

@@ -6,10 +6,9 @@ import logging
 
 import pytest
 
-from moldau.cli import produce_waiting
+from moldau.cli import sending
 from moldau.cli.input_records import InputRecord
-from moldau.cli.produce_waiting import TELL_AFTER_S, TELL_AGAIN_S, UNKNOWN_REASON, Waiting
-from moldau.cli.sending import Sender
+from moldau.cli.sending import TELL_AFTER_S, TELL_AGAIN_S, UNKNOWN_REASON, Sender, Waiting
 from moldau.client.admin import Admin, ConfigChanges, Resource, ResourceType
 from moldau.client.cluster import Cluster
 from moldau.testing.broker import Broker
@@ -102,8 +101,8 @@ def test_a_record_that_waits_for_its_brokers(fault: str, reason: str, monkeypatc
         sender = Sender(broker.bootstrap_servers, "t", {"acks": "all"}, headers={}, partition=0, timeout_s=60.0)
         sender.send(InputRecord(1, None, b"one"))
         sender.finish()
-        monkeypatch.setattr(produce_waiting, "TELL_AFTER_S", SHORT_S)
-        monkeypatch.setattr(produce_waiting, "TELL_AGAIN_S", SHORT_S)
+        monkeypatch.setattr(sending, "TELL_AFTER_S", SHORT_S)
+        monkeypatch.setattr(sending, "TELL_AGAIN_S", SHORT_S)
         sender.tell = tell
         if fault == "away":
             broker.stop()
