@@ -4,6 +4,7 @@ import os
 import re
 import stat
 import sys
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO, cast
 
@@ -13,13 +14,46 @@ from moldau.cli.input_records import BadLine, Input, read_csv, read_json, read_l
 from moldau.cli.interruptions import Interruptions
 from moldau.cli.options import NAME, SECONDS, TEXT, TOPIC, ExistingPath, bootstrap_option, config_option, open_cluster
 from moldau.cli.output import counted, say
-from moldau.cli.progress import Progress
 from moldau.model.errors import ErrorCode
 from moldau.model.extras import require
 
 if TYPE_CHECKING:
     from moldau.cli.sending import Sender
     from moldau.client.cluster import Cluster
+
+INTERVAL_S = 0.2
+
+
+class Progress:
+    """Shown on standard error at most five times a second. `total_bytes` 0 means that the size of the input is not known."""
+
+    def __init__(self, verb: str, total_bytes: int = 0) -> None:
+        self._verb = verb
+        self._total_bytes = total_bytes
+        self._terminal = sys.stderr.isatty()
+        self._start = time.monotonic()
+        self._next = self._start + INTERVAL_S
+        self._shown = False
+
+    def update(self, count: int, bytes_done: int = 0) -> None:
+        """`count` so far, after `bytes_done` of the input."""
+        if not self._terminal:
+            return
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + INTERVAL_S
+        part = f"  {100 * bytes_done // self._total_bytes} %" if self._total_bytes else ""
+        rate = count / (now - self._start)
+        print(f"\r{self._verb} {count:,}  {rate:,.0f}/s{part}\033[K", end="", file=sys.stderr, flush=True)
+        self._shown = True
+
+    def clear(self) -> None:
+        """Take the line away again."""
+        if self._shown:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+            self._shown = False
+
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 BATCH_BYTES_MAX = 1_000_000

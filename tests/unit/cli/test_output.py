@@ -9,7 +9,7 @@ import time
 import pytest
 
 from moldau.cli.output import counted, human_bytes, print_each, print_json, print_table, say, visible
-from moldau.cli.progress import Progress
+from moldau.cli.produce import Progress
 from moldau.model.errors import ErrorCode, PeerError
 
 ROWS = [("flights", 12), ("a", None)]
