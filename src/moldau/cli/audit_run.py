@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from moldau.cli.audit_comparing import pattern
-from moldau.cli.options import SECONDS, bootstrap_option, open_cluster, registry_option
-from moldau.cli.registry_source import check_registry_url, naming_source, registry_source
+from moldau.cli.options import SECONDS, bootstrap_option, check_registry_url, naming_source, open_cluster, registry_option, registry_source
 
 if TYPE_CHECKING:
     from moldau.audit.auditor import Auditor

@@ -190,7 +190,7 @@ def _column_decoder(registry: str | None, decoded: "Collection[str]", timeout: f
         yield None
         return
     from moldau.cli.decoding import ColumnDecoder, Decoder
-    from moldau.cli.registry_source import check_registry_url, naming_source, registry_source
+    from moldau.cli.options import check_registry_url, naming_source, registry_source
     from moldau.registry.client import RegistryClient
 
     source = registry_source(click.get_current_context())

@@ -14,9 +14,17 @@ from click.core import ParameterSource
 from moldau.cli.exit_codes import DEAD_LETTERS, DONE, FAILED
 from moldau.cli.interruptions import Interruptions
 from moldau.cli.load_view import LoadProgress
-from moldau.cli.options import SECONDS, TEXT, ExistingPath, bootstrap_option, registry_option
+from moldau.cli.options import (
+    SECONDS,
+    TEXT,
+    ExistingPath,
+    bootstrap_option,
+    check_registry_url,
+    naming_source,
+    registry_option,
+    registry_source,
+)
 from moldau.cli.output import counted, say
-from moldau.cli.registry_source import check_registry_url, naming_source, registry_source
 from moldau.model.extras import MissingExtraError
 
 if TYPE_CHECKING:

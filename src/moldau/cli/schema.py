@@ -8,9 +8,18 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from moldau.cli.options import DEFAULT_REGISTRY, NAME, ExistingPath, json_option, registry_option, timeout_option
+from moldau.cli.options import (
+    DEFAULT_REGISTRY,
+    NAME,
+    ExistingPath,
+    check_registry_url,
+    json_option,
+    naming_source,
+    registry_option,
+    registry_source,
+    timeout_option,
+)
 from moldau.cli.output import counted, print_json, print_table, say, verdict, visible
-from moldau.cli.registry_source import check_registry_url, naming_source, registry_source
 from moldau.model.near_names import did_you_mean
 
 if TYPE_CHECKING:

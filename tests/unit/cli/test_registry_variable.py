@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from moldau.cli import load
 from moldau.cli.application import application
-from moldau.cli.registry_source import naming_source
+from moldau.cli.options import naming_source
 from moldau.registry.client_errors import IncompatibleSchemaError, RegistryError, RegistryUnavailableError
 from moldau.registry.rest_connection import RestConnection
 
