@@ -2,7 +2,7 @@
 
 import click
 
-from moldau.cli.lazy import LazyCommand, LazyGroup
+from moldau.cli.application import LazyCommand, LazyGroup
 
 COMMANDS = {
     "run": LazyCommand("moldau.cli.audit_run", "run", "Count every topic of a cluster by the headers of its events."),
