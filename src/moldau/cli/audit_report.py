@@ -222,9 +222,9 @@ def watch(every: float, until_complete: bool, as_json: bool, bootstrap: str, tim
 
     from moldau.audit.forgetting import Watch
     from moldau.cli.audit_changes import watching_view
+    from moldau.cli.connecting import Outage, PatientCluster
     from moldau.cli.interruptions import Interruptions
     from moldau.cli.output import sleep_while_read
-    from moldau.cli.patience import Outage, PatientCluster
 
     rules, watched, outage = rules_of(**comparing), Watch(), Outage()
     make = partial(PatientCluster, tell=outage.tell)

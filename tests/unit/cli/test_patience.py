@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from moldau.cli.patience import ASK_EVERY_S, Outage, PatientCluster
+from moldau.cli.connecting import ASK_EVERY_S, Outage, PatientCluster
 from moldau.client.errors import failure
 from moldau.model.errors import ErrorCode, PeerError, WorldError
 from moldau.protocol.messages.metadata import MetadataResponse
