@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from moldau.audit.summary import verdict_text
-from moldau.cli import audit_document
+from moldau.cli import audit_view
 from moldau.cli.audit_view import (
     FAULTS,
     FAULTS_DROPPED,
@@ -19,7 +19,7 @@ from moldau.cli.audit_view import (
     NUMERIC,
     SUMMARY,
     SUMMARY_DROPPED,
-    remarks,
+    remark_lines,
     summary_rows,
     window_rows,
 )
@@ -57,7 +57,7 @@ def _terminal_view() -> "Iterator[Callable[[Report], None]]":
             if faults:
                 shown = faults[:FAULTS_MAX]
                 lines += [*table_lines(FAULTS, shown, numeric=NUMERIC, drop=FAULTS_DROPPED, under=FAULTS_UNDER, width=width), ""]
-            live.update(Group(*map(Text.from_ansi, lines), *(Text(line) for line in remarks(report).values())))
+            live.update(Group(*map(Text.from_ansi, lines), *(Text(line) for line in remark_lines(report).values())))
 
         yield show
 
@@ -102,18 +102,18 @@ class _Lines(_Changes):
             yield (topic, tiers), f"{topic}: {tiers}: {verdict}; {above} > {below} events in {windows} {noun}, complete up to {mark}"
         for key, pair in self._faults(report):
             yield key, _fault(pair)
-        yield from remarks(report).items()
+        yield from remark_lines(report).items()
 
 
 class _Objects(_Changes):
     """A JSON object in a line for each change: `kind` says of what, `seen_ms` when it was seen."""
 
     def _lines(self, report: "Report") -> Iterator[tuple[object, str]]:
-        for each in audit_document.topics(report):
+        for each in audit_view.topics(report):
             yield (each["topic"], each["lower_tier"]), json.dumps({"kind": "topic", **each}, ensure_ascii=False)
         for key, pair in self._faults(report):
-            yield key, json.dumps({"kind": "window", **audit_document.window(pair)}, ensure_ascii=False)
-        for about, remark in audit_document.remarks(report):
+            yield key, json.dumps({"kind": "window", **audit_view.window(pair)}, ensure_ascii=False)
+        for about, remark in audit_view.remarks(report):
             yield about, json.dumps(remark, ensure_ascii=False)
 
     def _print(self, text: str) -> None:

@@ -59,8 +59,7 @@ def report(
     """
     from moldau.audit.follow import read_audit
     from moldau.audit.reconcile import reconcile
-    from moldau.cli.audit_document import as_document
-    from moldau.cli.audit_view import print_report
+    from moldau.cli.audit_view import as_document, print_report
     from moldau.cli.output import print_json
 
     rules, places = rules_of(**comparing), _Places.of(tables, clusters)

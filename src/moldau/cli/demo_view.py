@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from moldau.cli.audit_document import as_document
+from moldau.cli.audit_view import as_document
 from moldau.cli.audit_view import print_report as print_audit
 from moldau.cli.output import human_bytes, print_table, verdict
 
