@@ -10,7 +10,7 @@ from moldau.broker.replicas.partition import Partition
 from moldau.testing.simulation.clients.context import ClientContext
 from moldau.testing.simulation.nemesis import Fault
 from moldau.testing.simulation.options import Options, draw_options
-from moldau.testing.simulation.trial import Verdict, Workload, run_trial
+from moldau.testing.simulation.trial import Script, Verdict, Workload, run_trial
 from simulation.plain_clients import read, write
 
 WORKLOADS: list[tuple[str, Workload]] = [("writer", write), ("writer", write), ("reader", read)]
@@ -31,7 +31,8 @@ def test_a_run_is_repeated_with_all_its_faults() -> None:
 def power_cuts(**settings: object) -> Verdict:
     """Three power cuts while two write, on a disk whose syncs take long."""
     options = Options(1, faults={"power_cut": 10.0}, faults_s=20.0, operations=200, settings=settings)
-    return run_trial(options, WORKLOADS, [Fault(at, "power_cut", number) for number, at in enumerate((1.0, 2.0, 4.0))])
+    faults = [Fault(at, "power_cut", number) for number, at in enumerate((1.0, 2.0, 4.0))]
+    return run_trial(options, WORKLOADS, Script(faults, []))
 
 
 def test_what_was_synced_before_its_acknowledgement_survives_power_cuts() -> None:

@@ -17,6 +17,7 @@ from moldau.log.roller import SegmentRoller
 from moldau.log.segment_appender import SegmentAppender
 from moldau.log.segments import Segments
 from moldau.model.errors import ErrorCode, PeerError, StorageError
+from moldau.ports.probe import chance, reached
 from moldau.protocol.records.header import LOG_OVERHEAD, TRANSACTIONAL_BIT, BatchHeader, read_header, stamp, stamp_log_append_time
 
 if TYPE_CHECKING:
@@ -278,7 +279,7 @@ class LogAppender:
             )
         if not self._segment_appender.ready:
             self._segment_appender.prepare()
-        if self._segment_appender.must_roll(size, last_offset, timestamp, now_ms):
+        if self._segment_appender.must_roll(size, last_offset, timestamp, now_ms) or chance("log: rolls early"):
             if self.has_staged:
                 try:
                     self._write()
@@ -294,6 +295,7 @@ class LogAppender:
         try:
             appender.write()
         except StorageError:
+            reached("log: a write failed and was undone")
             self.staged_end_offset = first_offset
             self._producers.undo()
             raise

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from moldau.model.log_throttle import LogThrottle
+from moldau.ports.probe import reached
 
 _LOG = logging.getLogger(__name__)
 
@@ -118,5 +119,6 @@ class ProducerBound:
                 continue
             owner.forget(producer_id)
             self.evicted += 1
+            reached("producers: evicted one")
             return True
         return False

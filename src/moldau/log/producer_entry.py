@@ -43,6 +43,7 @@ from typing import NamedTuple
 
 from moldau.log.open_transactions import Verification
 from moldau.model.errors import ErrorCode, PeerError
+from moldau.ports.probe import reached
 from moldau.protocol.records.header import BatchHeader
 
 BATCHES_KEPT = 5
@@ -183,6 +184,7 @@ def check_overtaking(partition: str, producer_id: int, epoch: int, sequence: int
 
 def stale_epoch(partition: str, producer_id: int, entry: ProducerEntry, epoch: int) -> PeerError:
     """The producer was fenced."""
+    reached("producers: fenced an epoch")
     return PeerError(
         ErrorCode.INVALID_PRODUCER_EPOCH, f"{partition}: producer {producer_id} has epoch {epoch}, its newest is {entry.epoch}"
     )

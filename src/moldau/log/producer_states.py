@@ -31,6 +31,7 @@ from moldau.log.producer_entry import (
 )
 from moldau.log.transaction_index import AbortedTransaction
 from moldau.model.errors import ErrorCode, PeerError
+from moldau.ports.probe import reached
 from moldau.protocol.records.header import BatchHeader
 
 _Before = tuple[int, ProducerEntry | None, int, tuple[StoredBatch, ...], int, int]
@@ -327,10 +328,12 @@ class ProducerStates:
         if repeated is None and self.look_back is not None:
             look_back, self.look_back = self.look_back, None
             self._looked_back = look_back if self._undo else None
+            reached("producers: looked back into the log for a batch")
             self._prepend(look_back())
             repeated = entry.find(sequence, delta)
         if repeated is None:
             raise out_of_order(self.partition, producer_id, entry, sequence)
+        reached("producers: found a repeated batch")
         return repeated
 
 

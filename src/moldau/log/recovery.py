@@ -24,6 +24,7 @@ from moldau.log.segment import Segment
 from moldau.log.segments import RemovedSegment, Segments
 from moldau.log.transaction_index import AbortedTransaction
 from moldau.ports.filesystem import File, FileSystem
+from moldau.ports.probe import reached
 from moldau.protocol.records.header import BatchHeader
 
 
@@ -46,6 +47,7 @@ def believe_indexes(segment: Segment, file: File, recovery_point: int) -> int:
         position = last[1] if last is not None else 0
         if _is_reached(segment, file, position, *last_time):
             return position
+    reached("recovery: rebuilt the indexes of a segment")
     index.clear()
     time_index.clear()
     return 0
@@ -162,6 +164,7 @@ class Recovery:
             segment = segments.items[slot]
             if segment.base_offset != due and not (self._holes_allowed and segment.base_offset > due):
                 self._allow_cut(due, segment.path, 0, f"the segment begins where offset {due} is due")
+                reached("recovery: removed segments that do not follow")
                 report.removed += segments.remove(slot, len(segments), f"begins where offset {due} is due", delete_delay_ms)
                 break
             due = self._recover_segment(segment, index_interval)
@@ -170,6 +173,7 @@ class Recovery:
             if slot < len(segments) and segments.bases[slot] <= report.recovery_point and not report.cuts:
                 due = segments.bases[slot]  # what was flushed may have holes that compaction has left
             if report.cuts and slot < len(segments):
+                reached("recovery: removed segments after a cut")
                 report.removed += segments.remove(slot, len(segments), f"follows the cut at offset {due}", delete_delay_ms)
         self._allow_cut(due, segments.active.path, segments.active.size, "the log ends here")
         report.segments = len(read)
@@ -236,6 +240,7 @@ class Recovery:
 
     def _cut(self, segment: Segment, position: int, offset: int, reason: str) -> None:
         self._allow_cut(offset, segment.path, position, reason)
+        reached("recovery: cut a torn batch")
         self._report.cuts.append(Cut(segment.path, position, segment.size - position, offset, reason))
         file = self._files.open(segment.path, writable=True)
         try:

@@ -23,6 +23,7 @@ from moldau.log.transactions import LogTransactions
 from moldau.log.unsynced import UnsyncedFiles
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.ports.filesystem import FileSystem
+from moldau.ports.probe import reached
 
 
 class LogTrimmer:
@@ -183,6 +184,7 @@ class LogTrimmer:
         self._start_at(self._segments.bases[0])
 
     def _remove_slots(self, first: int, last: int, reason: str) -> None:
+        reached("log: removed segments from its start")
         self._reader.forget_positions()
         for segment in self._segments.remove(first, last, reason, self.config.file_delete_delay_ms):
             self._snapshots.forget(segment.base_offset)

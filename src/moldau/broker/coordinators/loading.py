@@ -15,6 +15,7 @@ from moldau.log.batches import BadBatchError, OldFormatError, scan
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import TopicPartition
 from moldau.ports.filesystem import File
+from moldau.ports.probe import chance
 from moldau.protocol.records.batch import iterate
 from moldau.protocol.records.control import decode_end_txn_marker
 from moldau.protocol.records.header import HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_OFFSET, BatchHeader, verify_crc
@@ -91,7 +92,7 @@ class StateLoads:
         for batch in self._running[1]:
             if batch is not None:
                 take(batch)
-            if broker.clock.monotonic() >= due:
+            if broker.clock.monotonic() >= due or chance("coordinators: pauses a load"):
                 return True
         return False
 

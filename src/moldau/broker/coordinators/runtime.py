@@ -39,6 +39,7 @@ from moldau.broker.coordinators.sweeps import Sweep
 from moldau.broker.slices import Ended, SliceScheduler
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import Steps, drain
+from moldau.ports.probe import reached
 
 if TYPE_CHECKING:
     from moldau.broker.coordinators.state_log import LoadedBatch, StateLog
@@ -245,6 +246,7 @@ class CoordinatorRuntime(Generic[S]):
             self._not_loaded(coordinator, too_large)
             return
         coordinator.phase = Phase.ACTIVE
+        reached("coordinators: loaded a partition")
         self._note_reading(coordinator)
         coordinator.state.loaded()
 

@@ -23,6 +23,7 @@ from moldau.broker.groups.events import NO_MEMBER, Effect, Join, Joined, Store, 
 from moldau.broker.groups.members import CONSUMER_PROTOCOL_TYPE, Member, Roster, subscribed_topics
 from moldau.broker.groups.states import MOVES, NO_TIMESTAMP, GroupState, State
 from moldau.model.errors import ErrorCode
+from moldau.ports.probe import reached
 
 if TYPE_CHECKING:
     from moldau.model.budget import Account
@@ -305,6 +306,7 @@ class RebalanceMachine:
         self.do(Store(self.snapshot({}), None))
 
     def _begin_generation(self) -> None:
+        reached("groups: began a generation")
         roster = self.roster
         self.protocol = roster.choose_protocol()
         self.look_up_topics()

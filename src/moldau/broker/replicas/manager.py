@@ -34,6 +34,7 @@ from moldau.broker.replicas.table import PartitionTable
 from moldau.model.errors import ErrorCode, MoldauError, PeerError, StorageError
 from moldau.model.identity import TopicPartition
 from moldau.model.steps import UNFINISHED, Steps
+from moldau.ports.probe import reached
 
 if TYPE_CHECKING:
     from moldau.broker.delayed import DelayedRequests
@@ -233,6 +234,7 @@ class ReplicaManager:
         for topic_partition, offline in list(self._offline.items()):
             yield UNFINISHED
             if self._offline.get(topic_partition) is offline and (offline.no_room or self.logs.get(topic_partition) is not None):
+                reached("replicas: tried again after a full disk")
                 try:
                     self._become(topic_partition, offline.state, offline.topic_id, offline.settings, is_new=offline.is_new)
                 except MoldauError as error:

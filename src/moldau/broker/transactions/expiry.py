@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from moldau.broker.transactions.events import Late, Unused
 from moldau.model.errors import PeerError
 from moldau.model.steps import Steps
+from moldau.ports.probe import reached
 
 if TYPE_CHECKING:
     from moldau.broker.coordinators.partition_coordinator import PartitionCoordinator
@@ -51,6 +52,7 @@ class TransactionExpiry:
                 except PeerError as error:
                     _LOG.error("late transaction not aborted yet: transactional_id=%s reason=%s", transactional_id, error)
                 else:
+                    reached("transactions: aborted one that was late")
                     _LOG.info(
                         "late transaction aborted: transactional_id=%s producer_id=%d timeout_ms=%d",
                         transactional_id,

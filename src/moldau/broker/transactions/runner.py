@@ -30,6 +30,7 @@ from moldau.broker.transactions.states import State
 from moldau.broker.transactions.transaction import NO_EPOCH, NO_PRODUCER_ID
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.log_throttle import LogThrottle
+from moldau.ports.probe import reached
 
 if TYPE_CHECKING:
     from moldau.broker.coordinators.partition_coordinator import PartitionCoordinator
@@ -203,6 +204,7 @@ class TransactionRunner:
             action()
 
         self.retries += 1
+        reached("transactions: a step failed and is repeated later")
         self._coordinator.deadline(("retry", subject[0]), self._coordinator.now_ms() + RETRY_MS, again)
 
 

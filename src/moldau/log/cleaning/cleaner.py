@@ -8,6 +8,7 @@ from moldau.log.checkpoints import CLEANED
 from moldau.log.cleaning.planning import CleanerSettings, Dirt, find_dirt, task_for
 from moldau.log.cleaning.running import RunningPass
 from moldau.model.errors import StorageError
+from moldau.ports.probe import chance
 
 if TYPE_CHECKING:
     from moldau.log.cleaning.task import BadBatch, PassDone
@@ -105,7 +106,7 @@ class LogCleaner:
             if dirt is None:
                 continue
             dirtiest = max(dirtiest, dirt.ratio)
-            if dirt.is_due and (best is None or dirt.ratio > best[1].ratio):
+            if (dirt.is_due or chance("compaction: passes early")) and (best is None or dirt.ratio > best[1].ratio):
                 best = placement, dirt
         self._dirtiest_percent = round(100 * dirtiest)
         return best

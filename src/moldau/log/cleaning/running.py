@@ -19,6 +19,7 @@ from moldau.log.checkpoints import CLEANED
 from moldau.log.cleaning.task import WORK, BadBatch, EntryMissing, GroupWritten, PassDone, StorageFailed, decode_message
 from moldau.log.swap import remove_cleaned
 from moldau.model.errors import StorageError
+from moldau.ports.probe import reached
 
 if TYPE_CHECKING:
     from moldau.log.cleaning.planning import Dirt
@@ -123,6 +124,7 @@ class RunningPass:
         else:
             for segment in replaced:
                 del self._segments[segment.base_offset]
+            reached("compaction: swapped segments")
             self._host.swapped(self, self.log.take_removed())
 
     def _worked(self, error: "WorkerError | None") -> None:

@@ -27,10 +27,7 @@ class Fault(NamedTuple):
     draw: int
 
 
-Script = Sequence[Fault]
-
-
-def draw_script(options: Options) -> list[Fault]:
+def draw_faults(options: Options) -> list[Fault]:
     """The faults of a run, by time."""
     script = []
     for kind, interval_s in options.faults.items():
@@ -45,7 +42,7 @@ def draw_script(options: Options) -> list[Fault]:
 class Nemesis:
     """Carries out a script, and starts what has ended again."""
 
-    def __init__(self, host: Host, script: Script, *, may_cut_power: bool) -> None:
+    def __init__(self, host: Host, script: Sequence[Fault], *, may_cut_power: bool) -> None:
         """`may_cut_power`: whether a crash in a call of a port may be a power cut."""
         self.done: list[Fault] = []
         """The faults that had something to act on."""

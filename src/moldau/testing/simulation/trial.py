@@ -8,17 +8,19 @@ import asyncio
 import logging
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from types import CoroutineType
-from typing import Any
+from typing import Any, NamedTuple
 
 from moldau.testing.history.checker import check
 from moldau.testing.simulation.clients.context import ClientContext
 from moldau.testing.simulation.invariants import Invariants
-from moldau.testing.simulation.nemesis import Fault, Nemesis, Script, draw_script
+from moldau.testing.simulation.nemesis import Fault, Nemesis, draw_faults
 from moldau.testing.simulation.options import Options
 from moldau.testing.simulation.power_cuts import PowerCuts
+from moldau.testing.simulation.probes import Hit, SimulatedProbe
 from moldau.testing.simulation.process import Crashed
 from moldau.testing.simulation.simulation import Simulation
 
@@ -30,6 +32,13 @@ Workload = Callable[[ClientContext], Coroutine[Any, Any, None]]
 
 class NotConvergedError(Exception):
     """Workloads that could come to their end have not."""
+
+
+class Script(NamedTuple):
+    """What goes wrong in a run, instead of what its seed draws."""
+
+    faults: Sequence[Fault]
+    hits: Sequence[Hit]
 
 
 @dataclass(slots=True)
@@ -46,6 +55,10 @@ class Verdict:
     """What was wrong, in the order in which it was found; empty for a clean run."""
     done: list[Fault] = field(default_factory=list)
     """The faults that had something to act on."""
+    script: Script = field(default_factory=lambda: Script((), ()))
+    """All that was to go wrong, from which the run can be repeated."""
+    reached: Counter[str] = field(default_factory=Counter)
+    """How often each point of the product was reached."""
 
     def __str__(self) -> str:
         what = "; ".join(self.failures) or "clean"
@@ -53,20 +66,20 @@ class Verdict:
 
 
 def run_trial(options: Options, workloads: Sequence[tuple[str, Workload]], script: Script | None = None) -> Verdict:
-    """Run a seed with these workloads, each under its name, and with the faults of a script instead of those that the seed draws."""
+    """Run a seed with these workloads, each under its name; with a script, what goes wrong is what that says."""
     begun = time.process_time()
     simulation = Simulation(options)
     verdict = Verdict(options.seed)
     bugs = _BugHandler()
-    with bugs:
-        script = draw_script(options) if script is None else script
-        nemesis = Nemesis(simulation.host, script, may_cut_power="power_cut" in options.faults)
+    with bugs, SimulatedProbe(options.seed, None if script is None else script.hits) as probe:
+        faults = draw_faults(options) if script is None else script.faults
+        nemesis = Nemesis(simulation.host, faults, may_cut_power="power_cut" in options.faults)
         try:
             simulation.run(_phases(simulation, nemesis, workloads))
         except Exception as error:
             verdict.failures.append("".join(traceback.format_exception(error)).strip())
         verdict.failures += bugs.found
-        verdict.done = nemesis.done
+        verdict.done, verdict.script, verdict.reached = nemesis.done, Script(faults, probe.hits), probe.counts
         verdict.crc, verdict.steps = simulation.schedule.crc, simulation.schedule.steps
         verdict.virtual_s = simulation.schedule.now
         verdict.operations = len(simulation.history.sends)
