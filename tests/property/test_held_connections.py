@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from moldau.broker.request_memory import READ_BYTES, SMALL_BYTES
+from moldau.broker.admission.memory import READ_BYTES, SMALL_BYTES
 from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic

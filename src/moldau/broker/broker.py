@@ -6,11 +6,11 @@ with the store ends it after that.
 """
 
 import logging
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from moldau.broker.admin_log import AdminLog
+from moldau.broker.admission.admission import Admission
 from moldau.broker.api.pipeline import Pipeline
 from moldau.broker.delayed import DelayedRequests
 from moldau.broker.host import SnapshotHost
@@ -20,9 +20,7 @@ from moldau.broker.network.connection import Connection
 from moldau.broker.quotas.quotas import NoQuotas
 from moldau.broker.replicas.manager import ReplicaManager
 from moldau.broker.replicas.rules import SettingsCache
-from moldau.broker.request_memory import RequestMemory
 from moldau.broker.security.authorizer import AllowAll
-from moldau.broker.slices import SliceScheduler
 from moldau.broker.walked_batches import BatchWalks
 from moldau.cluster.producer_ids import ProducerIds
 from moldau.cluster.registry import NewTopic, Registry
@@ -104,10 +102,11 @@ class Broker:
         self.counters = Counters(clock.monotonic)
         self.topic_settings = SettingsCache(config)
         self.registry = Registry(coordination, broker_id=self.broker_id, time_ms=clock.time_ms, random_bytes=random_bytes)
-        self.request_memory = RequestMemory(clock)
+        self.admission = Admission(clock, config)
+        self.request_memory = self.admission.memory
         self.batch_walks = BatchWalks(clock, self.request_memory, self.compute, recompress or background)
         self.producer_ids = ProducerIds(coordination, self.broker_id)
-        self.slices = SliceScheduler(clock)
+        self.slices = self.admission.slices
         self.delayed = DelayedRequests(clock, config.int("delayed.requests.max"))
         self.housekeeping = Housekeeping(self)
         self.replicas = ReplicaManager(
@@ -128,18 +127,6 @@ class Broker:
         self.flusher = self.replicas.flusher
         self.host = SnapshotHost(self)
         self.logs: LogManager
-        self.request_bytes_max = 0
-        """Bound of a request's frame."""
-        self.decoded_bytes_max = 0
-        """Bound of a request's bytes that are not records."""
-        self.decoded_elements_max = 0
-        """Bound of the elements of all arrays of a request."""
-        self.requests_in_flight_max = 0
-        """Requests of one connection that may wait for their answers."""
-        self.queued_bytes_max = 0
-        """Bytes of answers that a connection may leave unread."""
-        self.fetch_bytes_max = 0
-        """Bytes of records in one fetch answer."""
         self.on_reconfigured: list[Callable[[], object]] = []
         """Called after the broker's configuration has changed."""
         self._on_all_failed = on_all_failed
@@ -152,12 +139,10 @@ class Broker:
             self,
             monotonic=clock.monotonic,
             counters=self.counters,
-            memory=self.request_memory,
-            limits=self,
+            admission=self.admission,
             authorizer=AllowAll(),
             quotas=NoQuotas(),
         )
-        self._take_limits()
 
     # Start and stop
 
@@ -168,7 +153,7 @@ class Broker:
         snapshot = self.metadata
         if snapshot.broker_configs:
             self.configs.load()
-            self._take_limits()
+            self._configure()
         self.logs = LogManager(
             self._files,
             self.directories,
@@ -218,8 +203,7 @@ class Broker:
             "connections": len(self.connections),
             "partitions_led": len(self.partitions),
             "requests_delayed": self.delayed.waiting,
-            "requests_sliced": self.slices.running,
-            **self.request_memory.statistics(),
+            **self.admission.statistics(),
             **(self._coordinators.statistics() if self._coordinators is not None else {}),
             **self.logs.statistics(),
         }
@@ -296,7 +280,7 @@ class Broker:
 
     def reconfigured(self) -> None:
         """The broker's configuration has changed."""
-        self._take_limits()
+        self._configure()
         for listener in self.on_reconfigured:
             listener()
 
@@ -356,15 +340,6 @@ class Broker:
                 if info.leader == self.broker_id:
                     self.host.try_open(TopicPartition(topic.name, index))
 
-    def _take_limits(self) -> None:
-        config = self.config
-        self.request_bytes_max = config.int("socket.request.max.bytes")
-        self.decoded_bytes_max = config.int("request.decoded.max.bytes")
-        self.decoded_elements_max = config.int("request.decoded.elements.max")
-        queued_max = config.int("queued.max.request.bytes")
-        self.request_memory.bytes_max = sys.maxsize if queued_max < 0 else queued_max
-        self.request_memory.incomplete_max_s = config.int("incomplete.request.timeout.ms") / 1000
-        self.requests_in_flight_max = config.int("connection.max.in.flight.requests")
-        self.queued_bytes_max = config.int("connection.queued.max.bytes")
-        self.fetch_bytes_max = config.int("fetch.max.bytes")
-        self.delayed.requests_max = config.int("delayed.requests.max")
+    def _configure(self) -> None:
+        self.admission.configure(self.config)
+        self.delayed.requests_max = self.config.int("delayed.requests.max")

@@ -8,7 +8,6 @@ import logging
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING
 
-from moldau.broker.admission import LongRequest
 from moldau.broker.delayed import DelayedRequest
 from moldau.broker.handlers.fetch import READING_S, Answer, Fetch, Results, release_ranges, request_refusal, wanted_only
 from moldau.model.errors import ErrorCode, StorageError
@@ -24,9 +23,9 @@ from moldau.protocol.fast.fetch import (
 )
 
 if TYPE_CHECKING:
+    from moldau.broker.admission.slices import SlicedWork
     from moldau.broker.broker import Broker
     from moldau.broker.request import Exchange
-    from moldau.broker.slices import SlicedWork
     from moldau.protocol.fast.fetch import FetchPartitionResult
 
 _LOG = logging.getLogger(__name__)
@@ -51,9 +50,7 @@ class LongFetch:
     ) -> None:
         """`frame` counts for the connection of `exchange` until it is decoded."""
         self._broker = broker
-        self._long = LongRequest(
-            broker.request_memory, exchange.holder, len(frame), broker.request_memory.admission.data, broker.decoded_elements_max
-        )
+        self._long = broker.admission.long_data_request(exchange.holder, len(frame))
         self._frame = frame
         self._version = version
         self._correlation_id = correlation_id

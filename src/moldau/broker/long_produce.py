@@ -9,7 +9,6 @@ from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from moldau.broker.admission import LongRequest
 from moldau.broker.handlers.produce import ACKS_NONE, BYTES_AT_ONCE, ProduceOutcome, stage
 from moldau.broker.pending_produce import PendingProduce
 from moldau.model.errors import ProtocolError
@@ -17,8 +16,8 @@ from moldau.model.steps import UNFINISHED, Elsewhere, Pause
 from moldau.protocol.fast.produce import ProduceFrame, decode_produce_in_steps, encode_produce_response_in_steps
 
 if TYPE_CHECKING:
+    from moldau.broker.admission.memory import Holder
     from moldau.broker.broker import Broker
-    from moldau.broker.request_memory import Holder
 
 BATCHES_AT_ONCE = 32
 """Batches of a step: one or two milliseconds. A step ends also with `BYTES_AT_ONCE`."""
@@ -33,9 +32,7 @@ class LongProduce:
         """`frame` is kept (`framing.kept`), and counts for the connection `holder` from now on; its body starts at `body`."""
         self._broker = broker
         self._holder = holder
-        self._long = LongRequest(
-            broker.request_memory, holder, len(frame), broker.request_memory.admission.data, broker.decoded_elements_max
-        )
+        self._long = broker.admission.long_data_request(holder, len(frame))
         self._frame = frame
         self._body = body
         self._version = version
@@ -66,7 +63,9 @@ class LongProduce:
             self._long.end()
 
     def _decode(self, elements_max: int) -> Generator[Pause, None, ProduceFrame]:
-        return decode_produce_in_steps(self._frame, self._body, self._version, self._broker.decoded_bytes_max, elements_max)
+        return decode_produce_in_steps(
+            self._frame, self._body, self._version, self._broker.admission.limits.decoded_bytes_max, elements_max
+        )
 
     def _stage(self, request: ProduceFrame) -> Generator[Pause, None, None]:
         broker, outcome = self._broker, self.outcome

@@ -53,11 +53,18 @@ class Producing:
         self._received_s, self._started_s = received_s, broker.clock.monotonic()
         if not 0 <= version <= LAST_VERSION:
             raise UnservedError(_PRODUCE, version)
-        body = produce_body(frame, version, broker.decoded_bytes_max)
+        body = produce_body(frame, version, broker.admission.limits.decoded_bytes_max)
         if version < FIRST_VERSION:
             from moldau.broker.handlers.old_produce import refuse_old_produce
 
-            answer = refuse_old_produce(frame, body, version, correlation_id, broker.decoded_bytes_max, broker.decoded_elements_max)
+            answer = refuse_old_produce(
+                frame,
+                body,
+                version,
+                correlation_id,
+                broker.admission.limits.decoded_bytes_max,
+                broker.admission.limits.decoded_elements_max,
+            )
             broker.counters.answered(ApiKey.PRODUCE, received_s, self._started_s, (ErrorCode.UNSUPPORTED_VERSION,))
             if answer is not None:
                 self._responses.place([answer], exchange.holder)

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from moldau.broker.admission.memory import Holder
 from moldau.broker.replicas.appends import AppendPipeline
 from moldau.broker.replicas.hosted import HostedPartition
-from moldau.broker.request_memory import Holder
 from moldau.broker.security.channel import Channel
 from moldau.model.errors import StorageError
 from moldau.model.steps import Steps

@@ -20,8 +20,8 @@ from moldau.model.errors import BeyondBoundError, ErrorCode, PeerError
 from moldau.protocol.records.header import HEADER_SIZE
 
 if TYPE_CHECKING:
+    from moldau.broker.admission.memory import Holder, RequestMemory
     from moldau.broker.record_walk import RecordRules
-    from moldau.broker.request_memory import Holder, RequestMemory
     from moldau.ports.background import Background
     from moldau.ports.clock import Clock
     from moldau.protocol.records.header import BatchHeader

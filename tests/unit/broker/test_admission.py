@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from moldau.broker.admission import SHORT_MAX, Budget
+from moldau.broker.admission.elements import SHORT_MAX, ElementPool
 from moldau.protocol.fast.fetch import FetchPartition as DecodedPartition
 from moldau.protocol.messages.describe_groups import DescribeGroupsRequest
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -43,14 +43,14 @@ def world() -> BrokerWorld:
 
 
 def taken(world: BrokerWorld) -> int:
-    admission = world.broker.request_memory.admission
+    admission = world.broker.admission
     budgets = admission.data.long, admission.data.short, admission.others.long, admission.others.short
     return sum(budget.taken for budget in budgets)
 
 
 def nothing_is_left(world: BrokerWorld) -> bool:
     memory = world.broker.request_memory
-    return (world.broker.slices.running, memory.held, memory.admission.waiting, taken(world)) == (0, 0, 0, 0)
+    return (world.broker.slices.running, memory.held, world.broker.admission.waiting, taken(world)) == (0, 0, 0, 0)
 
 
 def settle(world: BrokerWorld, turns: int = 3000) -> None:
@@ -93,7 +93,7 @@ def test_one_of_some_hundred_partitions_does_not_wait_for_the_longest(world: Bro
     other.send(long_fetch(count=SHORT_MAX // 2), 12)
     while not other.answers():
         world.clock.settle()
-    assert world.broker.request_memory.admission.waiting >= 5
+    assert world.broker.admission.waiting >= 5
     settle(world)
 
 
@@ -119,7 +119,7 @@ def test_a_broker_that_stops_gives_up_those_that_wait(world: BrokerWorld, name: 
 
 @pytest.mark.parametrize("name", LONG)
 def test_one_with_too_many_elements_ends_its_connection(world: BrokerWorld, name: str, caplog: pytest.LogCaptureFixture) -> None:
-    world.broker.decoded_elements_max = COUNT - 1
+    world.broker.admission.limits = world.broker.admission.limits._replace(decoded_elements_max=COUNT - 1)
     client = world.connect()
     client.send(*LONG[name])
     settle(world)
@@ -134,11 +134,11 @@ class _Request:
     def __init__(self) -> None:
         self.ended = False
         self.elements = 0
-        self.budget: Budget | None = None
+        self.budget: ElementPool | None = None
 
 
 def test_a_budget_is_given_in_order_and_to_nobody_who_has_ended() -> None:
-    budget, resumed = Budget(), list[str]()
+    budget, resumed = ElementPool(), list[str]()
     one, two, three, four = (_Request() for _ in range(4))
 
     def take(name: str, request: Any, count: int) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from moldau.broker.admission.slices import SlicedWork
 from moldau.broker.long_fetch import LongFetch
 from moldau.broker.long_produce import LongProduce
 from moldau.broker.network.connection import Connection
-from moldau.broker.slices import SlicedWork
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic

@@ -89,7 +89,7 @@ def test_limits_of_partition_and_answer(world: BrokerWorld, client: Client) -> N
     request.topics[0].partitions.append(FetchPartition(partition=1, fetch_offset=0, partition_max_bytes=1 << 20))
     first, second = client.ask(request, 12).responses[0].partitions
     assert len(first.records) + len(second.records) <= 5000
-    world.broker.fetch_bytes_max = 2000
+    world.broker.admission.limits = world.broker.admission.limits._replace(fetch_bytes_max=2000)
     assert len(client.fetch("t", 0).records) <= 2000
 
 

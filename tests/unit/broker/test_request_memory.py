@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from moldau.broker.request_memory import READ_BYTES, SMALL_BYTES, RequestMemory
+from moldau.broker.admission.memory import READ_BYTES, SMALL_BYTES, RequestMemory
 from moldau.protocol.messages.heartbeat import HeartbeatRequest
 from moldau.testing.clock import FakeClock
 from support.broker_world import BrokerWorld, Client, batch, produce_request

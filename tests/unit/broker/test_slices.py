@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
+from moldau.broker.admission.slices import QUANTUM_S, TURN_S, SliceScheduler
 from moldau.broker.api import catalog
 from moldau.broker.broker import Broker
 from moldau.broker.request import Reply, Request
-from moldau.broker.slices import QUANTUM_S, TURN_S, SliceScheduler
 from moldau.model.steps import UNFINISHED, Elsewhere, Steps
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.heartbeat import HeartbeatRequest

@@ -12,9 +12,8 @@ Produce and Fetch have ways of their own.
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from moldau.broker.admission import LongRequest
 from moldau.broker.api.catalog import MODULES, ServedApi, UnservedError, served_api
 from moldau.broker.api.coding import encode_response, encode_response_in_steps
 from moldau.broker.metrics.response_errors import error_codes
@@ -26,27 +25,21 @@ from moldau.protocol.headers import decode_request_header
 from moldau.protocol.versions import CODEC
 
 if TYPE_CHECKING:
+    from moldau.broker.admission.admission import Admission
+    from moldau.broker.admission.elements import LongRequest
     from moldau.broker.metrics.counters import Counters
     from moldau.broker.quotas.quotas import Quotas
     from moldau.broker.request import Request
-    from moldau.broker.request_memory import RequestMemory
     from moldau.broker.security.authorizer import Authorizer
 
 DECODED_AT_ONCE_MAX = 8 * 1024
 """Bytes of a request that is decoded in one go: at the most a few milliseconds."""
 
 
-class Limits(Protocol):
-    """Bounds of requests, which may change at run time."""
-
-    decoded_elements_max: int
-    """Elements of all arrays of a request."""
-
-
 class Pipeline:
     """See the module."""
 
-    __slots__ = ("_counters", "_limits", "_memory", "_monotonic", "_services", "authorizer", "quotas")
+    __slots__ = ("_admission", "_counters", "_monotonic", "_services", "authorizer", "quotas")
 
     def __init__(
         self,
@@ -54,8 +47,7 @@ class Pipeline:
         *,
         monotonic: Callable[[], float],
         counters: "Counters",
-        memory: "RequestMemory",
-        limits: Limits,
+        admission: "Admission",
         authorizer: "Authorizer",
         quotas: "Quotas",
     ) -> None:
@@ -63,8 +55,7 @@ class Pipeline:
         self._services = services
         self._monotonic = monotonic
         self._counters = counters
-        self._memory = memory
-        self._limits = limits
+        self._admission = admission
         self.authorizer = authorizer
         self.quotas = quotas
 
@@ -83,13 +74,11 @@ class Pipeline:
         _, _, _, request.client_id, position = decode_request_header(frame)
         served = served_api(api_key)
         if request.size > DECODED_AT_ONCE_MAX:
-            long = LongRequest(
-                self._memory, request.exchange.holder, request.size, self._memory.admission.others, self._limits.decoded_elements_max
-            )
+            long = self._admission.long_request(request.exchange.holder, request.size)
             request.exchange.run(self._decoded_in_steps(long, served, request, bytes(frame), position), droppable=False)
             return
         # What follows a request is not looked at, as in Kafka: librdkafka 2.16 sends three zeros too many when it asks for all topics.
-        message, _ = decoder(served.message, version)(frame, position, self._limits.decoded_elements_max)
+        message, _ = decoder(served.message, version)(frame, position, self._admission.limits.decoded_elements_max)
         if served.operation is not None and not self.authorizer.allows(request.channel, served.operation):
             self._refuse(served, request)
             return
@@ -100,7 +89,7 @@ class Pipeline:
         if steps is not None:
             request.exchange.run(steps)
 
-    def _decoded_in_steps(self, long: LongRequest, served: ServedApi, request: "Request", frame: bytes, position: int) -> Steps:
+    def _decoded_in_steps(self, long: "LongRequest", served: ServedApi, request: "Request", frame: bytes, position: int) -> Steps:
         """A long request: decoded, handled and answered piece by piece."""
         decode = step_decoder(served.message, request.api_version)
         try:

@@ -33,10 +33,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Generic, NamedTuple
 
+from moldau.broker.admission.slices import Ended, SliceScheduler
 from moldau.broker.coordinators.deadlines import Deadlines
 from moldau.broker.coordinators.partition_coordinator import PartitionCoordinator, Phase, S
 from moldau.broker.coordinators.sweeps import Sweep
-from moldau.broker.slices import Ended, SliceScheduler
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import Steps, drain
 from moldau.ports.probe import reached

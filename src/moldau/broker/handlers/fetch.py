@@ -75,7 +75,7 @@ class Fetch:
         self.started_s = broker.clock.monotonic()
         self.frame = frame
         self.committed = frame.isolation_level == READ_COMMITTED
-        self.enough = min(frame.min_bytes, frame.max_bytes, broker.fetch_bytes_max)
+        self.enough = min(frame.min_bytes, frame.max_bytes, broker.admission.limits.fetch_bytes_max)
         """Bytes to wait for."""
         self.version = version
         self.correlation_id = correlation_id
@@ -115,7 +115,7 @@ class Fetch:
 
     def begin(self) -> None:
         """Nothing is read."""
-        self.left = min(self.frame.max_bytes, self.broker.fetch_bytes_max)
+        self.left = min(self.frame.max_bytes, self.broker.admission.limits.fetch_bytes_max)
         self.aborted_left = ABORTED_MAX
         self.found = 0
         self.read_until = self.broker.clock.monotonic() + READING_S
@@ -244,7 +244,7 @@ def handle_fetch(
 
     `received_s`: when it was received.
     """
-    request = wanted_only(decode_fetch(frame, position, version, broker.decoded_elements_max))
+    request = wanted_only(decode_fetch(frame, position, version, broker.admission.limits.decoded_elements_max))
     refusal = request_refusal(request)
     if refusal != ErrorCode.NONE:
         broker.counters.answered(ApiKey.FETCH, received_s, broker.clock.monotonic(), (refusal,))

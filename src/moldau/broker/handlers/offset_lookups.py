@@ -7,18 +7,18 @@ the earliest. By time: the first record whose timestamp is not smaller, or none.
 the same. Consumers see nothing from the high watermark on, those of committed records (isolation level 1) nothing from the last stable
 offset on.
 
-Many partitions are answered in turns (`broker/slices`), and searches by time run on the thread for computing (`time_lookups`): neither
-keeps others waiting.
+Many partitions are answered in turns (`admission/slices`), and searches by time run on the thread for computing
+(`admission/time_lookups`): neither keeps others waiting.
 """
 
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from moldau.broker.admission.time_lookups import TimeLookup
 from moldau.broker.handlers.services import PartitionServices
 from moldau.broker.replicas.hosted import HostedPartition
 from moldau.broker.request import Reply, Request
-from moldau.broker.time_lookups import TimeLookup
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.model.identity import UNKNOWN_EPOCH
 from moldau.model.steps import Steps, unless_few

@@ -143,7 +143,9 @@ def handle_produce(
     asked first. With some `held`, these have to be checked before. ProtocolError; LongProduceError, before anything is done, for a
     request of many partitions or of several long batches: see `long_produce`.
     """
-    request = decode_produce(frame, position, version, broker.decoded_bytes_max, broker.decoded_elements_max)
+    request = decode_produce(
+        frame, position, version, broker.admission.limits.decoded_bytes_max, broker.admission.limits.decoded_elements_max
+    )
     if len(frame) > BYTES_AT_ONCE and sum(len(partitions) for _, partitions in request.topics) > 1:
         raise LongProduceError
     if request.transactional_id is not None:

@@ -15,13 +15,13 @@ from moldau.model.steps import Pause
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from moldau.broker.admission.memory import RequestMemory
+    from moldau.broker.admission.slices import SliceScheduler
     from moldau.broker.coordinators.coordinators import Coordinators
     from moldau.broker.delayed import DelayedRequests
     from moldau.broker.metrics.counters import Counters
     from moldau.broker.replicas.table import PartitionTable
-    from moldau.broker.request_memory import RequestMemory
     from moldau.broker.security.channel import Channel
-    from moldau.broker.slices import SliceScheduler
     from moldau.cluster.snapshot import MetadataSnapshot
     from moldau.log.manager import LogManager
     from moldau.model.budget import Budget

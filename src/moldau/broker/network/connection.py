@@ -25,11 +25,11 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from moldau.broker.admission.memory import READ_BYTES
 from moldau.broker.handlers.fetch import handle_fetch
 from moldau.broker.network.responses import PendingResponse, ResponseQueue
 from moldau.broker.producing import Producing
 from moldau.broker.request import FastPath, Request
-from moldau.broker.request_memory import READ_BYTES
 from moldau.broker.security.channel import Channel
 from moldau.broker.unwritten import NO_PLACE, UnwrittenAnswers
 from moldau.model.errors import ProtocolError
@@ -41,8 +41,8 @@ from moldau.protocol.headers import decode_request_header
 from moldau.protocol.versions import CODEC
 
 if TYPE_CHECKING:
+    from moldau.broker.admission.slices import SlicedWork
     from moldau.broker.broker import Broker
-    from moldau.broker.slices import SlicedWork
 
 _LOG = logging.getLogger(__name__)
 
@@ -92,7 +92,8 @@ class Connection:
         self.channel = Channel(listener, transport.peer, broker.advertised_to(listener, transport.local), broker.connections_made)
         self._memory = broker.request_memory
         self._holds_memory = False
-        self._reader = FrameReader(broker.receive_buffer, broker.request_bytes_max, broker.decoded_bytes_max)
+        limits = broker.admission.limits
+        self._reader = FrameReader(broker.receive_buffer, limits.request_bytes_max, limits.decoded_bytes_max)
         self._responses = ResponseQueue()
         self._unwritten = UnwrittenAnswers()
         self._producing = Producing(broker, self._responses, self._unwritten, self._write)
@@ -389,11 +390,11 @@ class Connection:
 
     def _is_full(self) -> bool:
         """Whether no further frame may be handled."""
-        broker = self._broker
+        limits = self._broker.admission.limits
         return (
             self._holds > 0
-            or len(self._responses.pending) >= broker.requests_in_flight_max
-            or self._responses.cost + self._transport.queued_bytes() >= broker.queued_bytes_max
+            or len(self._responses.pending) >= limits.requests_in_flight_max
+            or self._responses.cost + self._transport.queued_bytes() >= limits.queued_bytes_max
         )
 
     def _go_on(self) -> None:

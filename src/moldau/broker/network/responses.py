@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from moldau.broker.admission.memory import Holder
 from moldau.broker.request import DelayedOperation, FastPath
-from moldau.broker.request_memory import Holder
 from moldau.model.steps import Steps
 from moldau.ports.transport import FileRange, Part, release_parts
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from moldau.broker.admission.slices import TURN_S
 from moldau.broker.coordinators.partition_coordinator import PartitionCoordinator, Phase
-from moldau.broker.slices import TURN_S
 from moldau.model.steps import Steps
 from support.toy_coordinator import ToyState, ToyWorld
 

@@ -12,7 +12,7 @@ the sum is below the bound nothing is delayed. At the bound:
   connections closed: peers that hold memory and send nothing more do not keep others waiting for ever. One that is read, and fast enough
   to fill its buffer within `STEADY_S`, is given up only if all that are slower were not enough, and the first in the line not at all: if
   all of them were closed, their clients would begin again together, and with slow links no request would ever be completed.
-* A request that has come whole and is handled in steps (see `admission`), or waits for another thread or for the transaction coordinator
+* A request that has come whole and is handled in steps (see `elements`), or waits for another thread or for the transaction coordinator
   (`keep`), counts until its end, also when its connection is lost. It keeps its place in the line, so that large requests are not read
   faster than they are handled: while it is the first, no other is read on in its stead. One of up to `SMALL_BYTES` has no place, and
   keeps none waiting.
@@ -27,7 +27,6 @@ import logging
 import sys
 from typing import TYPE_CHECKING, Protocol
 
-from moldau.broker.admission import Admission
 from moldau.model.log_throttle import LogThrottle
 
 if TYPE_CHECKING:
@@ -82,8 +81,6 @@ class RequestMemory:
         """Those of them that whole requests hold."""
         self.cut = 0
         """Connections closed for it."""
-        self.admission = Admission()
-        """What long requests may take once they are decoded."""
         self._clock = clock
         self._holders: dict[Holder, _Held] = {}
         """The line: what connections and their whole requests hold, the one without progress for longest first."""

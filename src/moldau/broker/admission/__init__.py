@@ -1,0 +1,1 @@
+"""What requests may take, of memory, elements and time, and what they wait for."""

@@ -1,0 +1,57 @@
+"""What requests of all connections take before and while they are handled, in one place, and what each has to wait for.
+
+* `limits`: bounds of one request and of one connection.
+* `memory`: bytes of requests that are received and not handled yet.
+* `slices`: time on the broker's thread, for what takes longer than a millisecond.
+* `long_request`: elements of decoded requests. Produce and Fetch have pools of their own, because the handlers of other requests may wait
+  for the disk for seconds.
+"""
+
+import sys
+from typing import TYPE_CHECKING
+
+from moldau.broker.admission.elements import ElementPools, LongRequest
+from moldau.broker.admission.limits import RequestLimits, request_limits
+from moldau.broker.admission.memory import Holder, RequestMemory
+from moldau.broker.admission.slices import SliceScheduler
+
+if TYPE_CHECKING:
+    from moldau.model.config.store import BrokerConfig
+    from moldau.ports.clock import Clock
+
+
+class Admission:
+    """See the module."""
+
+    def __init__(self, clock: "Clock", config: "BrokerConfig") -> None:
+        self.memory = RequestMemory(clock)
+        self.slices = SliceScheduler(clock)
+        self.data = ElementPools()
+        """Of Produce and Fetch."""
+        self.others = ElementPools()
+        self.limits: RequestLimits
+        self.configure(config)
+
+    def configure(self, config: "BrokerConfig") -> None:
+        """Take the bounds that `config` sets now."""
+        self.limits = request_limits(config)
+        queued_max = config.int("queued.max.request.bytes")
+        self.memory.bytes_max = sys.maxsize if queued_max < 0 else queued_max
+        self.memory.incomplete_max_s = config.int("incomplete.request.timeout.ms") / 1000
+
+    def long_request(self, holder: Holder, size: int) -> LongRequest:
+        """A long request of `size` bytes, which count for the connection `holder` until `LongRequest.end`; the caller sees to that."""
+        return LongRequest(self.memory, holder, size, self.others, self.limits.decoded_elements_max)
+
+    def long_data_request(self, holder: Holder, size: int) -> LongRequest:
+        """The same for Produce and Fetch."""
+        return LongRequest(self.memory, holder, size, self.data, self.limits.decoded_elements_max)
+
+    @property
+    def waiting(self) -> int:
+        """Long requests that wait, undecoded."""
+        return self.data.waiting + self.others.waiting
+
+    def statistics(self) -> dict[str, int]:
+        """Numbers for a person who looks into a running broker."""
+        return {"requests_sliced": self.slices.running, **self.memory.statistics()}
