@@ -2,7 +2,7 @@
 
 import pytest
 
-from moldau.log.cleaning.grouping import RELATIVE_OFFSET_MAX, SEGMENTS_MAX, Sized, group_segments
+from moldau.log.cleaning.groups import RELATIVE_OFFSET_MAX, SEGMENTS_MAX, Sized, group_segments
 
 HUGE = RELATIVE_OFFSET_MAX
 

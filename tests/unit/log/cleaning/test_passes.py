@@ -3,7 +3,7 @@
 import pytest
 
 from moldau.log import names, transactions
-from moldau.log.cleaning.grouping import SEGMENTS_MAX
+from moldau.log.cleaning.groups import SEGMENTS_MAX
 from moldau.log.findings import Severity
 from moldau.log.verify import verify
 from moldau.model.steps import drain
