@@ -4,9 +4,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from moldau.log.cleaning.filtering import records_of
+from moldau.log.cleaning.filtering import emptied, rebuilt, records_of, select, shift_timestamps
 from moldau.log.cleaning.key_map import KEPT, REPLACED, UnreadableRecordsError
-from moldau.log.cleaning.rebuilding import emptied, rebuilt, select, shift_timestamps
 from moldau.protocol.records.batch import iterate
 from moldau.protocol.records.builder import encode_batch
 from moldau.protocol.records.compression import Compression
