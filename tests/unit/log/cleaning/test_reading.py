@@ -3,7 +3,7 @@
 import pytest
 
 from moldau.log.batches import BadBatchError
-from moldau.log.cleaning.reading import DamagedBatchError, Throttle, chunks
+from moldau.log.cleaning.work import DamagedBatchError, Throttle, chunks
 from moldau.ports.filesystem import File
 from moldau.protocol.records.header import stamp
 from moldau.testing.disk import ForgetfulDisk
