@@ -9,6 +9,23 @@ from moldau.log.checkpoints import OFFSET_CHECKPOINTS
 from moldau.log.meta_properties import FILE_NAME as META_PROPERTIES
 from moldau.log.partition_metadata import FILE_NAME as PARTITION_METADATA
 
+_BACKUP = "restore it from a backup"
+_ADVICE_BY_NAME = {
+    names.LEADER_EPOCHS: "remove it while the broker is stopped; later appends start a new file",
+    PARTITION_METADATA: "if the records are of the topic that the folder names, remove it while the broker is stopped; it is recreated",
+    META_PROPERTIES: f"{_BACKUP}; the broker does not use the directory without it",
+    **dict.fromkeys(OFFSET_CHECKPOINTS, "nothing: the next start skips what cannot be used, and writes the file again"),
+}
+_ADVICE_BY_SUFFIX = {
+    names.LOG: f"{_BACKUP} before the broker starts: one that was killed cuts what it had not flushed off there; otherwise consumers get "
+    "CORRUPT_MESSAGE there, and a log that the broker keeps offline for it starts again after `moldau log accept-loss`",
+    names.INDEX: "remove it while the broker is stopped; the broker rebuilds it",
+    names.TIME_INDEX: "remove it while the broker is stopped; the broker rebuilds it",
+    names.TRANSACTION_INDEX: f"{_BACKUP}; one that the broker itself finds damaged is rebuilt",
+    names.CHECKSUMS: "remove it while the broker is stopped",
+    names.SNAPSHOT: "remove it while the broker is stopped; producers are read from an older one and the log",
+}
+
 
 class Severity(Enum):
     """How bad a finding is."""
@@ -34,24 +51,6 @@ class Finding:
     def __str__(self) -> str:
         where = f"byte {self.position}" if isinstance(self.position, int) else self.position
         return f"{self.severity.value}: {self.path}, {where}: {self.message}"
-
-
-_BACKUP = "restore it from a backup"
-_ADVICE_BY_NAME = {
-    names.LEADER_EPOCHS: "remove it while the broker is stopped; later appends start a new file",
-    PARTITION_METADATA: "if the records are of the topic that the folder names, remove it while the broker is stopped; it is recreated",
-    META_PROPERTIES: f"{_BACKUP}; the broker does not use the directory without it",
-    **dict.fromkeys(OFFSET_CHECKPOINTS, "nothing: the next start skips what cannot be used, and writes the file again"),
-}
-_ADVICE_BY_SUFFIX = {
-    names.LOG: f"{_BACKUP} before the broker starts: one that was killed cuts what it had not flushed off there; otherwise consumers get "
-    "CORRUPT_MESSAGE there, and a log that the broker keeps offline for it starts again after `moldau log accept-loss`",
-    names.INDEX: "remove it while the broker is stopped; the broker rebuilds it",
-    names.TIME_INDEX: "remove it while the broker is stopped; the broker rebuilds it",
-    names.TRANSACTION_INDEX: f"{_BACKUP}; one that the broker itself finds damaged is rebuilt",
-    names.CHECKSUMS: "remove it while the broker is stopped",
-    names.SNAPSHOT: "remove it while the broker is stopped; producers are read from an older one and the log",
-}
 
 
 @dataclass(slots=True)

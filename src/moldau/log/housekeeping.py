@@ -12,6 +12,8 @@ from moldau.model.steps import Pause, Steps
 from moldau.ports.background import Background
 from moldau.ports.filesystem import FileSystem, MissingFileError
 
+_LOG = logging.getLogger(__name__)
+
 
 class Removal(NamedTuple):
     """Work that gives space back, due at a time of the wall clock. It may run in any thread; StorageError."""
@@ -48,9 +50,6 @@ class Removals:
     def next_due_ms(self) -> int | None:
         """When the next one is due; None without any."""
         return self._waiting[0].due_ms if self._waiting else None
-
-
-_LOG = logging.getLogger(__name__)
 
 
 class Housekeeping:

@@ -15,6 +15,9 @@ from moldau.log.cache import SegmentCache
 from moldau.ports.filesystem import FileSystem
 from moldau.protocol.records.header import BatchHeader
 
+STORE_BYTES = 4096
+"""A tail of this size is moved to the file at the next write."""
+
 
 class EntryFile:
     """Entries of one size, most of them in the file, the newest in memory.
@@ -95,10 +98,6 @@ class EntryFile:
     def _measure(self) -> int:
         """Bytes of valid entries in the file, which was not looked at before."""
         raise NotImplementedError
-
-
-STORE_BYTES = 4096
-"""A tail of this size is moved to the file at the next write."""
 
 
 class IndexFile(EntryFile):

@@ -18,6 +18,15 @@ from moldau.model.identity import TopicPartition
 from moldau.model.log_throttle import LogThrottle
 from moldau.ports.filesystem import FileSystem, MissingFileError, NotRegularError
 
+_LOG = logging.getLogger(__name__)
+OfflineListener = Callable[[str, list[TopicPartition]], object]
+"""Told the path of a log directory that went offline, and the partitions that went with it."""
+AllFailedListener = Callable[["AllDirectoriesFailedError"], object]
+"""Told, once, that the last log directory went offline."""
+SHORTAGE_INTERVAL_S = 1.0
+SHORTAGES_MAX = 100
+"""Shortages are told once in this time for each directory and reason, of which no more than this are told apart."""
+
 
 class Placement:
     """A partition's folder in a log directory. Invariant: there is a `log`, or a `problem` that says why there is none."""
@@ -57,17 +66,6 @@ class Placement:
         """Whether the next start may trust a log that is offline. Not if it went offline while it was in use, or if it had to be recovered
         and could not be."""
         return self.directory.clean and not self._opened
-
-
-_LOG = logging.getLogger(__name__)
-
-OfflineListener = Callable[[str, list[TopicPartition]], object]
-"""Told the path of a log directory that went offline, and the partitions that went with it."""
-AllFailedListener = Callable[["AllDirectoriesFailedError"], object]
-"""Told, once, that the last log directory went offline."""
-SHORTAGE_INTERVAL_S = 1.0
-SHORTAGES_MAX = 100
-"""Shortages are told once in this time for each directory and reason, of which no more than this are told apart."""
 
 
 class LogSet:

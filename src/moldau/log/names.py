@@ -35,6 +35,11 @@ _DIGITS = 20
 _KNOWN = {*SEGMENT_SUFFIXES, SNAPSHOT}
 OFFSET_MAX = 2**63 - 2**31
 """No file's name has an offset above this: relative offsets in a segment take up to 31 bits, offsets 63."""
+NAME_LENGTH_MAX = 255
+METADATA_FOLDER = "__cluster_metadata-0"
+"""Kafka's own log of cluster metadata in KRaft mode. It is none of ours: its records are not a topic's."""
+PARTITION_MAX = 2**31 - 1
+_DIGIT_CHARACTERS = frozenset("0123456789")
 
 
 def file_name(offset: int, suffix: str) -> str:
@@ -57,13 +62,6 @@ def parse(name: str) -> tuple[int, str] | None:
     return (offset, suffix) if offset <= OFFSET_MAX else None
 
 
-NAME_LENGTH_MAX = 255
-METADATA_FOLDER = "__cluster_metadata-0"
-"""Kafka's own log of cluster metadata in KRaft mode. It is none of ours: its records are not a topic's."""
-
-PARTITION_MAX = 2**31 - 1
-
-
 class FolderKind(Enum):
     """What a folder is for; the value is the end of its name."""
 
@@ -82,7 +80,6 @@ class Folder(NamedTuple):
 
 
 _MARKED = (FolderKind.DELETE, FolderKind.STRAY, FolderKind.FUTURE)
-_DIGIT_CHARACTERS = frozenset("0123456789")
 
 
 def parse_folder(name: str) -> Folder | None:

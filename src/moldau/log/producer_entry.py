@@ -52,6 +52,9 @@ NO_SEQUENCE = -1
 SEQUENCE_MASK = 2**31 - 1
 
 _stored = tuple.__new__
+EPOCH_MAX = 2**15 - 1
+FIRST_VERSION_WITH_EPOCH_BUMP = 2
+"""The version of transactions in which every end has its own epoch."""
 
 
 class StoredBatch(NamedTuple):
@@ -108,11 +111,6 @@ class ProducerEntry:
             if batch.first_sequence == sequence and batch.last_sequence == last_sequence:
                 return batch
         return None
-
-
-EPOCH_MAX = 2**15 - 1
-FIRST_VERSION_WITH_EPOCH_BUMP = 2
-"""The version of transactions in which every end has its own epoch."""
 
 
 def check_epoch(partition: str, producer_id: int, entry: ProducerEntry, epoch: int, sequence: int) -> None:

@@ -17,6 +17,7 @@ from moldau.protocol.records.header import BatchHeader
 
 LOOK_BACK_BYTES = 8 * 1024 * 1024
 """How much of the log is searched for the batches before a snapshot: five of the usual longest, and some of other producers between."""
+_LOG = logging.getLogger(__name__)
 
 
 def _nowhere(_: AbortedTransaction) -> None:
@@ -95,9 +96,6 @@ def producers_before(segments: Segments, offset: int, now_ms: int, producer_ids:
         except UNREADABLE:
             continue
     return found.entries
-
-
-_LOG = logging.getLogger(__name__)
 
 
 def mend(segments: Segments, segment: Segment, snapshots: Snapshots, partition: str, log_end_offset: int) -> None:

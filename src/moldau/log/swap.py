@@ -31,6 +31,7 @@ from moldau.model.errors import StorageError
 from moldau.ports.filesystem import FileSystem
 
 _LOG = logging.getLogger(__name__)
+REASON = "compacted"
 
 
 def settle_leftovers(files: FileSystem, folder: str, durable: range = range(0)) -> list[str]:
@@ -97,9 +98,6 @@ def _covers(files: FileSystem, folder: str, name: str) -> tuple[int, int]:
     finally:
         file.release()
     return base, end
-
-
-REASON = "compacted"
 
 
 def swap_files(files: FileSystem, folder: str, replaced: Sequence[Segment], suffixes: Sequence[str], delay_ms: int) -> list[RemovedSegment]:

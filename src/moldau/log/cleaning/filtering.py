@@ -31,6 +31,9 @@ from moldau.protocol.records.walk import long_varint
 from moldau.protocol.varint import read_varint, read_varlong, uvarint, varlong
 
 NO_TIMESTAMP = -1
+TIMESTAMP_MAX = 2**63 - 1
+_REPLACED = bytes([REPLACED])
+_TOMBSTONE = bytes([TOMBSTONE])
 
 
 def select(records: bytes, position: int, end: int, states: bytes | bytearray, *, with_timestamps: bool) -> tuple[list[bytes], int]:
@@ -130,12 +133,6 @@ def emptied(header: BatchHeader) -> bytearray:
         ),
         b"",
     )
-
-
-TIMESTAMP_MAX = 2**63 - 1
-
-_REPLACED = bytes([REPLACED])
-_TOMBSTONE = bytes([TOMBSTONE])
 
 
 class BatchFilter:

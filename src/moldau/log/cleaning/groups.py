@@ -16,6 +16,7 @@ from moldau.protocol.records.header import BatchHeader
 RELATIVE_OFFSET_MAX = 2**31 - 1
 SEGMENTS_MAX = 64
 """Of a group: it is swapped in on the broker's thread, with some renames for each segment."""
+SIZE_MAX = 2**31 - 1
 
 
 class Sized(NamedTuple):
@@ -52,9 +53,6 @@ def group_segments(segments: Sequence[Sized], segment_bytes: int, index_bytes: i
             groups.append([segment])
             log_size, index_size, time_index_size = segment.size, segment.index_bytes, segment.time_index_bytes
     return groups
-
-
-SIZE_MAX = 2**31 - 1
 
 
 class CleanedSegment:
