@@ -14,6 +14,8 @@ are searched one after the other from the one that the hash points to; 0 is a fr
 **Keys are not kept.** Two keys of which hash and CRC are the same would cost the newest record of one of them. That are 95 bits: among the
 4.7 million keys that the default of `log.cleaner.dedupe.buffer.size` holds, the chance is 3 in 10^16 a pass. Nobody can choose such keys:
 the hash (SipHash) has a secret of the process, and a worker never runs with a fixed one. (Kafka's map has MD5, 128 bits.)
+Nothing else depends on the hash or its secret (PYTHONHASHSEED): it decides where a key stands in the table, and the table is only searched.
+States, counts, and so the bytes that a pass writes are the same for every hash.
 
 **Memory** is bounded by `bytes_max`, and what is counted is all that there is: 16 bytes a slot, of which three quarters are used; the
 smaller table beside the larger one while it grows; a byte for each record, and eight for each batch.
