@@ -36,9 +36,8 @@ from moldau.cluster.znodes import (
     encode_state,
     encode_topic,
 )
-from moldau.log.topic_ids import ID_BYTES, format_id
 from moldau.model.errors import CoordinationError
-from moldau.model.identity import TopicPartition
+from moldau.model.identity import ID_BYTES, TopicPartition, format_id
 from moldau.model.steps import UNFINISHED, Elsewhere, Pause, Steps
 from moldau.ports.coordination import (
     Create,

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from moldau.cluster.snapshot import Endpoint
-from moldau.log.topic_ids import format_id, parse_id
 from moldau.model.config.listeners import PLAINTEXT, Listener, parse_listener
 from moldau.model.errors import CoordinationError
+from moldau.model.identity import format_id, parse_id
 
 T = TypeVar("T")
 

@@ -18,8 +18,8 @@ from moldau.log.directory import ForeignDirectoryError
 from moldau.log.log_set import Placement
 from moldau.log.meta_properties import read_meta_properties
 from moldau.log.partition_metadata import write_topic_id
-from moldau.log.topic_ids import ID_BYTES, format_id
 from moldau.model.errors import WorldError
+from moldau.model.identity import ID_BYTES, format_id
 from moldau.ports.filesystem import FileSystem
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from moldau.log.meta_properties import parse_meta_properties
 from moldau.log.partition_metadata import FILE_NAME as PARTITION_METADATA
 from moldau.log.partition_metadata import parse_partition_metadata
 from moldau.log.producer_snapshots import BadSnapshotError, decode_snapshot
-from moldau.log.topic_ids import format_id
 from moldau.log.transaction_index import ABORTED, ABORTED_VERSION
 from moldau.model.errors import MoldauError, PeerError
+from moldau.model.identity import format_id
 from moldau.ports.filesystem import FileSystem
 from moldau.protocol.records.compression import Compression
 from moldau.protocol.records.header import BatchHeader

@@ -12,9 +12,8 @@ from moldau.log.directory import LogDirectory
 from moldau.log.meta_properties import FILE_NAME as META_PROPERTIES
 from moldau.log.names import FolderKind, marked_name
 from moldau.log.partition_log import PartitionLog
-from moldau.log.topic_ids import ID_BYTES
 from moldau.model.errors import MoldauError, StorageError, WorldError
-from moldau.model.identity import TopicPartition
+from moldau.model.identity import ID_BYTES, TopicPartition
 from moldau.model.log_throttle import LogThrottle
 from moldau.ports.filesystem import FileSystem, MissingFileError, NotRegularError
 

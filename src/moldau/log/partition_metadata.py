@@ -6,7 +6,7 @@ The third line, a checksum of the two before it, is Moldau's own: Kafka reads no
 from fastcrc.crc32 import iscsi as crc32c
 
 from moldau.log.damage import DamagedFileError
-from moldau.log.topic_ids import format_id, parse_id
+from moldau.model.identity import format_id, parse_id
 from moldau.ports.filesystem import FileSystem
 
 FILE_NAME = "partition.metadata"

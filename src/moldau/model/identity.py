@@ -1,8 +1,9 @@
-"""Names and numbers of the log, each with a type of its own so that they cannot be mixed up.
+"""Names, numbers and ids of the log, each with a type of its own so that they cannot be mixed up.
 
 Hot loops may hold them as plain ``int``; whatever is stored or handed between rooms carries the type.
 """
 
+from binascii import Error, a2b_base64, b2a_base64
 from typing import NamedTuple, NewType
 
 BrokerId = NewType("BrokerId", int)
@@ -21,6 +22,11 @@ UNKNOWN_OFFSET = Offset(-1)
 UNKNOWN_EPOCH = LeaderEpoch(-1)
 NO_TIMESTAMP = TimestampMs(-1)
 NO_PRODUCER_ID = ProducerId(-1)
+ID_BYTES = 16
+"""Of a topic id."""
+_TO_URL = bytes.maketrans(b"+/", b"-_")
+_FROM_URL = bytes.maketrans(b"-_", b"+/")
+_TEXT_LENGTH = 22
 
 
 class TopicPartition(NamedTuple):
@@ -31,3 +37,20 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def format_id(value: bytes) -> str:
+    """A 16-byte id as Kafka writes it in files and shows it to people: 22 characters of URL-safe base64, without padding."""
+    assert len(value) == ID_BYTES, f"an id has {ID_BYTES} bytes, not {len(value)}"
+    return b2a_base64(value, newline=False).rstrip(b"=").translate(_TO_URL).decode()
+
+
+def parse_id(text: str) -> bytes:
+    """The bytes of an id in that form. ValueError if the text is not one."""
+    try:
+        value = a2b_base64(text.encode("ascii").translate(_FROM_URL) + b"==", strict_mode=True) if len(text) == _TEXT_LENGTH else b""
+    except (Error, UnicodeEncodeError) as error:
+        raise ValueError(f"{text!r} is not an id of {ID_BYTES} bytes") from error
+    if len(value) != ID_BYTES:
+        raise ValueError(f"{text!r} is not an id of {ID_BYTES} bytes")
+    return value

@@ -5,8 +5,7 @@ import pytest
 from moldau.log.adopt import AdoptedTopic, cluster_id_of
 from moldau.log.config import LogConfig
 from moldau.log.directory import ForeignDirectoryError
-from moldau.log.topic_ids import format_id
-from moldau.model.identity import TopicPartition
+from moldau.model.identity import TopicPartition, format_id
 from moldau.model.steps import drain
 from moldau.testing.disk import ForgetfulDisk
 from support.logs import CLUSTER, NOW_MS, TOPIC_ID, append_values, create, manager_over, values_of

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from moldau.log.damage import DamagedFileError
 from moldau.log.partition_metadata import parse_partition_metadata, read_topic_id, write_topic_id
-from moldau.log.topic_ids import format_id, parse_id
+from moldau.model.identity import format_id, parse_id
 from moldau.testing.disk import ForgetfulDisk
 
 IDS = st.binary(min_size=16, max_size=16)

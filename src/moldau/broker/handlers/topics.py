@@ -12,8 +12,8 @@ from moldau.cluster.controller.requests import GrowthSpec, TopicSpec
 from moldau.cluster.protected_topics import check_unprotected
 from moldau.cluster.registry import NewTopic
 from moldau.cluster.snapshot import TopicInfo
-from moldau.log.topic_ids import format_id
 from moldau.model.errors import ErrorCode, PeerError, StorageError
+from moldau.model.identity import format_id
 from moldau.model.steps import Steps
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.codec.encoded import EncodedArray
