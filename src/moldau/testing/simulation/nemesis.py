@@ -46,6 +46,8 @@ class Nemesis:
         """`may_cut_power`: whether a crash in a call of a port may be a power cut."""
         self.done: list[Fault] = []
         """The faults that had something to act on."""
+        self.on_fault: Callable[[Fault], object] = lambda _fault: None
+        """Called with each of them."""
         self._host = host
         self._script = script
         self._may_cut_power = may_cut_power
@@ -81,6 +83,7 @@ class Nemesis:
 
     def _strike(self, fault: Fault) -> None:
         self._schedule.note(fault.kind)
+        self.on_fault(fault)
         if getattr(self, f"_{fault.kind}")(Random(fault.draw)):
             self.done.append(fault)
 

@@ -6,13 +6,14 @@ progress must: all workloads come to their end within a bound of virtual time. T
 
 import asyncio
 import logging
+import re
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from types import CoroutineType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 from moldau.testing.history.checker import check
 from moldau.testing.simulation.clients.context import ClientContext
@@ -23,6 +24,7 @@ from moldau.testing.simulation.power_cuts import PowerCuts
 from moldau.testing.simulation.probes import Hit, SimulatedProbe
 from moldau.testing.simulation.process import Crashed
 from moldau.testing.simulation.simulation import Simulation
+from moldau.testing.simulation.transcript import Transcript
 
 CONVERGE_S = 600.0
 """How long the second phase may take."""
@@ -60,13 +62,28 @@ class Verdict:
     reached: Counter[str] = field(default_factory=Counter)
     """How often each point of the product was reached."""
 
+    @property
+    def signature(self) -> str:
+        """The way in which the run failed first, without numbers and names of the run; empty for a clean one."""
+        return _signature(self.failures[0]) if self.failures else ""
+
+    @property
+    def signatures(self) -> list[str]:
+        """The ways in which it failed."""
+        return [_signature(failure) for failure in self.failures]
+
     def __str__(self) -> str:
         what = "; ".join(self.failures) or "clean"
         return f"seed {self.seed}: {what} ({self.steps} steps, {self.virtual_s:.1f} s, {len(self.done)} faults, crc {self.crc:08x})"
 
 
-def run_trial(options: Options, workloads: Sequence[tuple[str, Workload]], script: Script | None = None) -> Verdict:
-    """Run a seed with these workloads, each under its name; with a script, what goes wrong is what that says."""
+def run_trial(
+    options: Options, workloads: Sequence[tuple[str, Workload]], script: Script | None = None, *, transcript: TextIO | None = None
+) -> Verdict:
+    """Run a seed with these workloads, each under its name; with a script, what goes wrong is what that says.
+
+    What happens is written to `transcript`, if there is one; the run is the same without it.
+    """
     begun = time.process_time()
     simulation = Simulation(options)
     verdict = Verdict(options.seed)
@@ -75,7 +92,7 @@ def run_trial(options: Options, workloads: Sequence[tuple[str, Workload]], scrip
         faults = draw_faults(options) if script is None else script.faults
         nemesis = Nemesis(simulation.host, faults, may_cut_power="power_cut" in options.faults)
         try:
-            simulation.run(_phases(simulation, nemesis, workloads))
+            simulation.run(_phases(simulation, nemesis, workloads, transcript))
         except Exception as error:
             verdict.failures.append("".join(traceback.format_exception(error)).strip())
         verdict.failures += bugs.found
@@ -90,9 +107,17 @@ def run_trial(options: Options, workloads: Sequence[tuple[str, Workload]], scrip
     return verdict
 
 
-async def _phases(simulation: Simulation, nemesis: Nemesis, workloads: Sequence[tuple[str, Workload]]) -> None:
+def _signature(failure: str) -> str:
+    """Kind of an anomaly, or type and first words of an exception."""
+    last = failure.rsplit("\n", 1)[-1]
+    return re.sub(r"[-0-9.]+", "", ":".join(last.split(":", 2)[:2]) if failure.startswith("Traceback") else last.split(":")[0])
+
+
+async def _phases(simulation: Simulation, nemesis: Nemesis, workloads: Sequence[tuple[str, Workload]], transcript: TextIO | None) -> None:
     invariants = Invariants(simulation.host)
     PowerCuts(simulation.host, simulation.history, simulation.partitions)
+    if transcript is not None:
+        Transcript(simulation.host, nemesis, transcript)
     outage = simulation.history.outage("faults")
     simulation.host.start()
     nemesis.begin()
