@@ -30,9 +30,8 @@ from moldau.tracking.header import HEADER_FIELD
 from moldau.tracking.instance import CountedDelivery, Instance
 from moldau.tracking.publishing import CountPublisher, Origin, log, watch_for_the_end
 from moldau.tracking.registry_port import Registry, open_registry
-from moldau.tracking.routes import Route, Routes, SchemaSource
+from moldau.tracking.routes import Route, Routes, SchemaSource, SubjectNaming
 from moldau.tracking.schemas.event_schema import EventSchema, event_schema
-from moldau.tracking.subjects import SubjectNaming
 
 AUDIT_PUBLISH_INTERVAL_MS: Final = 5_000
 DATACENTER_VARIABLE: Final = "MOLDAU_DATACENTER"

@@ -6,14 +6,38 @@ The topic is made as its category wants it before its first event, if it is not 
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, assert_never, get_args
 
 from moldau.registry.wire import frame
 from moldau.tracking.categories import TRACKING, Category
 from moldau.tracking.registry_port import Registry
 from moldau.tracking.schemas.event_schema import EventSchema, event_schema
-from moldau.tracking.subjects import SubjectNaming, check_naming, subject_of
 from moldau.tracking.topics import check_topic
+
+SubjectNaming = Literal["topic", "record", "topic-record"]
+"""TopicNameStrategy (one kind of event per topic), RecordNameStrategy, TopicRecordNameStrategy (several kinds in a topic)."""
+
+_NAMINGS: Final = get_args(SubjectNaming)
+
+
+def check_naming(naming: SubjectNaming) -> None:
+    """ValueError unless it is one of the three."""
+    if naming not in _NAMINGS:
+        raise ValueError(f"subject_naming is one of {', '.join(_NAMINGS)}, not {naming!r}")
+
+
+def subject_of(naming: SubjectNaming, topic: str, record: str) -> str:
+    """The subject of the values of `topic`; `record` is the full name of the event's schema."""
+    match naming:
+        case "topic":
+            return f"{topic}-value"
+        case "record":
+            return record
+        case "topic-record":
+            return f"{topic}-{record}"
+        case _:
+            assert_never(naming)
+
 
 SchemaSource = EventSchema | Mapping[str, Any] | str | Path | type
 EnsureTopic = Callable[[str, Category], object]
