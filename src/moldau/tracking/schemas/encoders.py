@@ -23,7 +23,7 @@ from moldau.tracking.errors import EventError
 from moldau.tracking.schemas.checking import Names, complete
 from moldau.tracking.schemas.leaves import LOGICAL_RANGES
 from moldau.tracking.schemas.numbers import Encode, UnsureError, decimal_encoder, exact_double, varint_encoder, varint_tables
-from moldau.tracking.schemas.plain import field_names, plain
+from moldau.tracking.schemas.python_values import field_names, plain
 
 UNSURE: Final = (UnsureError, EventError, AttributeError, LookupError, TypeError, ValueError, OverflowError)
 """What an encoder raises of an event that it does not write."""

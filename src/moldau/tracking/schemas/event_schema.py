@@ -22,7 +22,7 @@ from moldau.tracking.header import HEADER_FIELD, HEADER_SCHEMA, full_name, is_he
 from moldau.tracking.schemas.checking import complete, defaults_of
 from moldau.tracking.schemas.encoders import UNSURE, encoder_of
 from moldau.tracking.schemas.expanding import Library, add_to_library, expand, read_files, refers_to
-from moldau.tracking.schemas.plain import plain_fields
+from moldau.tracking.schemas.python_values import plain_fields
 from moldau.tracking.schemas.reading import reading_schema
 
 

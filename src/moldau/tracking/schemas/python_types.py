@@ -31,8 +31,7 @@ from uuid import UUID
 
 from moldau.tracking.errors import EventError, SchemaError
 from moldau.tracking.schemas.checking import complete
-from moldau.tracking.schemas.plain import described_fields, field_names, plain, pydantic_config
-from moldau.tracking.schemas.python_values import input_names
+from moldau.tracking.schemas.python_values import described_fields, field_names, input_names, plain, pydantic_config
 
 NOTHING: Final = object()
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
