@@ -20,8 +20,7 @@ from uuid import UUID
 from fastavro import schemaless_writer
 
 from moldau.tracking.errors import EventError
-from moldau.tracking.schemas.checking import Names, complete
-from moldau.tracking.schemas.leaves import LOGICAL_RANGES
+from moldau.tracking.schemas.checking import LOGICAL_RANGES, Names, complete
 from moldau.tracking.schemas.numbers import Encode, UnsureError, decimal_encoder, exact_double, varint_encoder, varint_tables
 from moldau.tracking.schemas.python_values import field_names, plain
 
