@@ -18,9 +18,8 @@ from moldau.registry.wire import WireFormatError, unframe
 from moldau.tracking.errors import TrackingError
 from moldau.tracking.header import HEADER_FIELD, EventHeader, is_tracked_schema, read_header
 from moldau.tracking.registry_port import Registry
-from moldau.tracking.schemas.event_schema import EventSchema
+from moldau.tracking.schemas.event_schema import EventSchema, shares_defaults, unshared
 from moldau.tracking.schemas.python_values import Build, builder_of
-from moldau.tracking.schemas.reading import shares_defaults, unshared
 
 REASON_MAX: Final = 300
 

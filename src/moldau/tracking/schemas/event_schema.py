@@ -1,5 +1,8 @@
 """The schema of one kind of event: an Avro record with the header in front, and how events of it are written.
 
+So a reader would find the text ``"\\x0f"`` where the decimal 1.5 is meant, and a number for a time. Here each default is written and read
+once, as an event's own value would be.
+
     event_schema("schemas/page_view.avsc")                       # a file; more files for the types that it names
     event_schema({"type": "record", "name": "PageView", ...})    # the same as JSON has it
     event_schema(PageView)                                       # a dataclass or a pydantic model
@@ -9,21 +12,65 @@ The header is put in front if it is not there. Its bytes are written by the prod
 
 import io
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from fastavro import parse_schema, schemaless_writer
+from fastavro import parse_schema, schemaless_reader, schemaless_writer
 from fastavro.schema import SchemaParseException, UnknownType
 
 from moldau.tracking.errors import EventError, SchemaError
 from moldau.tracking.header import HEADER_FIELD, HEADER_SCHEMA, full_name, is_header_type, namespace_of
-from moldau.tracking.schemas.checking import complete, defaults_of
+from moldau.tracking.schemas.checking import Names, complete, defaults_of
 from moldau.tracking.schemas.encoders import UNSURE, encoder_of
 from moldau.tracking.schemas.expanding import Library, add_to_library, expand, read_files, refers_to
 from moldau.tracking.schemas.python_values import plain_fields
-from moldau.tracking.schemas.reading import reading_schema
+
+
+def reading_schema(parsed: Mapping[str, Any], names: Names) -> dict[str, Any]:
+    """A copy of a record, as fastavro parsed it, whose defaults are values; `names` are its named types."""
+    made: dict[str, Any] = deepcopy(dict(parsed))
+    for record in _records(made):
+        values = defaults_of(record, names, record["name"])
+        for field in record["fields"]:
+            if "default" in field:
+                field["default"] = _read_back(parsed, field, values[field["name"]])
+    return made
+
+
+def shares_defaults(reading: Mapping[str, Any]) -> bool:
+    """Whether events read by this schema may have a list or a dict in common: fastavro hands out the default itself."""
+    return any(isinstance(field.get("default"), list | dict) for record in _records(dict(reading)) for field in record["fields"])
+
+
+def unshared(value: Any) -> Any:
+    """A decoded value with lists and dicts of its own."""
+    if isinstance(value, dict):
+        return {key: unshared(each) for key, each in value.items()}
+    return [unshared(each) for each in value] if isinstance(value, list) else value
+
+
+def _read_back(parsed: Mapping[str, Any], field: Mapping[str, Any], value: Any) -> Any:
+    """The value after a trip through Avro, in a record of this field alone, which knows the named types of the whole."""
+    alone = {**parsed, "fields": [{"name": field["name"], "type": field["type"]}]}
+    written = io.BytesIO()
+    schemaless_writer(written, alone, {field["name"]: value})
+    written.seek(0)
+    found: Any = schemaless_reader(written, alone, None)
+    return found[field["name"]]
+
+
+def _records(schema: Any) -> Iterator[dict[str, Any]]:
+    """The records that are defined in a schema, itself among them; fastavro's table of their names has the same ones."""
+    if isinstance(schema, list):
+        for each in schema:
+            yield from _records(each)
+    elif isinstance(schema, dict):
+        if isinstance(schema.get("fields"), list):
+            yield schema
+        for part in ("type", "items", "values", "fields"):
+            yield from _records(schema.get(part))
 
 
 class EventSchema:
