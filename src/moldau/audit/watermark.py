@@ -1,6 +1,6 @@
 """The completion watermark, asked of the brokers: up to when a tier has everything of a topic.
 
-``moldau.audit.complete_until`` says what it is.
+``moldau.audit.reconcile`` says what it is.
 """
 
 from datetime import UTC, datetime, timedelta
