@@ -8,10 +8,10 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 
-from moldau.audit.coverage import is_counted
 from moldau.audit.follow import read_audit
 from moldau.audit.places import Place, missing, notes
 from moldau.audit.points import reached
+from moldau.audit.rules import is_counted
 from moldau.client.cluster import Cluster
 from moldau.client.consumer import Consumer
 from moldau.client.failures import ClientError, FencedError

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
-from moldau.audit.coverage import is_counted
 from moldau.audit.deleted import LATE_S, UNKNOWN, deleted
 from moldau.audit.places import Place
+from moldau.audit.rules import is_counted
 from moldau.client.cluster import Cluster
 from moldau.client.errors import failure
 from moldau.client.metadata import NO_TOPIC_ID

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
-from moldau.audit.coverage import is_counted
+from moldau.audit.rules import is_counted
 from moldau.client.settings import hiding_settings
 from moldau.lake.loading.job import LoadJobs
 from moldau.lake.reading.cluster_log import KnownTopic
