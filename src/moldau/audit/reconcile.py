@@ -10,10 +10,9 @@ clocks do not hold it up, nor raise it.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from moldau.audit.neighbours import ByKey, Neighbours
+from moldau.audit.neighbours import ByKey, Neighbours, skewed_hosts
 from moldau.audit.rules import Rules, covers, says_what_it_counts
 from moldau.audit.settled import Settled, SettledPair
-from moldau.audit.skew import skewed_hosts
 from moldau.audit.tiers import TierCounts
 from moldau.audit.verdicts import Report, WindowPair
 from moldau.tracking.counts import WINDOW_MS, Count
