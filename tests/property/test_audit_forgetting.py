@@ -6,9 +6,8 @@ from hypothesis import strategies as st
 from moldau.audit.forgetting import forget
 from moldau.audit.reconcile import reconcile
 from moldau.audit.rules import Rules
-from moldau.audit.summary import overall, summaries
 from moldau.audit.tiers import TierCounts
-from moldau.audit.verdicts import Report
+from moldau.audit.verdicts import Report, overall, summaries
 from support.audit_events import MINUTE, NOON, Host
 from support.audit_ledger import Ledger
 from support.sizes import sized

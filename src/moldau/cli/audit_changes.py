@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from moldau.audit.summary import verdict_text
+from moldau.audit.verdicts import verdict_text
 from moldau.cli import audit_view
 from moldau.cli.audit_view import (
     FAULTS,

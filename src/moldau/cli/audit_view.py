@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from moldau.audit.summary import overall, summaries, verdict_text
+from moldau.audit.verdicts import overall, summaries, verdict_text
 from moldau.cli.output import counted, print_table
 from moldau.tracking.clock import moment
 

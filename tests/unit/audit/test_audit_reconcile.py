@@ -9,9 +9,8 @@ import pytest
 from moldau.audit.events import count_each
 from moldau.audit.forgetting import forget
 from moldau.audit.rules import Rules
-from moldau.audit.summary import summaries
 from moldau.audit.tiers import TierCounts
-from moldau.audit.verdicts import Verdict
+from moldau.audit.verdicts import Verdict, summaries
 from moldau.model.identity import TopicPartition
 from moldau.tracking.audit_record import AUDIT_TOPIC, AuditRecord
 from moldau.tracking.clock import moment
