@@ -6,8 +6,7 @@ import pytest
 
 from moldau.audit.verdicts import Report as AuditReport
 from moldau.audit.verdicts import Verdict, WindowPair
-from moldau.demo.proof import Proof
-from moldau.demo.report import GroupLag, Report, Sizes, Step
+from moldau.demo.report import GroupLag, Proof, Report, Sizes, Step
 from moldau.tracking.counts import Count
 
 COUNT = Count(10, 500, 99, 1, 2)
