@@ -2,9 +2,11 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from html import escape
 
 from moldau.audit.follow import read_audit
 from moldau.audit.reconcile import reconcile
@@ -107,3 +109,88 @@ class TierWatch:
                     by_day = days.setdefault(tier, {})
                     by_day[day] = by_day.get(day, 0) + told.count.count
         return days
+
+
+COLOURS = {"producer": "#1f6f8b", "local": "#d9822b", "lake": "#3a7d44"}
+_WIDTH, _HEIGHT = 900, 560
+_LEFT, _RIGHT, _PANEL = 80, 870, 170
+_TOPS = (70, 330)
+_POINTS_MAX = 2_000
+_NAME_MAX = 24
+"""Characters of a topic's name that the title has room for."""
+_LINE = {"producer": "", "local": ' stroke-dasharray="7 4"', "lake": ' stroke-dasharray="2 3"'}
+
+Points = Sequence[tuple[float, float]]
+
+
+def draw(timeline: Timeline, topic: str, verdict: str) -> str:
+    """The whole file."""
+    title = f"Events of topic {escape(_short(topic))}, as each tier counted them: {escape(verdict)}"
+    running = {tier: [(seconds, float(totals.get(tier, 0))) for seconds, totals in timeline.moments] for tier in TIERS}
+    days = {tier: _every_day(timeline.days.get(tier, {}), timeline.days) for tier in TIERS}
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" font-size="12">',
+        f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>',
+        f'<text x="{_LEFT}" y="28" font-size="17">{title}</text>',
+        *_legend(),
+        *_panel(_TOPS[0], "counted so far, by seconds of this run", running, _seconds),
+        *_panel(_TOPS[1], "counted in the end, by day of the events (UTC)", days, _day),
+        "</svg>",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _NAME_MAX else f"{name[: _NAME_MAX - 3]}..."
+
+
+def _every_day(counts: Mapping[int, int], all_tiers: Mapping[str, Mapping[int, int]]) -> list[tuple[float, float]]:
+    """A day that another tier has and this one lacks is 0, and no gap."""
+    days = sorted({day for each in all_tiers.values() for day in each})
+    return [(float(day), float(counts.get(day, 0))) for day in days]
+
+
+def _legend() -> list[str]:
+    parts = []
+    for number, tier in enumerate(TIERS):
+        x = _LEFT + 130 * number
+        parts.append(f'<line x1="{x}" x2="{x + 30}" y1="46" y2="46" stroke="{COLOURS[tier]}" stroke-width="2.5"{_LINE[tier]}/>')
+        parts.append(f'<text x="{x + 38}" y="50">{tier}</text>')
+    return parts
+
+
+def _panel(top: int, title: str, lines: Mapping[str, Points], label: Callable[[float], str]) -> list[str]:
+    xs = [x for points in lines.values() for x, _ in points] or [0.0]
+    x_min, x_max = min(xs), max(xs)
+    y_max = max([y for points in lines.values() for _, y in points], default=0.0) or 1.0
+    bottom = top + _PANEL
+
+    def place(x: float, y: float) -> str:
+        across = (x - x_min) / (x_max - x_min) if x_max > x_min else 0.0
+        return f"{_LEFT + across * (_RIGHT - _LEFT):.1f},{bottom - y / y_max * (_PANEL - 15):.1f}"
+
+    parts = [
+        f'<text x="{_LEFT}" y="{top + 2}" fill="#555">{title}</text>',
+        f'<path d="M{_LEFT},{top + 10} V{bottom} H{_RIGHT}" fill="none" stroke="#999"/>',
+    ]
+    for share in (0.0, 0.5, 1.0):
+        y = bottom - share * (_PANEL - 15)
+        parts.append(f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end" fill="#555">{share * y_max:,.0f}</text>')
+        x = _LEFT + share * (_RIGHT - _LEFT)
+        anchor = "end" if share == 1.0 else "middle"  # the last one would end beyond the edge
+        parts.append(
+            f'<text x="{x:.1f}" y="{bottom + 18}" text-anchor="{anchor}" fill="#555">{label(x_min + share * (x_max - x_min))}</text>'
+        )
+    for tier, points in lines.items():
+        kept = points[:: max(1, len(points) // _POINTS_MAX)]
+        drawn = " ".join(place(x, y) for x, y in kept)
+        parts.append(f'<polyline points="{drawn}" fill="none" stroke="{COLOURS[tier]}" stroke-width="2"{_LINE[tier]}/>')
+    return parts
+
+
+def _seconds(x: float) -> str:
+    return f"{x:.0f} s"
+
+
+def _day(x: float) -> str:
+    return f"{datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=round(x)):%d %b %Y}"

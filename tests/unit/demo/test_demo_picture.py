@@ -2,8 +2,7 @@
 
 import xml.etree.ElementTree as ET
 
-from moldau.demo.picture import draw
-from moldau.demo.tiers import Timeline
+from moldau.demo.tiers import Timeline, draw
 
 
 def lines(svg: str) -> list[list[tuple[float, float]]]:
