@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from moldau.demo.csv_input import CsvInput
-from moldau.demo.file_input import open_input
+from moldau.demo.file_input import CsvInput, JsonLinesInput, open_input
 from moldau.demo.flights import FLIGHTS, JULY_MS, FlightsInput
 from moldau.demo.inputs import LINE_FIELD, BadLine, Event, InputError, key_of, service_name, time_of
-from moldau.demo.json_input import JsonLinesInput
 from moldau.tracking.schemas.event_schema import event_schema
 
 
