@@ -13,8 +13,8 @@ from deltalake import DeltaTable
 from moldau.client import Producer
 from moldau.client.admin import Admin
 from moldau.client.cluster import Cluster
+from moldau.demo.loading import group_lag
 from moldau.lake.loading.errors import LoadError, SchemaChangeError, TaskError
-from moldau.lake.loading.group_lag import group_lag
 from moldau.lake.loading.load import load
 from moldau.lake.points import on_point
 from moldau.lake.reading.offsets import DataLossError

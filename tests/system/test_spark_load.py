@@ -13,8 +13,8 @@ from deltalake import DeltaTable
 from moldau.client import Consumer, Producer
 from moldau.client.cluster import Cluster
 from moldau.client.groups import Committed, Groups
+from moldau.demo.loading import group_lag
 from moldau.lake.loading.commit import commit_dead_letters, commit_events, prepare_table
-from moldau.lake.loading.group_lag import group_lag
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.load import load, write_files
 from moldau.lake.loading.plan import Plan, plan_load

@@ -6,6 +6,9 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from moldau.audit.verdicts import Report
+from moldau.client.cluster import Cluster
+from moldau.client.groups import Groups
+from moldau.client.partition_requests import EARLIEST, LATEST
 from moldau.demo.host import REJECT_HEADER
 from moldau.demo.tiers import LAKE_TIER
 from moldau.lake.loading.job import LoadJobs
@@ -14,6 +17,7 @@ from moldau.lake.tables.committing import Writer
 from moldau.lake.tables.compaction import compact_table
 from moldau.lake.tables.format import format_of, open_table
 from moldau.lake.tables.watermark import set_watermark
+from moldau.model.identity import TopicPartition
 
 NAME = "demo"
 
@@ -62,3 +66,12 @@ class Loading:
             table = pq.read_table(f"{self.job.dead_letters}/{file.path}", columns=["_partition", "_offset"], partitioning=None)
             found.update(zip(*(column.to_pylist() for column in table.columns), strict=True))
         return len(found)
+
+
+def group_lag(bootstrap: str, group: str, topic: str) -> int:
+    """The sum over all partitions. The client's errors: WorldError, PeerError."""
+    with Cluster(bootstrap, client_id="moldau-lag") as cluster:
+        partitions = [TopicPartition(topic, each.partition) for each in cluster.topic(topic).partitions]
+        committed = Groups(cluster).committed(group, partitions)
+        first, end = (cluster.list_offsets(dict.fromkeys(partitions, which)) for which in (EARLIEST, LATEST))
+    return sum(end[where].offset - (committed[where].offset if where in committed else first[where].offset) for where in partitions)

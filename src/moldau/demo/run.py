@@ -73,12 +73,11 @@ class _Run:
 
     def _pipeline(self, going: ExitStack, broker: Any, schemas: Any) -> Report:
         """Hosts, auditor and load side by side; then what they have to say for themselves."""
-        from moldau.demo.loading import Loading
+        from moldau.demo.loading import Loading, group_lag
         from moldau.demo.publish import Publishing
         from moldau.demo.questions import ask_all
         from moldau.demo.report import prove
         from moldau.demo.tiers import TIERS, TierWatch, draw
-        from moldau.lake.loading.group_lag import group_lag
         from moldau.lake.table import read_table
 
         options, source, progress, topic = self._options, self._options.input, self._progress, self._topic
