@@ -16,7 +16,7 @@ from typing import NamedTuple
 from moldau.model.errors import ProtocolError
 from moldau.ports.filesystem import Bytes
 from moldau.protocol.api_keys import ApiKey
-from moldau.protocol.tags import skip_tags
+from moldau.protocol.varint import skip_tags
 from moldau.protocol.versions import FLEXIBLE_FROM
 
 _NEVER = 1 << 15

@@ -1,4 +1,4 @@
-"""Integers of variable length: seven bits per byte, least significant first, the high bit set on all bytes but the last.
+"""Integers of variable length, and tagged fields (KIP-482) of unknown numbers, which are made of them.
 
 Records use the zigzag forms (0, -1, 1, -2 become 0, 1, 2, 3): varint for 32 bits, varlong for 64. Messages with flexible
 versions use the unsigned form. The readers here are for general use; hot loops repeat the one-byte case in line.
@@ -71,3 +71,26 @@ def varlong(value: int) -> bytes:
 
 
 _ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))
+
+
+HEADER_TAGS_MAX = 1000
+"""Tagged fields in the header of a request or response; no version has more than one."""
+
+
+def skip_tags(data: Bytes, position: int, count_max: int = HEADER_TAGS_MAX) -> int:
+    """Position after a section of tagged fields none of which is known here. ProtocolError if it is cut off or has too many."""
+    count, position = read_uvarint(data, position)
+    if count > count_max:
+        raise ProtocolError(f"{count} tagged fields, at most {count_max} are taken")
+    return skip_fields(data, position, count)
+
+
+def skip_fields(data: Bytes, position: int, count: int) -> int:
+    """Position after `count` tagged fields. ProtocolError if they are cut off."""
+    for _ in range(count):
+        _, position = read_uvarint(data, position)
+        size, position = read_uvarint(data, position)
+        position += size
+    if position > len(data):
+        raise ProtocolError(f"tagged fields end at byte {position} of {len(data)}")
+    return position

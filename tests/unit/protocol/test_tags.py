@@ -3,7 +3,7 @@
 import pytest
 
 from moldau.model.errors import ProtocolError
-from moldau.protocol.tags import skip_tags
+from moldau.protocol.varint import skip_tags
 
 
 @pytest.mark.parametrize(

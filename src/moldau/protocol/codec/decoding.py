@@ -22,8 +22,7 @@ from moldau.protocol.codec import primitives
 from moldau.protocol.codec.fields import Blob, Field, Fixed, ListOf, Nested, Text, WireType, fields_of
 from moldau.protocol.codec.source import Source
 from moldau.protocol.decoded_bounds import NO_BOUND, too_many_elements
-from moldau.protocol.tags import skip_fields
-from moldau.protocol.varint import read_uvarint
+from moldau.protocol.varint import read_uvarint, skip_fields
 
 MALFORMED = (struct_error, IndexError, UnicodeDecodeError, ProtocolError)
 
