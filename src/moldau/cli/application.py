@@ -110,7 +110,7 @@ class Application(LazyGroup):
         except MoldauError as error:
             raise _one_line(str(error)) from error
         except ValueError as error:
-            from moldau.protocol.codec.errors import UnencodableError
+            from moldau.protocol.codec.primitives import UnencodableError
 
             if not isinstance(error, UnencodableError):
                 raise

@@ -13,8 +13,8 @@ from typing import Any
 
 from moldau.protocol.codec import primitives
 from moldau.protocol.codec.encoded import EncodedArray
-from moldau.protocol.codec.errors import UnencodableError
 from moldau.protocol.codec.fields import Blob, Field, Fixed, ListOf, Nested, Text, WireType, fields_of, uuid
+from moldau.protocol.codec.primitives import UnencodableError
 from moldau.protocol.codec.source import Source
 from moldau.protocol.varint import uvarint
 

@@ -6,8 +6,12 @@ from typing import Any, Never
 
 from moldau.model.errors import ProtocolError
 from moldau.ports.filesystem import Bytes
-from moldau.protocol.codec.errors import UnencodableError
 from moldau.protocol.varint import uvarint
+
+
+class UnencodableError(ValueError):
+    """A message holds something that the chosen version cannot carry, or that the wire type cannot: the caller's bug."""
+
 
 STRING_BYTES_MAX = 32767
 _CACHED_COUNT_MAX = 64
