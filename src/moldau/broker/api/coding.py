@@ -6,7 +6,7 @@ from typing import Any
 
 from moldau.model.steps import Pause
 from moldau.protocol.codec import encode_into, step_writer
-from moldau.protocol.codec.pieces import joined
+from moldau.protocol.codec.encoded import joined
 from moldau.protocol.headers import response_header
 
 JOINED_MAX = 1024 * 1024

@@ -3,13 +3,26 @@
 An element's part that many of them have in common can be an `EncodedArray` of its own: its bytes are then in memory once.
 """
 
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
 
 from moldau.protocol.codec.compiler import Writer, element_writer
-from moldau.protocol.codec.pieces import joined
 
 if TYPE_CHECKING:
     from moldau.ports.filesystem import Bytes
+
+SHORT_PART = 1024
+"""Bytes of a part that is joined with its neighbours. Longer ones may be in memory once for many elements, and stay as they are."""
+
+
+def joined(parts: Iterable[Any]) -> Iterator[Any]:
+    """The parts in their order, those that are short joined with their neighbours."""
+    for is_short, some in groupby(parts, lambda part: len(part) <= SHORT_PART):
+        if is_short:
+            yield b"".join(some)
+        else:
+            yield from some
 
 
 class EncodedArray:

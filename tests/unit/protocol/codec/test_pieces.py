@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moldau.protocol.codec.pieces import SHORT_PART, joined
+from moldau.protocol.codec.encoded import SHORT_PART, joined
 
 PARTS = st.lists(st.sampled_from([b"", b"a", b"b" * SHORT_PART, b"c" * (SHORT_PART + 1)]))
 
