@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from moldau.log.config import LogConfig
 from moldau.model.config.store import BrokerConfig, TopicConfig
-from moldau.protocol.records.bounds import BATCH_HEADERS_MAX, RECORD_HEADERS_MAX
+from moldau.protocol.records.walk import BATCH_HEADERS_MAX, RECORD_HEADERS_MAX
 
 UNLIMITED = 2**63 - 1
 DECOMPRESSED_RATIO_MAX = 16

@@ -10,11 +10,11 @@ from itertools import repeat
 from struct import Struct
 
 from moldau.model.errors import BeyondBoundError, CorruptBatchError, ErrorCode, PeerError
-from moldau.protocol.records.bounds import BATCH_HEADERS_MAX
 from moldau.protocol.records.builder import RecordBatchBuilder, encode_batch, recompress
 from moldau.protocol.records.compression import Compression, decompress
 from moldau.protocol.records.header import HEADER_SIZE, LENGTH_OFFSET, LOG_OVERHEAD, BatchHeader, read_header
 from moldau.protocol.records.record import CREATE_TIME, LOG_APPEND_TIME, Columns, Record, read_records
+from moldau.protocol.records.walk import BATCH_HEADERS_MAX
 
 __all__ = [
     "CREATE_TIME",

@@ -10,13 +10,19 @@ The loop of `read_records` is the one place where the cost of every record count
 (a value of 200 bytes has a length of two), reads from `bytes`, which is faster to index and slice than a view, and looks only once per
 record whether everything fitted: positions never move back, and what lies beyond the end reads as too short or fails by itself. A
 record that does not fit is walked again by :mod:`moldau.protocol.records.walk`, which finds out why. More headers than the bounds
-(:mod:`moldau.protocol.records.bounds`) are refused before an object is made of them.
+(:mod:`moldau.protocol.records.walk`) are refused before an object is made of them.
 """
 
 from typing import NamedTuple, Never
 
-from moldau.protocol.records.bounds import BATCH_HEADERS_MAX, RECORD_HEADERS_MAX, refuse_batch_headers, refuse_record_headers
-from moldau.protocol.records.walk import long_varint, refuse_record
+from moldau.protocol.records.walk import (
+    BATCH_HEADERS_MAX,
+    RECORD_HEADERS_MAX,
+    long_varint,
+    refuse_batch_headers,
+    refuse_record,
+    refuse_record_headers,
+)
 
 CREATE_TIME = 0
 LOG_APPEND_TIME = 1

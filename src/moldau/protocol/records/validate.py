@@ -8,9 +8,15 @@ and that they do not have more headers than they may.
 from typing import NamedTuple
 
 from moldau.model.errors import ErrorCode, PeerError
-from moldau.protocol.records.bounds import BATCH_HEADERS_MAX, RECORD_HEADERS_MAX, refuse_batch_headers, refuse_record_headers
 from moldau.protocol.records.header import BatchHeader
-from moldau.protocol.records.walk import long_varint, refuse_record
+from moldau.protocol.records.walk import (
+    BATCH_HEADERS_MAX,
+    RECORD_HEADERS_MAX,
+    long_varint,
+    refuse_batch_headers,
+    refuse_record,
+    refuse_record_headers,
+)
 
 
 class RecordsSummary(NamedTuple):

@@ -3,9 +3,25 @@
 It is many times slower than the loops that decode and validate, and runs only for a record that they could not take.
 """
 
-from moldau.model.errors import ErrorCode, PeerError, ProtocolError
-from moldau.protocol.records.bounds import RECORD_HEADERS_MAX
+from typing import Never
+
+from moldau.model.errors import BeyondBoundError, ErrorCode, PeerError, ProtocolError
 from moldau.protocol.varint import VARLONG_BYTES_MAX, read_varint, read_varlong
+
+RECORD_HEADERS_MAX = 10_000
+"""Headers of one record. A broker that looks into produced records refuses more by `record.headers.max`, with this default."""
+BATCH_HEADERS_MAX = 1_000_000
+"""Headers of all records of one batch. As above, `batch.headers.max`."""
+
+
+def refuse_record_headers(where: str, count: int, count_max: int) -> Never:
+    """`where` names the record."""
+    raise BeyondBoundError(f"{where} has {count} headers, at most {count_max} are read")
+
+
+def refuse_batch_headers(where: str, count_max: int) -> Never:
+    """`where` names the record with which the batch has more."""
+    raise BeyondBoundError(f"with {where} its batch has more than {count_max} headers, the maximum")
 
 
 def long_varint(data: bytes, position: int) -> tuple[int, int]:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from moldau.lake.reading.columns import Section, decode_sections
 from moldau.model.errors import BeyondBoundError, CorruptBatchError
 from moldau.protocol.records.batch import CREATE_TIME, Record, encode_batch, iterate
-from moldau.protocol.records.bounds import BATCH_HEADERS_MAX, RECORD_HEADERS_MAX
 from moldau.protocol.records.header import HEADER_SIZE, read_header
+from moldau.protocol.records.walk import BATCH_HEADERS_MAX, RECORD_HEADERS_MAX
 from support.sizes import sized
 
 ALL = ("key", "value", "headers")

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from moldau.model.errors import BeyondBoundError, ErrorCode, PeerError
 from moldau.protocol.records.batch import Columns, Record, decompressed_records, encode_batch, iterate, read_columns
-from moldau.protocol.records.bounds import BATCH_HEADERS_MAX, RECORD_HEADERS_MAX
 from moldau.protocol.records.header import check_batch, read_header
 from moldau.protocol.records.skim import first_at_least, skim
+from moldau.protocol.records.walk import BATCH_HEADERS_MAX, RECORD_HEADERS_MAX
 from support.bombs import batch_of, record
 from support.validation import validated
 
