@@ -17,8 +17,8 @@ from moldau.broker.unwritten import NO_PLACE, UnwrittenAnswers
 from moldau.model.errors import ErrorCode, ProtocolError
 from moldau.model.steps import Steps, drain
 from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.fast.cursor import produce_body
 from moldau.protocol.fast.produce import LongProduceError
-from moldau.protocol.fast.produce_cursor import produce_body
 from moldau.protocol.framing import kept
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from version 1 throttle time int32.
 from struct import Struct
 
 from moldau.model.errors import ErrorCode, ProtocolError
-from moldau.protocol.fast.produce_cursor import ProduceCursor
+from moldau.protocol.fast.cursor import ProduceCursor
 
 _INT32 = Struct(">i")
 _INT16 = Struct(">h")

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from moldau.model.errors import ProtocolError
 from moldau.model.steps import UNFINISHED, Pause
 from moldau.protocol.decoded_bounds import NO_BOUND
-from moldau.protocol.fast.produce_cursor import ProduceCursor
+from moldau.protocol.fast.cursor import ProduceCursor
 from moldau.protocol.fast.produce_response import (
     FIRST_FLEXIBLE,
     FIRST_WITH_TOPIC_IDS,
