@@ -65,7 +65,6 @@ def open_input(file: Path | None, key: str | None, time: str | None) -> EventInp
         from moldau.demo.flights import FlightsInput
 
         return FlightsInput()
-
     return (CsvInput if file.suffix.lower() == ".csv" else JsonLinesInput)(file, key, time)
 
 
