@@ -31,7 +31,7 @@ from moldau.lake.tables.format import open_table
 from moldau.registry.client import RegistryClient
 from moldau.registry.wire import frame
 from moldau.testing.broker import Broker
-from moldau.tracking.event_time import text_bytes, time_bytes
+from moldau.tracking.producer import text_bytes, time_bytes
 from moldau.tracking.schemas.event_schema import event_schema
 from spark_rows import CONNECTOR
 from support.spark import connector_jars

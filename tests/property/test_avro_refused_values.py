@@ -18,8 +18,8 @@ from moldau.lake.avro.schemas import parse
 from moldau.lake.avro.vectors import Bytes
 from moldau.registry.wire import frame
 from moldau.tracking.decoding import Decoder, UndecodableError, WriterSchemas
-from moldau.tracking.event_time import text_bytes, time_bytes
 from moldau.tracking.header import HEADER_SCHEMA
+from moldau.tracking.producer import text_bytes, time_bytes
 from support.tracked_events import MemoryRegistry
 
 ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B", "C"]}

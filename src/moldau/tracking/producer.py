@@ -14,7 +14,7 @@ import socket
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -25,13 +25,44 @@ from moldau.tracking.audit_record import ensure_audit_topic
 from moldau.tracking.categories import CategoryName, category
 from moldau.tracking.checksum import guid_hash
 from moldau.tracking.clock import now_ms
-from moldau.tracking.event_time import event_time_ms, text_bytes, time_bytes
-from moldau.tracking.header import HEADER_FIELD
+from moldau.tracking.errors import EventError
+from moldau.tracking.header import HEADER_FIELD, TIME_MAX_MS, TIME_MIN_MS
 from moldau.tracking.instance import CountedDelivery, Instance
 from moldau.tracking.publishing import CountPublisher, Origin, log, watch_for_the_end
 from moldau.tracking.registry_port import Registry, open_registry
 from moldau.tracking.routes import Route, Routes, SchemaSource, SubjectNaming
 from moldau.tracking.schemas.event_schema import EventSchema, event_schema
+from moldau.tracking.schemas.numbers import varint_encoder
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+def event_time_ms(given: datetime | int, path: str) -> int:
+    """A time with its zone, or milliseconds since 1970, as the latter; parts of a millisecond are cut off. EventError."""
+    if isinstance(given, datetime):
+        if given.tzinfo is None:
+            raise EventError(path, f"{given.isoformat()} has no time zone; datetime.now(UTC) has one")
+        time_ms = (given - _EPOCH) // _MILLISECOND
+    elif not isinstance(given, int) or isinstance(given, bool):
+        raise EventError(path, f"needs a datetime with its zone or milliseconds since 1970, not {given!r}")
+    else:
+        time_ms = given
+    if not TIME_MIN_MS <= time_ms <= TIME_MAX_MS:
+        raise EventError(path, f"{time_ms} ms since 1970 is not in the years 1 to 9999")
+    return time_ms
+
+
+def time_bytes(time_ms: int) -> bytes:
+    """As Avro writes a long: zigzag, then 7 bits to a byte, the lowest first."""
+    return varint_encoder()((time_ms << 1) ^ (time_ms >> 63))
+
+
+def text_bytes(text: str) -> bytes:
+    """As Avro writes a string: its length in bytes, then UTF-8."""
+    encoded = text.encode()
+    return time_bytes(len(encoded)) + encoded
+
 
 AUDIT_PUBLISH_INTERVAL_MS: Final = 5_000
 DATACENTER_VARIABLE: Final = "MOLDAU_DATACENTER"

@@ -13,7 +13,7 @@ import pytest
 from moldau.registry.wire import frame
 from moldau.tracking import DecimalSize, EventSchema, event_schema
 from moldau.tracking.decoding import Decoder, UndecodableError, WriterSchemas
-from moldau.tracking.event_time import text_bytes, time_bytes
+from moldau.tracking.producer import text_bytes, time_bytes
 from support.tracked_events import TEN_FIELDS, MemoryRegistry, page_view
 
 GUID = bytes(range(16))

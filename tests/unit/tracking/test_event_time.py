@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from moldau.tracking import EventError
-from moldau.tracking.event_time import event_time_ms, text_bytes, time_bytes
+from moldau.tracking.producer import event_time_ms, text_bytes, time_bytes
 
 
 def test_a_time_with_its_zone() -> None:

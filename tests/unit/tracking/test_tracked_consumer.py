@@ -12,7 +12,7 @@ from moldau.registry.client import RegisteredSchema
 from moldau.registry.client_errors import RegistryUnavailableError
 from moldau.registry.wire import frame
 from moldau.tracking import TrackedConsumer, event_schema
-from moldau.tracking.event_time import text_bytes, time_bytes
+from moldau.tracking.producer import text_bytes, time_bytes
 from support.tracked_events import TEN_FIELDS, MemoryRegistry, page_view
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
