@@ -13,11 +13,11 @@ from moldau.client.settings import ConsumerOptions
 from moldau.model.identity import TopicPartition
 from moldau.testing.broker import Broker
 from moldau.tracking import TrackedConsumer, TrackerProducer, logs
-from moldau.tracking.categories import QUEUING, category
 from moldau.tracking.logs import TrackedLogHandler
 from moldau.tracking.metrics import MetricsEmitter
 from moldau.tracking.queue import WorkQueue
 from moldau.tracking.queue_worker import Task
+from moldau.tracking.topics import QUEUING, category
 from support.tracked_events import LIMIT_S, TEN_FIELDS, MemoryRegistry, page_view, whole_topic
 
 pytestmark = pytest.mark.system

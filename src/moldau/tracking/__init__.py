@@ -9,7 +9,6 @@ from moldau.model.extras import load
 
 if TYPE_CHECKING:
     from moldau.tracking.async_producer import AsyncTrackerProducer
-    from moldau.tracking.categories import category
     from moldau.tracking.consumer import Event, TrackedConsumer
     from moldau.tracking.errors import EventDecodeError, EventError, SchemaError, TrackingError
     from moldau.tracking.header import EventHeader
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from moldau.tracking.queue import WorkQueue
     from moldau.tracking.schemas.event_schema import EventSchema, event_schema
     from moldau.tracking.schemas.python_types import DecimalSize
+    from moldau.tracking.topics import category
 
 _HOMES = {
     "AsyncTrackerProducer": "moldau.tracking.async_producer",
@@ -35,7 +35,7 @@ _HOMES = {
     "TrackerProducer": "moldau.tracking.producer",
     "TrackingError": "moldau.tracking.errors",
     "WorkQueue": "moldau.tracking.queue",
-    "category": "moldau.tracking.categories",
+    "category": "moldau.tracking.topics",
     "event_schema": "moldau.tracking.schemas.event_schema",
 }
 

@@ -22,7 +22,6 @@ from moldau.client.delivery import ANY_PARTITION, Delivery, Outgoing
 from moldau.client.producer import Producer
 from moldau.client.settings import Codec, bootstrap_text
 from moldau.tracking.audit_record import ensure_audit_topic
-from moldau.tracking.categories import CategoryName, category
 from moldau.tracking.checksum import guid_hash
 from moldau.tracking.clock import now_ms
 from moldau.tracking.errors import EventError
@@ -33,6 +32,7 @@ from moldau.tracking.registry_port import Registry, open_registry
 from moldau.tracking.routes import Route, Routes, SchemaSource, SubjectNaming
 from moldau.tracking.schemas.event_schema import EventSchema, event_schema
 from moldau.tracking.schemas.numbers import varint_encoder
+from moldau.tracking.topics import CategoryName, category
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Final, Self, Unpack
 from moldau.client.delivery import Delivery
 from moldau.client.producer import Producer
 from moldau.client.settings import ConsumerOptions, bootstrap_text
-from moldau.tracking.categories import QUEUING
-from moldau.tracking.topics import TopicDefaults, check_topic, ensure_topic
+from moldau.tracking.topics import QUEUING, TopicDefaults, check_topic, ensure_topic
 
 if TYPE_CHECKING:
     from moldau.tracking.queue_worker import Worker

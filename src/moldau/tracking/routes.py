@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any, Final, Literal, assert_never, get_args
 
 from moldau.registry.wire import frame
-from moldau.tracking.categories import TRACKING, Category
 from moldau.tracking.registry_port import Registry
 from moldau.tracking.schemas.event_schema import EventSchema, event_schema
-from moldau.tracking.topics import check_topic
+from moldau.tracking.topics import TRACKING, Category, check_topic
 
 SubjectNaming = Literal["topic", "record", "topic-record"]
 """TopicNameStrategy (one kind of event per topic), RecordNameStrategy, TopicRecordNameStrategy (several kinds in a topic)."""

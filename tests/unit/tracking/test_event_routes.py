@@ -9,8 +9,8 @@ import pytest
 
 from moldau.registry.client_errors import RegistryError
 from moldau.tracking import event_schema
-from moldau.tracking.categories import LOGS, TRACKING, Category
 from moldau.tracking.routes import EnsureTopic, Routes, SubjectNaming, subject_of
+from moldau.tracking.topics import LOGS, TRACKING, Category
 from support.tracked_events import TEN_FIELDS, MemoryRegistry
 
 VIEW = event_schema(TEN_FIELDS)

@@ -7,9 +7,9 @@ import pytest
 
 from moldau.client.message import ConsumedMessage
 from moldau.tracking import queue as queue_module
-from moldau.tracking.categories import category
 from moldau.tracking.queue import WorkQueue
 from moldau.tracking.queue_worker import ERROR_TEXT_MAX, Task
+from moldau.tracking.topics import category
 
 
 def message(topic: str, *headers: tuple[str, bytes | None]) -> ConsumedMessage:
