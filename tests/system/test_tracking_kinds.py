@@ -15,8 +15,7 @@ from moldau.testing.broker import Broker
 from moldau.tracking import TrackedConsumer, TrackerProducer, logs
 from moldau.tracking.logs import TrackedLogHandler
 from moldau.tracking.metrics import MetricsEmitter
-from moldau.tracking.queue import WorkQueue
-from moldau.tracking.queue_worker import Task
+from moldau.tracking.queue import Task, WorkQueue
 from moldau.tracking.topics import QUEUING, category
 from support.tracked_events import LIMIT_S, TEN_FIELDS, MemoryRegistry, page_view, whole_topic
 

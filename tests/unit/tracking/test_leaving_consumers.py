@@ -12,8 +12,7 @@ from moldau.client.consumer import Consumer
 from moldau.client.failures import CommitError
 from moldau.client.librdkafka import timed_out
 from moldau.tracking import TrackedConsumer
-from moldau.tracking.queue import WorkQueue
-from moldau.tracking.queue_worker import Worker
+from moldau.tracking.queue import Worker, WorkQueue
 from support.tracked_events import MemoryRegistry
 
 NOBODY = "127.0.0.1:9"

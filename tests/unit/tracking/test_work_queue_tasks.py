@@ -7,8 +7,7 @@ import pytest
 
 from moldau.client.message import ConsumedMessage
 from moldau.tracking import queue as queue_module
-from moldau.tracking.queue import WorkQueue
-from moldau.tracking.queue_worker import ERROR_TEXT_MAX, Task
+from moldau.tracking.queue import ERROR_TEXT_MAX, Task, WorkQueue
 from moldau.tracking.topics import category
 
 
