@@ -75,8 +75,7 @@ class Ended:
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     """47 events of one host, in one batch."""
-    for module in ("deleted", "reading"):
-        monkeypatch.setattr(f"moldau.audit.{module}.LATE_S", 0.0)
+    monkeypatch.setattr("moldau.audit.reading.LATE_S", 0.0)
     cluster = Cluster(ID)
     cluster.is_known = True
     cluster.batch = batch([EWR.event(number, NOON) for number in range(LAST - FIRST)], base_offset=FIRST)
@@ -134,8 +133,7 @@ def test_counts_are_published_by_who_is_told_to_end_while_a_topic_goes(
     round_, published, ended = begun(cluster, looks=2)
     goes_away(cluster, ended)
 
-    for module in ("deleted", "reading"):
-        monkeypatch.setattr(f"moldau.audit.{module}.LATE_S", 0.02)
+    monkeypatch.setattr("moldau.audit.reading.LATE_S", 0.02)
 
     def pause(_: float) -> None:
         raise AssertionError("nobody waits for brokers who is told to end")
