@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from moldau.broker.transactions.states import State
+from moldau.broker.transactions.transaction import State
 from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from support.kafka_tools import DUMP, TRANSACTIONS, KafkaTools
 from support.server import ServerProcess

@@ -14,10 +14,8 @@ from typing import NamedTuple
 from moldau.broker.markers import Marker, MarkerResults, MarkersDone
 from moldau.broker.transactions.coordinator import TransactionCoordinator
 from moldau.broker.transactions.events import Add, End, Init
-from moldau.broker.transactions.partitions import Partitions, partitions_of
 from moldau.broker.transactions.records import decode_value, encode_key
-from moldau.broker.transactions.states import State
-from moldau.broker.transactions.transaction import EPOCH_PER_TRANSACTION, OLD_PROTOCOL, Transaction
+from moldau.broker.transactions.transaction import EPOCH_PER_TRANSACTION, OLD_PROTOCOL, Partitions, State, Transaction, partitions_of
 from moldau.cluster.producer_ids import ProducerIds
 from moldau.model.config import BrokerConfig, read_static
 from moldau.model.errors import CoordinationError, ErrorCode

@@ -23,8 +23,7 @@ from moldau.broker.handlers.services import (
 )
 from moldau.broker.request import Reply, Request
 from moldau.broker.transactions.events import Add, End
-from moldau.broker.transactions.partitions import gathered, partitions_of
-from moldau.broker.transactions.transaction import EPOCH_PER_TRANSACTION, OLD_PROTOCOL
+from moldau.broker.transactions.transaction import EPOCH_PER_TRANSACTION, OLD_PROTOCOL, gathered, partitions_of
 from moldau.cluster.internal_topics import INTERNAL, OFFSETS
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition

@@ -10,17 +10,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.broker.coordinators.partition_coordinator import PartitionCoordinator, Phase
 from moldau.broker.coordinators.runtime import CoordinatorRuntime
-from moldau.broker.transactions.adding import partitions_with, verified
+from moldau.broker.transactions.decisions import partitions_with, verified
 from moldau.broker.transactions.events import Add, End, Init
 from moldau.broker.transactions.expiry import TransactionExpiry
 from moldau.broker.transactions.listing import Filters, Listed, listed
-from moldau.broker.transactions.machine import Machine, Surroundings
-from moldau.broker.transactions.partition import TransactionPartition, id_size
-from moldau.broker.transactions.partitions import partitions_of
-from moldau.broker.transactions.producer_epochs import ProducerEpochs
-from moldau.broker.transactions.runner import NOTES_INTERVAL_S, NOTES_MAX, Reply, RunnerParts
-from moldau.broker.transactions.states import State
-from moldau.broker.transactions.transaction import EPOCH_PER_TRANSACTION, NO_EPOCH, NO_PRODUCER_ID, Transaction, new_transaction
+from moldau.broker.transactions.machine import Machine, ProducerEpochs, Surroundings
+from moldau.broker.transactions.partition import NOTES_INTERVAL_S, NOTES_MAX, Reply, RunnerParts, TransactionPartition, id_size
+from moldau.broker.transactions.transaction import (
+    EPOCH_PER_TRANSACTION,
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    State,
+    Transaction,
+    new_transaction,
+    partitions_of,
+)
 from moldau.cluster.internal_topics import TRANSACTIONS
 from moldau.model.budget import Budget
 from moldau.model.errors import CoordinationError, ErrorCode, PeerError
@@ -107,7 +111,7 @@ class TransactionCoordinator:
     def init_producer_id(self, transactional_id: str, wanted: Init) -> None:
         """Give a producer its id and epoch. INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT; POLICY_VIOLATION at the bound on ids.
 
-        Further codes as in docs/transactions.md. The token of `wanted` is a :data:`moldau.broker.transactions.runner.Reply`.
+        Further codes as in docs/transactions.md. The token of `wanted` is a :data:`moldau.broker.transactions.partition.Reply`.
         """
         reply: Reply = wanted.token
         try:

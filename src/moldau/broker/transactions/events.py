@@ -2,8 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from moldau.broker.transactions.partitions import Partitions
-from moldau.broker.transactions.transaction import NO_EPOCH, NO_PRODUCER_ID, Transaction
+from moldau.broker.transactions.transaction import NO_EPOCH, NO_PRODUCER_ID, Partitions, Transaction
 from moldau.model.errors import ErrorCode
 
 

@@ -16,8 +16,7 @@ aborts it and then goes on by itself; Kafka's sends the client away in between, 
 from collections.abc import Callable
 from typing import assert_never
 
-from moldau.broker.transactions.adding import added
-from moldau.broker.transactions.ending import ended
+from moldau.broker.transactions.decisions import NewProducerId, added, completed, ended, fenced, initiated
 from moldau.broker.transactions.events import (
     Add,
     Answer,
@@ -36,9 +35,7 @@ from moldau.broker.transactions.events import (
     Unused,
     WriteMarkers,
 )
-from moldau.broker.transactions.initiating import NewProducerId, completed, fenced, initiated
-from moldau.broker.transactions.states import MOVES, State
-from moldau.broker.transactions.transaction import EPOCH_PER_TRANSACTION, NO_EPOCH, Transaction
+from moldau.broker.transactions.transaction import EPOCH_PER_TRANSACTION, MOVES, NO_EPOCH, State, Transaction
 from moldau.model.errors import ErrorCode, PeerError
 
 BUSY = ErrorCode.CONCURRENT_TRANSACTIONS
@@ -234,3 +231,33 @@ class Machine:
                 return [Answer(asked.token, ErrorCode.NONE, after.producer_id, after.epoch)]
             case _:
                 return [Answer(asked.token, BUSY)]
+
+
+class ProducerEpochs:
+    """The epoch of each producer with a transactional id, by producer id: it distinguishes a producer that was replaced from its successor
+    where a partition has evicted both.
+
+    Invariant: each machine that was noted and not removed is found by the producer id of its `current`.
+    """
+
+    __slots__ = ("_machines",)
+
+    def __init__(self) -> None:
+        self._machines: dict[int, Machine] = {}
+
+    def note(self, machine: Machine) -> None:
+        """The machine is new, or has taken a step."""
+        current = machine.current
+        if current.previous_producer_id != current.producer_id:
+            self._machines.pop(current.previous_producer_id, None)
+        self._machines[current.producer_id] = machine
+
+    def forget(self, machine: Machine) -> None:
+        """Its id is not coordinated here any more."""
+        if self._machines.get(machine.current.producer_id) is machine:
+            del self._machines[machine.current.producer_id]
+
+    def of(self, producer_id: int) -> int | None:
+        """The epoch that the producer was given last; None for one without a transactional id."""
+        machine = self._machines.get(producer_id)
+        return None if machine is None or machine.current.epoch == NO_EPOCH else machine.current.epoch

@@ -8,15 +8,17 @@ repeated request is known again after a restart, which Kafka's is not.
 from struct import Struct
 from struct import error as struct_error
 
-from moldau.broker.transactions.partitions import NO_PARTITIONS, Partitions, partitions_of
-from moldau.broker.transactions.states import State
 from moldau.broker.transactions.transaction import (
     EPOCH_PER_TRANSACTION,
     LAST_EPOCH,
     NO_EPOCH,
+    NO_PARTITIONS,
     NO_PRODUCER_ID,
     OLD_PROTOCOL,
+    Partitions,
+    State,
     Transaction,
+    partitions_of,
 )
 from moldau.model.errors import ErrorCode, PeerError, ProtocolError
 from moldau.model.identity import TopicPartition

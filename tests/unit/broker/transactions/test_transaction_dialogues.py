@@ -6,8 +6,7 @@ import pytest
 
 from moldau.broker.transactions.events import Add, Answer, End, Event, Init, MarkersWritten, Store, Stored, WriteMarkers
 from moldau.broker.transactions.machine import Machine, Surroundings
-from moldau.broker.transactions.states import State
-from moldau.broker.transactions.transaction import EPOCH_MAX, EPOCH_PER_TRANSACTION, LAST_EPOCH, new_transaction
+from moldau.broker.transactions.transaction import EPOCH_MAX, EPOCH_PER_TRANSACTION, LAST_EPOCH, State, new_transaction
 from moldau.model.errors import ErrorCode
 from support.transactions import MINUTE_MS, NOT_YET, Told, TransactionWorld, Written, partitions
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moldau.broker.transactions import partitions as module
-from moldau.broker.transactions.partitions import NO_PARTITIONS, partitions_of
+from moldau.broker.transactions import transaction as module
+from moldau.broker.transactions.transaction import NO_PARTITIONS, partitions_of
 from moldau.model.identity import TopicPartition
 from support.transactions import TransactionWorld
 

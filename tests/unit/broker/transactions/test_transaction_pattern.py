@@ -9,7 +9,7 @@ import re2
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from moldau.broker.transactions.pattern import LENGTH_MAX, compile_pattern
+from moldau.broker.transactions.listing import LENGTH_MAX, compile_pattern
 from moldau.model.errors import ErrorCode, PeerError
 from support.sizes import sized
 

@@ -6,7 +6,7 @@ import pytest
 
 from moldau.broker.transactions.coordinator import Description
 from moldau.broker.transactions.listing import Filters, unknown_states
-from moldau.broker.transactions.states import MOVES, State
+from moldau.broker.transactions.transaction import MOVES, State
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from support.state_logs import ListStateLog

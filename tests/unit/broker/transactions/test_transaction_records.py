@@ -7,10 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moldau.broker.transactions.partitions import NO_PARTITIONS, partitions_of
 from moldau.broker.transactions.records import decode_key, decode_value, encode_key, encode_value
-from moldau.broker.transactions.states import State
-from moldau.broker.transactions.transaction import LAST_EPOCH, Transaction
+from moldau.broker.transactions.transaction import LAST_EPOCH, NO_PARTITIONS, State, Transaction, partitions_of
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from support.transactions import partitions

@@ -6,8 +6,7 @@ import pytest
 
 from moldau.broker.transactions.events import Init
 from moldau.broker.transactions.records import encode_key, encode_value
-from moldau.broker.transactions.states import State
-from moldau.broker.transactions.transaction import new_transaction
+from moldau.broker.transactions.transaction import State, new_transaction
 from moldau.model.errors import ErrorCode, PeerError
 from support.state_logs import ListStateLog
 from support.transactions import Asked, Told, TransactionWorld, Written

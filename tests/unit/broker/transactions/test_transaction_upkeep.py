@@ -4,8 +4,7 @@ import logging
 
 import pytest
 
-from moldau.broker.transactions.states import State
-from moldau.broker.transactions.transaction import UNTIMED_MS
+from moldau.broker.transactions.transaction import UNTIMED_MS, State
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.identity import TopicPartition
 from support.transactions import Told, TransactionWorld, Written

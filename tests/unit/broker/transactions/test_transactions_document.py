@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from moldau.broker.transactions.events import Unused
-from moldau.broker.transactions.states import State
-from moldau.broker.transactions.transaction import LAST_EPOCH
+from moldau.broker.transactions.transaction import LAST_EPOCH, State
 from moldau.model.errors import ErrorCode, PeerError
 from support.transactions import Asked, Told, TransactionWorld, partitions
 
