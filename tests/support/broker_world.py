@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 from moldau.adapters.sqlite_file import MEMORY
 from moldau.assembly.making import BrokerPorts, make_broker
 from moldau.broker.broker import Broker
-from moldau.broker.replicas.appends import AppendBatch, MarkerBatch
+from moldau.broker.handlers.produce.walks import Walk
+from moldau.broker.replicas.appends import AppendBatch
 from moldau.broker.replicas.hosted import HostedPartition
-from moldau.broker.walked_batches import Walk
 from moldau.cluster.registry import NewTopic
 from moldau.cluster.snapshot import BrokerInfo, Endpoint
 from moldau.model.config.static import read_static
@@ -134,11 +134,11 @@ class BrokerWorld:
         assert found is not None
         return found
 
-    def append(self, batch: AppendBatch | MarkerBatch) -> None:
+    def append(self, batch: AppendBatch) -> None:
         """Append a batch past all requests, with acks 1."""
-        appended = self.broker.replicas.append([batch], 1, self.clock.time_ms(), lambda _appended: None)
+        self.broker.replicas.append([batch], 1, self.clock.time_ms(), lambda: None)
         self.broker.replicas.write_staged()
-        assert appended.outcomes[0].in_log
+        assert batch.in_log
 
     def request_bytes(self) -> int:
         """Memory that requests take: buffers of connections, and all that produced batches keep alive which wait for a thread."""
@@ -148,7 +148,7 @@ class BrokerWorld:
                 walk = getattr(work, "__self__", None)
                 if isinstance(walk, Walk):
                     assert isinstance(done, partial)
-                    views += [walk.batch, done.args[0].batch]
+                    views += [walk.batch, done.args[0].records]
         buffers = {id(view.obj): memoryview(view.obj).nbytes for view in views}
         return sum(buffers.values()) + sum(connection.held_bytes for connection in self.broker.connections)
 

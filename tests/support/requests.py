@@ -48,6 +48,9 @@ class NotedExchange:
     def abort(self) -> None:
         self.aborted = True
 
+    def cut(self, reason: object) -> None:
+        raise NotImplementedError
+
     def remember(self, fast: FastPath | None) -> None:
         raise NotImplementedError
 

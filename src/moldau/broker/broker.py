@@ -13,6 +13,7 @@ from moldau.broker.admin_log import AdminLog
 from moldau.broker.admission.admission import Admission
 from moldau.broker.api.pipeline import Pipeline
 from moldau.broker.delayed import DelayedRequests
+from moldau.broker.handlers.produce.walks import BatchWalks
 from moldau.broker.host import SnapshotHost
 from moldau.broker.housekeeping import Housekeeping
 from moldau.broker.metrics.counters import Counters
@@ -21,7 +22,6 @@ from moldau.broker.quotas.quotas import NoQuotas
 from moldau.broker.replicas.manager import ReplicaManager
 from moldau.broker.replicas.rules import SettingsCache
 from moldau.broker.security.authorizer import AllowAll
-from moldau.broker.walked_batches import BatchWalks
 from moldau.cluster.producer_ids import ProducerIds
 from moldau.cluster.registry import NewTopic, Registry
 from moldau.cluster.snapshot import Endpoint

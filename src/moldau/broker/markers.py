@@ -11,7 +11,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from moldau.broker.replicas.appends import MarkerBatch, PendingAppend
+from moldau.broker.replicas.appends import MarkerBatch
 from moldau.broker.replicas.partition import ACKS_ALL
 from moldau.cluster.internal_topics import OFFSETS
 from moldau.model.errors import ErrorCode, PeerError
@@ -79,11 +79,11 @@ class _Writing:
                 if batches:
                     self._left += 1
                     now_ms = self._broker.clock.time_ms()
-                    appended = replicas.append(batches, ACKS_ALL, now_ms, partial(self._acknowledged, results))
+                    replicas.append(batches, ACKS_ALL, now_ms, partial(self._acknowledged, results, batches))
                     replicas.write_staged()
-                    for batch, outcome in zip(batches, appended.outcomes, strict=True):
+                    for batch in batches:
                         where = batch.partition.topic_partition
-                        if outcome.in_log and where.topic == OFFSETS.name:
+                        if batch.in_log and where.topic == OFFSETS.name:
                             yield from self._broker.groups.transaction_ended(
                                 where.partition, marker.producer_id, committed=marker.committed
                             )
@@ -107,9 +107,9 @@ class _Writing:
                 batches.append(MarkerBatch(partition, marker.producer_id, marker.producer_epoch, end, marker.transaction_version))
         return batches
 
-    def _acknowledged(self, results: MarkerResults, appended: PendingAppend) -> None:
-        for batch, outcome in zip(appended.batches, appended.outcomes, strict=True):
-            error = outcome.error
+    def _acknowledged(self, results: MarkerResults, batches: Sequence[MarkerBatch]) -> None:
+        for batch in batches:
+            error = batch.error
             code = ErrorCode.NONE if error is None else error.code if isinstance(error, PeerError) else ErrorCode.KAFKA_STORAGE_ERROR
             results[batch.partition.topic_partition] = code
         self._finished()

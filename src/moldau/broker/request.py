@@ -1,13 +1,10 @@
 """One request on its way through the broker, and what its handler may ask of the connection."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from moldau.broker.admission.memory import Holder
-from moldau.broker.replicas.appends import AppendPipeline
-from moldau.broker.replicas.hosted import HostedPartition
 from moldau.broker.security.channel import Channel
-from moldau.model.errors import StorageError
 from moldau.model.steps import Steps
 from moldau.ports.transport import Part
 
@@ -29,15 +26,16 @@ class FastPath(Protocol):
     """The shortest way of a Produce request that repeats the one before it."""
 
     version: int
-    acks: int
 
-    def take(self, staged: AppendPipeline, frame: memoryview, correlation_id: int, now_ms: int) -> bytes | None:
-        """Stage the batch of a request of this version; its response, empty with acks 0. None, and nothing has happened, if the request
-        is not of this form.
-        """
+    @property
+    def rows(self) -> int:
+        """Requests that are staged and not answered."""
 
-    def refuse(self, correlation_id: int, failures: Mapping[HostedPartition, StorageError], said: Part) -> bytes | None:
-        """The response to a request taken here whose batch could not be written, instead of `said`; None if it could."""
+    def reserve(self) -> None:
+        """Give these requests a place among the responses, before that of another request."""
+
+    def stage(self, frame: memoryview, correlation_id: int, now_ms: int) -> bool:
+        """Stage the batch of a request of this version. False, and nothing has happened, if the general way has to take it."""
 
 
 class Exchange(Protocol):
@@ -72,6 +70,9 @@ class Exchange(Protocol):
 
     def abort(self) -> None:
         """Close the connection at once: because of a bug there is no response."""
+
+    def cut(self, reason: object) -> None:
+        """Handle no more frames of the connection, and close it after the responses before this one."""
 
     def mute(self, throttle_ms: int) -> None:
         """Handle no later frame of the connection for that long: its client exceeds a quota."""

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from moldau.broker import producing
-from moldau.broker.handlers.produce import BYTES_AT_ONCE
-from moldau.broker.long_produce import BATCHES_AT_ONCE
-from moldau.broker.replicas.hosted import HostedPartition
+from moldau.broker.handlers.produce import handler
+from moldau.broker.handlers.produce.handler import BYTES_AT_ONCE
+from moldau.broker.handlers.produce.long import BATCHES_AT_ONCE
 from moldau.log.partition_log import AppendResult
 from moldau.model.errors import ErrorCode, StorageError
 from moldau.protocol.fast.produce import PARTITIONS_AT_ONCE
@@ -297,9 +296,9 @@ def test_one_of_long_batches_is_written_a_few_megabytes_at_a_time(
     replicas = world.broker.replicas
     write = replicas.write_staged
 
-    def counted() -> dict[HostedPartition, StorageError]:
+    def counted() -> None:
         written.append(sum(each.staged_bytes for each in replicas.appends.dirty))
-        return write()
+        write()
 
     monkeypatch.setattr(replicas, "write_staged", counted)
     records = batch(world, bytes(1_000_000))
@@ -357,7 +356,7 @@ def test_with_acks_0_its_frame_does_not_wait_for_syncs(monkeypatch: pytest.Monke
         frames.append(bytearray(frame))
         return memoryview(frames[-1])
 
-    monkeypatch.setattr(producing, "kept", kept)
+    monkeypatch.setattr(handler, "kept", kept)
     world = BrokerWorld(immediate=False)
     world.create_topic("safe", COUNT, flush_messages=1)
     world.background.run_all()

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from moldau.broker.broker import Broker
+from moldau.broker.handlers.produce.walks import DIRECT_BYTES_MAX
 from moldau.broker.replicas.appends import MarkerBatch
-from moldau.broker.walked_batches import DIRECT_BYTES_MAX
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import TopicPartition
 from moldau.model.steps import drain

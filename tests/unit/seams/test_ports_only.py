@@ -18,7 +18,7 @@ FORBIDDEN_NAMES = {"uuid1", "uuid4", "urandom", "now", "utcnow", "today"}
 EXCEPTIONS = {
     ("log/checkpoints.py", "threading"): "a lock around a write that two threads may make; one thread never waits for it",
     (
-        "broker/walked_batches.py",
+        "broker/handlers/produce/walks.py",
         "threading",
     ): "a lock taken once, without waiting: who begins a walk, a thread of `Background` or the drop",
 }

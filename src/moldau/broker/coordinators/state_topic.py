@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from moldau.broker.broker import Broker
     from moldau.broker.coordinators.state_log import Done, KeyValue, LoadedBatch, TransactionalProducer
-    from moldau.broker.replicas.appends import AppendOutcome
     from moldau.broker.replicas.hosted import HostedPartition
 
 _LOG = logging.getLogger(__name__)
@@ -97,20 +96,18 @@ class StateTopic:
         except PeerError as error:
             done(error)
             return None
-        appended = replicas.append(
-            [AppendBatch(led, batch, read_header(batch))], ACKS_ALL, now_ms, lambda each: self._acknowledged(each.outcomes[0], led, done)
-        )
+        appended = AppendBatch(led, batch, read_header(batch))
+        replicas.append([appended], ACKS_ALL, now_ms, lambda: self._acknowledged(appended, done))
         replicas.write_staged()
-        (outcome,) = appended.outcomes
-        if outcome.in_log:
-            return outcome.base_offset
-        assert outcome.error is not None, "it was not written"
-        done(_refusal(led, outcome.error))
+        if appended.in_log:
+            return appended.base_offset
+        assert appended.error is not None, "it was not written"
+        done(_refusal(led, appended.error))
         return None
 
-    def _acknowledged(self, outcome: "AppendOutcome", led: "HostedPartition", done: "Done") -> None:
-        if outcome.in_log:
-            self._synced(led, outcome.last_offset, done, outcome.error)
+    def _acknowledged(self, appended: AppendBatch, done: "Done") -> None:
+        if appended.in_log:
+            self._synced(appended.partition, appended.last_offset, done, appended.error)
 
     def _synced(self, led: "HostedPartition", last_offset: int, done: "Done", error: PeerError | StorageError | None) -> None:
         """``done`` once the record is as safe as it has to be. If a sync finds no room, only the answer has to wait for the next one: the

@@ -4,8 +4,8 @@ How a read goes:
 
 1. Every whole frame of the read is handled, one after the other. Produce and Fetch go their own short way, the rest through the `pipeline`.
 2. Batches are only staged by then. Before any request other than Produce, and at the end of the read, they are written: one write for
-   each log. Answers that had counted on a write which failed are put right before they leave. The staged views lie in the receive buffer,
-   so this happens before anything else may be received.
+   each log. The staged views lie in the receive buffer, so this happens before anything else may be received. Then the Produce requests
+   that wait for no more are answered.
 3. Fetches of other connections that waited for the new records are completed, and what is answered so far leaves with one send.
 
 The order is kept by `responses`. Rules that hold here:
@@ -27,12 +27,11 @@ from typing import TYPE_CHECKING
 
 from moldau.broker.admission.memory import READ_BYTES
 from moldau.broker.handlers.fetch import handle_fetch
+from moldau.broker.handlers.produce.handler import ProduceHandler
 from moldau.broker.network.responses import PendingResponse, ResponseQueue
-from moldau.broker.producing import Producing
 from moldau.broker.request import FastPath, Request
 from moldau.broker.security.channel import Channel
-from moldau.broker.unwritten import NO_PLACE, UnwrittenAnswers
-from moldau.model.errors import ProtocolError
+from moldau.model.errors import ErrorCode, ProtocolError
 from moldau.model.steps import Steps
 from moldau.ports.transport import Part, Transport, release_parts
 from moldau.protocol.api_keys import ApiKey
@@ -62,6 +61,7 @@ class Connection:
     """A :class:`moldau.ports.transport.Receiver`."""
 
     __slots__ = (
+        "_appends",
         "_broker",
         "_closed",
         "_fast",
@@ -79,7 +79,6 @@ class Connection:
         "_started_s",
         "_stopping",
         "_transport",
-        "_unwritten",
         "_work",
         "channel",
     )
@@ -95,8 +94,8 @@ class Connection:
         limits = broker.admission.limits
         self._reader = FrameReader(broker.receive_buffer, limits.request_bytes_max, limits.decoded_bytes_max)
         self._responses = ResponseQueue()
-        self._unwritten = UnwrittenAnswers()
-        self._producing = Producing(broker, self._responses, self._unwritten, self._write)
+        self._appends = broker.replicas.appends
+        self._producing = ProduceHandler(broker, self._responses)
         self._fast: FastPath | None = None
         """What the next Produce request will probably look like, once there was one of the usual kind."""
         self._received_s = self._started_s = 0.0
@@ -144,7 +143,7 @@ class Connection:
         self._reader.discard()
         self._broker.connections.pop(self, None)
         self._producing.give_up()
-        del self._producing  # it refers to this connection: both would wait for the garbage collector
+        self._fast = None  # it refers to this connection: both would wait for the garbage collector
         if error is not None:
             _LOG.debug("connection lost: peer=%s:%d error=%s", *self._transport.peer, error)
 
@@ -191,6 +190,30 @@ class Connection:
         self.hold()
         self._broker.clock.call_later(throttle_ms / 1000, self.release)
 
+    def reserve(self, requests: int) -> PendingResponse:
+        """A place for the responses to so many requests."""
+        return self._responses.append(PendingResponse(self), requests=requests)
+
+    def place_produced(self, parts: Sequence[Part]) -> None:
+        """The responses of requests of this read that went the shortest way are there."""
+        responses = self._responses
+        if responses.pending:
+            responses.fill(self.reserve(len(parts)), parts)
+        else:
+            responses.ready.extend(parts)
+
+    def count_produced(self, count: int, failed: int) -> None:
+        """Count such requests."""
+        counters = self._broker.counters
+        counters.produced(count, self._received_s, self._started_s)
+        if failed:
+            counters.produce.failed([ErrorCode.KAFKA_STORAGE_ERROR] * failed)
+
+    def cut(self, reason: object) -> None:
+        """Handle no more frames, and close once the responses so far have left."""
+        _LOG.warning("connection cut: peer=%s:%d reason=%s", *self._transport.peer, reason)
+        self.finish()
+
     def abort(self) -> None:
         """Close at once; what is queued is dropped."""
         self._transport.abort()
@@ -228,7 +251,7 @@ class Connection:
         try:
             stopped_early = self._handle_frames()
         except ProtocolError as error:
-            self._cut(error)
+            self.cut(error)
         except Exception as error:
             self._abort_for_a_bug(error)
         reader = self._reader
@@ -238,18 +261,14 @@ class Connection:
             self._holds_memory = held > 0
             if self._memory.note(self, held, reader.received - reader.pending_bytes, reader.received, has_room=reader.has_room):
                 self.hold()
-        if self._unwritten.entries or self._broker.replicas.appends.dirty:
-            self._write()
+        if self._appends.unwritten or self._appends.dirty:
+            self._appends.write_staged()
         self._serving = False
         self._flush()
         if not self._paused and not self._stopping and (stopped_early or self._is_full()):
             self._paused = True
             self._transport.pause_reading()
             self._go_on()
-
-    def _cut(self, reason: object) -> None:
-        _LOG.warning("connection cut: peer=%s:%d reason=%s", *self._transport.peer, reason)
-        self.finish()
 
     def _abort_for_a_bug(self, error: Exception) -> None:
         _LOG.error("connection cut by a bug: peer=%s:%d", *self._transport.peer, exc_info=error)
@@ -259,39 +278,24 @@ class Connection:
     def _handle_frames(self) -> bool:
         """Handle one frame after the other; whether it stopped before the last."""
         broker = self._broker
-        staged = broker.replicas.appends
         now_ms = broker.clock.time_ms()
         fast = self._fast
-        unwritten = self._unwritten.entries
-        responses = self._responses
+        pending = self._responses.pending
         pipelined = 0
-        ready, pending = responses.ready, responses.pending  # both stay the same until the end of the read
         for frame in self._reader.frames():
             if len(frame) < HEAD_SIZE:
                 raise ProtocolError(f"frame of {len(frame)} bytes is too short for a request")
             api_key, version, correlation_id = unpack_head(frame)
             if api_key == _PRODUCE:
-                if fast is not None and fast.version == version:
-                    response = fast.take(staged, frame, correlation_id, now_ms)
-                    if response is not None:
-                        if not response:  # acks 0
-                            unwritten.append((NO_PLACE, correlation_id, fast))
-                            continue
-                        if not pending:
-                            unwritten.append((len(ready), correlation_id, fast))
-                            ready.append(response)
-                            continue
-                        placed = responses.append(PendingResponse(self))
-                        responses.fill(placed, (response,))
-                        unwritten.append((placed, correlation_id, fast))
-                        if self._is_full():
-                            return True
-                        continue
-                self._producing.handle(PendingResponse(self), frame, version, correlation_id, now_ms, self._received_s)
+                if fast is not None and fast.version == version and fast.stage(frame, correlation_id, now_ms):
+                    if pending and self._must_stop():
+                        return True
+                    continue
+                self._producing.handle(PendingResponse(self), fast, frame, version, correlation_id, now_ms, self._received_s)
                 fast = self._fast
             else:
-                if unwritten:
-                    self._write()
+                if self._appends.unwritten:
+                    self._appends.write_staged()
                 if api_key == _FETCH and _FETCH_VERSIONS.includes(version):
                     self._fetch(frame, version, correlation_id)
                 else:
@@ -299,7 +303,7 @@ class Connection:
                 pipelined += 1
                 if pipelined > PIPELINED_FREE and broker.slices.turn_is_over():
                     return True
-            if self._stopping or self._is_full():
+            if self._stopping or self._must_stop():
                 return True
         return False
 
@@ -312,10 +316,10 @@ class Connection:
         try:
             work()
         except ProtocolError as error:
-            self._cut(error)
+            self.cut(error)
         except Exception as error:
             self._abort_for_a_bug(error)
-        self._write()
+        self._appends.write_staged()
         self._serving = False
         self._flush()
         self._go_on()
@@ -341,7 +345,7 @@ class Connection:
         try:
             self.run(pending, fetch.steps(decode_request_header(frame).body_position), droppable=False)
         except ProtocolError:
-            self._responses.pending.remove(pending)
+            self._responses.remove(pending)
             raise
         finally:
             self._responses.collect()
@@ -352,7 +356,7 @@ class Connection:
         try:
             self._pipeline.handle(request, frame)
         except ProtocolError:
-            self._responses.pending.remove(pending)
+            self._responses.remove(pending)
             raise
         finally:
             self._responses.collect()
@@ -361,20 +365,14 @@ class Connection:
         self._work = None
         if isinstance(error, ProtocolError):
             if not self._closed:
-                self._responses.pending.remove(pending)
-            self._cut(error)
+                self._responses.remove(pending)
+            self.cut(error)
             self._flush()  # closes also where the broker was stopping
         elif error is not None:
             self._abort_for_a_bug(error)
-            if self._broker.replicas.appends.dirty:
-                self._write()
+            if self._appends.dirty:
+                self._appends.write_staged()
         self.release()
-
-    def _write(self) -> None:
-        """Write what the requests so far have staged."""
-        reason = self._unwritten.write(self._broker, self._responses, self._received_s, self._started_s)
-        if reason is not None:
-            self._cut(reason)
 
     def _flush(self) -> None:
         """Send what may be sent."""
@@ -388,12 +386,23 @@ class Connection:
 
     # Bounds
 
+    def _must_stop(self) -> bool:
+        """Whether no further frame of the read may be handled, also after those that wait for the write only are answered."""
+        if not self._is_full():
+            return False
+        if self._appends.unwritten:
+            self._appends.write_staged()
+            self._responses.collect()
+        return self._is_full()
+
     def _is_full(self) -> bool:
         """Whether no further frame may be handled."""
-        limits = self._broker.admission.limits
+        limits, waiting = self._broker.admission.limits, self._responses.requests
+        if waiting and self._fast is not None:
+            waiting += self._fast.rows
         return (
             self._holds > 0
-            or len(self._responses.pending) >= limits.requests_in_flight_max
+            or waiting >= limits.requests_in_flight_max
             or self._responses.cost + self._transport.queued_bytes() >= limits.queued_bytes_max
         )
 

@@ -40,6 +40,18 @@ class RequestSource(Holder, Protocol):
     def abort(self) -> None:
         """Close at once."""
 
+    def cut(self, reason: object) -> None:
+        """Handle no more frames, and close after the responses before."""
+
+    def reserve(self, requests: int) -> "PendingResponse":
+        """A place after all responses so far for those to so many requests."""
+
+    def place_produced(self, parts: Sequence[Part]) -> None:
+        """Place the responses of Produce requests that went the shortest way after all before them."""
+
+    def count_produced(self, count: int, failed: int) -> None:
+        """Count these requests of the present read, of which so many failed."""
+
     def remember(self, fast: FastPath | None) -> None:
         """Try `fast` first."""
 
@@ -47,7 +59,7 @@ class RequestSource(Holder, Protocol):
 class PendingResponse:
     """The place of one request's response among those of its connection; an :class:`moldau.broker.request.Exchange`."""
 
-    __slots__ = ("abandoned", "cost", "delayed", "holder", "holds", "is_placed", "parts")
+    __slots__ = ("abandoned", "cost", "delayed", "holder", "holds", "is_placed", "parts", "requests")
 
     def __init__(self, source: RequestSource) -> None:
         self.holder = source
@@ -56,6 +68,8 @@ class PendingResponse:
         self.is_placed = False
         """Whether it is among those of `ResponseQueue.pending`, or was."""
         self.cost = 0
+        self.requests = 1
+        """Requests that it answers: more than one for a run of the shortest way of Produce."""
         self.delayed: DelayedOperation | None = None
         self.abandoned: Callable[[], object] | None = None
         self.holds = False
@@ -93,6 +107,10 @@ class PendingResponse:
         """Close the connection at once."""
         self.holder.abort()
 
+    def cut(self, reason: object) -> None:
+        """Close the connection after the responses before this one."""
+        self.holder.cut(reason)
+
     def remember(self, fast: FastPath | None) -> None:
         """Try `fast` first for the next Produce requests."""
         self.holder.remember(fast)
@@ -101,11 +119,13 @@ class PendingResponse:
 class ResponseQueue:
     """See the module."""
 
-    __slots__ = ("_pending_cost", "_ready_cost", "pending", "ready")
+    __slots__ = ("_pending_cost", "_ready_cost", "pending", "ready", "requests")
 
     def __init__(self) -> None:
         self.ready: list[Part] = []
         self.pending: deque[PendingResponse] = deque()
+        self.requests = 0
+        """Requests whose responses are pending."""
         self._ready_cost = 0
         self._pending_cost = 0
 
@@ -122,13 +142,21 @@ class ResponseQueue:
             self.ready.extend(parts)
             self._ready_cost += _cost(parts)
 
-    def append(self, pending: PendingResponse, waiting_cost: int = 0) -> PendingResponse:
+    def append(self, pending: PendingResponse, waiting_cost: int = 0, requests: int = 1) -> PendingResponse:
         """Give `pending` the place after all responses so far; it counts `waiting_cost` until it has its parts."""
         self.pending.append(pending)
+        pending.requests = requests
+        self.requests += requests
         pending.is_placed = True
         pending.cost = waiting_cost
         self._pending_cost += waiting_cost
         return pending
+
+    def remove(self, pending: PendingResponse) -> None:
+        """Take back a place: there is no response."""
+        self.pending.remove(pending)
+        self.requests -= pending.requests
+        self._pending_cost -= pending.cost
 
     def fill(self, pending: PendingResponse, parts: Sequence[Part]) -> None:
         """The response for the place of `pending`."""
@@ -143,9 +171,10 @@ class ResponseQueue:
         """Move the responses that nothing waits before from `pending` to `ready`."""
         pending = self.pending
         while pending and (parts := pending[0].parts) is not None:
-            cost = pending.popleft().cost
-            self._pending_cost -= cost
-            self._ready_cost += cost
+            first = pending.popleft()
+            self.requests -= first.requests
+            self._pending_cost -= first.cost
+            self._ready_cost += first.cost
             self.ready.extend(parts)
 
     def take(self) -> list[Part]:
@@ -158,6 +187,7 @@ class ResponseQueue:
     def give_up(self) -> None:
         """The connection is lost: end what waits, release what is there."""
         pending, self.pending = self.pending, deque()
+        self.requests = 0
         for each in pending:
             if each.delayed is not None:
                 each.delayed.cancel()

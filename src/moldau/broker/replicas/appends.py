@@ -4,6 +4,7 @@
    is called before anything else is received, and between turns of the loop nothing is staged.
 2. `write_staged` writes each log once. Then each append finds out, in the order in which they were staged, which of its batches are in
    their logs: one whose write failed may be in the log all the same, if it was written before a new segment was begun.
+   The runs of the shortest way of Produce (`append_run`) are among them, and are acknowledged then.
 3. A batch that has to reach more than the log (`Level`) waits at the commit gate of its partition.
 4. When all batches of an append have reached their levels or failed, it joins a queue, and `complete` calls its `done`. Then fetches that
    waited for the records are attempted. `complete` does not nest: a `done` that appends and writes only adds to the queue.
@@ -16,7 +17,10 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
+from moldau.broker.replicas.append_run import AppendRun, PermitEpoch
+from moldau.broker.replicas.partition import ACKS_ALL
 from moldau.broker.replicas.partition_events import Level
+from moldau.broker.replicas.rules import UNLIMITED
 from moldau.model.errors import PeerError, StorageError
 
 if TYPE_CHECKING:
@@ -32,89 +36,107 @@ _LOG = logging.getLogger(__name__)
 ACKS_NONE = 0
 COMPLETED_PER_TURN = 50
 """Appends that one sync, or one fetch of a follower, completes before other work runs."""
-MARKER_BYTES = 78
-"""A batch with one control record."""
+_MARKER = memoryview(bytes(78))
+"""As long as a batch with one control record."""
+_NOTHING = memoryview(b"")
 
 Waited = Callable[[PeerError | StorageError | None], object]
 
 
-class AppendBatch(NamedTuple):
-    """A batch that was checked, for a partition. The memory stays as it is until it is written."""
+class AppendBatch:
+    """A batch that was checked, for a partition, and what became of it. Its memory stays as it is until it is written."""
 
-    partition: "HostedPartition"
-    records: memoryview
-    header: "BatchHeader"
+    __slots__ = (
+        "append_time_ms",
+        "base_offset",
+        "error",
+        "header",
+        "in_log",
+        "last_offset",
+        "level",
+        "log_start_offset",
+        "partition",
+        "records",
+    )
+
+    base_offset: int
+    """Once it is staged, as are the other offsets and times."""
+    last_offset: int
+    append_time_ms: int
+    log_start_offset: int
+    level: Level
+    """What its acknowledgement waits for."""
+
+    def __init__(self, partition: "HostedPartition", records: memoryview, header: "BatchHeader") -> None:
+        self.partition = partition
+        self.records = records
+        self.header = header
+        self.error: PeerError | StorageError | None = None
+        self.in_log = False
+        """Whether the log has it: final after the `write_staged` that follows. With an error it is not as safe as it should be."""
 
     def stage(self, now_ms: int) -> "AppendResult":
         """Stage it in the log. PeerError, StorageError."""
         return self.partition.log.append_as_leader(self.records, self.header, now_ms)
 
-    @property
-    def size(self) -> int:
-        """Bytes of the batch."""
-        return len(self.records)
 
-
-class MarkerBatch(NamedTuple):
+class MarkerBatch(AppendBatch):
     """The control batch that ends a transaction of a producer in a partition."""
 
-    partition: "HostedPartition"
-    producer_id: int
-    producer_epoch: int
-    marker: "EndTxnMarker"
-    transaction_version: int
-    size: int = MARKER_BYTES
+    __slots__ = ("_marker", "_producer_epoch", "_producer_id", "_transaction_version")
+
+    def __init__(
+        self, partition: "HostedPartition", producer_id: int, producer_epoch: int, marker: "EndTxnMarker", transaction_version: int
+    ) -> None:
+        self.partition = partition
+        self.error = None
+        self.in_log = False
+        self.records = _MARKER
+        self._producer_id = producer_id
+        self._producer_epoch = producer_epoch
+        self._marker = marker
+        self._transaction_version = transaction_version
 
     def stage(self, now_ms: int) -> "AppendResult":
         """Stage it in the log. PeerError, StorageError."""
         return self.partition.log.append_marker_as_leader(
-            self.producer_id, self.producer_epoch, self.marker, now_ms, transaction_version=self.transaction_version
+            self._producer_id, self._producer_epoch, self._marker, now_ms, transaction_version=self._transaction_version
         )
-
-
-class AppendOutcome:
-    """What became of one batch; offsets and times are -1 while it is not staged."""
-
-    __slots__ = ("append_time_ms", "base_offset", "error", "in_log", "last_offset", "level", "log_start_offset")
-
-    def __init__(self, error: PeerError | StorageError | None = None) -> None:
-        self.base_offset = self.last_offset = self.append_time_ms = self.log_start_offset = -1
-        self.level = Level.WRITTEN
-        """What its acknowledgement waits for."""
-        self.error = error
-        self.in_log = False
-        """Whether the log has it: final after the `write_staged` that follows. With an error it is not as safe as it should be."""
 
 
 class PendingAppend:
     """Batches that were appended together, until each has reached its level or failed; a `GatedAppend`."""
 
-    __slots__ = ("_done", "_left", "_opened", "acks", "batches", "deadline_s", "outcomes")
+    __slots__ = ("_done", "_left", "_opened", "acks", "batches", "deadline_s")
 
     def __init__(
         self,
-        batches: "Sequence[AppendBatch | MarkerBatch]",
+        batches: Sequence[AppendBatch],
         acks: int,
         deadline_s: float,
-        done: "Callable[[PendingAppend], object]",
+        done: Callable[[], object],
         opened: Callable[[Callable[[], object]], object],
     ) -> None:
-        """`opened` takes what calls `done` into the queue of completions."""
+        """`opened` takes `done` into the queue of completions."""
         self.batches = batches
         self.acks = acks
         self.deadline_s = deadline_s
-        self.outcomes: list[AppendOutcome] = []
-        self._left = len(batches)
+        self._left = len(batches) + 1
+        """Batches that are not resolved, and one until all are settled."""
         self._done = done
         self._opened = opened
 
     def resolve(self, place: int, error: PeerError | StorageError | None) -> None:
         """As `GatedAppend`."""
         if error is not None:
-            self.outcomes[place].error = error
+            self.batches[place].error = error
+        self.one_less()
+
+    def one_less(self) -> None:
+        """One batch is resolved, or all are settled."""
         self._left -= 1
         if self._left == 0:
-            self._opened(partial(self._done, self))
+            self._opened(self._done)
 
 
 class _Wait(NamedTuple):
@@ -145,9 +167,10 @@ class AppendPipeline:
         "_timed",
         "_timer",
         "_timer_s",
-        "_unwritten",
         "_woken",
         "dirty",
+        "permits",
+        "unwritten",
     )
 
     def __init__(
@@ -163,8 +186,9 @@ class AppendPipeline:
         self._request_sync = request_sync
         self._storage_failed = storage_failed
         self.dirty: list[HostedPartition] = []
-        self._unwritten: list[PendingAppend] = []
+        self.unwritten: list[PendingAppend | AppendRun] = []
         """Appends that are staged, in this order."""
+        self.permits = PermitEpoch()
         self._opened: deque[Callable[[], object]] = deque()
         self._grown: list[tuple[HostedPartition, int]] = []
         """Partitions with bytes that became visible, and that fetches wait for."""
@@ -178,20 +202,14 @@ class AppendPipeline:
         self._timer_s = inf
 
     def append(
-        self,
-        batches: "Sequence[AppendBatch | MarkerBatch]",
-        acks: int,
-        now_ms: int,
-        done: Callable[[PendingAppend], object],
-        *,
-        timeout_ms: int | None = None,
-    ) -> PendingAppend:
-        """Stage batches. `done` is called once, after `write_staged`: each outcome then has reached the level of `acks` or has an error. A
-        batch that is refused harms no other.
+        self, batches: Sequence[AppendBatch], acks: int, now_ms: int, done: Callable[[], object], *, timeout_ms: int | None = None
+    ) -> None:
+        """Stage batches. `done` is called once, in `write_staged` or after it: each batch then has reached the level of `acks` or has an
+        error. One that is refused harms no other.
 
         `acks`: 0, 1 or -1, as on the wire. `timeout_ms`: how long to wait for in-sync replicas.
         """
-        deadline_s = inf if timeout_ms is None else self._clock.monotonic() + timeout_ms / 1000
+        deadline_s = inf if timeout_ms is None or acks != ACKS_ALL else self._clock.monotonic() + timeout_ms / 1000
         pending = PendingAppend(batches, acks, deadline_s, done, self._opened.append)
         for batch in batches:
             partition = batch.partition
@@ -199,11 +217,11 @@ class AppendPipeline:
                 if not partition.is_open:
                     raise _offline(partition)
                 partition.machine.check_acks(acks)
-                base_offset, last_offset, append_time_ms, duplicate = batch.stage(now_ms)
+                batch.base_offset, batch.last_offset, batch.append_time_ms, duplicate = batch.stage(now_ms)
             except PeerError as error:
-                outcome = AppendOutcome(error)
+                batch.error = error.with_traceback(None)  # whose frames refer to the batch
             except StorageError as error:
-                outcome = AppendOutcome(error)
+                batch.error = error.with_traceback(None)  # whose frames refer to the batch
                 busy, self._busy = self._busy, True
                 try:
                     self._storage_failed(partition, error)
@@ -211,27 +229,37 @@ class AppendPipeline:
                     self._busy = busy
             else:
                 if not duplicate:
-                    self.note_staged(partition, batch.size)
-                outcome = AppendOutcome()
-                outcome.base_offset = base_offset
-                outcome.last_offset = last_offset
-                outcome.append_time_ms = append_time_ms
-                outcome.log_start_offset = partition.log.start_offset
-                outcome.level = partition.level_for(acks, last_offset)
-            pending.outcomes.append(outcome)
-        self._unwritten.append(pending)
-        return pending
+                    if partition.staged_bytes == 0:
+                        self.dirty.append(partition)
+                    partition.staged_bytes += len(batch.records)
+                batch.log_start_offset = partition.log.start_offset
+                batch.level = partition.level_for(acks, batch.last_offset)
+        self.unwritten.append(pending)
 
-    def note_staged(self, partition: "HostedPartition", size: int) -> None:
-        """`size` more bytes are staged in the partition's log."""
-        if partition.staged_bytes == 0:
-            self.dirty.append(partition)
-        partition.staged_bytes += size
+    def open_run(self, partition: "HostedPartition", acks: int) -> "AppendRun | None":
+        """What appends to a partition one plain batch after the other, if the write alone acknowledges them; None if it does not, or if
+        not every batch is plain.
+        """
+        is_plain = partition.is_led and not partition.limits.walks_records and partition.log.config.flush_messages == UNLIMITED
+        if not is_plain or (acks == ACKS_ALL and not partition.machine.is_sole):
+            return None
+        try:
+            partition.machine.check_acks(acks)
+        except PeerError:
+            return None
+        partition.has_runs = True
+        return AppendRun(self, partition, self.permits.value)
 
-    def write_staged(self) -> "dict[HostedPartition, StorageError]":
-        """Write all that is staged, and complete what needs no more. The logs whose write failed."""
+    def end_permits(self, partition: "HostedPartition") -> None:
+        """Let no run of a partition append any more without being opened again."""
+        if partition.has_runs:
+            partition.has_runs = False
+            self.permits.value += 1
+
+    def write_staged(self) -> None:
+        """Write all that is staged, and complete what needs no more."""
         dirty, self.dirty = self.dirty, []
-        unwritten, self._unwritten = self._unwritten, []
+        unwritten, self.unwritten = self.unwritten, []
         failures: dict[HostedPartition, StorageError] = {}
         busy, self._busy = self._busy, True
         try:
@@ -247,14 +275,17 @@ class AppendPipeline:
                     failures[partition] = error
                 if partition.machine.grew(partition.log.log_end_offset) and partition.advanced() and partition.watchers:
                     self._grown.append((partition, count))
-            for pending in unwritten:
-                self._settle(pending, failures)
+            for each in unwritten:
+                if isinstance(each, AppendRun):
+                    each.settle(failures)
+                else:
+                    self._settle(each, failures)
             for partition, failure in failures.items():
                 self._storage_failed(partition, failure)
         finally:
             self._busy = busy
-        self.complete()
-        return failures
+        if self._opened or self._grown or self._woken:
+            self.complete()
 
     def wait(self, partition: "HostedPartition", last_offset: int, level: Level, done: Waited) -> None:
         """Call ``done(None)`` once the record at `last_offset`, which is written, has reached `level`; or with the error."""
@@ -297,21 +328,23 @@ class AppendPipeline:
 
     def _settle(self, pending: PendingAppend, failures: "Mapping[HostedPartition, StorageError]") -> None:
         """After the write: which batches are in their logs, and which of them have to wait."""
-        for place, outcome in enumerate(pending.outcomes):
-            partition = pending.batches[place].partition
-            if outcome.error is not None:
-                pending.resolve(place, None)
-            elif not partition.is_led or (partition in failures and outcome.base_offset >= partition.log.log_end_offset):
+        for place, batch in enumerate(pending.batches):
+            partition = batch.partition
+            batch.records = _NOTHING  # its memory may be needed
+            if batch.error is not None:
+                pending.one_less()
+            elif not partition.is_led or (partition in failures and batch.base_offset >= partition.log.log_end_offset):
                 pending.resolve(place, failures.get(partition) or _offline(partition))
             else:
-                outcome.in_log = True
-                if outcome.level is Level.WRITTEN:
-                    pending.resolve(place, None)
+                batch.in_log = True
+                if batch.level is Level.WRITTEN:
+                    pending.one_less()
                 elif pending.acks == ACKS_NONE:
                     self._request_sync(partition)
-                    pending.resolve(place, None)
+                    pending.one_less()
                 else:
-                    self._wait(partition, outcome.last_offset, outcome.level, pending, place)
+                    self._wait(partition, batch.last_offset, batch.level, pending, place)
+        pending.one_less()
 
     def _wait(self, partition: "HostedPartition", last_offset: int, level: Level, append: "PendingAppend | _Wait", place: int) -> None:
         if last_offset < partition.machine.open_offset(level):

@@ -27,11 +27,11 @@ class HostedPartition:
     __slots__ = (
         "_counted_offset",
         "gate",
+        "has_runs",
         "index",
         "is_internal",
         "is_led",
         "is_open",
-        "is_plain",
         "jumped",
         "lags",
         "limits",
@@ -70,19 +70,14 @@ class HostedPartition:
         """Whether this broker leads it, with this log."""
         self.rules: ProduceRules = settings.rules
         self.limits: AppendLimits = settings.limits
-        self.is_plain = False
-        """Whether a batch's header is all there is to look at, and an acknowledgement waits for nothing (`repeated_produce`)."""
+        self.has_runs = False
+        """Whether it has runs that are permitted to append (`append_run`)."""
         self.stable_offset = 0
         """Last stable offset as of the last `advanced`, if it `lags`."""
         self.lags = False
         """Whether the last stable offset is not the high watermark."""
         self.jumped = False
         """Whether it has grown by something else than the last append since somebody asked for `stable_growth`."""
-
-    def permit(self) -> None:
-        """Find out again whether the shortest way of Produce may be taken."""
-        sole = self.is_led and self.machine.is_sole and self.rules.min_insync_replicas <= 1
-        self.is_plain = sole and not self.limits.walks_records and self.log.config.flush_messages == UNLIMITED
 
     def advanced(self) -> bool:
         """The machine's offsets may have moved: show records up to its high watermark, then open the gate. Whether more is visible."""
@@ -109,10 +104,6 @@ class HostedPartition:
         if acks == ACKS_ALL and not self.machine.is_sole:
             return _REPLICATED_AND_FLUSHED if must_flush else Level.REPLICATED
         return Level.FLUSHED if must_flush else Level.WRITTEN
-
-    def has_written(self, base_offset: int) -> bool:
-        """Whether the batch that got this offset is in the log, after a write that has failed."""
-        return self.is_led and 0 <= base_offset < self.log.log_end_offset
 
     def stable_growth(self, count: int) -> int:
         """How much there is more to read for who reads committed records only, after an append of `count` bytes: a bound, as long as

@@ -178,7 +178,7 @@ class ReplicaManager:
         for hosted in self.partitions:
             hosted.count_messages()
             hosted.is_led = False
-            hosted.permit()
+            self.appends.end_permits(hosted)
 
     # What requests ask
 
@@ -270,7 +270,6 @@ class ReplicaManager:
         leads = isinstance(state, LeaderState)
         if leads and not hosted.is_led:
             hosted.is_led = True
-            hosted.permit()
             self.partitions.add(hosted)
             if hosted.is_internal:
                 self._elected(topic_partition)
@@ -330,7 +329,6 @@ class ReplicaManager:
     def _resign(self, hosted: HostedPartition) -> None:
         """Lead a partition no more."""
         hosted.is_led = False
-        hosted.permit()
         self.partitions.remove(hosted.topic_partition)
         if hosted.is_internal:
             self._resigned(hosted.topic_partition)
@@ -349,7 +347,7 @@ class ReplicaManager:
                 case WakeFetches():
                     self.appends.wake(hosted)
                 case EndPermits():
-                    hosted.permit()
+                    self.appends.end_permits(hosted)
                 case _:
                     assert_never(effect)
 

@@ -16,12 +16,12 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
-from moldau.model.errors import BeyondBoundError, ErrorCode, PeerError
+from moldau.model.errors import BeyondBoundError, ErrorCode, PeerError, StorageError
 from moldau.protocol.records.header import HEADER_SIZE
 
 if TYPE_CHECKING:
     from moldau.broker.admission.memory import Holder, RequestMemory
-    from moldau.broker.record_walk import RecordRules
+    from moldau.broker.handlers.produce.record_walk import RecordRules
     from moldau.ports.background import Background
     from moldau.ports.clock import Clock
     from moldau.protocol.records.header import BatchHeader
@@ -61,7 +61,7 @@ class Walk:
 
     def run(self) -> Walked:
         """The batch as it may be stored, and its header. PeerError, DroppedError."""
-        from moldau.broker.record_walk import walk
+        from moldau.broker.handlers.produce.record_walk import walk
 
         if not self._begun.acquire(blocking=False):
             raise DroppedError
@@ -76,11 +76,11 @@ class Walk:
 
 
 class WaitingBatch(Protocol):
-    """A batch that is, or may be, checked on another thread."""
+    """A batch that is, or may be, checked on another thread; without its `records` where it has an `error`."""
 
-    batch: memoryview
+    records: memoryview
     header: "BatchHeader"
-    refusal: PeerError | None
+    error: PeerError | StorageError | None
     walk: Walk | None
 
 
@@ -95,7 +95,7 @@ class RunningWalks:
         self._batches = batches
         self._then = then
         self._left = sum(each.walk is not None for each in batches)
-        self._size = sum(len(each.batch) for each in batches)
+        self._size = sum(len(each.records) for each in batches if each.error is None)
         self._dropped = False
         memory.keep(holder, self._size)
 
@@ -105,12 +105,12 @@ class RunningWalks:
         if self._dropped:
             pass
         elif walked is not None:
-            batch.batch, batch.header = walked
+            batch.records, batch.header = walked
         elif isinstance(error, PeerError):
-            batch.refusal = error
+            batch.error = error
         else:
             _LOG.error("produced batch refused by a bug", exc_info=error)
-            batch.refusal = PeerError(ErrorCode.UNKNOWN_SERVER_ERROR, "the batch could not be checked because of a bug, see the log")
+            batch.error = PeerError(ErrorCode.UNKNOWN_SERVER_ERROR, "the batch could not be checked because of a bug, see the log")
         self._left -= 1
         if self._left == 0:
             self._batches = ()
@@ -127,9 +127,9 @@ class RunningWalks:
         size, self._size = self._size, 0
         for each in self._batches:
             if each.walk is not None and not each.walk.drop():
-                self._size += len(each.batch)
+                self._size += len(each.records)
             else:
-                each.batch = _NOTHING
+                each.records = _NOTHING
         self._batches = ()
         self._memory.keep(self._holder, self._size)
         self._memory.finish(self._holder, size)
@@ -155,7 +155,7 @@ class BatchWalks:
 
     def begin(self, rules: "RecordRules", batch: memoryview, header: "BatchHeader", now_ms: int, *, is_kept: bool) -> "Walked | Walk":
         """The batch as it may be stored; or what has to run elsewhere to get it, with a copy unless it `is_kept` anyway. PeerError."""
-        from moldau.broker.record_walk import walk_decompressed
+        from moldau.broker.handlers.produce.record_walk import walk_decompressed
         from moldau.protocol.records.batch import decompressed_records
 
         recompresses = rules.recompresses(header)

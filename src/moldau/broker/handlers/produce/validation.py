@@ -2,7 +2,7 @@
 
 Kafka's rules and codes, and its order: the size is compared before anything is looked at. The records are walked only where a rule needs
 them: keys in a compacted topic, another codec than the topic's, ``produce.validation=records``, timestamps bounded to the past, and a
-header that claims one too far ahead. See `record_walk` for these, and `walked_batches` for where that happens.
+header that claims one too far ahead. See `record_walk` for these, and `walks` for where that happens.
 """
 
 from typing import TYPE_CHECKING
@@ -11,8 +11,8 @@ from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError
 from moldau.protocol.records.header import LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT, BatchHeader, check_batch
 
 if TYPE_CHECKING:
+    from moldau.broker.handlers.produce.walks import BatchWalks, Walk
     from moldau.broker.replicas.hosted import HostedPartition
-    from moldau.broker.walked_batches import BatchWalks, Walk
 
 ZSTD = 4
 FIRST_VERSION_WITH_ZSTD = 7
@@ -60,7 +60,7 @@ def prepare(
     if not (partition.limits.walks_records or late):
         check_segment(partition, size)
         return records, header, None
-    from moldau.broker.record_walk import RecordRules
+    from moldau.broker.handlers.produce.record_walk import RecordRules
 
     walked = walks.begin(RecordRules.of(partition, late=late), records, header, now_ms, is_kept=is_kept)
     if not isinstance(walked, tuple):

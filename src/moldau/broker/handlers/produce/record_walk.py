@@ -8,7 +8,7 @@
 Records that break a rule are named one by one, as by Kafka (KIP-467), so that a client fails these and may send the others again; the code
 is INVALID_TIMESTAMP as soon as one of them has such a timestamp. A batch with a record that cannot be read is refused as a whole.
 
-A walk touches nothing of the broker, and may run on another thread: see `walked_batches`.
+A walk touches nothing of the broker, and may run on another thread: see `walks`.
 """
 
 from dataclasses import dataclass

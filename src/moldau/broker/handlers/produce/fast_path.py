@@ -1,0 +1,230 @@
+"""The shortest way of a Produce request: a producer's next request is nearly always like its last one.
+
+Same client, same topic, same one partition: between the correlation id and the length of the records every byte is the same. So these
+bytes of the last request are kept with what they mean, and a request that has them again needs no decoding: one comparison finds the
+partition, and its batch becomes a row of a run (`replicas.append_run`). Whatever is unusual (other bytes, a batch that is refused or
+repeated, tagged fields) is left to the general way (`handler`) before anything has happened. Both ways have the same outcome for every
+input (property test). With batches of one message this saves a third of the work per message.
+
+The rows of one read are answered together, after the write. A request that goes the general way in between has the rows before it reserve
+their place.
+
+A request with a transactional id comes this way while its producer's transaction is ongoing in the partition, so all but the first of a
+transaction.
+"""
+
+from functools import partial
+from struct import Struct
+from struct import error as struct_error
+from typing import TYPE_CHECKING
+
+from moldau.broker.replicas.append_run import AppendRun
+from moldau.broker.replicas.appends import ACKS_NONE, AppendPipeline
+from moldau.model.errors import ErrorCode, PeerError, StorageError
+from moldau.protocol.fast.produce import ProducePartitionResult, encode_produce_response
+from moldau.protocol.records.header import LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT, check_batch
+
+if TYPE_CHECKING:
+    from moldau.broker.handlers.produce.operation import ProduceOperation
+    from moldau.broker.network.responses import PendingResponse, RequestSource
+
+HEADER_BYTES_MAX = 1024
+"""A connection keeps a header to compare with, so a longer one goes the general way each time."""
+FIRST_WITH_LOG_START_OFFSET = 5
+FIRST_WITH_ZSTD = 7
+FIRST_FLEXIBLE = 9
+FIRST_WITH_TOPIC_IDS = 13
+NAME_SIZE_MAX = 0x7E
+"""Longer names take a second byte for their length in flexible versions; they go the general way."""
+
+_ACKS_TIMEOUT_SIZE = 6
+_BODY = 8  # of the frame: what comes before are API key, version and correlation id
+_NO_TAGS = b"\0\0\0"  # of the partition, of the topic, of the request
+_ZSTD_BIT = 4  # of the codec numbers 0 to 4 only zstd has it
+_read_int32 = Struct(">i").unpack_from
+
+
+class ProduceFastPath:
+    """What the last Produce request of a connection looked like, and the run that the next ones like it join."""
+
+    __slots__ = (
+        "_append_as_leader",
+        "_bits",
+        "_limits",
+        "_log",
+        "_middle",
+        "_note_offset",
+        "_note_ticket",
+        "_pack",
+        "_partition",
+        "_permits",
+        "_prefix",
+        "_records_at",
+        "_run",
+        "_size",
+        "_source",
+        "_suffix",
+        "_tickets",
+        "_topic",
+        "_transactional",
+        "acks",
+        "version",
+    )
+
+    def __init__(
+        self, run: AppendRun, appends: AppendPipeline, source: "RequestSource", prefix: bytes, operation: "ProduceOperation"
+    ) -> None:
+        """`source` is the connection; `prefix`: the frame's bytes between the correlation id and the length of the records."""
+        version = operation.version
+        self.version = version
+        self.acks = operation.acks
+        self._source = source
+        self._permits = appends.permits
+        self._prefix = prefix
+        self._records_at = _BODY + len(prefix)
+        self._topic = topic = operation.topics[0][0]
+        partition = run.partition
+        self._partition = partition
+        self._log = partition.log
+        self._append_as_leader = partition.log.append_as_leader
+        self._limits = partition.limits
+        self._bits = TRANSACTIONAL_BIT | LOG_APPEND_TIME_BIT | (_ZSTD_BIT if version < FIRST_WITH_ZSTD else 0)
+        self._transactional = 0 if operation.transactional_id is None else TRANSACTIONAL_BIT
+        """Those of `_bits` that a batch has to have."""
+        # The response: size, correlation id, what never changes, base offset, append time, log start offset, what never changes.
+        response = encode_produce_response(version, 0, [(topic, [ProducePartitionResult(partition.index)])])
+        if version >= FIRST_WITH_TOPIC_IDS:
+            offsets_at = 8 + 2 + 16 + 1 + 6
+        elif version >= FIRST_FLEXIBLE:
+            offsets_at = 8 + 2 + 1 + len(topic) + 1 + 6
+        else:
+            offsets_at = 8 + 4 + 2 + len(topic) + 4 + 6
+        self._size = len(response) - 4
+        self._middle = response[8:offsets_at]
+        self._suffix = response[offsets_at + 24 :]
+        self._pack = Struct(f">ii{len(self._middle)}sqqq{len(self._suffix)}s").pack
+        self._use(run)
+
+    @staticmethod
+    def of(
+        appends: AppendPipeline, source: "RequestSource", frame: memoryview, body: int, operation: "ProduceOperation"
+    ) -> "ProduceFastPath | None":
+        """What to keep of a request that went the general way, and whose batches are staged; None if it was not of the usual kind. `body`:
+        where its body starts.
+        """
+        version = operation.version
+        if len(operation.topics) != 1 or version < FIRST_WITH_LOG_START_OFFSET or body > HEADER_BYTES_MAX:
+            return None
+        topic, parts = operation.topics[0]
+        named = (operation.transactional_id or "").encode()
+        size = len(topic)
+        if len(parts) != 1 or size > NAME_SIZE_MAX or len(named) > NAME_SIZE_MAX:
+            return None
+        partition = parts[0].partition
+        index = partition.index.to_bytes(4, "big")
+        transactional = operation.transactional_id is not None
+        if version >= FIRST_FLEXIBLE:
+            usual = bytes([len(named) + 1]) + named if transactional else b"\0"
+            usual += frame[body + len(usual) : body + len(usual) + _ACKS_TIMEOUT_SIZE]
+            usual += b"\2" + (b"" if version >= FIRST_WITH_TOPIC_IDS else bytes([size + 1])) + topic + b"\2" + index
+        else:
+            usual = len(named).to_bytes(2, "big") + named if transactional else b"\xff\xff"
+            usual += frame[body + len(usual) : body + len(usual) + _ACKS_TIMEOUT_SIZE]
+            usual += b"\0\0\0\1" + size.to_bytes(2, "big") + topic + b"\0\0\0\1" + index
+        prefix = bytes(frame[_BODY : body + len(usual)])
+        if prefix[body - _BODY :] != usual:
+            return None
+        run = appends.open_run(partition, operation.acks)
+        return None if run is None else ProduceFastPath(run, appends, source, prefix, operation)
+
+    @property
+    def rows(self) -> int:
+        """Requests that are staged and not answered, without those whose place is reserved."""
+        return len(self._tickets)
+
+    def stage(self, frame: memoryview, correlation_id: int, now_ms: int) -> bool:
+        """Stage the batch of a request of this version. False, and nothing has happened, if the general way has to take it."""
+        start = self._records_at
+        if self._run.epoch != self._permits.value or frame[_BODY:start] != self._prefix:
+            return False
+        try:
+            if self.version >= FIRST_FLEXIBLE:
+                size = frame[start]
+                start += 1
+                if size >= 0x80:
+                    shift = 7
+                    size &= 0x7F
+                    while (byte := frame[start]) >= 0x80:
+                        size |= (byte & 0x7F) << shift
+                        start += 1
+                        shift += 7
+                    size |= byte << shift
+                    start += 1
+                    if shift > 21:
+                        return False
+                stop = start + size - 1
+                if stop + 3 != len(frame) or frame[stop:] != _NO_TAGS:
+                    return False
+                batch = frame[start:stop]
+            else:
+                (size,) = _read_int32(frame, start)
+                start += 4
+                if start + size != len(frame):
+                    return False
+                batch = frame[start:]
+            header = check_batch(batch)
+            size = len(batch)
+            transactional = self._transactional
+            limits = self._limits
+            if size > limits.max_plain_bytes or header[5] & self._bits != transactional or header[8] > now_ms + limits.after_max_ms:
+                return False
+            if transactional and not self._log.has_ongoing_transaction(header[9], header[10]):
+                return False
+            base_offset, _, append_time_ms, duplicate = self._append_as_leader(batch, header, now_ms)
+        except (PeerError, StorageError, IndexError, struct_error):  # also too short: the general way says where
+            return False
+        if duplicate:
+            return False
+        if not self._tickets:
+            self._run.begin(append_time_ms, self._settled)
+        self._partition.staged_bytes += size
+        self._note_ticket(correlation_id)
+        self._note_offset(base_offset)
+        return True
+
+    def reserve(self) -> None:
+        """Give the rows so far a place among the responses, before that of another request."""
+        if self.acks != ACKS_NONE:
+            place = self._source.reserve(self.rows)
+            self._run.settled = partial(self._settled, place=place)
+            self._use(self._run.fresh())
+
+    def _use(self, run: AppendRun) -> None:
+        """Note the next rows in `run`."""
+        self._run = run
+        self._tickets = run.tickets
+        self._note_ticket = run.tickets.append
+        self._note_offset = run.base_offsets.append
+
+    def _settled(self, run: AppendRun, written: int, error: StorageError | None, place: "PendingResponse | None" = None) -> None:
+        """The rows of a run are written, or could not be: answer them."""
+        source, tickets = self._source, run.tickets
+        source.count_produced(len(tickets), len(tickets) - written)
+        if self.acks == ACKS_NONE:
+            if written < len(tickets):
+                source.cut("produce with acks 0 could not be written")
+            return
+        pack, size, middle, suffix = self._pack, self._size, self._middle, self._suffix
+        append_time_ms, start_offset = run.append_time_ms, self._log.start_offset
+        responses = [
+            pack(size, ticket, middle, base_offset, append_time_ms, start_offset, suffix)
+            for ticket, base_offset in zip(tickets, run.base_offsets, strict=True)
+        ]
+        if error is not None:
+            result = ProducePartitionResult(self._partition.index, ErrorCode.KAFKA_STORAGE_ERROR, error_message=str(error))
+            for row in range(written, len(tickets)):
+                responses[row] = encode_produce_response(self.version, tickets[row], [(self._topic, [result])])
+        if place is not None:
+            place.reply(responses)
+        else:
+            source.place_produced(responses)

@@ -1,0 +1,208 @@
+"""The Produce requests of one connection that do not go the shortest way: decoded, their batches appended, answered when these are
+acknowledged.
+
+A request that waits for the transaction coordinator holds the frames after it: the order of a producer's batches is that of its requests.
+So do one with a batch that has to be checked on another thread, and one of many partitions (`long`). It is completed by itself, also when
+the connection has no room for more.
+"""
+
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+from moldau.broker.api.catalog import UnservedError
+from moldau.broker.handlers.produce.fast_path import ProduceFastPath
+from moldau.broker.handlers.produce.operation import FIRST_VERSION, LAST_VERSION, ProduceOperation
+from moldau.broker.replicas.appends import ACKS_NONE
+from moldau.model.errors import ErrorCode, ProtocolError
+from moldau.model.steps import Steps, drain
+from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.fast.cursor import produce_body
+from moldau.protocol.fast.produce import LongProduceError, decode_produce
+from moldau.protocol.framing import kept
+
+if TYPE_CHECKING:
+    from moldau.broker.broker import Broker
+    from moldau.broker.handlers.produce.transactional import TransactionalProduce
+    from moldau.broker.handlers.produce.walks import RunningWalks
+    from moldau.broker.network.responses import PendingResponse, ResponseQueue
+    from moldau.broker.request import FastPath
+
+BYTES_AT_ONCE = 4 * 1024 * 1024
+"""Bytes of a request of several batches that is handled in one go."""
+_PRODUCE = int(ApiKey.PRODUCE)
+
+
+class _Work:
+    """One request: its exchange, its place, its times."""
+
+    __slots__ = ("_broker", "_received_s", "_size", "_started_s", "exchange", "is_cut")
+
+    def __init__(self, broker: "Broker", exchange: "PendingResponse", received_s: float, size: int) -> None:
+        """The request has `size` bytes."""
+        self.exchange = exchange
+        self.is_cut = False
+        """Whether the connection is cut for it already."""
+        self._broker = broker
+        self._received_s = received_s
+        self._started_s = broker.clock.monotonic()
+        self._size = size
+
+    def take_place(self, responses: "ResponseQueue") -> None:
+        """Give its response a place after all before it."""
+        if not self.exchange.is_placed:
+            responses.append(self.exchange, self._size)
+
+    def acknowledged(self, operation: ProduceOperation) -> None:
+        """All its batches are acknowledged, or have failed."""
+        try:
+            self.count(operation)
+            if operation.acks != ACKS_NONE:
+                self.exchange.reply((operation.encode(),))
+            elif not self.is_cut and (reason := operation.first_error) is not None:
+                self.exchange.cut(f"produce with acks 0 failed: {reason}")
+        except Exception:
+            self.exchange.abort()
+            raise
+
+    def count(self, operation: ProduceOperation) -> None:
+        """Count the request, which is answered now."""
+        self._broker.counters.produced(1, self._received_s, self._started_s)
+        operation.count()
+
+
+class ProduceHandler:
+    """See the module."""
+
+    __slots__ = ("_broker", "_responses", "_walks")
+
+    def __init__(self, broker: "Broker", responses: "ResponseQueue") -> None:
+        self._broker = broker
+        self._responses = responses
+        self._walks: RunningWalks | None = None
+
+    def handle(
+        self,
+        exchange: "PendingResponse",
+        fast: "FastPath | None",
+        frame: memoryview,
+        version: int,
+        correlation_id: int,
+        now_ms: int,
+        received_s: float,
+    ) -> None:
+        """Append the batches of a request that was received at `received_s`, and see to its response. ProtocolError.
+
+        `exchange` has no place among the responses yet; `fast` may have rows, whose place is before it.
+        """
+        broker, limits = self._broker, self._broker.admission.limits
+        if not 0 <= version <= LAST_VERSION:
+            raise UnservedError(_PRODUCE, version)
+        if fast is not None and fast.rows:
+            fast.reserve()
+        work = _Work(broker, exchange, received_s, len(frame))
+        body = produce_body(frame, version, limits.decoded_bytes_max)
+        if version < FIRST_VERSION:
+            from moldau.broker.handlers.produce.old import refuse_old_produce
+
+            answer = refuse_old_produce(frame, body, version, correlation_id, limits.decoded_bytes_max, limits.decoded_elements_max)
+            broker.counters.answered(ApiKey.PRODUCE, received_s, broker.clock.monotonic(), (ErrorCode.UNSUPPORTED_VERSION,))
+            if answer is not None:
+                work.take_place(self._responses)
+                exchange.reply((answer,))
+            return
+        try:
+            request = decode_produce(frame, body, version, limits.decoded_bytes_max, limits.decoded_elements_max)
+            if len(frame) > BYTES_AT_ONCE and sum(len(partitions) for _, partitions in request.topics) > 1:
+                raise LongProduceError
+        except LongProduceError:
+            self._handle_long(work, frame, body, version, correlation_id)
+            return
+        operation: ProduceOperation
+        if request.transactional_id is None:
+            operation = ProduceOperation(broker, request, version, correlation_id)
+        else:
+            from moldau.broker.handlers.produce.transactional import TransactionalProduce
+
+            operation = TransactionalProduce(broker, request, version, correlation_id)
+        operation.prepare(request, now_ms)
+        if operation.held:
+            self._walk(work, operation)
+        elif self._begin(work, operation, now_ms):
+            exchange.remember(ProduceFastPath.of(broker.replicas.appends, exchange.holder, frame, body, operation))
+
+    def give_up(self) -> None:
+        """The connection is lost: what its request still waited for is dropped by `release`."""
+        if self._walks is not None:
+            self._walks.drop()
+
+    def _handle_long(self, work: "_Work", frame: memoryview, body: int, version: int, correlation_id: int) -> None:
+        """Handle a request of many partitions in turns, and hold the frames after it."""
+        from moldau.broker.handlers.produce.long import LongProduce
+
+        exchange = work.exchange
+        produce = LongProduce(self._broker, exchange.holder, kept(frame), body, version, correlation_id)
+        self._responses.append(exchange, len(frame))
+
+        def steps() -> Steps:
+            answer = yield from produce.steps()
+            work.count(produce.operation)
+            exchange.reply((answer,) if answer else ())
+
+        try:
+            exchange.run(steps(), droppable=False)
+        except ProtocolError:
+            self._responses.remove(exchange)
+            raise
+        finally:
+            self._responses.collect()
+
+    def _walk(self, work: "_Work", operation: ProduceOperation) -> None:
+        """Have batches checked on another thread, and hold the frames after their request."""
+        exchange = work.exchange
+        exchange.hold()
+        if operation.acks != ACKS_NONE:
+            work.take_place(self._responses)
+        self._walks = self._broker.batch_walks.run(
+            exchange.holder, operation.held, lambda: exchange.resume(lambda: self._walked(work, operation))
+        )
+
+    def _walked(self, work: "_Work", operation: ProduceOperation) -> None:
+        self._walks = None
+        self._begin(work, operation, self._broker.clock.time_ms())
+
+    def _begin(self, work: "_Work", operation: ProduceOperation, now_ms: int) -> bool:
+        """Append, or ask the transaction coordinator first; whether all batches are staged. ProtocolError."""
+        if operation.transactional_id is not None:
+            produce = cast("TransactionalProduce", operation)
+            drain(produce.begin(now_ms))
+            if produce.has_to_ask and not self._ask(work, produce):
+                return False
+        return self._append(work, operation, now_ms)
+
+    def _ask(self, work: "_Work", produce: "TransactionalProduce") -> bool:
+        """Ask the transaction coordinator; whether it has answered at once. If not, the request waits for it."""
+        memory, size, exchange = self._broker.request_memory, 0, work.exchange
+
+        def answered() -> None:
+            memory.finish(exchange.holder, size)
+            exchange.resume(lambda: self._append(work, produce, self._broker.clock.time_ms()))
+
+        if produce.ask(answered):
+            return True
+        size = produce.batch_bytes
+        memory.keep(exchange.holder, size)
+        exchange.hold()
+        if produce.acks != ACKS_NONE:
+            work.take_place(self._responses)
+        return False
+
+    def _append(self, work: "_Work", operation: ProduceOperation, now_ms: int) -> bool:
+        """Whether all batches are staged. ProtocolError."""
+        if operation.acks != ACKS_NONE:
+            work.take_place(self._responses)
+        operation.append(now_ms, partial(work.acknowledged, operation))
+        reason = operation.first_error
+        if operation.acks == ACKS_NONE and reason is not None:
+            work.is_cut = True
+            raise ProtocolError(f"produce with acks 0 failed: {reason}")
+        return reason is None

@@ -1,0 +1,164 @@
+"""A Produce request of many partitions, or of several long batches, in steps: decoded, staged and written, and answered piece by piece.
+
+The request keeps its frame, whose bytes count in `RequestMemory` until the end. A few batches are staged, written and shown to waiting
+fetches in one step, so nothing stays staged between two; the rest is as for any Produce request. It is carried out to its end also when its
+connection is lost, as any request that has come whole: no step may be the last.
+"""
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from moldau.broker.handlers.produce.operation import ProduceOperation, ProducePart
+from moldau.broker.replicas.appends import ACKS_NONE
+from moldau.model.errors import ProtocolError
+from moldau.model.steps import UNFINISHED, Elsewhere, Pause
+from moldau.protocol.fast.produce import ProducePartitionResult, decode_produce_in_steps, encode_produce_response_in_steps
+
+if TYPE_CHECKING:
+    from moldau.broker.admission.memory import Holder
+    from moldau.broker.broker import Broker
+    from moldau.protocol.fast.produce import ProduceFrame
+
+BYTES_AT_ONCE = 4 * 1024 * 1024
+"""Bytes of several batches that are written in one go: one to ten milliseconds."""
+BATCHES_AT_ONCE = 32
+"""Batches of a step: one or two milliseconds. A step ends also with `BYTES_AT_ONCE`."""
+
+RESULTS_AT_ONCE = 500
+"""Results that are made in one step."""
+
+Batches = list[tuple[int, memoryview | None]]
+
+
+class LongProduce:
+    """One request."""
+
+    def __init__(self, broker: "Broker", holder: "Holder", frame: memoryview, body: int, version: int, correlation_id: int) -> None:
+        """`frame` is kept (`framing.kept`), and counts for the connection `holder` from now on; its body starts at `body`."""
+        self._broker = broker
+        self._holder = holder
+        self._long = broker.admission.long_data_request(holder, len(frame))
+        self._frame = frame
+        self._body = body
+        self._version = version
+        self._correlation_id = correlation_id
+        self.operation: ProduceOperation
+        """Once it is decoded."""
+        self._left = 1
+        """Appends that are not acknowledged yet, and one until the last was written."""
+        self._resume: Callable[[], object] = _nothing
+
+    def steps(self) -> Generator[Pause, None, bytes]:
+        """Carry it out; the answer as a frame, nothing with acks 0. ProtocolError, also for acks 0 where a batch was not taken."""
+        try:
+            request = yield from self._long.decoded(self._decode)
+            self._long.keep(len(request.topics) + sum(len(partitions) for _, partitions in request.topics))
+            yield from self._append(request) if request.transactional_id is None else self._append_transactional(request)
+            operation = self.operation
+            if operation.acks == ACKS_NONE:
+                reason = operation.first_error
+                if reason is not None:
+                    raise ProtocolError(f"produce with acks 0 failed: {reason}")
+                return b""
+            yield Elsewhere(self._wait)
+            results = yield from self._results()
+            return (yield from encode_produce_response_in_steps(self._version, self._correlation_id, results))
+        finally:
+            del self._frame
+            self._long.end()
+
+    def _decode(self, elements_max: int) -> "Generator[Pause, None, ProduceFrame]":
+        return decode_produce_in_steps(
+            self._frame, self._body, self._version, self._broker.admission.limits.decoded_bytes_max, elements_max
+        )
+
+    def _append(self, request: "ProduceFrame") -> Generator[Pause, None, None]:
+        broker = self._broker
+        operation = self.operation = ProduceOperation(broker, request, self._version, self._correlation_id, is_kept=True)
+        for topic, partitions in request.topics:
+            parts: list[ProducePart] = []
+            operation.topics.append((topic, parts))
+            for some in _pieces(partitions):
+                now_ms = broker.clock.time_ms()
+                made = [operation.prepare_part(topic, index, records, now_ms) for index, records in some]
+                parts += made
+                walked = [part for part in made if part.walk is not None]
+                if walked:
+                    yield Elsewhere(partial(broker.batch_walks.run, self._holder, walked))
+                self._write([part for part in made if operation.may_append(topic, part)])
+                yield UNFINISHED
+
+    def _append_transactional(self, request: "ProduceFrame") -> Generator[Pause, None, None]:
+        from moldau.broker.handlers.produce.transactional import TransactionalProduce
+
+        broker = self._broker
+        operation = self.operation = produce = TransactionalProduce(broker, request, self._version, self._correlation_id, is_kept=True)
+        for topic, partitions in request.topics:
+            parts: list[ProducePart] = []
+            operation.topics.append((topic, parts))
+            for index, records in partitions:
+                parts.append(operation.prepare_part(topic, index, records, broker.clock.time_ms()))
+                yield UNFINISHED
+        walked = [part for part in operation.parts() if part.walk is not None]
+        for start in range(0, len(walked), BATCHES_AT_ONCE):
+            yield Elsewhere(partial(broker.batch_walks.run, self._holder, walked[start : start + BATCHES_AT_ONCE]))
+        yield from produce.begin(broker.clock.time_ms())
+        if produce.has_to_ask:
+            yield Elsewhere(lambda resume: produce.ask(resume) and resume())
+        some: list[ProducePart] = []
+        size = 0
+        for topic, parts in operation.topics:
+            for part in parts:
+                if operation.may_append(topic, part):
+                    some.append(part)
+                    size += len(part.records)
+                if len(some) == BATCHES_AT_ONCE or size >= BYTES_AT_ONCE:
+                    self._write(some)
+                    some, size = [], 0
+                yield UNFINISHED
+        self._write(some)
+
+    def _write(self, batches: Sequence[ProducePart]) -> None:
+        """Append and write batches in one step."""
+        if batches:
+            self._left += 1
+            self.operation.append_some(batches, self._broker.clock.time_ms(), self._one_less)
+            self._broker.replicas.write_staged()
+
+    def _wait(self, resume: Callable[[], object]) -> None:
+        """Call `resume` once all that was written is acknowledged."""
+        self._resume = resume
+        self._one_less()
+
+    def _one_less(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            resume, self._resume = self._resume, _nothing  # it refers to the work that waits
+            resume()
+
+    def _results(self) -> Generator[Pause, None, list[tuple[bytes, list[ProducePartitionResult]]]]:
+        found = []
+        for topic, parts in self.operation.topics:
+            results: list[ProducePartitionResult] = []
+            found.append((topic, results))
+            for start in range(0, len(parts), RESULTS_AT_ONCE):
+                results += [part.result() for part in parts[start : start + RESULTS_AT_ONCE]]
+                yield None
+        return found
+
+
+def _pieces(partitions: Batches) -> Iterator[Batches]:
+    """`partitions` in pieces, each of which is written in one go."""
+    start = size = 0
+    for stop, (_, records) in enumerate(partitions, 1):
+        size += 0 if records is None else len(records)
+        if stop - start == BATCHES_AT_ONCE or size >= BYTES_AT_ONCE:
+            yield partitions[start:stop]
+            start, size = stop, 0
+    if start < len(partitions):
+        yield partitions[start:]
+
+
+def _nothing() -> None:
+    """For a request that does not wait."""

@@ -1,0 +1,201 @@
+"""Produce: batches to their logs.
+
+The batches of a request are checked, then appended together (`replicas.appends`). The response is made when every batch has reached what
+its acknowledgement means, or has failed:
+
+* acks 0: nothing is sent; an error closes the connection, the only sign that the client can see (as in Kafka).
+* acks 1: the batch is in the page cache; with `flush.messages` reached, on disk.
+* acks all: the same, in the log of each in-sync replica.
+
+A request with batches whose records have to be checked on another thread is appended after these checks, as a whole. Refused here beyond
+what a log refuses: versions 0 to 2, which stand for older batch formats (listed all the same, see `protocol.versions`), with
+UNSUPPORTED_VERSION.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from moldau.broker.handlers.produce.validation import check_segment, prepare
+from moldau.broker.replicas.appends import ACKS_NONE, AppendBatch
+from moldau.broker.replicas.partition import ACKS_ALL
+from moldau.model.errors import ErrorCode, PeerError, RejectedRecordsError, StorageError
+from moldau.protocol.fast.produce import ProducePartitionResult, encode_produce_response
+
+if TYPE_CHECKING:
+    from moldau.broker.broker import Broker
+    from moldau.broker.handlers.produce.walks import Walk
+    from moldau.broker.replicas.hosted import HostedPartition
+    from moldau.protocol.fast.produce import ProduceFrame
+    from moldau.protocol.records.header import BatchHeader
+
+FIRST_VERSION = 3
+LAST_VERSION = 13
+FIRST_WITH_TOPIC_IDS = 13
+ACKS_LEADER = 1
+
+TopicResults = list[tuple[bytes, list[ProducePartitionResult]]]
+
+
+class ProducePart(AppendBatch):
+    """One partition of a request: its batch, or the `error` for which it is refused."""
+
+    __slots__ = ("index", "walk")
+
+    partition: "HostedPartition"
+    """Where it is known; with the batch, where that was accepted."""
+    header: "BatchHeader"
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.error = None
+        self.in_log = False
+        self.walk: Walk | None = None
+        """The check of its records on another thread."""
+
+    def result(self) -> ProducePartitionResult:
+        """What the response says of it."""
+        error = self.error
+        if error is None:
+            return ProducePartitionResult(self.index, 0, self.base_offset, self.append_time_ms, self.log_start_offset)
+        if isinstance(error, StorageError):
+            return ProducePartitionResult(self.index, ErrorCode.KAFKA_STORAGE_ERROR, error_message=str(error))
+        if isinstance(error, RejectedRecordsError):
+            return ProducePartitionResult(
+                self.index,
+                error.code,
+                log_start_offset=self.partition.log.start_offset,
+                error_message=error.message,
+                record_errors=error.record_errors,
+            )
+        return ProducePartitionResult(self.index, error.code, error_message=error.message)
+
+
+class ProduceOperation:
+    """One Produce request while it is worked on: `prepare`, then, once the `held` parts are checked, `append`, then `encode`."""
+
+    def __init__(self, broker: "Broker", request: "ProduceFrame", version: int, correlation_id: int, *, is_kept: bool = False) -> None:
+        """`is_kept`: whether the memory of the batches is the request's own."""
+        self.version = version
+        self.correlation_id = correlation_id
+        self.acks = request.acks
+        self.transactional_id = request.transactional_id
+        self.topics: list[tuple[bytes, list[ProducePart]]] = []
+        self.held: Sequence[ProducePart] = ()
+        """Parts of which some have to be checked on another thread."""
+        self.has_waited = False
+        """Whether something may have happened since the batches were checked."""
+        self._broker = broker
+        self._by_id = version >= FIRST_WITH_TOPIC_IDS
+        self._is_kept = is_kept
+        self._timeout_ms = request.timeout_ms
+
+    def prepare(self, request: "ProduceFrame", now_ms: int) -> None:
+        """Check every batch."""
+        walks = False
+        for topic, partitions in request.topics:
+            parts = [self.prepare_part(topic, index, records, now_ms) for index, records in partitions]
+            self.topics.append((topic, parts))
+            walks = walks or any(part.walk is not None for part in parts)
+        if walks:
+            self.hold(self.parts())
+
+    def prepare_part(self, topic: bytes, index: int, records: memoryview | None, now_ms: int) -> ProducePart:
+        """Check one batch."""
+        part = ProducePart(index)
+        self._prepare(part, topic, records, now_ms)
+        return part
+
+    def hold(self, parts: Sequence[ProducePart]) -> None:
+        """Keep the batches of parts until those of them with a walk are checked."""
+        for part in parts:
+            if part.walk is None:
+                self.own(part)
+        self.held = parts
+        self.has_waited = True
+
+    def own(self, part: ProducePart) -> None:
+        """Take a batch out of the buffer that the next read needs."""
+        if part.error is None and not self._is_kept:
+            part.records = memoryview(bytearray(part.records))
+
+    def parts(self) -> list[ProducePart]:
+        """All of them, in the order of the request."""
+        return [part for _, parts in self.topics for part in parts]
+
+    def append(self, now_ms: int, done: Callable[[], object]) -> None:
+        """Append every batch that is not refused."""
+        self.held = ()
+        if self.has_waited:
+            batches = [part for topic, parts in self.topics for part in parts if self.may_append(topic, part)]
+        else:
+            batches = [part for _, parts in self.topics for part in parts if part.error is None]
+        self.append_some(batches, now_ms, done)
+
+    def append_some(self, batches: Sequence[ProducePart], now_ms: int, done: Callable[[], object]) -> None:
+        """Append batches that passed `may_append`."""
+        self._broker.replicas.append(batches, self.acks, now_ms, done, timeout_ms=self._timeout_ms)
+
+    def may_append(self, topic: bytes, part: ProducePart) -> bool:
+        """Whether a batch may be appended, now that what it waited for has ended; otherwise it has an error."""
+        if part.error is None:
+            try:
+                self._check(topic, part)
+            except PeerError as error:
+                part.error = error.with_traceback(None)  # whose frames refer to the part
+        return part.error is None
+
+    @property
+    def first_error(self) -> str | None:
+        """Why the first batch failed that has; None if none has."""
+        for topic, parts in self.topics:
+            for part in parts:
+                error = part.error
+                if error is not None:
+                    return str(error) if isinstance(error, StorageError) else f"{_name(topic)}-{part.index}: {error.message}"
+        return None
+
+    def encode(self) -> bytes:
+        """The response as a frame."""
+        results = [(topic, [part.result() for part in parts]) for topic, parts in self.topics]
+        return encode_produce_response(self.version, self.correlation_id, results)
+
+    def count(self) -> None:
+        """Count the errors of the response."""
+        broker = self._broker
+        for topic, parts in self.topics:
+            if any(part.error is not None for part in parts):
+                traffic = broker.partitions.traffic_of(topic, by_id=self._by_id)
+                broker.counters.refused(traffic, [part.result() for part in parts])
+
+    def _prepare(self, part: ProducePart, topic: bytes, records: memoryview | None, now_ms: int) -> None:
+        broker, acks = self._broker, self.acks
+        try:
+            if acks not in (ACKS_LEADER, ACKS_ALL, ACKS_NONE):
+                raise PeerError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}: neither 0 nor 1 nor -1 (all)")
+            partition = broker.partitions_of(topic, by_id=self._by_id).get(part.index)
+            if partition is None:
+                raise broker.missing_partition(topic, part.index, by_id=self._by_id)
+            part.partition = partition
+            partition.machine.check_acks(acks)
+            part.records, part.header, part.walk = prepare(
+                broker.batch_walks,
+                partition,
+                records,
+                self.version,
+                now_ms,
+                transactional=self.transactional_id is not None,
+                is_kept=self._is_kept,
+            )
+        except PeerError as error:
+            part.error = error.with_traceback(None)  # whose frames refer to the part
+
+    def _check(self, topic: bytes, part: ProducePart) -> None:
+        """A batch may be appended now. PeerError."""
+        if not part.partition.is_led:
+            raise self._broker.missing_partition(topic, part.index, by_id=self._by_id)
+        check_segment(part.partition, len(part.records))
+
+
+def _name(topic: bytes) -> str:
+    """A topic for a person: its name, or its id in hexadecimal."""
+    return topic.hex() if len(topic) == 16 and not topic.isascii() else topic.decode()

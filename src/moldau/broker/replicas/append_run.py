@@ -1,0 +1,75 @@
+"""The shortest form of an append: plain batches of one connection for one partition, each acknowledged by the write.
+
+Rows instead of objects: a batch is a ticket, by which its connection knows it, and its base offset. A run is opened only where the write
+alone acknowledges (`AppendPipeline.open_run`), and may be used while the permit epoch is the one in which it was opened. That is one number
+for the whole broker: a change of any partition has each connection open its run again, which takes some microseconds, and no list of
+permits is kept.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from moldau.broker.replicas.appends import AppendPipeline
+    from moldau.broker.replicas.hosted import HostedPartition
+    from moldau.model.errors import StorageError
+
+RunSettled = Callable[["AppendRun", int, "StorageError | None"], object]
+"""Takes a run after its write, how many of its rows are in the log, and why the others are not. The run forgets the rows after it."""
+
+
+class PermitEpoch:
+    """Counts the changes after which a permission to append without asking has to be asked for again."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0
+
+
+class AppendRun:
+    """See the module.
+
+    Invariant: between turns of the loop it has no rows. The two lists stay the same objects, so that their methods can be kept.
+    """
+
+    __slots__ = ("_appends", "append_time_ms", "base_offsets", "epoch", "partition", "settled", "tickets")
+
+    settled: RunSettled | None
+    """While it has rows."""
+
+    def __init__(self, appends: "AppendPipeline", partition: "HostedPartition", epoch: int) -> None:
+        self._appends = appends
+        self.partition = partition
+        self.epoch = epoch
+        self.settled = None
+        self.append_time_ms = -1
+        """Of all rows: those of one read have the same."""
+        self.tickets: list[int] = []
+        self.base_offsets: list[int] = []
+
+    def begin(self, append_time_ms: int, settled: RunSettled) -> None:
+        """The first row was staged in the log, and is about to be noted."""
+        self.append_time_ms = append_time_ms
+        self.settled = settled
+        self._appends.unwritten.append(self)
+        if self.partition.staged_bytes == 0:
+            self._appends.dirty.append(self.partition)
+
+    def fresh(self) -> "AppendRun":
+        """Another run for what follows the rows so far, which stay with this one."""
+        return AppendRun(self._appends, self.partition, self.epoch)
+
+    def settle(self, failures: "Mapping[HostedPartition, StorageError]") -> None:
+        """The log was written, or could not be: then the rows before its end are in it all the same."""
+        settled, self.settled = self.settled, None  # it refers to what keeps this run
+        assert settled is not None, "it has rows"
+        error = failures.get(self.partition) if failures else None
+        if error is None:
+            settled(self, len(self.tickets), None)
+        else:
+            log = self.partition.log
+            settled(self, bisect_left(self.base_offsets, log.log_end_offset) if self.partition.is_led else 0, error)
+        self.tickets.clear()
+        self.base_offsets.clear()
