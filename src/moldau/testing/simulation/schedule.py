@@ -104,28 +104,32 @@ class Schedule:
     def next_due(self) -> float | None:
         """When the next step happens; None if there is nothing to do."""
         later = self._later
-        while later and later[0][2].call is None:
+        while later and (later[0][2].call is None or _is_over(later[0][2].actor)):
             heappop(later)
         if self._ready:
             return self.now
         return max(self.now, later[0][0]) if later else None
 
     def step(self) -> bool:
-        """Run one event, if there is one."""
-        later, ready, now = self._later, self._ready, self.now
-        while later and (later[0][0] <= now or not ready):
-            due, _, event = heappop(later)
-            if event.call is None:
-                continue
-            if due > now:
-                self.now = now = due
+        """Run one event, if one is due now; else go to the time of the next. False if there is none at all.
+
+        Not beyond that time, even if what is due there cannot run: an event of a process that stands still leaves it to the caller
+        whether to go on.
+        """
+        due = self.next_due()
+        if due is None:
+            return False
+        later, ready = self._later, self._ready
+        now = self.now = due
+        while later and later[0][0] <= now:
+            event = heappop(later)[2]
             actor = event.actor
-            group = actor.group
-            if group is None or not group.is_over:
-                actor.due.append(event)
-                if actor.place < 0 and (group is None or not group.is_paused):
-                    actor.place = len(ready)
-                    ready.append(actor)
+            if event.call is None or _is_over(actor):
+                continue
+            actor.due.append(event)
+            if actor.place < 0 and (actor.group is None or not actor.group.is_paused):
+                actor.place = len(ready)
+                ready.append(actor)
         while ready:
             chosen = ready[int(self._random.random() * len(ready))] if len(ready) > 1 else ready[0]
             event = chosen.due.popleft()
@@ -139,8 +143,8 @@ class Schedule:
             call()
             if self.observer is not None:
                 self.observer(chosen)
-            return True
-        return bool(later) and self.step()
+            break
+        return True
 
     def pause(self, group: Group) -> None:
         """Nothing of the group happens until `resume`."""
@@ -172,3 +176,7 @@ class Schedule:
             self._ready[place] = last
             last.place = place
         actor.place = -1
+
+
+def _is_over(actor: Actor) -> bool:
+    return actor.group is not None and actor.group.is_over
