@@ -5,22 +5,40 @@ whether the same call may succeed later, `fatal` that this producer or consumer 
 """
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from moldau.model.errors import ErrorCode, MoldauError
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError
     from confluent_kafka import Message as Report
 
 _WHOSE = re.compile(r"(?:^|: )(?:Local|Broker): ")
 """Before librdkafka's own words for an error; what stands before that says again what was tried."""
 
 
+class Reason(Protocol):
+    """What librdkafka's `KafkaError` says of an error; simulated clients have one of their own."""
+
+    def name(self) -> str:
+        """As the protocol or librdkafka calls it."""
+
+    def code(self) -> int:
+        """Its number there."""
+
+    def retriable(self) -> bool:
+        """Whether the same call may succeed later."""
+
+    def fatal(self) -> bool:
+        """Whether the client is of no more use."""
+
+    def str(self) -> str:
+        """For a person."""
+
+
 class ClientError(MoldauError):
     """Root of what producers and consumers raise."""
 
-    def __init__(self, subject: str, error: "KafkaError", hint: str = "") -> None:
+    def __init__(self, subject: str, error: Reason, hint: str = "") -> None:
         self.error = error
         self.name = error.name().strip("_")
         self.code = error.code()
@@ -33,7 +51,7 @@ class ClientError(MoldauError):
 class SendError(ClientError):
     """A message was not delivered. `partition` is None where none was chosen yet."""
 
-    def __init__(self, topic: str, partition: int | None, error: "KafkaError", hint: str = "") -> None:
+    def __init__(self, topic: str, partition: int | None, error: Reason, hint: str = "") -> None:
         super().__init__(f"topic {topic}" if partition is None else f"partition {topic}-{partition}", error, hint)
         self.topic = topic
         self.partition = partition
@@ -42,7 +60,7 @@ class SendError(ClientError):
 class ConsumeError(ClientError):
     """Messages cannot be read, or be asked for. What is not known is None; `offset` is where reading would go on."""
 
-    def __init__(self, topic: str | None, partition: int | None, offset: int | None, error: "KafkaError") -> None:
+    def __init__(self, topic: str | None, partition: int | None, offset: int | None, error: Reason) -> None:
         subject = "consumer" if topic is None else f"topic {topic}" if partition is None else f"partition {topic}-{partition}"
         super().__init__(subject if offset is None else f"{subject} at offset {offset}", error)
         self.topic = topic
@@ -53,7 +71,7 @@ class ConsumeError(ClientError):
 class CommitError(ClientError):
     """A group's offsets were not committed; topic, partition and offset are those of the first one, where the error is about one."""
 
-    def __init__(self, group: str, topic: str | None, partition: int | None, offset: int | None, error: "KafkaError") -> None:
+    def __init__(self, group: str, topic: str | None, partition: int | None, offset: int | None, error: Reason) -> None:
         where = "" if topic is None else f", partition {topic}-{partition} at offset {offset}"
         super().__init__(f"group {group}{where}", error)
         self.group = group
@@ -65,7 +83,7 @@ class CommitError(ClientError):
 class TransactionError(ClientError):
     """A transaction cannot go on, and whether it was committed is not known; the next producer of its id finds out."""
 
-    def __init__(self, transactional_id: str, error: "KafkaError", hint: str = "") -> None:
+    def __init__(self, transactional_id: str, error: Reason, hint: str = "") -> None:
         super().__init__(f"transactional id {transactional_id}", error, hint)
         self.transactional_id = transactional_id
 

@@ -1,0 +1,179 @@
+"""What an administrator asks: topics, configurations, records to delete; and the look-ups of offsets, epochs and producers."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from moldau.model.errors import ErrorCode, known_error
+from moldau.model.identity import TopicPartition
+from moldau.protocol.api_keys import ApiKey
+from moldau.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from moldau.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from moldau.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from moldau.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from moldau.protocol.messages.describe_groups import DescribeGroupsRequest
+from moldau.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from moldau.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from moldau.protocol.messages.list_transactions import ListTransactionsRequest
+from moldau.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from moldau.testing.simulation.clients.brokers import REQUEST_TIMEOUT_S, Brokers, CoordinatorType, check
+from moldau.testing.simulation.clients.context import ClientContext
+
+INSIST_S = 60.0
+LATEST = -1
+EARLIEST = -2
+_TOPIC = 2
+"""The kind of resource whose configurations are altered."""
+_SET, _DELETE = 0, 1
+_TIMEOUT_MS = int(REQUEST_TIMEOUT_S * 1000)
+
+
+async def _ask_leader(brokers: Brokers, partition: TopicPartition, api_key: ApiKey, request: Any) -> Any:
+    """The partition's entry of a response; a leader that is none any more is looked up again. PeerError, RequestLostError."""
+    connection = await brokers.connection(await brokers.leader(partition))
+    try:
+        response = await connection.send(api_key, request, timeout_s=REQUEST_TIMEOUT_S)
+        (topic,) = response.topics
+        (found,) = topic.partitions
+        check(found.error_code, f"partition {partition}")
+    except Exception:
+        brokers.forget_topic(partition.topic)
+        raise
+    return found
+
+
+async def list_offset(brokers: Brokers, partition: TopicPartition, timestamp: int, *, committed: bool) -> int:
+    """The first offset not older than a time, or of LATEST or EARLIEST; -1 for none. Insists."""
+    topics = [ListOffsetsTopic(partition.topic, [ListOffsetsPartition(partition.partition, timestamp=timestamp)])]
+    request = ListOffsetsRequest(-1, int(committed), topics, _TIMEOUT_MS)
+    found = await brokers.insist(lambda: _ask_leader(brokers, partition, ApiKey.LIST_OFFSETS, request), INSIST_S)
+    return int(found.offset)
+
+
+class Admin:
+    """Each method insists while errors pass, and raises PeerError for those that do not.
+
+    A request whose answer was lost is made again, and then refused because it has succeeded: that counts as success where it was lost.
+    """
+
+    def __init__(self, context: ClientContext) -> None:
+        self.brokers = Brokers(context)
+
+    # Topics
+
+    async def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, object] | None = None) -> None:
+        """Create a topic. TOPIC_ALREADY_EXISTS."""
+        settings = [CreatableTopicConfig(key, str(value)) for key, value in (configs or {}).items()]
+        request = CreateTopicsRequest([CreatableTopic(name, partitions, 1, configs=settings)], _TIMEOUT_MS)
+        await self._change(ApiKey.CREATE_TOPICS, request, name, ErrorCode.TOPIC_ALREADY_EXISTS)
+
+    async def grow_topic(self, name: str, partitions: int) -> None:
+        """Have it have so many partitions. INVALID_PARTITIONS if it has them already."""
+        request = CreatePartitionsRequest([CreatePartitionsTopic(name, partitions, None)], _TIMEOUT_MS)
+        await self._change(ApiKey.CREATE_PARTITIONS, request, name, ErrorCode.INVALID_PARTITIONS)
+        self.brokers.forget_topic(name)
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic. UNKNOWN_TOPIC_OR_PARTITION."""
+        request = DeleteTopicsRequest([DeleteTopicState(name)], [name], _TIMEOUT_MS)
+        await self._change(ApiKey.DELETE_TOPICS, request, name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        self.brokers.forget_topic(name)
+
+    async def configure_topic(self, name: str, configs: Mapping[str, object | None]) -> None:
+        """Set configurations; None: back to the default."""
+        changes = [
+            AlterableConfig(key, _DELETE if value is None else _SET, None if value is None else str(value))
+            for key, value in configs.items()
+        ]
+        request = IncrementalAlterConfigsRequest([AlterConfigsResource(_TOPIC, name, changes)])
+        await self._change(ApiKey.INCREMENTAL_ALTER_CONFIGS, request, name, None)
+
+    async def _change(self, api_key: ApiKey, request: Any, name: str, already: ErrorCode | None) -> None:
+        was_asked = False
+
+        async def ask() -> int:
+            nonlocal was_asked
+            connection = await self.brokers.any()
+            again, was_asked = was_asked, True
+            response = await connection.send(api_key, request, timeout_s=REQUEST_TIMEOUT_S * 2)
+            (found,) = getattr(response, _RESULTS[api_key])
+            code = known_error(found.error_code)
+            if code.retriable and code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                check(code, f"topic {name}")
+            return ErrorCode.NONE if again and code is already else code
+
+        check(await self.brokers.insist(ask, INSIST_S), f"topic {name}")
+
+    async def delete_records(self, partition: TopicPartition, before_offset: int) -> int:
+        """Delete a partition's records before an offset, -1: all that are committed; its first offset now."""
+        request = DeleteRecordsRequest(
+            [DeleteRecordsTopic(partition.topic, [DeleteRecordsPartition(partition.partition, before_offset)])], _TIMEOUT_MS
+        )
+        found = await self.brokers.insist(lambda: _ask_leader(self.brokers, partition, ApiKey.DELETE_RECORDS, request), INSIST_S)
+        return int(found.low_watermark)
+
+    async def partitions_for(self, topic: str) -> int:
+        """How many partitions a topic has, asked afresh."""
+
+        async def ask() -> int:
+            self.brokers.forget_topic(topic)
+            return len((await self.brokers.topic(topic)).leaders)
+
+        return await self.brokers.insist(ask, INSIST_S)
+
+    # Look-ups
+
+    async def offset(self, partition: TopicPartition, timestamp: int, *, committed: bool) -> int:
+        """As `list_offset`."""
+        return await list_offset(self.brokers, partition, timestamp, committed=committed)
+
+    async def epoch_end(self, partition: TopicPartition, epoch: int) -> tuple[int, int]:
+        """The largest leader epoch up to one, and the offset after its last record; (-1, -1) if there is none."""
+        entry = OffsetForLeaderPartition(partition.partition, -1, epoch)
+        request = OffsetForLeaderEpochRequest(-1, [OffsetForLeaderTopic(partition.topic, [entry])])
+        found = await self.brokers.insist(lambda: _ask_leader(self.brokers, partition, ApiKey.OFFSET_FOR_LEADER_EPOCH, request), INSIST_S)
+        return found.leader_epoch, found.end_offset
+
+    async def producers(self, partition: TopicPartition) -> Any:
+        """What a partition remembers of its producers: `ProducerState` of DescribeProducers."""
+        request = DescribeProducersRequest([TopicRequest(partition.topic, [partition.partition])])
+        found = await self.brokers.insist(lambda: _ask_leader(self.brokers, partition, ApiKey.DESCRIBE_PRODUCERS, request), INSIST_S)
+        return found.active_producers
+
+    async def transactions(self) -> dict[str, str]:
+        """The state of each transactional id."""
+        response = await self.brokers.insist(lambda: self.brokers.ask(ApiKey.LIST_TRANSACTIONS, ListTransactionsRequest()), INSIST_S)
+        check(response.error_code, "transactions")
+        return {each.transactional_id: each.transaction_state for each in response.transaction_states}
+
+    async def group(self, group_id: str) -> Any:
+        """State and members of a group: `DescribedGroup` of DescribeGroups."""
+
+        async def ask() -> Any:
+            kind = CoordinatorType.GROUP
+            response = await self.brokers.ask_coordinator(kind, group_id, ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest([group_id]))
+            (found,) = response.groups
+            self.brokers.check_coordinator(kind, group_id, found.error_code)
+            return found
+
+        return await self.brokers.insist(ask, INSIST_S)
+
+    def close(self) -> None:
+        """Disconnect."""
+        self.brokers.close()
+
+
+_RESULTS = {
+    ApiKey.CREATE_TOPICS: "topics",
+    ApiKey.CREATE_PARTITIONS: "results",
+    ApiKey.DELETE_TOPICS: "responses",
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: "responses",
+}
