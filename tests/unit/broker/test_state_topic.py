@@ -7,6 +7,7 @@ import pytest
 
 from moldau.broker.coordinators.state_log import EncodedRecords, KeyValue, LoadedBatch
 from moldau.broker.coordinators.state_topic import StateTopic, java_hash
+from moldau.broker.replicas.partition_events import Level
 from moldau.model.errors import ErrorCode, PeerError, StorageError
 from moldau.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from moldau.protocol.records.builder import RecordBatchBuilder
@@ -173,6 +174,22 @@ def test_what_is_in_the_log_but_not_on_the_disk_yet_is_answered_when_it_is() -> 
     world.background.run_all()
     assert outcomes == [None]
     assert loaded(world, topic) == [b"k"]
+
+
+def test_what_is_in_the_log_when_replicas_begin_to_miss_is_answered_when_it_is_safe() -> None:
+    """An error would make the coordinator resign, and its groups would have none until the next election."""
+    world = BrokerWorld(immediate=False, log_flush_interval_messages=1)
+    topic = make_topic(world)
+    outcomes: list[PeerError | None] = []
+    topic.append(0, [(b"k", b"v")], outcomes.append)
+    gate = world.partition(NAME).gate
+    assert gate is not None
+    gate.fail(PeerError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, "1 replica in sync"), Level.FLUSHED)
+    world.broker.replicas.appends.complete()
+    assert outcomes == []
+    world.clock.advance(1)
+    world.background.run_all()
+    assert outcomes == [None]
 
 
 # What is damaged

@@ -35,7 +35,7 @@ _LOG = logging.getLogger(__name__)
 NOTES_INTERVAL_S = 60.0
 """How often the log says that the topic cannot be made; clients try again without a word, many times a second."""
 SYNC_AGAIN_S = 1.0
-"""After a sync that found no room."""
+"""After a sync that found no room, and while replicas are missing."""
 _NOT_REPLICATED = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.REQUEST_TIMED_OUT)
 _CODECS = {"uncompressed": Compression.NONE, **{codec.name.lower(): codec for codec in Compression if codec}}
 
@@ -110,18 +110,20 @@ class StateTopic:
             self._synced(appended.partition, appended.last_offset, done, appended.error)
 
     def _synced(self, led: "HostedPartition", last_offset: int, done: "Done", error: PeerError | StorageError | None) -> None:
-        """``done`` once the record is as safe as it has to be. If a sync finds no room, only the answer has to wait for the next one: the
-        record stays in the log, and a restart would read what an error had denied.
+        """``done`` once the record is as safe as it has to be. If a sync finds no room, or replicas are missing, only the answer has to
+        wait: the record stays in the log, and a restart would read what an error had denied.
         """
         if error is None:
             done(None)
-        elif isinstance(error, StorageError) and error.no_space:
+        elif error.no_space if isinstance(error, StorageError) else error.code in _NOT_REPLICATED:
             self._broker.clock.call_later(SYNC_AGAIN_S, lambda: self._wait_again(led, last_offset, done))
         else:
             done(_refusal(led, error))
 
     def _wait_again(self, led: "HostedPartition", last_offset: int, done: "Done") -> None:
-        self._broker.replicas.wait(led, last_offset, Level.FLUSHED, lambda error: self._synced(led, last_offset, done, error))
+        self._broker.replicas.wait(
+            led, last_offset, Level.REPLICATED | Level.FLUSHED, lambda error: self._synced(led, last_offset, done, error)
+        )
 
     def load(self, partition: int, take: "Callable[[LoadedBatch], object]", done: "Done") -> None:
         """As :meth:`moldau.broker.coordinators.state_log.StateLog.load`. One partition is read after the other, in the order of the calls.
