@@ -1,6 +1,6 @@
 # Moldau: the commands of the house. `make demo` and `make test` set up whatever they need.
 .DELETE_ON_ERROR:
-.PHONY: demo test check quick torture properties bench dist setup clean
+.PHONY: demo test check quick torture properties simulate simulate-mutants bench dist setup clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -43,6 +43,12 @@ torture: properties  ## the long acceptance runs at full size
 properties: $(READY)  ## the property tests with fresh examples, at full size; SEED=N draws those of an earlier run
 	@seed=$${SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; echo "property tests with seed $$seed (again: make properties SEED=$$seed)"; \
 	MOLDAU_TORTURE=1 $(BIN)/pytest -q -m drawn --hypothesis-seed=$$seed
+
+simulate: $(READY)  ## a simulated broker under faults: SEEDS=N runs from seed FIRST=K on, in two processes
+	$(BIN)/python -m moldau.testing.simulation --seeds $(or $(SEEDS),200) --first $(or $(FIRST),1)
+
+simulate-mutants: $(READY)  ## planted bugs, and how many seeds it takes to find each
+	$(BIN)/python -m moldau.testing.simulation --mutants
 
 bench: $(READY)  ## measurements beside Apache Kafka in the same run; JSON lines
 	$(BIN)/python benchmarks/run.py

@@ -8,55 +8,45 @@ from typing import Any
 
 import pytest
 
-from moldau.model.errors import WorldError
-from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from moldau.protocol.records.batch import RecordBatchBuilder, iterate_log
-from moldau.testing.simulation.clients.context import ClientContext
+from moldau.model.identity import TopicPartition
+from moldau.testing.simulation.clients.consumer import Consumer
+from moldau.testing.simulation.clients.producer import Producer
 from moldau.testing.simulation.options import draw_options
 from moldau.testing.simulation.simulation import Simulation
-from support.rpc_caller import Caller, connect
+from moldau.testing.simulation.workloads.recording import ensure_topic
+
+T0 = TopicPartition("t", 0)
 
 
-async def create(caller: Caller, topic: str) -> None:
-    answer = await caller.ask(CreateTopicsRequest(topics=[CreatableTopic(topic, 2, 1)], timeout_ms=10_000))
-    assert answer.topics[0].error_code in (0, 36)
+async def write(simulation: Simulation, first: int, count: int, name: str = "writer") -> None:
+    """Send one number after the other, and retry until each is acknowledged."""
+    context = simulation.client(name)
+    await ensure_topic(context, "t", 2)
+    producer = Producer(context)
+    for value in range(first, first + count):
+        await producer.send_and_wait("t", b"%d" % value, partition=0)
+    await producer.close()
 
 
-async def produce(caller: Caller, context: ClientContext, value: int) -> int:
-    builder = RecordBatchBuilder()
-    builder.append(context.clock.time_ms(), None, b"%d" % value)
-    data = [TopicProduceData("t", partition_data=[PartitionProduceData(0, builder.build())])]
-    answer = (await caller.ask(ProduceRequest(None, -1, 5_000, data), 9)).responses[0].partition_responses[0]
-    if answer.error_code:
-        raise WorldError(f"error {answer.error_code}", retriable=True)
-    return int(answer.base_offset)
-
-
-async def fetch(caller: Caller) -> list[bytes | None]:
-    topics = [FetchTopic("t", partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)])]
-    answer = await caller.ask(FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=topics), 11)
-    records = answer.responses[0].partitions[0].records
-    return [record.value for record in iterate_log(memoryview(bytes(records or b"")), max_decompressed_bytes=1 << 24)]
+async def read(simulation: Simulation) -> list[bytes | None]:
+    """All that is there."""
+    consumer = Consumer(simulation.client("reader"))
+    await consumer.assign({T0: 0})
+    end = (await consumer.end_offsets([T0]))[T0]
+    found: list[bytes | None] = []
+    while len(found) < end:
+        found += [message.value for message in await consumer.consume(100, 1.0)]
+    await consumer.close()
+    return found
 
 
 async def write_and_read(simulation: Simulation) -> list[bytes | None]:
-    """Two writers and a reader, who try again until they are through."""
+    """Two writers at a time, and a reader."""
     simulation.host.start()
-    writers = [simulation.client("writer"), simulation.client("writer")]
-    for number, context in enumerate(writers):
-        value = 0
-        while value < 20:
-            try:
-                caller = await connect(context)
-                await create(caller, "t")
-                while value < 20:
-                    await produce(caller, context, 100 * number + value)
-                    value += 1
-            except WorldError:
-                await simulation.sleep(0.5)
-    return await fetch(await connect(simulation.client("reader")))
+    writers = [simulation.start(write(simulation, first, 20), f"from {first}") for first in (0, 100)]
+    for each in writers:
+        await each
+    return await read(simulation)
 
 
 Main = Callable[[Simulation], Coroutine[Any, Any, Any]]

@@ -50,7 +50,7 @@ def test_a_transcript_changes_nothing_and_shows_what_happened() -> None:
     assert shown.crc == run_trial(options, WORKLOADS).crc
     lines = [[column.strip() for column in line.split("|")] for line in file.getvalue().splitlines()]
     assert {"^", "!", "~"} <= {line[2] for line in lines}
-    assert any("t-0 " in line[4] for line in lines if len(line) > 4)
+    assert any("plain-0 " in line[4] for line in lines if len(line) > 4)
     assert [float(line[0]) for line in lines] == sorted(float(line[0]) for line in lines)
 
 

@@ -1,6 +1,7 @@
 """Whole runs with faults: clean where the broker is sound, and found out where it is not."""
 
 import asyncio
+import itertools
 
 import pytest
 
@@ -10,10 +11,12 @@ from moldau.broker.replicas.partition import Partition
 from moldau.testing.simulation.clients.context import ClientContext
 from moldau.testing.simulation.nemesis import Fault
 from moldau.testing.simulation.options import Options, draw_options
-from moldau.testing.simulation.trial import Script, Verdict, Workload, run_trial
-from simulation.plain_clients import read, write
+from moldau.testing.simulation.trial import Script, Verdict, run_trial
+from moldau.testing.simulation.workloads import Workload
+from moldau.testing.simulation.workloads.reading import read
+from moldau.testing.simulation.workloads.writing import write
 
-WORKLOADS: list[tuple[str, Workload]] = [("writer", write), ("writer", write), ("reader", read)]
+WORKLOADS: list[tuple[str, Workload]] = [("write", write), ("write", write), ("read", read)]
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -49,11 +52,12 @@ def test_an_acknowledgement_before_its_sync_is_found(monkeypatch: pytest.MonkeyP
 
 def test_a_high_watermark_that_falls_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     real = HostedPartition.advanced
+    calls = itertools.count()
 
     def falls(self: HostedPartition) -> bool:
         has_advanced = real(self)
-        if self.log.high_watermark == 5:
-            self.log.high_watermark = 2
+        if self.log.high_watermark > 10 and next(calls) % 2:
+            self.log.high_watermark -= 5
         return has_advanced
 
     monkeypatch.setattr(HostedPartition, "advanced", falls)

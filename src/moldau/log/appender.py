@@ -279,7 +279,8 @@ class LogAppender:
             )
         if not self._segment_appender.ready:
             self._segment_appender.prepare()
-        if self._segment_appender.must_roll(size, last_offset, timestamp, now_ms) or chance("log: rolls early"):
+        appender = self._segment_appender
+        if appender.must_roll(size, last_offset, timestamp, now_ms) or (appender.position and chance("log: rolls early")):
             if self.has_staged:
                 try:
                     self._write()

@@ -1,1 +1,22 @@
-"""A broker, its disk, its network and its clients in one process and one virtual time, all drawn from one seed."""
+"""A broker, its disk, its network and its clients in one process and one virtual time, all drawn from one seed.
+
+    @simulate(seeds=range(20), faults=("kill", "disconnect", "slow_disk"))
+    async def test_nothing_is_lost(sim): ...
+
+Nothing is imported before it is asked for.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from moldau.testing.simulation.public import World, simulate
+
+__all__ = ["World", "simulate"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        from moldau.testing.simulation import public
+
+        return getattr(public, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -20,6 +20,8 @@ class Invariants:
     """The checks of a run."""
 
     def __init__(self, host: Host) -> None:
+        self.states: set[str] = set()
+        """How the offsets of partitions stood to each other: a measure of what a run has explored."""
         self._host = host
         self._process: Incarnation | None = None
         self._turn: Iterator[HostedPartition] = iter(())
@@ -63,6 +65,10 @@ class Invariants:
                 f"{name}: offsets out of order: start {start}, last stable {stable}, high watermark {high}, "
                 f"end {written}, staged end {staged}, flushed {flushed}"
             )
+        self.states.add(
+            f"{start < stable:d}{stable < high:d}{high < written:d}{written < staged:d}{flushed < written:d}"
+            f"{min(log.segment_count, 4)}{min(len(log.producer_ends()), 3)}{partition.is_internal:d}"
+        )
         if machine.broker_id not in machine.isr:
             raise InvariantError(f"{name}: the leader {machine.broker_id} is not in sync: {machine.isr}")
         epoch = machine.leader_epoch

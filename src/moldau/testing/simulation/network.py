@@ -142,10 +142,10 @@ class End:
         self._queue.clear()
         self.in_flight.clear()
 
-    def expect(self) -> None:
-        """Have what the other end has sent arrive."""
+    def expect(self, *, at_once: bool = False) -> None:
+        """Have what the other end has sent arrive; `at_once`: the next piece of what has come."""
         if self._arrival is None or self._arrival.call is None:
-            self._arrival = self._network.schedule.post(self._actor, self._arrive, self._network.delay())
+            self._arrival = self._network.schedule.post(self._actor, self._arrive, 0.0 if at_once else self._network.delay())
 
     def _arrive(self) -> None:
         self._arrival = None
@@ -176,7 +176,7 @@ class End:
             source.room_made()
         if source.in_flight:
             if self.reading and not self.closed:
-                self.expect()
+                self.expect(at_once=True)
         elif self._fin is not False and not self.closed and (self.reading or self._fin is not None):
             self.end(self._fin if isinstance(self._fin, Exception) else None, None)
 

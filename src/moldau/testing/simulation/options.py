@@ -21,6 +21,8 @@ class Options:
     seed: int
     faults: dict[str, float] = field(default_factory=dict)
     """The kinds of faults that happen, with the mean time between two of a kind in seconds."""
+    clients: list[str] = field(default_factory=list)
+    """The workloads, by name."""
     settings: dict[str, object] = field(default_factory=dict)
     """Of the broker."""
     network: NetworkOptions = field(default_factory=NetworkOptions)
@@ -51,7 +53,7 @@ def draw_options(seed: int, faults: tuple[str, ...] = FAULTS) -> Options:
         latency_s=log_uniform(random, 0.0001, 0.01),
         tail=random.choice((0.0, 0.01, 0.05)),
         window=1 << random.randint(9, 16),
-        piece_max=random.randint(1, 64) if random.random() < 0.1 else NO_PIECE,
+        piece_max=int(log_uniform(random, 8, 4096)) if random.random() < 0.1 else NO_PIECE,
     )
     options.disk = DiskOptions(log_uniform(random, 0.0002, 0.02), random.choice((0.0, 0.02, 0.2)))
     options.reading_cost_s = random.choice((0.0, 0.0, 0.00001, 0.001))

@@ -11,7 +11,8 @@ from typing import NamedTuple, TypeVar
 from moldau.testing.simulation.nemesis import Fault
 from moldau.testing.simulation.options import Options
 from moldau.testing.simulation.probes import Hit
-from moldau.testing.simulation.trial import Script, Verdict, Workload, run_trial
+from moldau.testing.simulation.trial import Script, Verdict, run_trial
+from moldau.testing.simulation.workloads import Workload
 
 T = TypeVar("T")
 RUNS_MAX = 80

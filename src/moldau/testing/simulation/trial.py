@@ -10,13 +10,13 @@ import re
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import CoroutineType
-from typing import Any, NamedTuple, TextIO
+from typing import NamedTuple, TextIO
 
+from moldau.model.identity import TopicPartition
 from moldau.testing.history.checker import check
-from moldau.testing.simulation.clients.context import ClientContext
 from moldau.testing.simulation.invariants import Invariants
 from moldau.testing.simulation.nemesis import Fault, Nemesis, draw_faults
 from moldau.testing.simulation.options import Options
@@ -25,11 +25,11 @@ from moldau.testing.simulation.probes import Hit, SimulatedProbe
 from moldau.testing.simulation.process import Crashed
 from moldau.testing.simulation.simulation import Simulation
 from moldau.testing.simulation.transcript import Transcript
+from moldau.testing.simulation.workloads import Workload
+from moldau.testing.simulation.workloads.recording import drain
 
 CONVERGE_S = 600.0
 """How long the second phase may take."""
-
-Workload = Callable[[ClientContext], Coroutine[Any, Any, None]]
 
 
 class NotConvergedError(Exception):
@@ -61,6 +61,8 @@ class Verdict:
     """All that was to go wrong, from which the run can be repeated."""
     reached: Counter[str] = field(default_factory=Counter)
     """How often each point of the product was reached."""
+    states: set[str] = field(default_factory=set)
+    """Abstract states of partitions that were seen."""
 
     @property
     def signature(self) -> str:
@@ -87,17 +89,19 @@ def run_trial(
     begun = time.process_time()
     simulation = Simulation(options)
     verdict = Verdict(options.seed)
-    bugs = _BugHandler()
+    bugs = BugHandler()
     with bugs, SimulatedProbe(options.seed, None if script is None else script.hits) as probe:
         faults = draw_faults(options) if script is None else script.faults
+        invariants = Invariants(simulation.host)
         nemesis = Nemesis(simulation.host, faults, may_cut_power="power_cut" in options.faults)
         try:
-            simulation.run(_phases(simulation, nemesis, workloads, transcript))
+            simulation.run(_phases(simulation, nemesis, invariants, workloads, transcript))
         except Exception as error:
             verdict.failures.append("".join(traceback.format_exception(error)).strip())
         verdict.failures += bugs.found
         verdict.done, verdict.script, verdict.reached = nemesis.done, Script(faults, probe.hits), probe.counts
         verdict.crc, verdict.steps = simulation.schedule.crc, simulation.schedule.steps
+        verdict.states = invariants.states
         verdict.virtual_s = simulation.schedule.now
         verdict.operations = len(simulation.history.sends)
         simulation.close()
@@ -113,8 +117,13 @@ def _signature(failure: str) -> str:
     return re.sub(r"[-0-9.]+", "", ":".join(last.split(":", 2)[:2]) if failure.startswith("Traceback") else last.split(":")[0])
 
 
-async def _phases(simulation: Simulation, nemesis: Nemesis, workloads: Sequence[tuple[str, Workload]], transcript: TextIO | None) -> None:
-    invariants = Invariants(simulation.host)
+async def _phases(
+    simulation: Simulation,
+    nemesis: Nemesis,
+    invariants: Invariants,
+    workloads: Sequence[tuple[str, Workload]],
+    transcript: TextIO | None,
+) -> None:
     PowerCuts(simulation.host, simulation.history, simulation.partitions)
     if transcript is not None:
         Transcript(simulation.host, nemesis, transcript)
@@ -124,19 +133,42 @@ async def _phases(simulation: Simulation, nemesis: Nemesis, workloads: Sequence[
     tasks = [simulation.start(workload(simulation.client(name)), name) for name, workload in workloads]
     until = simulation.schedule.now + simulation.options.faults_s
     while simulation.schedule.now < until and not all(task.done() for task in tasks):
+        if failed := [task for task in tasks if task.done() and task.exception() is not None]:
+            failed[0].result()
         await simulation.sleep(min(1.0, until - simulation.schedule.now))
     simulation.budget.left = 0
     nemesis.heal()
     simulation.history.healed(outage)
+    await _wait(simulation, tasks, CONVERGE_S)
+    await _decided(simulation)
+    partitions = [TopicPartition(*each) for each in simulation.partitions]
+    drains = [simulation.start(drain(simulation.client("drain"), partitions, committed=committed), "drain") for committed in (True, False)]
+    await _wait(simulation, drains, CONVERGE_S)
+    invariants.check_all()
+
+
+async def _decided(simulation: Simulation) -> None:
+    """Wait until no transaction is undecided in any partition."""
     until = simulation.schedule.now + CONVERGE_S
+    while True:
+        broker = simulation.host.broker
+        lagging = [each for each in broker.partitions if each.log.last_stable_offset < each.log.high_watermark] if broker else None
+        if lagging == []:
+            return
+        if simulation.schedule.now > until:
+            raise NotConvergedError(f"undecided transactions in {', '.join(str(each.topic_partition) for each in lagging or [])}")
+        await simulation.sleep(1.0)
+
+
+async def _wait(simulation: Simulation, tasks: "Sequence[asyncio.Task[None]]", limit_s: float) -> None:
+    """Wait until all have ended. Raises what one has raised; NotConvergedError after `limit_s`."""
+    until = simulation.schedule.now + limit_s
     while not all(task.done() for task in tasks):
         if simulation.schedule.now > until:
             raise NotConvergedError("not done: " + "; ".join(_where(task) for task in tasks if not task.done()))
         await simulation.sleep(1.0)
     for task in tasks:
         task.result()
-    await simulation.sleep(1.0)
-    invariants.check_all()
 
 
 def _where(task: "asyncio.Task[None]") -> str:
@@ -149,7 +181,7 @@ def _where(task: "asyncio.Task[None]") -> str:
     return f"{task.get_name()} in {' < '.join(reversed(places))}"
 
 
-class _BugHandler(logging.Handler):
+class BugHandler(logging.Handler):
     """Takes the log of the product while a run lasts: what it reports as a bug of its own is a failure of the run."""
 
     def __init__(self) -> None:

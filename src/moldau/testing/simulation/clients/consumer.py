@@ -223,6 +223,11 @@ class Consumer:
         """The next offset of each partition that records were handed out of, or that was placed."""
         return dict(self._positions)
 
+    def next_offset(self, partition: TopicPartition) -> int:
+        """Where the next fetch of an assigned partition begins: after markers too, which `position` does not know of."""
+        offset = self._fetch_at[partition]
+        return self._positions.get(partition, -1) if offset is None else offset
+
     async def position(self, partition: TopicPartition) -> int:
         """The offset that comes next in a partition that is assigned."""
         if partition not in self._positions:

@@ -4,6 +4,7 @@ Clients are coroutines on the simulation's event loop: `asyncio.sleep`, futures,
 from their own generator, read no other clock, and never iterate what `asyncio.wait` returns, which are sets.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
 
@@ -25,6 +26,10 @@ class PartitionNumbers:
         if key not in self._numbers:
             self._numbers[key] = self.history.add_partition(f"{topic}-{partition}")
         return self._numbers[key]
+
+    def __iter__(self) -> Iterator[tuple[str, int]]:
+        """The partitions that have numbers."""
+        return iter(list(self._numbers))
 
     def forget(self, topic: str) -> None:
         """The topic was deleted: one that is created again under its name gets other numbers."""

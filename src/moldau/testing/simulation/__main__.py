@@ -1,0 +1,162 @@
+"""Simulates many seeds: ``python -m moldau.testing.simulation --seeds 1000 --first 1``. The exit status is 1 if one was not clean.
+
+The seeds are shared out to processes, each with its own order of hashes; every twentieth runs in two of them and has to be the same run.
+Of a seed that fails its transcript and a small run that fails in the same way are written to files.
+
+With ``--mutants`` it plants bugs and counts how many seeds it takes to find each; the exit status is 1 if one is not found.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from queue import SimpleQueue
+from statistics import median
+from typing import Any
+
+from moldau.testing.simulation.fleet import clients_of, options_of
+from moldau.testing.simulation.mutants import BLOCKS, MUTANTS, SEEDS_MAX, first_of_block, seeds_until_found
+from moldau.testing.simulation.probes import points_of_the_product
+from moldau.testing.simulation.regressions import Regression, to_toml
+from moldau.testing.simulation.report import Report
+from moldau.testing.simulation.shrinking import shrink
+from moldau.testing.simulation.trial import run_trial
+
+TWICE_EVERY = 20
+SHOWN = 5
+"""Failing seeds that are shown in full."""
+LINES_SHOWN = 60
+
+
+def main() -> int:
+    """See the module."""
+    parser = argparse.ArgumentParser(prog="moldau.testing.simulation", description="Run a simulated broker from seeds.")
+    parser.add_argument("--seeds", type=int, default=100, help="how many seeds")
+    parser.add_argument("--first", type=int, default=1, help="the first of them")
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--out", type=Path, default=Path("out/simulation"), help="directory for transcripts and small runs")
+    parser.add_argument("--mutants", action="store_true", help="plant bugs and count the seeds that find them")
+    parser.add_argument("--worker", type=int, default=-1, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.worker >= 0:
+        results = _hunt(given) if given.mutants else _run(given)
+        for result in results:
+            print(json.dumps(result), flush=True)
+        return 0
+    begun = time.monotonic()
+    status = _report_mutants(given) if given.mutants else _report_seeds(given)
+    print(f"{time.monotonic() - begun:.0f} s in {given.jobs} processes")
+    return status
+
+
+def _run(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """The seeds of one process."""
+    for place in range(given.seeds):
+        is_second = place % TWICE_EVERY == 0 and (place + 1) % given.jobs == given.worker
+        if place % given.jobs == given.worker or is_second:
+            options = options_of(given.first + place)
+            verdict = run_trial(options, clients_of(options))
+            yield {
+                "seed": options.seed,
+                "crc": verdict.crc,
+                "failures": verdict.failures,
+                "cpu_s": verdict.cpu_s,
+                "steps": verdict.steps,
+                "records": verdict.operations,
+                "faults": len(verdict.done),
+                "reached": sorted(verdict.reached),
+                "states": sorted(verdict.states),
+            }
+
+
+def _hunt(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """The blocks of seeds of one process, for each planted bug."""
+    tasks = [(place, block) for place in range(len(MUTANTS)) for block in range(BLOCKS)]
+    for place, block in tasks[given.worker :: given.jobs]:
+        yield {"mutant": place, "found": seeds_until_found(MUTANTS[place], first_of_block(block))}
+
+
+def _report_seeds(given: argparse.Namespace) -> int:
+    report = Report()
+    for result in _results(given):
+        report.add(result)
+        if result["failures"]:
+            print(f"seed {result['seed']}: {result['failures'][0].splitlines()[-1][:300]}", flush=True)
+    points = points_of_the_product()
+    print("\n".join(report.lines(points)))
+    for seed in report.failed()[:SHOWN]:
+        _explain(seed, given.out)
+    missing = report.never_reached(points)
+    if missing:
+        print("never reached: " + ", ".join(missing))
+    return 1 if report.failed() or report.differences or missing else 0
+
+
+def _report_mutants(given: argparse.Namespace) -> int:
+    found: dict[int, list[int | None]] = {place: [] for place in range(len(MUTANTS))}
+    for result in _results(given):
+        found[result["mutant"]].append(result["found"])
+        print(f"{MUTANTS[result['mutant']].name}: {result['found'] or 'not found'}", flush=True)
+    print(f"\nplanted bug, median of the seeds until found in {BLOCKS} blocks of at most {SEEDS_MAX}, each block")
+    is_one_left = False
+    for place, mutant in enumerate(MUTANTS):
+        middle = median(SEEDS_MAX + 1 if count is None else count for count in found[place])
+        is_one_left |= middle > SEEDS_MAX
+        blocks = " ".join(str(count or "-") for count in found[place])
+        print(f"  {mutant.name:<50} {'not found' if middle > SEEDS_MAX else middle:>9}   {blocks}")
+    return int(is_one_left)
+
+
+def _results(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """What the processes report, as it comes."""
+    lines: SimpleQueue[str | int] = SimpleQueue()
+
+    def read(worker: "subprocess.Popen[str]") -> None:
+        assert worker.stdout is not None
+        for line in worker.stdout:
+            lines.put(line)
+        lines.put(worker.wait())
+
+    for number in range(given.jobs):
+        command = [sys.executable, "-m", "moldau.testing.simulation", *sys.argv[1:], "--worker", str(number)]
+        environment = {**os.environ, "PYTHONHASHSEED": str(number + 1)}
+        worker = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+        threading.Thread(target=read, args=(worker,), daemon=True).start()
+    running = given.jobs
+    while running:
+        line = lines.get()
+        if isinstance(line, str):
+            yield json.loads(line)
+        elif line:
+            raise SystemExit(f"a process ended with status {line}")
+        else:
+            running -= 1
+
+
+def _explain(seed: int, out: Path) -> None:
+    """Run a failing seed again with its transcript, and make it small."""
+    out.mkdir(parents=True, exist_ok=True)
+    options = options_of(seed)
+    transcript = out / f"seed-{seed}.log"
+    with transcript.open("w") as file:
+        verdict = run_trial(options, clients_of(options), transcript=file)
+    print(f"\n==== seed {seed}; again: make simulate FIRST={seed} SEEDS=1")
+    print("\n".join(transcript.read_text().splitlines()[-LINES_SHOWN:]))
+    print("\n".join(verdict.failures))
+    small = shrink(options, clients_of(options), verdict)
+    small.options.clients = [name for name, _ in small.workloads]
+    kept = out / f"seed-{seed}.toml"
+    kept.write_text(to_toml(Regression(small.verdict.signature, sorted(small.verdict.reached), small.options, small.verdict.script)))
+    print(f"small run after {small.runs} tries: clients {', '.join(small.options.clients)}, {small.options.operations} operations")
+    print("\n".join(f"  {entry}" for entry in (*small.verdict.script.faults, *small.verdict.script.hits)))
+    print(f"  {small.verdict.failures[0].splitlines()[-1]}")
+    print(f"transcript: {transcript}; small run: {kept}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

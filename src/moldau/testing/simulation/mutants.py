@@ -1,0 +1,208 @@
+"""Bugs that are planted to prove that the simulator finds them.
+
+Each replaces one function of the product, in the process that simulates, by one that has the bug. The product itself knows nothing of it.
+"""
+
+import importlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from moldau.log.directory import CLEAN_CONTENT, CLEAN_MARK
+from moldau.model.errors import ErrorCode
+from moldau.testing.simulation.fleet import clients_of, options_of
+from moldau.testing.simulation.trial import run_trial
+
+Function = Callable[..., Any]
+BLOCKS = 5
+SEEDS_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One bug. `target` is ``module:function`` or ``module:Class.method``; `plant` makes the function with the bug from the real one."""
+
+    name: str
+    target: str
+    plant: Callable[[Function], Function]
+
+    def find(self) -> tuple[Any, str, Function]:
+        """What holds the function, its name there, and the function."""
+        module, _, path = self.target.partition(":")
+        holder: Any = importlib.import_module(module)
+        *owners, name = path.split(".")
+        for owner in owners:
+            holder = getattr(holder, owner)
+        return holder, name, vars(holder)[name]
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        """The bug is in the product until the end of the ``with``."""
+        holder, name, real = self.find()
+        setattr(holder, name, self.plant(real))
+        try:
+            yield
+        finally:
+            setattr(holder, name, real)
+
+
+def first_of_block(block: int) -> int:
+    """The first seed of a block of seeds in which planted bugs are hunted."""
+    return 1 + 1000 * block
+
+
+def seeds_until_found(mutant: Mutant, first: int) -> int | None:
+    """How many seeds from `first` on it takes until a run is not clean; None if `SEEDS_MAX` do not find the bug."""
+    with mutant.planted():
+        for count in range(1, SEEDS_MAX + 1):
+            options = options_of(first + count - 1)
+            if run_trial(options, clients_of(options)).failures:
+                return count
+    return None
+
+
+def _answer_before_write(real: Function) -> Function:
+    def write_staged(self: Any) -> Any:
+        unwritten, self._unwritten = self._unwritten, []
+        for pending in unwritten:
+            self._settle(pending, {})
+        self.complete()
+        return real(self)
+
+    return write_staged
+
+
+def _forget_flush(_real: Function) -> Function:
+    def open_offset(self: Any, _level: object) -> int:
+        return int(self.log_end_offset)
+
+    return open_offset
+
+
+class _AnySequence(int):
+    """Equal to every number."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = int.__hash__
+
+
+def _skip_duplicate_check(real: Function) -> Function:
+    def open_log(self: Any, *positional: Any, **named: Any) -> Any:
+        opened = real(self, *positional, **named)
+        for entry in self._producers.entries.values():
+            entry.next_sequence = _AnySequence(entry.next_sequence)
+        return opened
+
+    return open_log
+
+
+def _lose_snapshot(_real: Function) -> Function:
+    def load_newest(self: Any, until: int, now_ms: int, most: int) -> Any:
+        return until, {}
+
+    return load_newest
+
+
+def _show_aborted(real: Function) -> Function:
+    def aborted_in(self: Any, *positional: Any) -> Any:
+        return real(self, *positional)[:-1]
+
+    return aborted_in
+
+
+def _forget_tombstones(real: Function) -> Function:
+    def init(self: Any, *positional: Any, **named: Any) -> None:
+        real(self, *positional, **{**named, "delete_retention_ms": 0})
+
+    return init
+
+
+def _cut_one_more(real: Function) -> Function:
+    def scan(*positional: Any) -> Iterator[Any]:
+        held = None
+        for each in real(*positional):  # what raises does not yield what is held
+            if held is not None:
+                yield held
+            held = each
+        if held is not None:
+            yield held
+
+    return scan
+
+
+def _commit_before_record(real: Function) -> Function:
+    def write(self: Any, records: Any, committed: Any, done: Any, producer: Any = None) -> None:
+        if self.is_over or committed is None:
+            real(self, records, committed, done, producer)
+            return
+        committed(0)
+        done(None)
+        real(self, records, None, lambda _error: None, producer)
+
+    return write
+
+
+def _complete_before_markers(real: Function) -> Function:
+    def write(self: Any, subject: Any, transaction: Any, left: Any) -> None:
+        parts = self._parts
+
+        def write_markers(markers: Any, done: Function) -> None:
+            done([dict.fromkeys(marker.partitions, ErrorCode.NONE) for marker in markers])
+            parts.write_markers(markers, lambda _results: None)
+
+        self._parts = parts._replace(write_markers=write_markers)
+        try:
+            real(self, subject, transaction, left)
+        finally:
+            self._parts = parts
+
+    return write
+
+
+def _keep_clean_mark(real: Function) -> Function:
+    def open_directory(self: Any, *positional: Any, **named: Any) -> None:
+        real(self, *positional, **named)
+        if self.clean:
+            self._files.write_atomically(f"{self.path}/{CLEAN_MARK}", CLEAN_CONTENT)
+
+    return open_directory
+
+
+def _answer_before_store(real: Function) -> Function:
+    def store(self: Any, machine: Any, effect: Any) -> None:
+        event = self._kind.stored(machine, effect, None)
+        if event is not None:
+            self.take(machine, event)
+        self._coordinator.write(self._kind.records(machine, effect), None, lambda _error: None)
+
+    return store
+
+
+MUTANTS = (
+    Mutant("answer before write", "moldau.broker.replicas.appends:AppendPipeline.write_staged", _answer_before_write),
+    Mutant("forget a flush before an acknowledgement", "moldau.broker.replicas.partition:Partition.open_offset", _forget_flush),
+    Mutant("skip a duplicate check after a restart", "moldau.log.opening:Opening.open", _skip_duplicate_check),
+    Mutant("lose the producer snapshot", "moldau.log.producer_snapshots:Snapshots.load_newest", _lose_snapshot),
+    Mutant("show an aborted record", "moldau.log.transactions:LogTransactions.aborted_in", _show_aborted),
+    Mutant("forget a tombstone too early", "moldau.log.cleaning.filtering:BatchFilter.__init__", _forget_tombstones),
+    Mutant("cut one batch too many in recovery", "moldau.log.recovery:scan", _cut_one_more),
+    Mutant(
+        "commit an offset before its record",
+        "moldau.broker.coordinators.partition_coordinator:PartitionCoordinator.write",
+        _commit_before_record,
+    ),
+    Mutant(
+        "complete a transaction before its markers",
+        "moldau.broker.transactions.partition:TransactionRunner._write",
+        _complete_before_markers,
+    ),
+    Mutant("keep the mark of a clean stop", "moldau.log.directory:LogDirectory.open", _keep_clean_mark),
+    Mutant(
+        "answer members before their assignment is stored",
+        "moldau.broker.coordinators.machine_runner:MachineRunner._store",
+        _answer_before_store,
+    ),
+)

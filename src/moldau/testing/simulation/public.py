@@ -1,0 +1,158 @@
+"""Tests of programs against a simulated broker: the decorator `simulate`, and the world that a test gets."""
+
+import asyncio
+import functools
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from moldau.model.identity import TopicPartition
+from moldau.testing.simulation.clients.admin import Admin
+from moldau.testing.simulation.clients.consumer import Consumer
+from moldau.testing.simulation.clients.producer import Producer
+from moldau.testing.simulation.clients.transactions import TransactionalProducer
+from moldau.testing.simulation.invariants import Invariants
+from moldau.testing.simulation.nemesis import Nemesis, draw_faults
+from moldau.testing.simulation.options import FAULTS, Options, draw_options
+from moldau.testing.simulation.power_cuts import PowerCuts
+from moldau.testing.simulation.probes import SimulatedProbe
+from moldau.testing.simulation.simulation import Simulation
+from moldau.testing.simulation.trial import BugHandler
+
+T = TypeVar("T")
+FAULTS_S = 60.0
+"""How long faults happen in a test that does not heal before."""
+INTERVAL_S = 5.0
+"""Mean time between two faults of a kind."""
+
+
+class World:
+    """A broker, its faults, and clients, in virtual time. What a test awaits of it passes at once."""
+
+    def __init__(self, simulation: Simulation, nemesis: Nemesis) -> None:
+        self.simulation = simulation
+        self._nemesis = nemesis
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # Clients
+
+    def producer(self, *, transactional_id: str | None = None, **options: Any) -> Any:
+        """A producer with the methods of `moldau.client.AsyncProducer`; with a `transactional_id` one with its transactions."""
+        context = self.simulation.client("producer")
+        return Producer(context, **options) if transactional_id is None else TransactionalProducer(context, transactional_id, **options)
+
+    def consumer(self, *, group: str | None = None, topics: Iterable[str] = (), **options: Any) -> Consumer:
+        """A consumer with the methods of `moldau.client.AsyncConsumer`."""
+        return Consumer(self.simulation.client("consumer"), group_id=group, topics=topics, **options)
+
+    async def create_topic(self, name: str, partitions: int = 1, **configs: object) -> None:
+        """Create a topic. Its configurations have underscores for dots."""
+        admin = Admin(self.simulation.client("admin"))
+        try:
+            await admin.create_topic(name, partitions, {key.replace("_", "."): value for key, value in configs.items()})
+        finally:
+            admin.close()
+
+    async def read(self, topic: str, *, committed: bool = True) -> list[bytes | None]:
+        """The values of a topic, partition by partition, from the beginning up to the end."""
+        consumer = Consumer(self.simulation.client("reader"), isolation_level="read_committed" if committed else "read_uncommitted")
+        try:
+            partitions = [TopicPartition(topic, number) for number in range(await consumer.partitions_for(topic))]
+            await consumer.assign(await consumer.beginning_offsets(partitions))
+            ends = await consumer.end_offsets(partitions)
+            found = []
+            while any(consumer.next_offset(partition) < end for partition, end in ends.items()):
+                found += await consumer.consume(1000, 1.0)
+            return [message.value for message in sorted(found, key=lambda message: (message.partition, message.offset))]
+        finally:
+            await consumer.close()
+
+    # Time and faults
+
+    def start(self, work: Coroutine[Any, Any, None], name: str = "task") -> "asyncio.Task[None]":
+        """Run a coroutine beside the test. What it raises fails the test."""
+        task = self.simulation.start(work, name)
+        self._tasks.append(task)
+        return task
+
+    async def sleep(self, seconds: float) -> None:
+        """Let virtual time pass."""
+        await self.simulation.sleep(seconds)
+        self.check()
+
+    async def heal(self) -> None:
+        """No more faults; what can be repaired is, and the broker serves. Connections that are dead stay dead."""
+        self._nemesis.heal()
+        host = self.simulation.host
+        while host.process is None or not host.process.is_serving:
+            await self.sleep(0.1)
+
+    def check(self) -> None:
+        """Raise what a started coroutine has raised."""
+        for task in self._tasks:
+            if task.done() and not task.cancelled():
+                task.result()
+
+
+Test = Callable[[World], Coroutine[Any, Any, None]]
+
+
+def simulate(
+    *, seeds: Iterable[int] = range(20), faults: Sequence[str] = (), settings: Mapping[str, object] | None = None
+) -> Callable[[Test], Callable[[], None]]:
+    """Run a test, ``async def test(sim)``, once for each seed: each is a broker with settings of its own and faults at other times.
+
+    `faults` are kinds of :data:`moldau.testing.simulation.options.FAULTS`; `settings` are the broker's, instead of what the seed draws. A
+    failure is reported with the line that repeats it.
+    """
+    unknown = sorted(set(faults) - set(FAULTS))
+    if unknown:
+        raise ValueError(f"no such faults: {', '.join(unknown)}; there are {', '.join(FAULTS)}")
+    all_seeds = list(seeds)
+
+    def decorate(test: Test) -> Callable[[], None]:
+        def run() -> None:
+            for seed in all_seeds:
+                drawn = draw_options(seed, ())
+                options = replace(
+                    drawn,
+                    faults=dict.fromkeys(faults, INTERVAL_S),
+                    faults_s=FAULTS_S,
+                    settings={**drawn.settings, **(settings or {})},
+                )
+                try:
+                    run_test(options, test)
+                except BaseException as error:
+                    again = f"faults={tuple(faults)!r}" + (f", settings={dict(settings)!r}" if settings else "")
+                    error.add_note(f"again: @simulate(seeds=[{seed}], {again})")
+                    raise
+
+        functools.update_wrapper(run, test)
+        del run.__wrapped__  # type: ignore[attr-defined]  # pytest would take its parameter for a fixture
+        return run
+
+    return decorate
+
+
+def run_test(options: Options, test: Test) -> None:
+    """Run a test once. Raises what it raises, or what the broker reports as a bug of its own."""
+    simulation = Simulation(options)
+    bugs = BugHandler()
+    with bugs, SimulatedProbe(options.seed):
+        try:
+            Invariants(simulation.host)
+            PowerCuts(simulation.host, simulation.history, simulation.partitions)
+            nemesis = Nemesis(simulation.host, draw_faults(options), may_cut_power="power_cut" in options.faults)
+            world = World(simulation, nemesis)
+
+            async def main() -> None:
+                simulation.host.start()
+                nemesis.begin()
+                await test(world)
+                world.check()
+
+            simulation.run(main())
+        finally:
+            simulation.close()
+    if bugs.found:
+        raise AssertionError("a bug of the broker: " + bugs.found[0])

@@ -1,0 +1,46 @@
+"""Producers without transactions: idempotent ones, and careless ones that may double and reorder."""
+
+from moldau.model.identity import TopicPartition
+from moldau.testing.simulation.clients.context import ClientContext
+from moldau.testing.simulation.clients.producer import Producer
+from moldau.testing.simulation.workloads.recording import RecordedProducer, ensure_topic, pause
+
+TOPIC, PARTITIONS = "plain", 2
+
+
+async def write(context: ClientContext) -> None:
+    """Send with acks=all, each record once and in order; the producer is killed now and then."""
+    await _write(context, idempotent=True)
+
+
+async def write_carelessly(context: ClientContext) -> None:
+    """Send without idempotence."""
+    await _write(context, idempotent=False)
+
+
+async def _write(context: ClientContext, *, idempotent: bool) -> None:
+    await ensure_topic(context, TOPIC, PARTITIONS)
+    lives = 0
+    while context.budget.left > 0:
+        lives += 1
+        number = context.history.add_producer(f"{context.name}.{lives}", idempotent=idempotent)
+        recorded = RecordedProducer(
+            context, Producer(context, idempotent=idempotent, delivery_timeout_s=context.random.choice((5, 60))), number
+        )
+        context.history.producer_ready(number)
+        is_killed = False
+        while not is_killed and context.budget.take():
+            sent = []
+            for _ in range(context.random.choice((1, 1, 3, 20))):
+                partition = TopicPartition(TOPIC, context.random.randrange(PARTITIONS))
+                sent.append(recorded.send(partition, key=b"%d" % context.random.randrange(5)))
+            is_killed = context.random.random() < 0.01
+            if not is_killed and context.random.random() < 0.7:
+                for each in sent:
+                    await each
+            await pause(context)
+        if is_killed:
+            recorded.producer.crash()
+        else:
+            await recorded.producer.close()
+        context.history.producer_gone(number)
