@@ -90,7 +90,7 @@ class PartitionCoordinator(Generic[S]):
     Invariant: `_writes` has the writes that are in the log, or being appended, and are not applied, in the order of the log.
     """
 
-    __slots__ = ("_is_settling", "_runtime", "_writes", "epoch", "has_replayed", "partition", "phase", "state")
+    __slots__ = ("_is_settling", "_runtime", "_writes", "epoch", "has_replayed", "is_over", "partition", "phase", "state")
 
     def __init__(self, runtime: "CoordinatorRuntime[S]", partition: int, epoch: int) -> None:
         self.partition = partition
@@ -100,14 +100,11 @@ class PartitionCoordinator(Generic[S]):
         self.has_replayed = False
         """Whether all that the log had has been replayed, so that `finish_replay` may write."""
         self._runtime = runtime
+        self.is_over = False
+        """Whether it has resigned."""
         self._writes: deque[_Write] = deque()
         self._is_settling = False
         self.state: S = runtime.make_state(self)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it has resigned."""
-        return self.phase is Phase.RESIGNED
 
     def write(
         self,
@@ -127,17 +124,18 @@ class PartitionCoordinator(Generic[S]):
             return
         assert self.has_replayed, "a coordinator that replays its log does not write"
         write = _Write(self, committed, done)
-        self._writes.append(write)
+        writes = self._writes
+        writes.append(write)
         try:
             base_offset = self._runtime.log.append(self.partition, records, write.answered, producer)
         except BaseException:
-            if write in self._writes:  # otherwise it has resigned meanwhile, and answered
-                self._writes.remove(write)
+            if write in writes:  # otherwise it has resigned meanwhile, and answered
+                writes.remove(write)
             raise
         if self.is_over:
             return  # meanwhile, and has answered
         if base_offset is None:
-            self._writes.remove(write)
+            writes.remove(write)
             self._answer(write, write.error)
         else:
             write.base_offset = base_offset
@@ -149,7 +147,7 @@ class PartitionCoordinator(Generic[S]):
 
         For decisions that depend on what is not applied yet, such as deleting a group: its last commit may still be queued.
         """
-        if self.phase is Phase.RESIGNED:
+        if self.is_over:
             done(self._not_coordinator())
         elif self._writes:
             write = _Write(self, None, done)
@@ -168,7 +166,7 @@ class PartitionCoordinator(Generic[S]):
         """Call `action` once, not before `due_ms` by `now_ms`; replaces the key's deadline. None cancels it."""
         if due_ms is None:
             self._runtime.deadlines.cancel(self, key)
-        elif self.phase is not Phase.RESIGNED:
+        elif not self.is_over:
             self._runtime.deadlines.set(self, key, due_ms, action)
 
     def now_ms(self) -> int:
@@ -184,7 +182,7 @@ class PartitionCoordinator(Generic[S]):
         try:
             for pause in steps:
                 yield pause
-                if self.phase is Phase.RESIGNED:
+                if self.is_over:
                     return
         finally:
             steps.close()
@@ -205,8 +203,11 @@ class PartitionCoordinator(Generic[S]):
             return
         self._is_settling = True
         writes = self._writes
-        while writes and writes[0].is_committed and writes[0].base_offset != APPENDING:
-            write = writes.popleft()
+        while writes:
+            write = writes[0]
+            if not write.is_committed or write.base_offset == APPENDING:
+                break
+            del writes[0]
             if write.committed is not None:
                 try:
                     write.committed(write.base_offset)
@@ -222,6 +223,7 @@ class PartitionCoordinator(Generic[S]):
     def resign(self, error: PeerError) -> Steps:
         """Answer all that waits for a write; the steps answer all that waits in the state. The runtime has forgotten the coordinator."""
         self.phase = Phase.RESIGNED
+        self.is_over = True
         self._runtime.deadlines.drop(self)
         released = self.state.resigned(error)
         writes = self._writes

@@ -130,11 +130,16 @@ class GroupCoordinator:
             return
         if encoded is None:
             encoded = drain(self.encode(group.group_id, commits))
-        unordered, account = encoded.unordered, offsets.account
-        reserved = max(growth, 0)
+        unordered = encoded.unordered
+        account = offsets.account if growth > 0 else None
+
+        def end() -> None:
+            group.queued -= 1
+            if account is not None:
+                account.add(-growth)
 
         def committed(base_offset: int) -> None:
-            account.add(-reserved)
+            end()
             last, make = (base_offset,), CommittedOffset._make
             applied = [(topic, index, make(each + last)) for topic, index, each in unordered]
             if producer is None:
@@ -144,11 +149,13 @@ class GroupCoordinator:
 
         def answered(error: PeerError | None) -> None:
             if error is not None:
-                account.add(-reserved)
+                end()
             done(error)
 
-        account.add(reserved)
-        partition.write(group, encoded.records, committed, answered, producer)
+        group.queued += 1
+        if account is not None:
+            account.add(growth)
+        group.coordinator.write(encoded.records, committed, answered, producer)
 
     def encode(
         self, group_id: str, commits: "Sequence[Commit]", retention_ms: int | None = None
