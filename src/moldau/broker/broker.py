@@ -18,7 +18,7 @@ from moldau.broker.host import SnapshotHost
 from moldau.broker.housekeeping import Housekeeping
 from moldau.broker.metrics.counters import Counters
 from moldau.broker.network.connection import Connection
-from moldau.broker.quotas.quotas import NoQuotas
+from moldau.broker.quotas.quotas import NO_QUOTAS
 from moldau.broker.replicas.manager import ReplicaManager
 from moldau.broker.replicas.rules import SettingsCache
 from moldau.broker.security.authorizer import AllowAll
@@ -141,7 +141,7 @@ class Broker:
             counters=self.counters,
             admission=self.admission,
             authorizer=AllowAll(),
-            quotas=NoQuotas(),
+            quotas=NO_QUOTAS,
         )
 
     # Start and stop

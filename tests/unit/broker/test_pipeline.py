@@ -2,7 +2,6 @@
 
 import pytest
 
-from moldau.broker.request import Request
 from moldau.broker.security.authorizer import Operation
 from moldau.broker.security.channel import ANONYMOUS, Channel
 from moldau.model.errors import ErrorCode
@@ -10,7 +9,7 @@ from moldau.protocol.messages.describe_log_dirs import DescribableLogDirTopic, D
 from moldau.protocol.messages.heartbeat import HeartbeatRequest
 from moldau.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from moldau.protocol.messages.metadata import MetadataRequest
-from support.broker_world import BrokerWorld
+from support.broker_world import BrokerWorld, batch, produce_request
 
 
 @pytest.fixture
@@ -19,15 +18,23 @@ def world() -> BrokerWorld:
 
 
 class DenyingAuthorizer:
-    """Denies one operation, and notes who asked for what."""
+    """Denies one operation, on one topic or on the cluster, and notes who asked for what. `revokes`: the topic that, when it is asked for,
+    has `denied` withdrawn from then on.
+    """
 
-    def __init__(self, denied: Operation) -> None:
+    def __init__(self, denied: Operation, topic: str | None = None, *, world: BrokerWorld | None = None, revokes: str = "") -> None:
         self.denied = denied
+        self.topic = topic
         self.asked: list[tuple[str, str, Operation]] = []
+        self.world = world
+        self.revokes = revokes
 
-    def allows(self, channel: Channel, operation: Operation) -> bool:
+    def allows(self, channel: Channel, operation: Operation, topic: str | None = None) -> bool:
         self.asked.append((channel.principal, channel.listener, operation))
-        return operation is not self.denied
+        if topic == self.revokes and self.world is not None:
+            self.revokes = ""
+            self.world.broker.replicas.appends.permits.value += 1
+        return bool(self.revokes) or operation is not self.denied or topic != self.topic
 
 
 class ExhaustedQuota:
@@ -36,11 +43,11 @@ class ExhaustedQuota:
     def __init__(self, throttle_ms: int, free: int = -1) -> None:
         self.time_ms = throttle_ms
         self.free = free
-        self.counted: list[tuple[int, int, str | None]] = []
+        self.counted: list[tuple[int, int]] = []
 
-    def throttle_ms(self, request: Request) -> int:
-        self.counted.append((request.api_key, request.size, request.client_id))
-        return 0 if request.api_key == self.free else self.time_ms
+    def throttle_ms(self, channel: Channel, api_key: int, requests: int) -> int:
+        self.counted.append((api_key, requests))
+        return 0 if api_key == self.free else self.time_ms
 
 
 def test_an_operation_that_is_denied_is_refused_before_its_handler(world: BrokerWorld) -> None:
@@ -85,8 +92,7 @@ def test_a_throttled_response_says_so_and_the_next_request_waits_for_that_time(w
     client.peer.push()
     (second,) = client.answers()
     assert second.body.throttle_time_ms == 0
-    assert [(key, client_id) for key, _, client_id in quota.counted] == [(35, "tests"), (12, "tests"), (12, "tests")]
-    assert quota.counted[0][1] > 4 * partitions
+    assert quota.counted == [(35, 1), (12, 1), (12, 1)]
 
 
 def test_a_throttled_connection_that_is_lost_is_forgotten(world: BrokerWorld) -> None:
@@ -105,3 +111,61 @@ def test_within_its_quota_a_client_sends_as_much_as_it_likes_at_once(world: Brok
     for _ in range(10):
         client.send(MetadataRequest([]), 12)
     assert [each.body.throttle_time_ms for each in client.answers()] == [0] * 10
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_produce_asks_for_each_topic_and_appends_to_the_others(world: BrokerWorld, acks: int) -> None:
+    for name in ("allowed", "denied"):
+        world.create_topic(name)
+    client = world.connect()
+    world.broker.pipeline.authorizer = DenyingAuthorizer(Operation.WRITE, "denied")
+    assert client.produce("denied", b"x", acks=acks).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert client.produce("allowed", b"x", acks=acks).error_code == 0
+    assert (client.values("denied"), client.values("allowed")) == ([], [b"x"])
+    world.broker.pipeline.authorizer = DenyingAuthorizer(Operation.WRITE, "missing")
+    assert client.produce("missing", b"x", acks=acks).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_a_permission_that_is_withdrawn_ends_the_shortest_way(world: BrokerWorld) -> None:
+    world.create_topic("t")
+    client = world.connect()
+    world.broker.pipeline.authorizer = authorizer = DenyingAuthorizer(Operation.READ)
+    for _ in range(3):
+        assert client.produce("t", b"x").error_code == 0
+    assert len(authorizer.asked) == 1, "the others went the shortest way"
+    world.broker.pipeline.authorizer = DenyingAuthorizer(Operation.WRITE, "t")
+    world.broker.replicas.appends.permits.value += 1
+    assert client.produce("t", b"x").error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert client.values("t") == [b"x"] * 3
+
+
+def test_a_permission_that_is_withdrawn_between_two_requests_of_one_read_is_refused_to_the_second(world: BrokerWorld) -> None:
+    for name in ("t", "u"):
+        world.create_topic(name)
+    client = world.connect()
+    client.produce("t", b"0")
+    world.broker.pipeline.authorizer = DenyingAuthorizer(Operation.WRITE, "t", world=world, revokes="u")
+    frames = [client.frame(produce_request(topic, batch(world, b"x")), 9) for topic in ("t", "u", "t")]
+    client.peer.send(b"".join(frames))
+    codes = [answer.body.responses[0].partition_responses[0].error_code for answer in client.answers()]
+    assert codes == [0, 0, ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+    assert (client.values("t"), client.values("u")) == ([b"0", b"x"], [b"x"])
+
+
+def test_the_shortest_way_is_throttled_once_for_each_read(world: BrokerWorld) -> None:
+    world.create_topic("t")
+    client = world.connect()
+    client.produce("t", b"0")
+    world.broker.pipeline.quotas = quota = ExhaustedQuota(500)
+    frame = client.frame(produce_request("t", batch(world, b"x")), 9)
+    more = [client.frame(produce_request("t", batch(world, b"x")), 9) for _ in range(2)]
+    client.peer.send(b"".join([frame, *more]))
+    assert [answer.body.responses[0].partition_responses[0].error_code for answer in client.answers()] == [0, 0, 0]
+    assert quota.counted == [(0, 3)]
+    client.send(produce_request("t", batch(world, b"y")), 9)
+    assert client.answers() == []
+    world.clock.advance(0.5)
+    client.peer.push()
+    (answer,) = client.answers()
+    assert answer.body.throttle_time_ms == 500, "it went the general way"
+    assert quota.counted == [(0, 3), (0, 1)]

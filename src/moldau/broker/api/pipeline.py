@@ -127,7 +127,7 @@ class Pipeline:
 
     def _throttle(self, request: "Request", response: Any) -> int:
         """Milliseconds for which the client is muted after this response, which says so."""
-        throttle_ms = self.quotas.throttle_ms(request)
+        throttle_ms = self.quotas.throttle_ms(request.channel, request.api_key, 1)
         if throttle_ms and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = throttle_ms
         return throttle_ms

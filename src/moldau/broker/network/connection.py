@@ -29,6 +29,7 @@ from moldau.broker.admission.memory import READ_BYTES
 from moldau.broker.handlers.fetch import handle_fetch
 from moldau.broker.handlers.produce.handler import ProduceHandler
 from moldau.broker.network.responses import PendingResponse, ResponseQueue
+from moldau.broker.quotas.quotas import NO_QUOTAS
 from moldau.broker.request import FastPath, Request
 from moldau.broker.security.channel import Channel
 from moldau.model.errors import ErrorCode, ProtocolError
@@ -208,6 +209,10 @@ class Connection:
         counters.produced(count, self._received_s, self._started_s)
         if failed:
             counters.produce.failed([ErrorCode.KAFKA_STORAGE_ERROR] * failed)
+        quotas = self._pipeline.quotas
+        if quotas is not NO_QUOTAS and (throttle_ms := quotas.throttle_ms(self.channel, _PRODUCE, count)):
+            self._fast = None
+            self.mute(throttle_ms)
 
     def cut(self, reason: object) -> None:
         """Handle no more frames, and close once the responses so far have left."""

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from moldau.broker.admission.memory import Holder
 from moldau.broker.request import DelayedOperation, FastPath
+from moldau.broker.security.channel import Channel
 from moldau.model.steps import Steps
 from moldau.ports.transport import FileRange, Part, release_parts
 
@@ -21,6 +22,9 @@ RANGE_COST = 512
 
 class RequestSource(Holder, Protocol):
     """The connection, as its pending responses see it."""
+
+    channel: Channel
+    """The client."""
 
     def respond(self, pending: "PendingResponse", parts: Sequence[Part]) -> None:
         """The response is there."""

@@ -2,18 +2,21 @@
 
 As in Kafka since 2.0 the response is sent at once, with the time in it, and no later request of the connection is handled before that
 time is over (KIP-219). So a request that is handled needs no permission, and nothing is asked before it.
+
+Requests on the shortest way of Produce are counted once for each read; their responses do not have the time in them, but the connection
+is muted as for others, and its next Produce request goes the general way.
 """
 
-from typing import Protocol
+from typing import Final, Protocol
 
-from moldau.broker.request import Request
+from moldau.broker.security.channel import Channel
 
 
 class Quotas(Protocol):
     """Keeps the rate of each client."""
 
-    def throttle_ms(self, request: Request) -> int:
-        """Count an answered request; the milliseconds for which its client is to be muted, 0 within its quota."""
+    def throttle_ms(self, channel: Channel, api_key: int, requests: int) -> int:
+        """Count answered requests of one API; the milliseconds for which their client is to be muted, 0 within its quota."""
 
 
 class NoQuotas:
@@ -21,6 +24,10 @@ class NoQuotas:
 
     __slots__ = ()
 
-    def throttle_ms(self, request: Request) -> int:
+    def throttle_ms(self, channel: Channel, api_key: int, requests: int) -> int:
         """0."""
         return 0
+
+
+NO_QUOTAS: Final = NoQuotas()
+"""The only one: on the shortest way it is not even asked."""

@@ -36,10 +36,14 @@ NOT_ASKED: Final = -2_147_483_648
 
 
 class Authorizer(Protocol):
-    """Decides by the principal and the address of a channel."""
+    """Decides by the principal and the address of a channel.
 
-    def allows(self, channel: Channel, operation: Operation) -> bool:
-        """Whether the client may do `operation` on the cluster as a whole."""
+    Who takes an operation away from a client afterwards counts up the broker's `PermitEpoch`: the shortest way of Produce does not ask
+    again before that.
+    """
+
+    def allows(self, channel: Channel, operation: Operation, topic: str | None = None) -> bool:
+        """Whether the client may do `operation` on a topic, or on the cluster as a whole."""
 
 
 class AllowAll:
@@ -47,6 +51,6 @@ class AllowAll:
 
     __slots__ = ()
 
-    def allows(self, channel: Channel, operation: Operation) -> bool:
+    def allows(self, channel: Channel, operation: Operation, topic: str | None = None) -> bool:
         """True."""
         return True

@@ -55,19 +55,24 @@ class _Work:
     def acknowledged(self, operation: ProduceOperation) -> None:
         """All its batches are acknowledged, or have failed."""
         try:
-            self.count(operation)
+            throttle_ms = self.count(operation)
             if operation.acks != ACKS_NONE:
-                self.exchange.reply((operation.encode(),))
+                self.exchange.reply((operation.encode(throttle_ms),))
             elif not self.is_cut and (reason := operation.first_error) is not None:
                 self.exchange.cut(f"produce with acks 0 failed: {reason}")
         except Exception:
             self.exchange.abort()
             raise
 
-    def count(self, operation: ProduceOperation) -> None:
-        """Count the request, which is answered now."""
-        self._broker.counters.produced(1, self._received_s, self._started_s)
+    def count(self, operation: ProduceOperation) -> int:
+        """Count the request, which is answered now; the milliseconds for which the connection is muted."""
+        broker, source = self._broker, self.exchange.holder
+        broker.counters.produced(1, self._received_s, self._started_s)
         operation.count()
+        throttle_ms = broker.pipeline.quotas.throttle_ms(source.channel, ApiKey.PRODUCE, 1)
+        if throttle_ms:
+            source.mute(throttle_ms)
+        return throttle_ms
 
 
 class ProduceHandler:
@@ -119,11 +124,11 @@ class ProduceHandler:
             return
         operation: ProduceOperation
         if request.transactional_id is None:
-            operation = ProduceOperation(broker, request, version, correlation_id)
+            operation = ProduceOperation(broker, exchange.holder.channel, request, version, correlation_id)
         else:
             from moldau.broker.handlers.produce.transactional import TransactionalProduce
 
-            operation = TransactionalProduce(broker, request, version, correlation_id)
+            operation = TransactionalProduce(broker, exchange.holder.channel, request, version, correlation_id)
         operation.prepare(request, now_ms)
         if operation.held:
             self._walk(work, operation)
@@ -140,12 +145,11 @@ class ProduceHandler:
         from moldau.broker.handlers.produce.long import LongProduce
 
         exchange = work.exchange
-        produce = LongProduce(self._broker, exchange.holder, kept(frame), body, version, correlation_id)
+        produce = LongProduce(self._broker, exchange.holder, kept(frame), body, version, correlation_id, work.count)
         self._responses.append(exchange, len(frame))
 
         def steps() -> Steps:
             answer = yield from produce.steps()
-            work.count(produce.operation)
             exchange.reply((answer,) if answer else ())
 
         try:

@@ -16,8 +16,8 @@ from moldau.model.steps import UNFINISHED, Elsewhere, Pause
 from moldau.protocol.fast.produce import ProducePartitionResult, decode_produce_in_steps, encode_produce_response_in_steps
 
 if TYPE_CHECKING:
-    from moldau.broker.admission.memory import Holder
     from moldau.broker.broker import Broker
+    from moldau.broker.network.responses import RequestSource
     from moldau.protocol.fast.produce import ProduceFrame
 
 BYTES_AT_ONCE = 4 * 1024 * 1024
@@ -34,15 +34,27 @@ Batches = list[tuple[int, memoryview | None]]
 class LongProduce:
     """One request."""
 
-    def __init__(self, broker: "Broker", holder: "Holder", frame: memoryview, body: int, version: int, correlation_id: int) -> None:
-        """`frame` is kept (`framing.kept`), and counts for the connection `holder` from now on; its body starts at `body`."""
+    def __init__(
+        self,
+        broker: "Broker",
+        source: "RequestSource",
+        frame: memoryview,
+        body: int,
+        version: int,
+        correlation_id: int,
+        count: Callable[[ProduceOperation], int],
+    ) -> None:
+        """`frame` is kept (`framing.kept`), and counts for the connection `source` from now on; its body starts at `body`. `count` counts
+        the request when it is answered, and gives the milliseconds for which the client is muted.
+        """
         self._broker = broker
-        self._holder = holder
-        self._long = broker.admission.long_data_request(holder, len(frame))
+        self._source = source
+        self._long = broker.admission.long_data_request(source, len(frame))
         self._frame = frame
         self._body = body
         self._version = version
         self._correlation_id = correlation_id
+        self._count = count
         self.operation: ProduceOperation
         """Once it is decoded."""
         self._left = 1
@@ -60,10 +72,12 @@ class LongProduce:
                 reason = operation.first_error
                 if reason is not None:
                     raise ProtocolError(f"produce with acks 0 failed: {reason}")
+                self._count(operation)
                 return b""
             yield Elsewhere(self._wait)
             results = yield from self._results()
-            return (yield from encode_produce_response_in_steps(self._version, self._correlation_id, results))
+            throttle_ms = self._count(operation)
+            return (yield from encode_produce_response_in_steps(self._version, self._correlation_id, results, throttle_ms))
         finally:
             del self._frame
             self._long.end()
@@ -75,7 +89,9 @@ class LongProduce:
 
     def _append(self, request: "ProduceFrame") -> Generator[Pause, None, None]:
         broker = self._broker
-        operation = self.operation = ProduceOperation(broker, request, self._version, self._correlation_id, is_kept=True)
+        operation = self.operation = ProduceOperation(
+            broker, self._source.channel, request, self._version, self._correlation_id, is_kept=True
+        )
         for topic, partitions in request.topics:
             parts: list[ProducePart] = []
             operation.topics.append((topic, parts))
@@ -85,7 +101,7 @@ class LongProduce:
                 parts += made
                 walked = [part for part in made if part.walk is not None]
                 if walked:
-                    yield Elsewhere(partial(broker.batch_walks.run, self._holder, walked))
+                    yield Elsewhere(partial(broker.batch_walks.run, self._source, walked))
                 self._write([part for part in made if operation.may_append(topic, part)])
                 yield UNFINISHED
 
@@ -93,7 +109,9 @@ class LongProduce:
         from moldau.broker.handlers.produce.transactional import TransactionalProduce
 
         broker = self._broker
-        operation = self.operation = produce = TransactionalProduce(broker, request, self._version, self._correlation_id, is_kept=True)
+        operation = self.operation = produce = TransactionalProduce(
+            broker, self._source.channel, request, self._version, self._correlation_id, is_kept=True
+        )
         for topic, partitions in request.topics:
             parts: list[ProducePart] = []
             operation.topics.append((topic, parts))
@@ -102,7 +120,7 @@ class LongProduce:
                 yield UNFINISHED
         walked = [part for part in operation.parts() if part.walk is not None]
         for start in range(0, len(walked), BATCHES_AT_ONCE):
-            yield Elsewhere(partial(broker.batch_walks.run, self._holder, walked[start : start + BATCHES_AT_ONCE]))
+            yield Elsewhere(partial(broker.batch_walks.run, self._source, walked[start : start + BATCHES_AT_ONCE]))
         yield from produce.begin(broker.clock.time_ms())
         if produce.has_to_ask:
             yield Elsewhere(lambda resume: produce.ask(resume) and resume())

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from moldau.broker.handlers.produce.validation import check_segment, prepare
 from moldau.broker.replicas.appends import ACKS_NONE, AppendBatch
 from moldau.broker.replicas.partition import ACKS_ALL
+from moldau.broker.security.authorizer import Operation
 from moldau.model.errors import ErrorCode, PeerError, RejectedRecordsError, StorageError
 from moldau.protocol.fast.produce import ProducePartitionResult, encode_produce_response
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from moldau.broker.broker import Broker
     from moldau.broker.handlers.produce.walks import Walk
     from moldau.broker.replicas.hosted import HostedPartition
+    from moldau.broker.security.channel import Channel
     from moldau.protocol.fast.produce import ProduceFrame
     from moldau.protocol.records.header import BatchHeader
 
@@ -73,8 +75,10 @@ class ProducePart(AppendBatch):
 class ProduceOperation:
     """One Produce request while it is worked on: `prepare`, then, once the `held` parts are checked, `append`, then `encode`."""
 
-    def __init__(self, broker: "Broker", request: "ProduceFrame", version: int, correlation_id: int, *, is_kept: bool = False) -> None:
-        """`is_kept`: whether the memory of the batches is the request's own."""
+    def __init__(
+        self, broker: "Broker", channel: "Channel", request: "ProduceFrame", version: int, correlation_id: int, *, is_kept: bool = False
+    ) -> None:
+        """`channel`: who produces. `is_kept`: whether the memory of the batches is the request's own."""
         self.version = version
         self.correlation_id = correlation_id
         self.acks = request.acks
@@ -85,6 +89,7 @@ class ProduceOperation:
         self.has_waited = False
         """Whether something may have happened since the batches were checked."""
         self._broker = broker
+        self._channel = channel
         self._by_id = version >= FIRST_WITH_TOPIC_IDS
         self._is_kept = is_kept
         self._timeout_ms = request.timeout_ms
@@ -154,10 +159,10 @@ class ProduceOperation:
                     return str(error) if isinstance(error, StorageError) else f"{_name(topic)}-{part.index}: {error.message}"
         return None
 
-    def encode(self) -> bytes:
-        """The response as a frame."""
+    def encode(self, throttle_ms: int = 0) -> bytes:
+        """The response as a frame. `throttle_ms`: for how long the client is muted after it."""
         results = [(topic, [part.result() for part in parts]) for topic, parts in self.topics]
-        return encode_produce_response(self.version, self.correlation_id, results)
+        return encode_produce_response(self.version, self.correlation_id, results, throttle_ms)
 
     def count(self) -> None:
         """Count the errors of the response."""
@@ -174,7 +179,10 @@ class ProduceOperation:
                 raise PeerError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}: neither 0 nor 1 nor -1 (all)")
             partition = broker.partitions_of(topic, by_id=self._by_id).get(part.index)
             if partition is None:
+                if not self._by_id:
+                    self._authorize(topic.decode())
                 raise broker.missing_partition(topic, part.index, by_id=self._by_id)
+            self._authorize(partition.topic_partition.topic)
             part.partition = partition
             partition.machine.check_acks(acks)
             part.records, part.header, part.walk = prepare(
@@ -188,6 +196,10 @@ class ProduceOperation:
             )
         except PeerError as error:
             part.error = error.with_traceback(None)  # whose frames refer to the part
+
+    def _authorize(self, topic: str) -> None:
+        if not self._broker.pipeline.authorizer.allows(self._channel, Operation.WRITE, topic):
+            raise PeerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{self._channel.principal} may not write to topic '{topic}'")
 
     def _check(self, topic: bytes, part: ProducePart) -> None:
         """A batch may be appended now. PeerError."""

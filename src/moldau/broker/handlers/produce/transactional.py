@@ -22,6 +22,7 @@ from moldau.model.steps import UNFINISHED, Steps
 
 if TYPE_CHECKING:
     from moldau.broker.broker import Broker
+    from moldau.broker.security.channel import Channel
     from moldau.log.open_transactions import Verification
     from moldau.log.partition_log import AppendResult
     from moldau.model.identity import TopicPartition
@@ -69,8 +70,10 @@ class TransactionalProduce(ProduceOperation):
     the coordinator, and appends after the answer.
     """
 
-    def __init__(self, broker: "Broker", request: "ProduceFrame", version: int, correlation_id: int, *, is_kept: bool = False) -> None:
-        super().__init__(broker, request, version, correlation_id, is_kept=is_kept)
+    def __init__(
+        self, broker: "Broker", channel: "Channel", request: "ProduceFrame", version: int, correlation_id: int, *, is_kept: bool = False
+    ) -> None:
+        super().__init__(broker, channel, request, version, correlation_id, is_kept=is_kept)
         self.has_waited = True
         self._codes: dict[TopicPartition, ErrorCode] | None = None
         self._waiting: list[TransactionalPart] = []
