@@ -149,7 +149,8 @@ class End:
 
     def _arrive(self) -> None:
         self._arrival = None
-        self.party.run(self._take)
+        if not self._network.holds(self):
+            self.party.run(self._take)
 
     def _take(self) -> None:
         source = self.other
@@ -249,6 +250,8 @@ class SimulatedNetwork:
         self._silent: dict[str, None] = {}
         """Hosts without power."""
         self._next_port = FIRST_PORT
+        self._holding: Callable[[End], bool] | None = None
+        self._held: dict[End, None] = {}
         self._connects = schedule.actor("connects")
 
     # Servers
@@ -339,6 +342,28 @@ class SimulatedNetwork:
         for end in connection.ends:
             if not end.closed:
                 end.party.run(lambda end=end: end.end(ConnectionResetError("reset by peer"), ConnectionResetError("reset by peer")))  # type: ignore[misc]
+
+    def hold(self, matches: Callable[[End], bool]) -> None:
+        """From now on keep what arrives at the ends that match, until `release`."""
+        self._holding = matches
+
+    def release(self) -> None:
+        """Let arrive what is held, and hold no more."""
+        held, self._held, self._holding = self._held, {}, None
+        for end in held:
+            end.expect()
+
+    def holds(self, end: End) -> bool:
+        """Whether something for this end is held; then it is noted."""
+        if self._holding is None or not self._holding(end):
+            return False
+        self._held[end] = None
+        return True
+
+    @property
+    def held(self) -> int:
+        """Ends for which something is held."""
+        return len(self._held)
 
     def half_open(self, connection: Connection, random: Random) -> None:
         """Nothing of one end arrives any more; the other way works."""

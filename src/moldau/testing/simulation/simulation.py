@@ -18,6 +18,8 @@ from moldau.testing.simulation.tree import SimulatedTree
 T = TypeVar("T")
 BROKER = "broker"
 """The name of its host."""
+POLL_S = 0.001
+"""How often `Simulation.until` looks."""
 CLOSE_S = 60.0
 """How much virtual time coroutines have to end when they are cancelled at the end of a run."""
 
@@ -95,6 +97,14 @@ class Simulation:
     async def sleep(self, seconds: float) -> None:
         """Let virtual time pass."""
         await asyncio.sleep(seconds)
+
+    async def until(self, predicate: Callable[[], bool], limit_s: float = 60.0) -> None:
+        """Let virtual time pass until something holds. TimeoutError if it does not for so long."""
+        deadline = self.schedule.now + limit_s
+        while not predicate():
+            if self.schedule.now > deadline:
+                raise TimeoutError("what is waited for has not come")
+            await asyncio.sleep(POLL_S)
 
     def close(self) -> None:
         """Free what the run has taken."""
