@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from moldau.broker.replicas.hosted import HostedPartition
     from moldau.model.errors import StorageError
 
-RunSettled = Callable[["AppendRun", int, "StorageError | None"], object]
-"""Takes a run after its write, how many of its rows are in the log, and why the others are not. The run forgets the rows after it."""
+RunSettled = Callable[["AppendRun", "Mapping[HostedPartition, StorageError]"], object]
+"""Answers the rows of a run after the write, with the logs whose write failed (see `AppendRun.written`), and clears the run."""
 
 
 class PermitEpoch:
@@ -61,15 +61,16 @@ class AppendRun:
         """Another run for what follows the rows so far, which stay with this one."""
         return AppendRun(self._appends, self.partition, self.epoch)
 
-    def settle(self, failures: "Mapping[HostedPartition, StorageError]") -> None:
-        """The log was written, or could not be: then the rows before its end are in it all the same."""
-        settled, self.settled = self.settled, None  # it refers to what keeps this run
-        assert settled is not None, "it has rows"
-        error = failures.get(self.partition) if failures else None
+    def written(self, failures: "Mapping[HostedPartition, StorageError]") -> "tuple[int, StorageError | None]":
+        """How many of the rows are in the log, the first ones, and why the others are not."""
+        error = failures.get(self.partition)
         if error is None:
-            settled(self, len(self.tickets), None)
-        else:
-            log = self.partition.log
-            settled(self, bisect_left(self.base_offsets, log.log_end_offset) if self.partition.is_led else 0, error)
+            return len(self.tickets), None
+        log = self.partition.log
+        return bisect_left(self.base_offsets, log.log_end_offset) if self.partition.is_led else 0, error
+
+    def clear(self) -> None:
+        """Forget the rows, which are answered."""
+        self.settled = None  # it refers to what keeps this run
         self.tickets.clear()
         self.base_offsets.clear()

@@ -277,7 +277,8 @@ class AppendPipeline:
                     self._grown.append((partition, count))
             for each in unwritten:
                 if isinstance(each, AppendRun):
-                    each.settle(failures)
+                    assert each.settled is not None, "it has rows"
+                    each.settled(each, failures)
                 else:
                     self._settle(each, failures)
             for partition, failure in failures.items():

@@ -171,6 +171,10 @@ class Partition:
 
     def grew(self, log_end_offset: int) -> bool:
         """A write ended and the log ends at `log_end_offset`. Whether the committed offset or the high watermark moved."""
+        if self.is_sole and not self.shows_flushed and log_end_offset >= self.log_end_offset:  # all that moves, without a call
+            moved = log_end_offset > self.high_watermark
+            self.log_end_offset = self.committed_offset = self.high_watermark = log_end_offset
+            return moved
         leads = self.role is Role.LEADER
         if log_end_offset < self.log_end_offset or not (leads or self.role is Role.FOLLOWER):
             raise self._bug(f"a write that ends at {log_end_offset}")

@@ -25,8 +25,11 @@ from moldau.protocol.fast.produce import ProducePartitionResult, encode_produce_
 from moldau.protocol.records.header import LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT, check_batch
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from moldau.broker.handlers.produce.operation import ProduceOperation
     from moldau.broker.network.responses import PendingResponse, RequestSource
+    from moldau.broker.replicas.hosted import HostedPartition
 
 HEADER_BYTES_MAX = 1024
 """A connection keeps a header to compare with, so a longer one goes the general way each time."""
@@ -206,25 +209,30 @@ class ProduceFastPath:
         self._note_ticket = run.tickets.append
         self._note_offset = run.base_offsets.append
 
-    def _settled(self, run: AppendRun, written: int, error: StorageError | None, place: "PendingResponse | None" = None) -> None:
+    def _settled(self, run: AppendRun, failures: "Mapping[HostedPartition, StorageError]", place: "PendingResponse | None" = None) -> None:
         """The rows of a run are written, or could not be: answer them."""
         source, tickets = self._source, run.tickets
-        source.count_produced(len(tickets), len(tickets) - written)
-        if self.acks == ACKS_NONE:
-            if written < len(tickets):
-                source.cut("produce with acks 0 could not be written")
-            return
-        pack, size, middle, suffix = self._pack, self._size, self._middle, self._suffix
-        append_time_ms, start_offset = run.append_time_ms, self._log.start_offset
-        responses = [
-            pack(size, ticket, middle, base_offset, append_time_ms, start_offset, suffix)
-            for ticket, base_offset in zip(tickets, run.base_offsets, strict=True)
-        ]
-        if error is not None:
-            result = ProducePartitionResult(self._partition.index, ErrorCode.KAFKA_STORAGE_ERROR, error_message=str(error))
-            for row in range(written, len(tickets)):
-                responses[row] = encode_produce_response(self.version, tickets[row], [(self._topic, [result])])
-        if place is not None:
-            place.reply(responses)
-        else:
-            source.place_produced(responses)
+        count = len(tickets)
+        written, error = run.written(failures) if failures else (count, None)
+        source.count_produced(count, count - written)
+        if self.acks != ACKS_NONE:
+            append_time_ms, start_offset = run.append_time_ms, self._log.start_offset
+            pack, size, middle, suffix = self._pack, self._size, self._middle, self._suffix
+            if count == 1:
+                responses = [pack(size, tickets[0], middle, run.base_offsets[0], append_time_ms, start_offset, suffix)]
+            else:
+                responses = [
+                    pack(size, ticket, middle, base_offset, append_time_ms, start_offset, suffix)
+                    for ticket, base_offset in zip(tickets, run.base_offsets, strict=True)
+                ]
+            if error is not None:
+                result = ProducePartitionResult(self._partition.index, ErrorCode.KAFKA_STORAGE_ERROR, error_message=str(error))
+                for row in range(written, count):
+                    responses[row] = encode_produce_response(self.version, tickets[row], [(self._topic, [result])])
+            if place is not None:
+                place.reply(responses)
+            else:
+                source.place_produced(responses)
+        elif written < count:
+            source.cut("produce with acks 0 could not be written")
+        run.clear()
