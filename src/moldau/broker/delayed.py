@@ -1,8 +1,8 @@
 """Requests that wait for an append or for their time: Kafka's purgatory, for fetches.
 
-A waiting request is watched by every partition that it asks for. An append lowers what is `missing_bytes`; when nothing is missing the
-request is attempted. A partition that is deleted, goes offline or loses records has its requests attempted at once. When its time is
-over a request is finished with whatever there is.
+A waiting request is watched by every partition that it asks for. When the offset moves by which it reads (`Bound`), what is `missing_bytes`
+falls by the bytes in between; when nothing is missing the request is attempted. A partition that is deleted, goes offline or loses records
+has its requests attempted at once. When its time is over a request is finished with whatever there is.
 
 Cost: a push on a heap and one dictionary entry per partition. The clock's timer is set only when a deadline comes before the one it is
 set for, so a consumer that polls in a circle does not set one per request; those that are done leave the heap when their deadline comes
@@ -11,6 +11,7 @@ up, or all together once they are the most of it.
 
 import logging
 from collections.abc import Callable, Sequence
+from enum import Enum
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Protocol
@@ -23,6 +24,16 @@ ATTEMPTS_PER_TURN = 50
 """Requests that one append, or the clock, attempts before other work runs: each takes about 50 microseconds."""
 SWEEP_MIN = 1024
 """So many that are done may lie on the heap whatever else is there."""
+
+
+class Bound(Enum):
+    """The offset of a partition before which a fetch may read, and whose progress it waits for."""
+
+    LOG_END = "log end offset"
+    """Of followers."""
+    HIGH_WATERMARK = "high watermark"
+    LAST_STABLE = "last stable offset"
+    """Of consumers that read committed records only: they wait for what is decided, not for what is appended."""
 
 
 class Watched(Protocol):
@@ -38,11 +49,10 @@ class DelayedRequest:
     """One request that waits.
 
     `attempt(expired)` answers it if it can, and then gives True; when `expired` it must. It is not called again after True. Should it
-    raise, which is a bug, `give_up` is called: the requests of others go on. One that wants only `committed` records waits for what is
-    decided, not for what is appended.
+    raise, which is a bug, `give_up` is called: the requests of others go on.
     """
 
-    __slots__ = ("attempt", "attempted", "committed", "deadline", "done", "give_up", "missing_bytes", "partitions", "weight")
+    __slots__ = ("attempt", "attempted", "bound", "deadline", "done", "give_up", "missing_bytes", "partitions", "weight")
 
     def __init__(
         self,
@@ -51,11 +61,11 @@ class DelayedRequest:
         missing_bytes: int,
         give_up: Callable[[], object],
         *,
-        committed: bool = False,
+        bound: Bound = Bound.HIGH_WATERMARK,
         weight: int = 1,
     ) -> None:
         """`weight`: partitions that it asks for, each of which takes some hundred bytes while it waits."""
-        self.committed = committed
+        self.bound = bound
         self.attempt = attempt
         self.give_up = give_up
         self.partitions = partitions
@@ -111,12 +121,12 @@ class DelayedRequests:
         if deadline < self._timer_due:
             self._set_timer(deadline)
 
-    def appended(self, partition: Watched, count: int) -> None:
-        """`count` more bytes of `partition` can be read."""
-        stable_count = partition.stable_growth(count)
+    def appended(self, partition: Watched, shown: int, written: int = 0) -> None:
+        """`shown` more bytes of `partition` lie before its high watermark, `written` more before its log end."""
+        growth = {Bound.LOG_END: written, Bound.HIGH_WATERMARK: shown, Bound.LAST_STABLE: partition.stable_growth(shown) if shown else 0}
         enough = []
         for request in partition.watchers:
-            request.missing_bytes -= stable_count if request.committed else count
+            request.missing_bytes -= growth[request.bound]
             if request.missing_bytes <= 0:
                 enough.append(request)
         self._attempt_all(enough)

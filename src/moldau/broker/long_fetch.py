@@ -89,7 +89,7 @@ class LongFetch:
             return
         self._fetch = fetch = Fetch(broker, request, self._version, self._correlation_id, self._received_s)
         if request.max_wait_ms > 0 and not broker.delayed.is_full:
-            self._request = DelayedRequest(self._attempt, fetch.led, fetch.enough, self._give_up, committed=fetch.committed, weight=count)
+            self._request = DelayedRequest(self._attempt, fetch.led, fetch.enough, self._give_up, bound=fetch.bound, weight=count)
             broker.delayed.wait(self._request, request.max_wait_ms)
         yield from self._read()
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from moldau.broker.delayed import ATTEMPTS_PER_TURN, SWEEP_MIN, DelayedRequest, DelayedRequests
+from moldau.broker.delayed import ATTEMPTS_PER_TURN, SWEEP_MIN, Bound, DelayedRequest, DelayedRequests
 from moldau.broker.network.responses import RANGE_COST
 from moldau.protocol.fast.fetch import encode_fetch_response
 from moldau.testing.clock import FakeClock
@@ -31,12 +31,12 @@ class Story:
         self.delayed = DelayedRequests(self.clock, 1_000_000)
         self.finished: list[tuple[str, bool]] = []
 
-    def wait(self, name: str, places: list[Place], ms: int, missing: int = 1, *, committed: bool = False) -> DelayedRequest:
+    def wait(self, name: str, places: list[Place], ms: int, missing: int = 1, *, bound: Bound = Bound.HIGH_WATERMARK) -> DelayedRequest:
         def attempt(expired: bool) -> bool:
             self.finished.append((name, expired))
             return True
 
-        request = DelayedRequest(attempt, places, missing, lambda: self.finished.append((name, False)), committed=committed)
+        request = DelayedRequest(attempt, places, missing, lambda: self.finished.append((name, False)), bound=bound)
         self.delayed.wait(request, ms)
         return request
 
@@ -57,7 +57,7 @@ def test_an_append_of_enough_completes_whoever_watches() -> None:
 def test_who_wants_committed_records_waits_for_what_is_decided() -> None:
     story, place = Story(), Place()
     story.wait("any", [place], 1000, missing=100)
-    story.wait("committed", [place], 1000, missing=100, committed=True)
+    story.wait("committed", [place], 1000, missing=100, bound=Bound.LAST_STABLE)
     place.grows = 0  # of a transaction that goes on
     story.delayed.appended(place, 100)
     assert story.finished == [("any", False)]

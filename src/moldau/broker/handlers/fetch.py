@@ -11,13 +11,15 @@ Isolation level 1 reads up to the last stable offset, and is told which transact
 and clients leave them out. It waits for what is decided: a marker wakes it, not each append of an ongoing transaction. A response
 lists few thousand of them: a longer stretch is cut, and further partitions wait for the next fetch.
 
+A follower that the partition is assigned to reads up to the log end, and what it asks for it has: its fetch moves the committed offset.
+
 A request of many partitions is handled in steps: see `long_fetch`.
 """
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from moldau.broker.delayed import DelayedRequest
+from moldau.broker.delayed import Bound, DelayedRequest
 from moldau.broker.replicas.hosted import HostedPartition
 from moldau.model.errors import CorruptBatchError, ErrorCode, PeerError, StorageError
 from moldau.ports.transport import FileRange, Part
@@ -54,6 +56,7 @@ class Fetch:
     __slots__ = (
         "aborted_left",
         "answer",
+        "bound",
         "broker",
         "committed",
         "correlation_id",
@@ -74,7 +77,8 @@ class Fetch:
         self.received_s = received_s
         self.started_s = broker.clock.monotonic()
         self.frame = frame
-        self.committed = frame.isolation_level == READ_COMMITTED
+        self.committed = frame.isolation_level == READ_COMMITTED and frame.replica_id < 0
+        self.bound = Bound.LOG_END if frame.replica_id >= 0 else Bound.LAST_STABLE if self.committed else Bound.HIGH_WATERMARK
         self.enough = min(frame.min_bytes, frame.max_bytes, broker.admission.limits.fetch_bytes_max)
         """Bytes to wait for."""
         self.version = version
@@ -175,6 +179,8 @@ class Fetch:
 
     def _limit(self, partition: HostedPartition) -> int:
         """The offset before which the records are that may be read."""
+        if self.bound is Bound.LOG_END:
+            return partition.log.log_end_offset
         return partition.log.last_stable_offset if self.committed else partition.log.high_watermark
 
     def _read_partition(
@@ -201,9 +207,12 @@ class Fetch:
                     ErrorCode.OFFSET_OUT_OF_RANGE,
                     f"{partition.topic_partition}: offset {offset} is not in {log.start_offset}..{log.log_end_offset}",
                 )
+            if self.bound is Bound.LOG_END:
+                self.broker.replicas.fetched_by_follower(partition, self.frame.replica_id, offset, want.current_leader_epoch)
+                high_watermark, stable_offset = log.high_watermark, log.last_stable_offset
             records: FileRange | bytes = b""
             aborted: Sequence[tuple[int, int]] | None = () if self.committed else None
-            limit = stable_offset if self.committed else high_watermark
+            limit = stable_offset if self.committed else high_watermark if self.bound is not Bound.LOG_END else log.log_end_offset
             if offset < limit and (left > 0 or at_least_one):
                 size = max(min(want.max_bytes, left), 0)
                 read = log.read(offset, size, limit, at_least_one=at_least_one)
@@ -272,7 +281,7 @@ class WaitingFetch:
         fetch = self._fetch
         fetch.answer = answer
         led = tuple(fetch.led)
-        self._request = DelayedRequest(self._attempt, led, self._missing_bytes, give_up, committed=fetch.committed, weight=len(led))
+        self._request = DelayedRequest(self._attempt, led, self._missing_bytes, give_up, bound=fetch.bound, weight=len(led))
         fetch.broker.delayed.wait(self._request, fetch.frame.max_wait_ms)
 
     def finish(self) -> None:
@@ -299,8 +308,6 @@ def wanted_only(request: FetchFrame) -> FetchFrame:
 
 def request_refusal(request: FetchFrame) -> ErrorCode:
     """Why the request is refused as a whole."""
-    if request.replica_id >= 0:  # a follower: replication is not in service
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if request.session_epoch not in FULL_SESSION_EPOCHS:
         return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     return ErrorCode.NONE

@@ -190,8 +190,8 @@ class AppendPipeline:
         """Appends that are staged, in this order."""
         self.permits = PermitEpoch()
         self._opened: deque[Callable[[], object]] = deque()
-        self._grown: list[tuple[HostedPartition, int]] = []
-        """Partitions with bytes that became visible, and that fetches wait for."""
+        self._grown: list[tuple[HostedPartition, int, int]] = []
+        """Partitions that fetches wait for, with the bytes that became visible and those that were written."""
         self._woken: dict[HostedPartition, None] = {}
         """Partitions whose waiting fetches are all to be attempted."""
         self._busy = False
@@ -273,8 +273,12 @@ class AppendPipeline:
                     partition.traffic.bytes_in += count
                 except StorageError as error:  # what an older segment got is written
                     failures[partition] = error
-                if partition.machine.grew(partition.log.log_end_offset) and partition.advanced() and partition.watchers:
-                    self._grown.append((partition, count))
+                machine = partition.machine
+                before = machine.high_watermark
+                moved = machine.grew(partition.log.log_end_offset) and partition.advanced()
+                if partition.watchers:
+                    shown = 0 if not moved else count if machine.is_sole else partition.shown_since(before)
+                    self._grown.append((partition, shown, count))
             for each in unwritten:
                 if isinstance(each, AppendRun):
                     assert each.settled is not None, "it has rows"
@@ -292,6 +296,12 @@ class AppendPipeline:
         """Call ``done(None)`` once the record at `last_offset`, which is written, has reached `level`; or with the error."""
         self._wait(partition, last_offset, level, _Wait(done, self._opened.append), 0)
         self.complete()
+
+    def committed_since(self, partition: "HostedPartition", high_watermark: int) -> None:
+        """A follower has moved the committed offset of a partition, whose high watermark was this before: open its gate."""
+        if partition.advanced() and partition.watchers:
+            self._grown.append((partition, partition.shown_since(high_watermark), 0))
+        self.complete(COMPLETED_PER_TURN)
 
     def wake(self, partition: "HostedPartition") -> None:
         """Attempt all fetches that wait for a partition, when `complete` is called next."""
@@ -314,8 +324,8 @@ class AppendPipeline:
                         _LOG.exception("append completed with a bug")
                 elif self._grown:
                     grown, self._grown = self._grown, []
-                    for partition, count in grown:
-                        self._delayed.appended(partition, count)
+                    for partition, shown, written in grown:
+                        self._delayed.appended(partition, shown, written)
                 elif self._woken:
                     woken, self._woken = self._woken, {}
                     for partition in woken:

@@ -7,6 +7,7 @@ from moldau.broker.replicas.partition import ACKS_ALL, Partition
 from moldau.broker.replicas.partition_events import Level
 from moldau.broker.replicas.rules import UNLIMITED, AppendLimits, ProduceRules, TopicSettings
 from moldau.cluster.snapshot import INTERNAL_TOPICS
+from moldau.model.errors import StorageError
 
 if TYPE_CHECKING:
     from moldau.broker.delayed import DelayedRequest
@@ -104,6 +105,13 @@ class HostedPartition:
         if acks == ACKS_ALL and not self.machine.is_sole:
             return _REPLICATED_AND_FLUSHED if must_flush else Level.REPLICATED
         return Level.FLUSHED if must_flush else Level.WRITTEN
+
+    def shown_since(self, offset: int) -> int:
+        """Bytes from `offset` up to the high watermark."""
+        try:
+            return self.log.readable_bytes(offset, self.log.high_watermark, UNLIMITED)
+        except StorageError:  # who reads them reports it
+            return UNLIMITED
 
     def stable_growth(self, count: int) -> int:
         """How much there is more to read for who reads committed records only, after an append of `count` bytes: a bound, as long as

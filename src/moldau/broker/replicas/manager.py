@@ -203,6 +203,13 @@ class ReplicaManager:
             return None
         return PeerError(ErrorCode.KAFKA_STORAGE_ERROR, "all log directories are offline; the broker stops")
 
+    def fetched_by_follower(self, partition: HostedPartition, broker_id: int, offset: int, leader_epoch: int) -> None:
+        """A follower fetches from `offset`, which passed every check: note its progress. PeerError: see `Partition.follower_fetched`."""
+        machine = partition.machine
+        before = machine.high_watermark
+        if machine.follower_fetched(broker_id, offset, leader_epoch, self._clock.monotonic()):
+            self.appends.committed_since(partition, before)
+
     # The disks
 
     def storage_failed(self, partition: HostedPartition, error: StorageError) -> None:

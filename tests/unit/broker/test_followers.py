@@ -1,0 +1,169 @@
+"""Replica 1 of [0, 1] follows this broker: acks all wait for its fetches, and consumers see nothing that it does not have."""
+
+from typing import Any
+
+import pytest
+
+from moldau.broker.replicas.appends import COMPLETED_PER_TURN
+from moldau.broker.replicas.manager import FollowerState, LeaderState
+from moldau.model.errors import ErrorCode
+from support.broker_world import BrokerWorld, Client, batch, fetch_request, produce_request, values_of
+
+FOLLOWER = 1
+
+
+class Story:
+    """A topic of one partition, which this broker leads with one follower in sync."""
+
+    def __init__(self, min_insync_replicas: int = 1) -> None:
+        self.world = BrokerWorld()
+        self.world.create_topic("t", min_insync_replicas=min_insync_replicas)
+        self.producer, self.follower, self.consumer = (self.world.connect() for _ in range(3))
+        self.partition = self.world.partition("t")
+        self.become_leader((0, FOLLOWER))
+
+    def become_leader(self, isr: tuple[int, ...], epochs: int = 0) -> None:
+        """The next state that a controller sends."""
+        machine, settings = self.partition.machine, self.world.broker.topic_settings.of(self.world.broker.metadata.topic_config("t"))
+        state = LeaderState(machine.leader_epoch + epochs, machine.state_version + 1, (0, FOLLOWER), isr)
+        self.world.broker.replicas.become_leader(self.partition.topic_partition, state, self.partition.topic_id, settings)
+
+    def become_follower(self) -> None:
+        machine, settings = self.partition.machine, self.world.broker.topic_settings.of(self.world.broker.metadata.topic_config("t"))
+        state = FollowerState(machine.leader_epoch + 1, machine.state_version + 1, (0, FOLLOWER), FOLLOWER)
+        self.world.broker.replicas.become_follower(self.partition.topic_partition, state, self.partition.topic_id, settings)
+
+    def produce(self, value: bytes, acks: int = -1, timeout_ms: int = 1000) -> None:
+        request = produce_request("t", batch(self.world, value), acks=acks)
+        request.timeout_ms = timeout_ms
+        self.producer.send(request, 9)
+
+    def produced(self) -> list[tuple[int, int]]:
+        """Codes and base offsets that the producer has received."""
+        found = (each.body.responses[0].partition_responses[0] for each in self.producer.answers())
+        return [(each.error_code, each.base_offset) for each in found]
+
+    def fetch(self, offset: int, *, max_wait_ms: int = 0) -> None:
+        request = fetch_request("t", offset, max_wait_ms=max_wait_ms)
+        request.replica_id = FOLLOWER
+        request.topics[0].partitions[0].current_leader_epoch = self.partition.machine.leader_epoch
+        self.follower.send(request, 12)
+
+    def fetched(self) -> Any:
+        (answer,) = self.follower.answers()
+        return answer.body.responses[0].partitions[0]
+
+
+@pytest.fixture
+def story() -> Story:
+    return Story()
+
+
+def seen(client: Client) -> tuple[int, list[bytes | None]]:
+    """High watermark and values."""
+    found = client.fetch("t", 0, max_wait_ms=0)
+    return found.high_watermark, values_of(found.records)
+
+
+def test_acks_all_opens_by_the_fetch_that_has_the_record_and_shows_it(story: Story) -> None:
+    story.produce(b"a")
+    assert story.produced() == []
+    assert seen(story.consumer) == (0, [])
+    story.fetch(0)
+    found = story.fetched()
+    assert (found.error_code, found.high_watermark, values_of(found.records)) == (0, 0, [b"a"])
+    assert story.produced() == [], "the follower has asked for it, and may not have it"
+    story.fetch(1)
+    assert story.fetched().high_watermark == 1
+    assert story.produced() == [(0, 0)]
+    assert seen(story.consumer) == (1, [b"a"])
+
+
+def test_acks_1_does_not_wait_and_is_not_shown_either(story: Story) -> None:
+    for number in range(3):  # the third goes the shortest way
+        story.produce(b"%d" % number, acks=1)
+        assert story.produced() == [(0, number)]
+    assert seen(story.consumer) == (0, [])
+    story.fetch(2)
+    assert seen(story.consumer)[0] == 2
+
+
+def test_what_was_sent_the_shortest_way_waits_once_there_is_a_follower() -> None:
+    story = Story()
+    story.become_leader((0,))
+    for number in range(3):
+        story.produce(b"%d" % number)
+    assert story.produced() == [(0, 0), (0, 1), (0, 2)]
+    story.become_leader((0, FOLLOWER))
+    story.produce(b"3")
+    assert story.produced() == []
+    story.fetch(4)
+    assert story.produced() == [(0, 3)]
+
+
+def test_without_a_fetch_it_times_out_and_the_record_stays(story: Story) -> None:
+    story.produce(b"a", timeout_ms=1000)
+    story.produce(b"b", timeout_ms=3000)
+    story.world.clock.advance(0.999)
+    assert story.produced() == []
+    story.world.clock.advance(0.002)
+    assert story.produced() == [(ErrorCode.REQUEST_TIMED_OUT, -1)]
+    story.fetch(2)
+    assert story.produced() == [(0, 1)]
+    assert seen(story.consumer) == (2, [b"a", b"b"])
+
+
+def test_another_leader_fails_what_waits(story: Story) -> None:
+    story.produce(b"a")
+    story.become_follower()
+    assert story.produced() == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
+    assert story.producer.produce("t", b"b").error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_new_epoch_forgets_what_the_follower_had(story: Story) -> None:
+    story.fetch(0)
+    story.become_leader((0, FOLLOWER), epochs=1)
+    story.produce(b"a")
+    story.world.clock.settle()
+    assert story.produced() == []
+    story.fetch(1)
+    assert story.produced() == [(0, 0)]
+
+
+def test_too_few_in_sync_fail_what_waits_and_refuse_what_comes() -> None:
+    story = Story(min_insync_replicas=2)
+    story.produce(b"a")
+    story.become_leader((0,))
+    assert story.produced() == [(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, -1)]
+    assert story.producer.produce("t", b"b", acks=-1).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert story.partition.log.log_end_offset == 1
+
+
+def test_a_follower_waits_for_what_is_written_and_a_consumer_for_what_is_committed(story: Story) -> None:
+    story.consumer.send(fetch_request("t", 0, max_wait_ms=60_000), 12)
+    story.fetch(0, max_wait_ms=60_000)
+    assert story.follower.answers() == []
+    story.produce(b"a", acks=1)
+    assert values_of(story.fetched().records) == [b"a"]
+    assert story.consumer.answers() == []
+    story.fetch(1, max_wait_ms=60_000)
+    (answer,) = story.consumer.answers()
+    assert values_of(answer.body.responses[0].partitions[0].records) == [b"a"]
+
+
+def test_one_fetch_opens_many_in_turns(story: Story) -> None:
+    clients = [story.world.connect() for _ in range(3 * COMPLETED_PER_TURN)]
+    for client in clients:
+        client.send(produce_request("t", batch(story.world, b"v"), acks=-1), 9)
+    opened: list[int] = []
+
+    def turn() -> None:
+        opened.append(sum(bool(client.answers()) for client in clients))
+        if sum(opened) < len(clients):
+            story.world.clock.call_later(0.0, turn)
+
+    story.fetch(len(clients))
+    turn()
+    story.world.clock.settle()
+    assert sum(opened) == len(clients)
+    assert max(opened) <= COMPLETED_PER_TURN
