@@ -26,7 +26,7 @@ from support.requests import plain_request
 from support.trees import AskedTree
 
 if TYPE_CHECKING:
-    from moldau.log.log_set import DirectoryDescription
+    from moldau.log.description import DirectoryDescription
 
 ME = 0
 ADVERTISED = ("broker.example", 9999)

@@ -33,7 +33,7 @@ from moldau.ports.filesystem import FileSystem, LockHeldError
 if TYPE_CHECKING:
     from moldau.log.adopt import AdoptedTopic
     from moldau.log.cleaning.cleaner import LogCleaner
-    from moldau.log.log_set import DirectoryDescription
+    from moldau.log.description import DirectoryDescription
     from moldau.ports.workers import Workers
 
 _LOG = logging.getLogger(__name__)
@@ -255,7 +255,7 @@ class LogManager:
 
     def describe(self) -> "list[DirectoryDescription]":
         """What DescribeLogDirs tells."""
-        from moldau.log.log_set import describe
+        from moldau.log.description import describe
 
         return [describe(self._files, directory, self._logs.held(directory)) for directory in self._logs.directories]
 

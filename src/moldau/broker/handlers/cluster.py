@@ -7,7 +7,6 @@ from moldau.broker.handlers.metadata import WithoutListener, broker_addresses, b
 from moldau.broker.handlers.services import ConfigServices, MetadataServices, PartitionServices
 from moldau.broker.request import Reply, Request
 from moldau.broker.security.authorizer import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from moldau.log.log_set import DirectoryDescription
 from moldau.model.errors import ErrorCode, PeerError
 from moldau.model.steps import Pause, Steps
 from moldau.protocol.api_keys import ApiKey
@@ -29,6 +28,7 @@ from moldau.protocol.messages.describe_topic_partitions import (
 from moldau.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 
 if TYPE_CHECKING:
+    from moldau.log.description import DirectoryDescription
     from moldau.log.manager import LogManager
 
 
@@ -148,7 +148,7 @@ def describe_log_dirs(services: Services, message: DescribeLogDirsRequest, reque
     reply(DescribeLogDirsResponse(results=results))
 
 
-def _described_directory(directory: DirectoryDescription, wanted: Wanted) -> Generator[Pause, None, DescribeLogDirsResult]:
+def _described_directory(directory: "DirectoryDescription", wanted: Wanted) -> Generator[Pause, None, DescribeLogDirsResult]:
     if directory.error is not None:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path)
     topics: dict[str, DescribeLogDirsTopic] = {}

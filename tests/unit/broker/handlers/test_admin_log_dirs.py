@@ -2,7 +2,7 @@
 
 import pytest
 
-from moldau.log.log_set import DirectoryDescription, PartitionDescription
+from moldau.log.description import DirectoryDescription, PartitionDescription
 from moldau.model.identity import TopicPartition
 from moldau.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest, DescribeLogDirsResponse
 from support.administered import Administered, code
