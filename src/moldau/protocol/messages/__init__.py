@@ -1,11 +1,11 @@
-"""The messages of every API, one module each, loaded when first asked for.
+"""The messages of every API, loaded at the first request of it.
 
-The module of an API is named as its key is, its classes after that: `CREATE_TOPICS` lives in `create_topics` as `CreateTopicsRequest` and
-`CreateTopicsResponse`. Classes and fields carry Kafka's names.
+Classes are named after the key of the API: the messages of `CREATE_TOPICS` are `CreateTopicsRequest` and `CreateTopicsResponse`. The module
+is that of the family, or else it is named after the key too: `create_topics`. Classes and fields carry Kafka's names.
 """
 
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.versions import CODEC, FLEXIBLE_FROM, VersionRange
@@ -20,6 +20,13 @@ class MessagePair(NamedTuple):
     flexible_from: int | None
 
 
+_FAMILIES: Final[dict[ApiKey, str]] = {
+    ApiKey.DESCRIBE_ACLS: "acls",
+    ApiKey.CREATE_ACLS: "acls",
+    ApiKey.DELETE_ACLS: "acls",
+}
+"""The modules of APIs that share one: those that are always used together, or not served here."""
+
 _loaded: dict[ApiKey, MessagePair] = {}
 
 
@@ -27,7 +34,7 @@ def load(api_key: ApiKey) -> MessagePair:
     """The messages of an API; its module is imported by the first call."""
     pair = _loaded.get(api_key)
     if pair is None:
-        module = import_module(f"{__name__}.{api_key.name.lower()}")
+        module = import_module(f"{__name__}.{_FAMILIES.get(api_key) or api_key.name.lower()}")
         stem = api_key.name.title().replace("_", "")
         request, response = getattr(module, f"{stem}Request"), getattr(module, f"{stem}Response")
         pair = _loaded[api_key] = MessagePair(request, response, CODEC[api_key], FLEXIBLE_FROM[api_key])
