@@ -28,9 +28,13 @@ from moldau.protocol.codec import decode, encode
 from moldau.protocol.headers import decode_response_header, request_header
 from moldau.protocol.messages import load
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
-from moldau.protocol.messages.heartbeat import HeartbeatRequest
-from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from moldau.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from moldau.protocol.messages.group_members import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
 from support.server import ServerProcess
 
 VERSIONS = {ApiKey.FIND_COORDINATOR: 2, ApiKey.JOIN_GROUP: 3, ApiKey.SYNC_GROUP: 3, ApiKey.HEARTBEAT: 4}

@@ -32,11 +32,9 @@ from moldau.protocol.messages import (
     end_txn,
     fetch,
     find_coordinator,
-    heartbeat,
+    group_members,
     incremental_alter_configs,
     init_producer_id,
-    join_group,
-    leave_group,
     list_groups,
     list_offsets,
     list_transactions,
@@ -46,7 +44,6 @@ from moldau.protocol.messages import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
-    sync_group,
     txn_offset_commit,
     write_txn_markers,
 )
@@ -184,10 +181,10 @@ def find_coordinator_request(session: Session, version: int) -> find_coordinator
     return find_coordinator.FindCoordinatorRequest(key="group")
 
 
-def join_group_request(session: Session, version: int) -> join_group.JoinGroupRequest:
+def join_group_request(session: Session, version: int) -> group_members.JoinGroupRequest:
     """For a group of its own; from version 4 on with the id that it was told."""
-    protocols = [join_group.JoinGroupRequestProtocol("range", b"")]
-    request = join_group.JoinGroupRequest(next(fresh_names), 30_000, 30_000, protocol_type="any", protocols=protocols)
+    protocols = [group_members.JoinGroupRequestProtocol("range", b"")]
+    request = group_members.JoinGroupRequest(next(fresh_names), 30_000, 30_000, protocol_type="any", protocols=protocols)
     ready(session, find_coordinator.FindCoordinatorRequest(request.group_id))
     if version >= FIRST_WITH_KNOWN_ID:
         told = session.connection.request(ApiKey.JOIN_GROUP, request, version=version)
@@ -208,16 +205,16 @@ def joined(session: Session) -> tuple[str, int, str]:
     return request.group_id, answer.generation_id, answer.member_id
 
 
-def sync_group_request(session: Session, version: int) -> sync_group.SyncGroupRequest:
+def sync_group_request(session: Session, version: int) -> group_members.SyncGroupRequest:
     kind, protocol = ("any", "range") if version >= FIRST_WITH_PROTOCOL else (None, None)
-    return sync_group.SyncGroupRequest(*joined(session), None, kind, protocol)
+    return group_members.SyncGroupRequest(*joined(session), None, kind, protocol)
 
 
-def leave_group_request(session: Session, version: int) -> leave_group.LeaveGroupRequest:
+def leave_group_request(session: Session, version: int) -> group_members.LeaveGroupRequest:
     group, _, member = joined(session)
     if version >= FIRST_WITH_SEVERAL_MEMBERS:
-        return leave_group.LeaveGroupRequest(group, members=[leave_group.MemberIdentity(member)])
-    return leave_group.LeaveGroupRequest(group, member)
+        return group_members.LeaveGroupRequest(group, members=[group_members.MemberIdentity(member)])
+    return group_members.LeaveGroupRequest(group, member)
 
 
 def committing_group(session: Session) -> str:
@@ -309,7 +306,7 @@ REQUESTS: dict[ApiKey, Callable[[Session, int], Any]] = {
     ApiKey.FIND_COORDINATOR: find_coordinator_request,
     ApiKey.JOIN_GROUP: join_group_request,
     ApiKey.SYNC_GROUP: sync_group_request,
-    ApiKey.HEARTBEAT: lambda session, version: heartbeat.HeartbeatRequest(*joined(session)),
+    ApiKey.HEARTBEAT: lambda session, version: group_members.HeartbeatRequest(*joined(session)),
     ApiKey.LEAVE_GROUP: leave_group_request,
     ApiKey.DESCRIBE_GROUPS: lambda session, version: describe_groups.DescribeGroupsRequest([joined(session)[0]], version >= 3),
     ApiKey.LIST_GROUPS: lambda session, version: list_groups.ListGroupsRequest(),

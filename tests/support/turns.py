@@ -3,7 +3,7 @@
 from typing import Any
 
 from moldau.broker.admission.slices import TURN_S
-from moldau.protocol.messages.heartbeat import HeartbeatRequest
+from moldau.protocol.messages.group_members import HeartbeatRequest
 from moldau.testing.clock import FakeClock
 from support.broker_world import BrokerWorld, Client
 

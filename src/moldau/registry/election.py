@@ -25,10 +25,15 @@ from moldau.client.coordinators import Coordinators
 from moldau.client.errors import failure
 from moldau.model.errors import ErrorCode, MoldauError, known_error
 from moldau.protocol.api_keys import ApiKey
-from moldau.protocol.messages.heartbeat import HeartbeatRequest
-from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from moldau.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from moldau.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from moldau.protocol.messages.group_members import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    LeaveGroupRequest,
+    MemberIdentity,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
 from moldau.protocol.versions import VersionRange
 
 if TYPE_CHECKING:

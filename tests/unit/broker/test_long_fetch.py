@@ -9,7 +9,7 @@ from moldau.model.errors import ErrorCode
 from moldau.ports.filesystem import File
 from moldau.ports.transport import FileRange
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from moldau.protocol.messages.heartbeat import HeartbeatRequest
+from moldau.protocol.messages.group_members import HeartbeatRequest
 from support.broker_world import BrokerWorld, Client, batch, produce_request, values_of
 from support.turns import served_before_answer, slow_down
 

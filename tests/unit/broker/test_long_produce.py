@@ -13,7 +13,7 @@ from moldau.broker.handlers.produce.long import BATCHES_AT_ONCE
 from moldau.log.partition_log import AppendResult
 from moldau.model.errors import ErrorCode, StorageError
 from moldau.protocol.fast.produce import PARTITIONS_AT_ONCE
-from moldau.protocol.messages.heartbeat import HeartbeatRequest
+from moldau.protocol.messages.group_members import HeartbeatRequest
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from support.broker_world import BrokerWorld, Client, batch, fetch_request, produce_request, values_of
 from support.turns import served_before_answer, slow_down

@@ -13,7 +13,7 @@ from moldau.protocol.messages.create_partitions import CreatePartitionsRequest, 
 from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
-from moldau.protocol.messages.heartbeat import HeartbeatRequest
+from moldau.protocol.messages.group_members import HeartbeatRequest
 from moldau.protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from moldau.protocol.messages.init_producer_id import InitProducerIdRequest
 from support.broker_world import BrokerWorld, Client, batch, fetch_request, produce_request

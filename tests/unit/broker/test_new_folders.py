@@ -8,7 +8,7 @@ from moldau.model.identity import TopicPartition
 from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
-from moldau.protocol.messages.heartbeat import HeartbeatRequest
+from moldau.protocol.messages.group_members import HeartbeatRequest
 from support.broker_world import BrokerWorld, Client
 
 

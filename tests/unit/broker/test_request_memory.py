@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from moldau.broker.admission.memory import READ_BYTES, SMALL_BYTES, RequestMemory
-from moldau.protocol.messages.heartbeat import HeartbeatRequest
+from moldau.protocol.messages.group_members import HeartbeatRequest
 from moldau.testing.clock import FakeClock
 from support.broker_world import BrokerWorld, Client, batch, produce_request
 

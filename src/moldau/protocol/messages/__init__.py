@@ -24,6 +24,10 @@ _FAMILIES: Final[dict[ApiKey, str]] = {
     ApiKey.DESCRIBE_ACLS: "acls",
     ApiKey.CREATE_ACLS: "acls",
     ApiKey.DELETE_ACLS: "acls",
+    ApiKey.JOIN_GROUP: "group_members",
+    ApiKey.HEARTBEAT: "group_members",
+    ApiKey.LEAVE_GROUP: "group_members",
+    ApiKey.SYNC_GROUP: "group_members",
 }
 """The modules of APIs that share one: those that are always used together, or not served here."""
 

@@ -11,10 +11,18 @@ from moldau.broker.handlers.group_members import AT_ONCE_MAX, leave_group
 from moldau.model.errors import ErrorCode
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
-from moldau.protocol.messages.heartbeat import HeartbeatRequest
-from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from moldau.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from moldau.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from moldau.protocol.messages.group_members import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
 from moldau.testing.clock import FakeTimer
 from support.broker_world import BrokerWorld, Client
 from support.memberships import subscription

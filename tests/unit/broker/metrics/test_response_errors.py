@@ -3,7 +3,7 @@
 from moldau.broker.metrics.response_errors import CODES_MAX, error_codes
 from moldau.protocol.codec.encoded import EncodedArray
 from moldau.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
-from moldau.protocol.messages.heartbeat import HeartbeatResponse
+from moldau.protocol.messages.group_members import HeartbeatResponse
 from moldau.protocol.messages.offset_commit import OffsetCommitResponse, OffsetCommitResponsePartition, OffsetCommitResponseTopic
 from moldau.protocol.messages.offset_fetch import OffsetFetchResponse
 
