@@ -15,8 +15,6 @@ from moldau.client.connection import BrokerConnection
 from moldau.model.errors import ErrorCode
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages import (
-    add_offsets_to_txn,
-    add_partitions_to_txn,
     alter_configs,
     create_partitions,
     create_topics,
@@ -29,7 +27,6 @@ from moldau.protocol.messages import (
     describe_producers,
     describe_topic_partitions,
     describe_transactions,
-    end_txn,
     fetch,
     find_coordinator,
     group_members,
@@ -44,7 +41,7 @@ from moldau.protocol.messages import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
-    txn_offset_commit,
+    transactions,
     write_txn_markers,
 )
 from moldau.protocol.messages.api_versions import ApiVersionsRequest
@@ -263,29 +260,29 @@ def transactional(session: Session) -> tuple[str, int, int]:
     return transactional_id, answer.producer_id, answer.producer_epoch
 
 
-def add_partitions_request(session: Session, version: int) -> add_partitions_to_txn.AddPartitionsToTxnRequest:
+def add_partitions_request(session: Session, version: int) -> transactions.AddPartitionsToTxnRequest:
     transactional_id, producer_id, epoch = transactional(session)
-    topics = [add_partitions_to_txn.AddPartitionsToTxnTopic(TOPIC, [1])]
+    topics = [transactions.AddPartitionsToTxnTopic(TOPIC, [1])]
     if version < FIRST_WITH_SEVERAL_TRANSACTIONS:
-        return add_partitions_to_txn.AddPartitionsToTxnRequest([], transactional_id, producer_id, epoch, topics)
-    transaction = add_partitions_to_txn.AddPartitionsToTxnTransaction(transactional_id, producer_id, epoch, False, topics)
-    return add_partitions_to_txn.AddPartitionsToTxnRequest([transaction])
+        return transactions.AddPartitionsToTxnRequest([], transactional_id, producer_id, epoch, topics)
+    transaction = transactions.AddPartitionsToTxnTransaction(transactional_id, producer_id, epoch, False, topics)
+    return transactions.AddPartitionsToTxnRequest([transaction])
 
 
-def txn_offset_commit_request(session: Session, version: int) -> txn_offset_commit.TxnOffsetCommitRequest:
+def txn_offset_commit_request(session: Session, version: int) -> transactions.TxnOffsetCommitRequest:
     transactional_id, producer_id, epoch = transactional(session)
     group = committing_group(session)
     if version < FIRST_ADDING_BY_ITSELF:
-        add = add_offsets_to_txn.AddOffsetsToTxnRequest(transactional_id, producer_id, epoch, group)
+        add = transactions.AddOffsetsToTxnRequest(transactional_id, producer_id, epoch, group)
         assert session.connection.request(ApiKey.ADD_OFFSETS_TO_TXN, add, version=3).error_code == ErrorCode.NONE
-    topic = txn_offset_commit.TxnOffsetCommitRequestTopic(TOPIC, [txn_offset_commit.TxnOffsetCommitRequestPartition(0, 1)])
-    return txn_offset_commit.TxnOffsetCommitRequest(transactional_id, group, producer_id, epoch, topics=[topic])
+    topic = transactions.TxnOffsetCommitRequestTopic(TOPIC, [transactions.TxnOffsetCommitRequestPartition(0, 1)])
+    return transactions.TxnOffsetCommitRequest(transactional_id, group, producer_id, epoch, topics=[topic])
 
 
-def end_txn_request(session: Session, version: int) -> end_txn.EndTxnRequest:
+def end_txn_request(session: Session, version: int) -> transactions.EndTxnRequest:
     added = add_partitions_request(session, 3)
     assert session.connection.request(ApiKey.ADD_PARTITIONS_TO_TXN, added, version=3).results_by_topic_v3_and_below
-    return end_txn.EndTxnRequest(
+    return transactions.EndTxnRequest(
         added.v3_and_below_transactional_id, added.v3_and_below_producer_id, added.v3_and_below_producer_epoch, committed=True
     )
 
@@ -317,7 +314,7 @@ REQUESTS: dict[ApiKey, Callable[[Session, int], Any]] = {
     ApiKey.INIT_PRODUCER_ID: lambda session, version: init_producer_id.InitProducerIdRequest(None, 1000),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: leader_epoch_request,
     ApiKey.ADD_PARTITIONS_TO_TXN: add_partitions_request,
-    ApiKey.ADD_OFFSETS_TO_TXN: lambda session, version: add_offsets_to_txn.AddOffsetsToTxnRequest(
+    ApiKey.ADD_OFFSETS_TO_TXN: lambda session, version: transactions.AddOffsetsToTxnRequest(
         *transactional(session), committing_group(session)
     ),
     ApiKey.END_TXN: end_txn_request,

@@ -16,8 +16,8 @@ from moldau.model.errors import ErrorCode
 from moldau.protocol.codec import decode
 from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from moldau.protocol.messages.describe_transactions import DescribeTransactionsRequest
-from moldau.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from moldau.protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from moldau.protocol.messages.transactions import EndTxnRequest, EndTxnResponse
 from moldau.protocol.records.header import stamp_crc
 from support.server import ServerProcess
 from support.transactional_producer import NEWEST, OLDER, RawProducer, Versions, read_committed

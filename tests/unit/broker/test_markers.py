@@ -8,8 +8,8 @@ import pytest
 from moldau.broker.markers import Marker, MarkerResults, write_markers
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import TopicPartition
-from moldau.protocol.messages.end_txn import EndTxnRequest
 from moldau.protocol.messages.list_transactions import ListTransactionsRequest
+from moldau.protocol.messages.transactions import EndTxnRequest
 from support.broker_world import BrokerWorld, Client, fetch_request, values_of
 from support.logs import ongoing
 from support.transactional_producer import NEWEST, OLDER, RawProducer, Versions

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from moldau.model.errors import ErrorCode
-from moldau.protocol.messages.end_txn import EndTxnRequest
+from moldau.protocol.messages.transactions import EndTxnRequest
 from support.broker_world import BrokerWorld, Client, batch, produce_request
 from support.transactional_producer import NEWEST, RawProducer, read_committed
 

@@ -84,7 +84,7 @@ class Transactions:
 
     def add(self, owner: Owner, partitions: Iterable[TopicPartition]) -> None:
         """Take partitions into the transaction, which begins with the first."""
-        from moldau.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+        from moldau.protocol.messages.transactions import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 
         topics = [
             AddPartitionsToTxnTopic(topic, [each.partition for each in group])
@@ -103,7 +103,7 @@ class Transactions:
 
     def end(self, owner: Owner, *, committed: bool) -> None:
         """Commit or abort; harmless where it has been done already. RequestFailedError with one of FENCED: it cannot be done any more."""
-        from moldau.protocol.messages.end_txn import EndTxnRequest
+        from moldau.protocol.messages.transactions import EndTxnRequest
 
         assert owner.transactional_id is not None
         request = EndTxnRequest(owner.transactional_id, owner.producer_id, owner.epoch, committed)

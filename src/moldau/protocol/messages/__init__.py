@@ -28,6 +28,10 @@ _FAMILIES: Final[dict[ApiKey, str]] = {
     ApiKey.HEARTBEAT: "group_members",
     ApiKey.LEAVE_GROUP: "group_members",
     ApiKey.SYNC_GROUP: "group_members",
+    ApiKey.ADD_PARTITIONS_TO_TXN: "transactions",
+    ApiKey.ADD_OFFSETS_TO_TXN: "transactions",
+    ApiKey.END_TXN: "transactions",
+    ApiKey.TXN_OFFSET_COMMIT: "transactions",
 }
 """The modules of APIs that share one: those that are always used together, or not served here."""
 

@@ -7,12 +7,12 @@ import pytest
 
 from moldau.broker.coordinators.partition_coordinator import Phase
 from moldau.model.steps import drain
-from moldau.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from moldau.protocol.messages.delete_groups import DeleteGroupsRequest
-from moldau.protocol.messages.end_txn import EndTxnRequest
 from moldau.protocol.messages.init_producer_id import InitProducerIdRequest
 from moldau.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
-from moldau.protocol.messages.txn_offset_commit import (
+from moldau.protocol.messages.transactions import (
+    AddOffsetsToTxnRequest,
+    EndTxnRequest,
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
