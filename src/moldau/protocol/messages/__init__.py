@@ -32,6 +32,8 @@ _FAMILIES: Final[dict[ApiKey, str]] = {
     ApiKey.ADD_OFFSETS_TO_TXN: "transactions",
     ApiKey.END_TXN: "transactions",
     ApiKey.TXN_OFFSET_COMMIT: "transactions",
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: "scram_credentials",
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "scram_credentials",
 }
 """The modules of APIs that share one: those that are always used together, or not served here."""
 
