@@ -34,6 +34,8 @@ _FAMILIES: Final[dict[ApiKey, str]] = {
     ApiKey.TXN_OFFSET_COMMIT: "transactions",
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: "scram_credentials",
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "scram_credentials",
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: "partition_reassignments",
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: "partition_reassignments",
 }
 """The modules of APIs that share one: those that are always used together, or not served here."""
 
