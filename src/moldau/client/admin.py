@@ -158,7 +158,7 @@ class Admin:
 
     def partition_sizes(self, topics: Iterable[str]) -> dict[TopicPartition, int]:
         """Bytes on the leader's disk per partition; a partition whose leader does not answer for it is left out."""
-        from moldau.protocol.messages import describe_log_dirs as messages
+        from moldau.protocol.messages import log_dirs as messages
 
         leaders: dict[BrokerId, dict[str, list[int]]] = {}
         for topic in self._cluster.metadata(topics).topics.values():

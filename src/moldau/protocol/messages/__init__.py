@@ -36,6 +36,8 @@ _FAMILIES: Final[dict[ApiKey, str]] = {
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "scram_credentials",
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: "partition_reassignments",
     ApiKey.LIST_PARTITION_REASSIGNMENTS: "partition_reassignments",
+    ApiKey.ALTER_REPLICA_LOG_DIRS: "log_dirs",
+    ApiKey.DESCRIBE_LOG_DIRS: "log_dirs",
 }
 """The modules of APIs that share one: those that are always used together, or not served here."""
 
