@@ -38,6 +38,8 @@ _FAMILIES: Final[dict[ApiKey, str]] = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: "partition_reassignments",
     ApiKey.ALTER_REPLICA_LOG_DIRS: "log_dirs",
     ApiKey.DESCRIBE_LOG_DIRS: "log_dirs",
+    ApiKey.SASL_HANDSHAKE: "sasl",
+    ApiKey.SASL_AUTHENTICATE: "sasl",
 }
 """The modules of APIs that share one: those that are always used together, or not served here."""
 
