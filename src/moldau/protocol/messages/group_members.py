@@ -1,8 +1,7 @@
 """Members of a classic group: JoinGroup (key 11), Heartbeat (12), LeaveGroup (13) and SyncGroup (14).
 
-From version 4 a new member is first given an id to come back with, 5 knows static members.
-
-Version 3 takes several members at once.
+JoinGroup: from version 4 a new member first receives an id to join with, 5 has static members. LeaveGroup: version 3 takes several members
+at once. SyncGroup: the leader of a group sends the assignment, every member fetches its own.
 """
 
 from typing import ClassVar

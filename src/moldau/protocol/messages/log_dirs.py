@@ -1,6 +1,6 @@
 """Log directories: AlterReplicaLogDirs (key 34) and DescribeLogDirs (35).
 
-Version 4 adds the size of the file system.
+DescribeLogDirs: version 4 adds the size of the file system.
 """
 
 from typing import ClassVar

@@ -1,6 +1,6 @@
-"""Authentication of a connection: SaslHandshake (key 17) and SaslAuthenticate (36).
+"""Authentication of a connection: SaslHandshake (key 17, never flexible) and SaslAuthenticate (36).
 
-After version 0 raw tokens follow, after version 1 SaslAuthenticate requests.
+After version 0 of SaslHandshake raw tokens follow, after version 1 SaslAuthenticate requests.
 """
 
 from typing import ClassVar

@@ -1,10 +1,8 @@
 """Requests of a transactional producer: AddPartitionsToTxn (key 24), AddOffsetsToTxn (25), EndTxn (26) and TxnOffsetCommit (28).
 
-Versions from 4 are for brokers: several transactions at once, and verifying instead of adding.
-
-Version 5 raises the producer's epoch and answers with it (KIP-890).
-
-Version 3 fences members of the group (KIP-447), 5 takes the group into the transaction implicitly.
+AddPartitionsToTxn: versions from 4 are for brokers, several transactions at once, and verifying instead of adding. EndTxn: version 5 raises
+the producer's epoch and returns it (KIP-890). TxnOffsetCommit: version 3 fences members of the group (KIP-447), 5 takes the group into the
+transaction implicitly.
 """
 
 from typing import ClassVar
