@@ -385,10 +385,11 @@ def test_stuck_offset_commit(told: Told) -> None:
 
 
 def test_stuck_reader(told: Told) -> None:
-    value = told.stored(0)
+    told.polled((0, told.stored(0)))
+    value = told.stored(1)
     for _ in range(int(STUCK_S) + 3):
         told.history.now()
-    told.polled((0, value))
+    told.polled((1, value))
     assert told.anomalies() == {Kind.STUCK}
 
 
@@ -582,6 +583,24 @@ def test_a_cut_may_tear_a_transaction_and_nobody_sees_one_that_was_never_asked_t
     assert told.anomalies() == set()
     told.history.transactions[transaction].commit_asked = inf
     assert told.anomalies() == {Kind.ABORTED_READ}
+
+
+def test_a_reader_that_begins_late_does_not_make_a_record_late(told: Told) -> None:
+    value = told.stored(0)
+    for _ in range(2 * int(STUCK_S)):
+        told.history.now()
+    told.polled((0, value))
+    assert told.anomalies() == set()
+
+
+def test_copies_are_not_judged_where_their_transactions_lost_state(told: Told) -> None:
+    producer, (first, second) = copying(told)
+    told.polled((0, copy(told, producer, second, 0, 2)), of=told.right)
+    told.offset_seen(2)
+    assert told.anomalies() == {Kind.COPY_LOST}
+    told.history.lost_transactional_id("id", told.history.now())
+    assert told.anomalies() == set()
+    assert first == 0
 
 
 def test_offsets_of_a_group_may_be_older_after_a_cut(told: Told) -> None:

@@ -1,6 +1,7 @@
 """Consume, transform, produce: each record up to the group's offset has one copy, and copies stand in the order of their originals."""
 
 from collections.abc import Iterator
+from math import inf
 
 from moldau.testing.history.evidence import Evidence
 from moldau.testing.history.history import NONE
@@ -22,11 +23,15 @@ def check_copies(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def _lossy(evidence: Evidence) -> set[str]:
-    """Groups of which offsets, originals or copies were lost."""
-    sends, producers = evidence.history.sends, evidence.history.producers
-    found = {producer.copies_for for producer in producers if evidence.losses.lost_group(producer.copies_for)}
+    """Groups of which offsets, originals or copies were lost, or state of their transactions."""
+    sends, producers, losses = evidence.history.sends, evidence.history.producers, evidence.losses
+    found = {
+        producer.copies_for
+        for producer in producers
+        if losses.lost_group(producer.copies_for) or losses.transactional_id_after(producer.transactional_id, -inf) != inf
+    }
     for value, source in enumerate(sends.source):
-        if source != NONE and any(evidence.losses.of(sends.partition[each]) for each in (value, source)):
+        if source != NONE and any(losses.of(sends.partition[each]) for each in (value, source)):
             found.add(producers[sends.producer[value]].copies_for)
     return found
 

@@ -64,16 +64,17 @@ def check_progress(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def _late_records(evidence: Evidence, calm: _Calm) -> Iterator[Anomaly]:
-    """From the time a record could be had to its first sight by any read_committed reader."""
+    """From the time a record could be had to its first sight by any read_committed reader, if that one polled already."""
     sends = evidence.history.sends
     waiting = bytearray(flags & SEEN_COMMITTED for flags in evidence.seen)
     for reader in evidence.history.readers:
-        if reader.committed:
+        if reader.committed and reader.poll_begun:
+            began = reader.poll_begun[0]
             for value, poll in zip(reader.value, reader.poll, strict=True):
                 if poll == NONE or not 0 <= value < len(waiting) or not waiting[value]:
                     continue
                 waiting[value] = 0
                 transaction = sends.transaction[value]
                 there = sends.ended[value] if transaction == NONE else evidence.history.transactions[transaction].ended
-                if there != inf and (stuck := calm.stuck(there, reader.poll_ended[poll])):
+                if there != inf and (stuck := calm.stuck(max(there, began), reader.poll_ended[poll])):
                     yield Anomaly(Kind.STUCK, f"{stuck:.1f} s without a fault until {reader.name} saw {evidence.describe(value)}")
