@@ -25,9 +25,9 @@ class Invariants:
         self._host = host
         self._process: Incarnation | None = None
         self._turn: Iterator[HostedPartition] = iter(())
-        self._epochs: dict[str, int] = {}
+        self._epochs: dict[tuple[bytes, int], int] = {}
         """The highest leader epoch of each partition, over all processes."""
-        self._watermarks: dict[str, tuple[int, int]] = {}
+        self._watermarks: dict[tuple[bytes, int], tuple[int, int]] = {}
         """Leader epoch and high watermark of each partition when it was last looked at."""
         host.schedule.observer = self.after_step
 
@@ -60,6 +60,7 @@ class Invariants:
         start, stable, high = log.start_offset, log.last_stable_offset, log.high_watermark
         written, staged, flushed = log.log_end_offset, log.staged_end_offset, log.flushed_offset
         name = str(partition.topic_partition)
+        key = partition.topic_id, partition.topic_partition.partition
         if not start <= stable <= high <= written <= staged or flushed > written:
             raise InvariantError(
                 f"{name}: offsets out of order: start {start}, last stable {stable}, high watermark {high}, "
@@ -72,10 +73,10 @@ class Invariants:
         if machine.broker_id not in machine.isr:
             raise InvariantError(f"{name}: the leader {machine.broker_id} is not in sync: {machine.isr}")
         epoch = machine.leader_epoch
-        if epoch < self._epochs.get(name, epoch):
-            raise InvariantError(f"{name}: leader epoch {epoch} after {self._epochs[name]}")
-        self._epochs[name] = epoch
-        before = self._watermarks.get(name)
+        if epoch < self._epochs.get(key, epoch):
+            raise InvariantError(f"{name}: leader epoch {epoch} after {self._epochs[key]}")
+        self._epochs[key] = epoch
+        before = self._watermarks.get(key)
         if before is not None and before[0] == epoch and high < before[1]:
             raise InvariantError(f"{name}: high watermark fell from {before[1]} to {high} in leader epoch {epoch}")
-        self._watermarks[name] = epoch, high
+        self._watermarks[key] = epoch, high

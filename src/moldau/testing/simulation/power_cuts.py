@@ -77,7 +77,7 @@ class PowerCuts:
         elif before.topic == TRANSACTIONS:
             for name in dict.fromkeys(producer.transactional_id for producer in history.producers):
                 history.lost_transactional_id(name, at)
-        else:
+        elif (before.topic, before.partition) in list(self._partitions):
             number = self._partitions.number(before.topic, before.partition)
             if before.is_synced:
                 self._check_acknowledged(number, end, at)

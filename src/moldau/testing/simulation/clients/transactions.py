@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Never, Self
 
 from moldau.client.failures import ClientError, FencedError, TransactionAbortedError, TransactionError
 from moldau.client.message import Message
-from moldau.model.errors import ErrorCode, PeerError
+from moldau.model.errors import ErrorCode, PeerError, WorldError
 from moldau.model.identity import TopicPartition
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -167,11 +167,15 @@ class TransactionalProducer(Producer):
         return await self._insist(ask, limit_s)
 
     async def _insist(self, act: Any, limit_s: float = INSIST_S) -> Any:
-        """Repeat a request; what it is answered as an error of `moldau.client`. WorldError where no answer came in time."""
+        """Repeat a request; its failure as an error of `moldau.client`. Without any answer in time the producer is of no more use."""
         try:
             return await self.brokers.insist(act, limit_s)
         except PeerError as error:
             self._refused(error.code, error)
+        except WorldError as error:
+            cause = Cause(ErrorCode.NETWORK_EXCEPTION, str(error), took_effect_perhaps=True, is_fatal=True)
+            self._fatal = TransactionError(self.transactional_id, cause)
+            raise self._fatal from error
 
     def _refused(self, code: ErrorCode, error: PeerError) -> Never:
         if code in _FENCED:

@@ -4,12 +4,32 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from moldau.testing.simulation.clients.context import ClientContext
+from moldau.testing.simulation.workloads.administrating import administrate, look
+from moldau.testing.simulation.workloads.copying import copy
+from moldau.testing.simulation.workloads.joining import commit_plainly, join
+from moldau.testing.simulation.workloads.keeping import compact, delete
 from moldau.testing.simulation.workloads.reading import read
+from moldau.testing.simulation.workloads.succeeding import succeed
 from moldau.testing.simulation.workloads.transacting import transact
 from moldau.testing.simulation.workloads.writing import write, write_carelessly
 
 Workload = Callable[[ClientContext], Coroutine[Any, Any, None]]
 
-WORKLOADS: Mapping[str, Workload] = {"read": read, "transact": transact, "write": write, "write_carelessly": write_carelessly}
-TRANSACTIONAL = ("transact",)
+WORKLOADS: Mapping[str, Workload] = {
+    "administrate": administrate,
+    "commit_plainly": commit_plainly,
+    "compact": compact,
+    "copy": copy,
+    "delete": delete,
+    "join": join,
+    "look": look,
+    "read": read,
+    "succeed": succeed,
+    "transact": transact,
+    "write": write,
+    "write_carelessly": write_carelessly,
+}
+TRANSACTIONAL = ("copy", "succeed", "transact")
 """Those that rely on the coordinator of transactions."""
+CREATING = ("administrate",)
+"""Those that create topics all the time."""

@@ -57,7 +57,11 @@ class RecordedProducer:
         """Send the next value; what this returns is done when its outcome is in the history."""
         history = self._context.history
         value = history.send(self.number, self._context.partitions.number(*partition), transaction=transaction, source=source)
-        delivery = self.producer.send_nowait(partition, Outgoing(b"%d" % value, key))
+        try:
+            delivery = self.producer.send_nowait(partition, Outgoing(b"%d" % value, key))
+        except ClientError:
+            history.send_ended(value, Outcome.FAILED)
+            raise
         ended: asyncio.Future[object] = asyncio.get_running_loop().create_future()
 
         def done(future: "asyncio.Future[object]") -> None:

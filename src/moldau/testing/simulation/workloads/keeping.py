@@ -1,0 +1,120 @@
+"""Topics that keep less than was written: by key, by size, and by request of an administrator.
+
+They are not in the history, which knows of no deletion. Each client has topics of its own, whose records are synced before their
+acknowledgement, and its own model of what must be there.
+"""
+
+from moldau.client.failures import SendError
+from moldau.model.identity import TopicPartition
+from moldau.testing.simulation.clients.admin import Admin
+from moldau.testing.simulation.clients.consumer import Consumer
+from moldau.testing.simulation.clients.context import ClientContext
+from moldau.testing.simulation.clients.errors import took_effect_perhaps
+from moldau.testing.simulation.clients.fetching import Message
+from moldau.testing.simulation.clients.producer import Producer
+from moldau.testing.simulation.workloads.recording import ensure_topic, pause
+
+KEYS = 8
+SMALL = {"segment_index_bytes": 48, "index_interval_bytes": 64, "flush_messages": 1}
+
+
+class KeptError(AssertionError):
+    """A topic does not hold what it must."""
+
+
+async def compact(context: ClientContext) -> None:
+    """Write values and tombstones for few keys; what is read back is the newest of each key."""
+    topic, random = f"compacted-{context.name}", context.random
+    partition = TopicPartition(topic, 0)
+    retention_ms = random.choice((0, 86_400_000))
+    await ensure_topic(
+        context, topic, 1, cleanup_policy="compact", min_cleanable_dirty_ratio=0.01, delete_retention_ms=retention_ms, **SMALL
+    )
+    producer = Producer(context, delivery_timeout_s=600.0)
+    possible: dict[bytes, list[bytes | None]] = {}
+    """Per key: the newest value that was acknowledged, and those after it of which nothing is known."""
+    count = 0
+    while context.budget.take():
+        for _ in range(random.choice((1, 5, 20))):
+            count += 1
+            key = b"%d" % random.randrange(KEYS)
+            value = None if random.random() < 0.2 else b"%d" % count
+            try:
+                await producer.send_and_wait(topic, value, key=key, partition=0)
+            except SendError as error:
+                if took_effect_perhaps(error):
+                    possible.setdefault(key, [None]).append(value)
+            else:
+                possible[key] = [value]
+        if random.random() < 0.1:
+            _check_newest(topic, possible, await read_all(context, partition))
+        await pause(context)
+    _check_newest(topic, possible, await read_all(context, partition))
+    await producer.close()
+
+
+def _check_newest(topic: str, possible: dict[bytes, list[bytes | None]], found: list[Message]) -> None:
+    newest = {message.key: message.value for message in found}
+    for key, values in possible.items():
+        if newest.get(key) not in values:
+            raise KeptError(f"{topic}: key {key!r} has {newest.get(key)!r}, it must have one of {values}")
+
+
+async def delete(context: ClientContext) -> None:
+    """Write, and delete from the front, by DeleteRecords or by size; what is left is whole and in order."""
+    topic, random = f"deleted-{context.name}", context.random
+    partition = TopicPartition(topic, 0)
+    by_size = random.random() < 0.5
+    await ensure_topic(context, topic, 1, retention_bytes=4096 if by_size else -1, **SMALL)
+    producer, admin = Producer(context, delivery_timeout_s=600.0), Admin(context)
+    stored: dict[int, bytes] = {}
+    count = 0
+    while context.budget.take():
+        count += 1
+        value = b"%d" % count
+        delivered = await producer.send_and_wait(topic, value, partition=0)
+        if delivered.offset is not None:
+            stored[delivered.offset] = value
+        if not by_size and random.random() < 0.1:
+            before = random.randint(0, max(stored, default=0))
+            if await admin.delete_records(partition, before) < before:
+                raise KeptError(f"{partition}: records before {before} were deleted, and it begins before")
+        if random.random() < 0.1:
+            _check_left(partition, stored, await read_all(context, partition))
+        await pause(context)
+    found = await read_all(context, partition)
+    _check_left(partition, stored, found)
+    await producer.close()
+    admin.close()
+
+
+def _check_left(partition: TopicPartition, stored: dict[int, bytes], found: list[Message]) -> None:
+    if not found:
+        return
+    first = found[0].offset
+    if [message.offset for message in found] != list(range(first, first + len(found))):
+        raise KeptError(f"{partition}: offsets are missing between {first} and {found[-1].offset}")
+    for message in found:
+        if stored.get(message.offset, message.value) != message.value:
+            raise KeptError(f"{partition}: offset {message.offset} has {message.value!r}, not {stored[message.offset]!r}")
+    if max(stored, default=-1) > found[-1].offset:
+        raise KeptError(f"{partition}: it ends after {found[-1].offset}, and {max(stored)} was acknowledged")
+
+
+async def read_all(context: ClientContext, partition: TopicPartition) -> list[Message]:
+    """A partition's records from its beginning to the end that it has now; from anew where the beginning has moved meanwhile."""
+    has_moved: list[object] = []
+    while True:
+        consumer = Consumer(context, on_reset=lambda *where: has_moved.append(where))
+        (begin,) = (await consumer.beginning_offsets([partition])).values()
+        (end,) = (await consumer.end_offsets([partition])).values()
+        await consumer.assign({partition: begin})
+        found: list[Message] = []
+        while consumer.next_offset(partition) < end and not has_moved:
+            found += await consumer.consume(1000, 0.2)
+        while not has_moved and (more := await consumer.consume(1000, 0.0)):
+            found += more
+        await consumer.close()
+        if not has_moved:
+            return [message for message in found if message.offset < end]
+        has_moved.clear()
