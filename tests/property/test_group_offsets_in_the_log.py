@@ -14,6 +14,7 @@ from hypothesis import given, settings
 
 from moldau.broker.coordinators.state_log import LoadedBatch, TransactionalProducer
 from moldau.broker.groups import offsets as offsets_module
+from moldau.broker.groups.offsets import NO_TOPIC_ID, Commit
 from moldau.model.errors import ErrorCode
 from moldau.model.steps import Steps, drain
 from moldau.protocol.records.control import ControlType
@@ -183,3 +184,86 @@ def test_so_they_do_whatever_comes_while_a_transaction_is_being_ended(steps: lis
         for partition in PARTITIONS:
             assert one.offset(group, partition) == obvious(history, group, partition)
     check_group_budgets(one.groups)
+
+
+class Delete(NamedTuple):
+    """Delete a group with all of its offsets."""
+
+    group: str
+
+
+class Release(NamedTuple):
+    """Answer the oldest appends that wait."""
+
+    most: int
+
+
+ONE = (0,)
+"""The partitions of the log."""
+WAITING_STEPS = st.lists(
+    PUTS
+    | PUTS.map(lambda put: put._replace(group="g", partition=0))
+    | st.builds(End, producers, st.booleans())
+    | st.builds(Forget, groups, partitions)
+    | st.builds(Delete, groups)
+    | st.builds(Release, st.integers(1, 4)),
+    min_size=10,
+    max_size=40,
+)
+
+
+def ask(one: Coordinated, number: int, step: Put | End | Forget | Delete | Release) -> None:
+    """Do a step while the log holds its answers."""
+    runtime = one.groups.runtime
+    match step:
+        case Put(group, partition, producer):
+            transactional = TransactionalProducer(producer, 0) if producer >= 0 else None
+            if one.refusal(group) is ErrorCode.NONE:
+                found = one.groups.group_for(group, create=True)
+                assert found is not None
+                one.groups.commit(found, [Commit("t", partition, number, -1, "", NO_TOPIC_ID)], lambda _: None, producer=transactional)
+        case End(producer, committed):
+            one.log.mark(0, TransactionalProducer(producer, 0), committed=committed)
+            marker = one.groups.transaction_ended(0, producer, committed=committed)
+            runtime.run_steps(marker, lambda _: None, droppable=False)
+        case Forget(group, partition):
+            found = None if one.refusal(group) is not ErrorCode.NONE else one.groups.group_for(group)
+            if found is not None:
+                one.groups.delete_offsets(found, [("t", partition)], lambda _: None)
+        case Delete(group):
+            found = None if one.refusal(group) is not ErrorCode.NONE else one.groups.group_for(group)
+            if found is not None:
+                runtime.run_steps(one.groups.delete(found, lambda _: None), lambda _: None, droppable=False)
+        case Release(most):
+            one.log.release(min(most, one.log.waiting))
+
+
+def committed_part(log: ListStateLog) -> ListStateLog:
+    """The log up to the first append that waits."""
+    batches = log.batches[0]
+    appends = [place for place, batch in enumerate(batches) if batch.marker is None]
+    part = ListStateLog(1)
+    part.batches[0] = batches[: appends[-log.waiting]] if log.waiting else list(batches)
+    return part
+
+
+@given(WAITING_STEPS)
+@settings(max_examples=EXAMPLES)
+def test_while_appends_wait_memory_is_what_a_replay_of_the_committed_records_gives(
+    steps: list[Put | End | Forget | Delete | Release],
+) -> None:
+    one = Coordinated(ListStateLog(1)).lead(ONE)
+    one.log.hold()
+    for number, step in enumerate([*steps, Release(1 << 30), Release(1 << 30), Release(1 << 30)]):
+        ask(one, number, step)
+        one.clock.settle()
+        replayed = Coordinated(committed_part(one.log)).lead(ONE)
+        for group in GROUPS:
+            if one.refusal(group) is ErrorCode.NONE:
+                for partition in PARTITIONS:
+                    assert one.offset(group, partition) == replayed.offset(group, partition)
+                    assert one.is_pending(group, partition) is replayed.is_pending(group, partition)
+    assert one.log.waiting == 0
+    check_group_budgets(one.groups)
+    one.groups.close()
+    assert one.groups.memory.offsets.held == one.groups.memory.groups.held == 0
