@@ -1,8 +1,7 @@
 """Makes a broker of its configuration and its ports, the same way for a process, a test and a simulation."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.broker.broker import Broker
 from moldau.log.cache import OPEN_FILES_MAX
@@ -17,9 +16,11 @@ if TYPE_CHECKING:
     from moldau.ports.workers import Workers
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerPorts:
-    """What a broker has of the outside, but for its connections, which `Broker.accept` takes one by one."""
+class BrokerPorts(NamedTuple):
+    """What a broker has of the outside, but for its connections, which `Broker.accept` takes one by one.
+
+    A tuple, since dataclasses take milliseconds to load, which a start would pay.
+    """
 
     directories: Sequence[str]
     files: "FileSystem"
