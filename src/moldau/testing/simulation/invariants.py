@@ -4,7 +4,7 @@ Only a step of a broker's process can change its state. After each of them one p
 cost more than the steps; nearly all violations last.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from moldau.broker.replicas.hosted import HostedPartition
 from moldau.broker.replicas.partition_events import Role
@@ -22,6 +22,8 @@ class Invariants:
     def __init__(self, host: Host) -> None:
         self.states: set[str] = set()
         """How the offsets of partitions stood to each other: a measure of what a run has explored."""
+        self.on_seen: Callable[[HostedPartition], object] = lambda _partition: None
+        """Called with each partition that is looked at."""
         self._host = host
         self._process: Incarnation | None = None
         self._turn: Iterator[HostedPartition] = iter(())
@@ -45,6 +47,7 @@ class Invariants:
             self._turn = iter(list(process.broker.partitions))
             partition = next(self._turn, None)
         if partition is not None and partition.machine.role is Role.LEADER and partition.is_led:
+            self.on_seen(partition)
             self._check(partition)
 
     def check_all(self) -> None:

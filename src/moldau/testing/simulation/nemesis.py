@@ -58,7 +58,7 @@ class Nemesis:
         self._is_over = False
         self._down_s = DOWN_S
         self._start_crash: tuple[int, bool] | None = None
-        host.on_ended = self._ended
+        host.on_ended.append(self._ended)
 
     def begin(self) -> None:
         """Have the faults happen at their times."""

@@ -7,10 +7,12 @@ told to the history, which then expects it no longer, and expects a higher leade
 
 from typing import NamedTuple
 
+from moldau.broker.replicas.hosted import HostedPartition
 from moldau.testing.history.history import History, Outcome
 from moldau.testing.simulation.clients.context import PartitionNumbers
 from moldau.testing.simulation.invariants import InvariantError
 from moldau.testing.simulation.process import Host, Incarnation
+from moldau.testing.simulation.reader import ends_of_logs
 
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 
@@ -31,41 +33,66 @@ class PowerCuts:
 
     def __init__(self, host: Host, history: History, partitions: PartitionNumbers) -> None:
         self.losses = 0
+        self._host = host
         self._history = history
         self._partitions = partitions
         self._logs: dict[tuple[bytes, int], _Log] = {}
         """By topic id and index."""
-        self._cut_at: float | None = None
-        """When the power was cut since the logs were last open."""
+        self._cuts: dict[tuple[bytes, int], float] = {}
+        """When the power was cut since a log was last open."""
+        self._ends: dict[str, int] = {}
+        """Where the logs end that the next process recovers, by folder, as the slow reader has it."""
+        self._seen: dict[tuple[bytes, int], None] = {}
+        """Those that the process that runs has opened."""
         host.on_ending.append(self._ending)
+        host.on_ended.append(self._ended)
         host.on_serving.append(self._serving)
+
+    def see(self, partition: HostedPartition) -> None:
+        """Judge a log, if it is seen for the first time in this process: it may have been opened late, after a full disk."""
+        key = partition.topic_id, partition.index
+        if key in self._seen:
+            return
+        self._seen[key] = None
+        log, name = partition.log, str(partition.topic_partition)
+        cut_at, before = self._cuts.pop(key, None), self._logs.get(key)
+        if before is None:
+            return
+        end = log.end_offset_for_epoch(before.epoch)[1] if before.epoch >= 0 and log.latest_epoch > before.epoch else log.log_end_offset
+        whole = self._ends.get(name)
+        if whole is not None and end != max(whole, log.start_offset):
+            raise InvariantError(f"{name} was recovered up to {end}; the disk had whole batches up to {whole}")
+        if end < before.end:
+            if cut_at is None:
+                raise InvariantError(f"{name} ended at {before.end} and ends at {end} without a power cut")
+            self._lost(before, end, cut_at)
+
+    def _serving(self, process: Incarnation) -> None:
+        self._seen.clear()
+        self._see_all(process)
+
+    def _see_all(self, process: Incarnation) -> None:
+        assert process.broker is not None
+        for partition in list(process.broker.partitions):
+            self.see(partition)
 
     def _ending(self, process: Incarnation, power_cut: bool) -> None:
         if process.is_serving:
-            self._note(process)
-        if power_cut and self._cut_at is None:
-            self._cut_at = self._history.now()
+            self._see_all(process)
+            assert process.broker is not None
+            for partition in list(process.broker.partitions):
+                log, (topic, index) = partition.log, partition.topic_partition
+                is_synced = log.config.flush_messages == 1
+                self._logs[partition.topic_id, index] = _Log(topic, index, log.log_end_offset, log.latest_epoch, is_synced)
+        if power_cut:
+            for key in self._logs:
+                self._cuts.setdefault(key, self._history.now())
 
-    def _note(self, process: Incarnation) -> None:
-        assert process.broker is not None
-        for partition in list(process.broker.partitions):
-            log = partition.log
-            topic = log.topic_partition
-            key = partition.topic_id, topic.partition
-            self._logs[key] = _Log(topic.topic, topic.partition, log.log_end_offset, log.latest_epoch, log.config.flush_messages == 1)
-
-    def _serving(self, process: Incarnation) -> None:
-        assert process.broker is not None
-        cut_at, self._cut_at = self._cut_at, None
-        for partition in list(process.broker.partitions):
-            before = self._logs.get((partition.topic_id, partition.log.topic_partition.partition))
-            end = partition.log.log_end_offset
-            if before is not None and end < before.end:
-                where = f"{before.topic}-{before.partition}"
-                if cut_at is None:
-                    raise InvariantError(f"{where} ended at {before.end} and ends at {end} without a power cut")
-                self._lost(before, end, cut_at)
-        self._note(process)
+    def _ended(self, _process: Incarnation) -> None:
+        self._ends = {}
+        for directory in self._host.directories:
+            if self._host.disk.exists(directory):
+                self._ends |= ends_of_logs(self._host.disk, directory)
 
     def _lost(self, before: _Log, end: int, at: float) -> None:
         history = self._history

@@ -7,7 +7,7 @@ that incarnation raises it without effect, so that neither ``finally`` nor ``exc
 Work in the background is done in one piece, at a drawn moment, by one of a few threads, each an actor; its answer comes on the broker's.
 """
 
-import logging
+import sys
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -34,11 +34,24 @@ THREADS = 4
 """Of the background; the other two have one each."""
 STOP_S = 5.0
 """How long a stop waits for connections."""
-_LOG = logging.getLogger(__name__)
 
 
 class Crashed(BaseException):
     """The process has ended in the middle of a call."""
+
+
+def ignore_crashes_of_the_collector() -> None:
+    """Generators of a process that has ended are collected at some time, and their ``finally`` calls ports once more: no error."""
+    before = sys.unraisablehook
+    if getattr(before, "ignores_crashes", False):
+        return
+
+    def hook(unraisable: "sys.UnraisableHookArgs") -> None:
+        if not isinstance(unraisable.exc_value, Crashed):
+            before(unraisable)
+
+    hook.ignores_crashes = True  # type: ignore[attr-defined]
+    sys.unraisablehook = hook
 
 
 class Host:
@@ -61,7 +74,7 @@ class Host:
         self.process: Incarnation | None = None
         self.incarnations: list[Incarnation] = []
         """All so far: what of an ended one is still referred to is not collected at a moment that nothing has drawn."""
-        self.on_ended: Callable[[Incarnation], object] = lambda _process: None
+        self.on_ended: list[Callable[[Incarnation], object]] = []
         """Called when a process has ended, in whatever way."""
         self.on_ending: list[Callable[[Incarnation, bool], object]] = []
         """Called before that with whether the power is cut, when nothing is lost yet."""
@@ -144,8 +157,8 @@ class Incarnation:
             return
         self._is_over = True
         host = self.host
-        for listener in host.on_ending:
-            listener(self, power_cut)
+        for ending in host.on_ending:
+            ending(self, power_cut)
         self.is_serving = False
         host.schedule.end(self.group)
         host.network.process_ended(host.name, silently=power_cut)
@@ -155,7 +168,8 @@ class Incarnation:
         else:
             host.disk.process_ended()
         host.process = None
-        host.on_ended(self)
+        for listener in host.on_ended:
+            listener(self)
 
     def stop(self) -> None:
         """Begin an orderly stop, at whose end the process is gone."""

@@ -140,8 +140,7 @@ def run_test(options: Options, test: Test) -> None:
     bugs = BugHandler()
     with bugs, SimulatedProbe(options.seed):
         try:
-            Invariants(simulation.host)
-            PowerCuts(simulation.host, simulation.history, simulation.partitions)
+            Invariants(simulation.host).on_seen = PowerCuts(simulation.host, simulation.history, simulation.partitions).see
             nemesis = Nemesis(simulation.host, draw_faults(options), may_cut_power="power_cut" in options.faults)
             world = World(simulation, nemesis)
 

@@ -11,7 +11,7 @@ from moldau.testing.simulation.disk import SimulatedDisk
 from moldau.testing.simulation.loop import VirtualLoop
 from moldau.testing.simulation.network import SimulatedNetwork
 from moldau.testing.simulation.options import Options, generator
-from moldau.testing.simulation.process import PORT, Host
+from moldau.testing.simulation.process import PORT, Host, ignore_crashes_of_the_collector
 from moldau.testing.simulation.schedule import Event, Schedule
 from moldau.testing.simulation.tree import SimulatedTree
 
@@ -48,6 +48,7 @@ class Simulation:
     """See the module. `close` it at the end."""
 
     def __init__(self, options: Options) -> None:
+        ignore_crashes_of_the_collector()
         self.options = options
         self.schedule = Schedule(self.random("schedule"))
         self.loop = VirtualLoop(self.schedule)
@@ -108,6 +109,7 @@ class Simulation:
 
     def close(self) -> None:
         """Free what the run has taken."""
+        self.host.on_ending.clear()  # nothing is judged any more
         self.host.kill()
         tasks = sorted(asyncio.all_tasks(self.loop), key=lambda task: task.get_name())
         for task in tasks:

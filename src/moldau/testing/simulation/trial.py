@@ -124,7 +124,7 @@ async def _phases(
     workloads: Sequence[tuple[str, Workload]],
     transcript: TextIO | None,
 ) -> None:
-    PowerCuts(simulation.host, simulation.history, simulation.partitions)
+    invariants.on_seen = PowerCuts(simulation.host, simulation.history, simulation.partitions).see
     if transcript is not None:
         Transcript(simulation.host, nemesis, transcript)
     outage = simulation.history.outage("faults")
