@@ -12,7 +12,7 @@ from moldau.registry.body import read_schema
 from moldau.registry.decisions import Decision, Write
 from moldau.registry.registration import register
 from moldau.registry.server import RegistryServer
-from moldau.registry.state import State
+from moldau.registry.state import RegistryState
 
 V1 = "application/vnd.schemaregistry.v1+json"
 
@@ -74,7 +74,7 @@ class Ledger:
     """A state, and the list of records that made it: decisions are carried out without a broker."""
 
     def __init__(self) -> None:
-        self.state = State()
+        self.state = RegistryState()
         self.records: list[Write] = []
 
     def write(self, writes: Sequence[Write]) -> None:
@@ -94,10 +94,10 @@ class Ledger:
         options = {name: fields.pop(name) for name in ("normalize", "force") if name in fields}
         return int(self.carry_out(register(self.state, subject, read_schema({"schema": text, **fields}), **options))["id"])
 
-    def compacted(self) -> State:
+    def compacted(self) -> RegistryState:
         """The state out of what compaction leaves: of each key the last record."""
         last = {key: offset for offset, (key, _) in enumerate(self.records)}
-        state = State()
+        state = RegistryState()
         for offset, (key, value) in enumerate(self.records):
             if last[key] == offset:
                 state.apply(offset, 1_700_000_000_000 + offset, key, value)

@@ -27,7 +27,7 @@ from moldau.registry.understanding import NotReadableError
 if TYPE_CHECKING:
     from moldau.registry.changes import Changes
     from moldau.registry.schemas.understood import Held
-    from moldau.registry.state import State
+    from moldau.registry.state import RegistryState
     from moldau.registry.understanding import Understanding
 
 log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class App:
 
     def __init__(
         self,
-        state: "State",
+        state: "RegistryState",
         changes: "Changes",
         understanding: "Understanding",
         access: Access,

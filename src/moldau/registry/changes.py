@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from moldau.registry.records import SchemaVersion
     from moldau.registry.request import Request
     from moldau.registry.schemas_topic import Follower, Writer
-    from moldau.registry.state import State
+    from moldau.registry.state import RegistryState
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ FULL_TOLD_EVERY_S = 60.0
 _UNKNOWN_LEADER = 50004
 _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
-Decide = Callable[["State", "Request"], "Decision"]
+Decide = Callable[["RegistryState", "Request"], "Decision"]
 
 
 class Changes:
@@ -65,7 +65,7 @@ class Changes:
 
     def __init__(
         self,
-        state: "State",
+        state: "RegistryState",
         follower: "Follower",
         writer: "Writer",
         election: "Election",

@@ -31,7 +31,7 @@ from moldau.registry.views import config_update_view, config_view
 
 if TYPE_CHECKING:
     from moldau.registry.records import SchemaVersion
-    from moldau.registry.state import State
+    from moldau.registry.state import RegistryState
 
 Write = tuple[bytes, bytes | None]
 """Key and value of a record; without a value it is a tombstone."""
@@ -52,7 +52,7 @@ class Decision:
 LATEST = -1
 
 
-def delete_version(state: "State", subject: str, number: int, *, permanent: bool) -> Decision:
+def delete_version(state: "RegistryState", subject: str, number: int, *, permanent: bool) -> Decision:
     """Delete one version; the answer is its number. RestError 40401, 40402, 40406, 40407, 42205, 42206."""
     versions = state.versions(subject)
     if number == LATEST and state.lacks_schemas(subject):
@@ -80,7 +80,7 @@ def delete_version(state: "State", subject: str, number: int, *, permanent: bool
     return Decision(number, writes)
 
 
-def delete_subject(state: "State", subject: str, *, permanent: bool) -> Decision:
+def delete_subject(state: "RegistryState", subject: str, *, permanent: bool) -> Decision:
     """Delete all versions of a subject; the answer is their numbers. RestError 40401, 40404, 40405, 42205, 42206."""
     every = state.versions(subject)
     versions = every if permanent else [each for each in every if not each.deleted]
@@ -105,7 +105,7 @@ def delete_subject(state: "State", subject: str, *, permanent: bool) -> Decision
     return Decision(numbers, writes + _settings_of(state, subject))
 
 
-def delete_context(state: "State", context: str) -> Decision:
+def delete_context(state: "RegistryState", context: str) -> Decision:
     """Forget a context that has no subjects, not even deleted ones. RestError 42211."""
     if any(context_of(subject) == context for subject in state.subjects()):
         raise errors.context_not_empty(f":{context}:")
@@ -114,13 +114,13 @@ def delete_context(state: "State", context: str) -> Decision:
     return Decision(None, [(encode_key(ContextKey(context)), None)] if known else [])
 
 
-def check_referrers_kept(state: "State") -> None:
+def check_referrers_kept(state: "RegistryState") -> None:
     """RestError 42209 if schemas were left out."""
     if state.lacks_schemas():
         raise errors.referrers_left_out(state.memory_bytes_max)
 
 
-def _settings_of(state: "State", subject: str) -> list[Write]:
+def _settings_of(state: "RegistryState", subject: str) -> list[Write]:
     """Take back what is set for a subject that is no more."""
     writes: list[Write] = []
     if subject in state.modes:
@@ -130,7 +130,7 @@ def _settings_of(state: "State", subject: str) -> list[Write]:
     return writes
 
 
-def set_config(state: "State", scope: str | None, changes: dict[str, Any]) -> Decision:
+def set_config(state: "RegistryState", scope: str | None, changes: dict[str, Any]) -> Decision:
     """Change what is given, leave the rest. RestError 42205 where nothing may be changed, 42208 for a name that no subject can have."""
     _check_name(scope)
     refuse_read_only(state, scope)
@@ -139,7 +139,7 @@ def set_config(state: "State", scope: str | None, changes: dict[str, Any]) -> De
     return Decision(config_update_view(found), [(encode_key(ConfigKey(scope)), encode_config(scope, found))])
 
 
-def delete_config(state: "State", scope: str | None) -> Decision:
+def delete_config(state: "RegistryState", scope: str | None) -> Decision:
     """Take back what is set there; the answer is what it was. RestError 40401 if nothing is."""
     if scope is not None and scope not in state.configs:
         raise errors.subject_not_found(scope)
@@ -148,7 +148,7 @@ def delete_config(state: "State", scope: str | None) -> Decision:
     return Decision(before, [(encode_key(ConfigKey(scope)), None)] if scope in state.configs else [])
 
 
-def set_mode(state: "State", scope: str | None, mode: str | None, *, force: bool) -> Decision:
+def set_mode(state: "RegistryState", scope: str | None, mode: str | None, *, force: bool) -> Decision:
     """Set a mode, or take it back with None.
 
     To import, no schema may be there, or the ids that come could be taken: RestError 42205, unless `force` says that it is known. What
@@ -163,7 +163,7 @@ def set_mode(state: "State", scope: str | None, mode: str | None, *, force: bool
     return Decision({"mode": mode}, writes)
 
 
-def delete_mode(state: "State", scope: str | None, *, recursive: bool) -> Decision:
+def delete_mode(state: "RegistryState", scope: str | None, *, recursive: bool) -> Decision:
     """Take back the mode that is set there, with `recursive` those of a context's subjects too; the answer is what it was.
 
     RestError 40401 if none is set.
@@ -177,7 +177,7 @@ def delete_mode(state: "State", scope: str | None, *, recursive: bool) -> Decisi
     return Decision({"mode": before} if before else {}, [(encode_key(ModeKey(each)), None) for each in gone])
 
 
-def _emptied(state: "State", scope: str | None) -> list[Write]:
+def _emptied(state: "RegistryState", scope: str | None) -> list[Write]:
     """Records that remove the deleted versions of a scope. RestError if there are living ones, or others refer to one of them."""
     check_referrers_kept(state)
     versions = [each for subject in state.subjects() if _within(scope, subject) for each in state.versions(subject)]

@@ -15,14 +15,14 @@ from moldau.registry.views import schema_view, version_view
 
 if TYPE_CHECKING:
     from moldau.registry.body import SchemaBody
-    from moldau.registry.state import State
+    from moldau.registry.state import RegistryState
 
 LATEST = -1
 _AT_ONCE = 500
 """Subjects of a list that are looked at under one lock."""
 
 
-def subjects(state: "State", prefix: str, *, deleted: bool, deleted_only: bool) -> Iterable[str]:
+def subjects(state: "RegistryState", prefix: str, *, deleted: bool, deleted_only: bool) -> Iterable[str]:
     """Names of subjects that begin with the prefix; ``:*:`` before it stands for all contexts."""
     found = filter(_beginning(prefix), state.subjects())
     if deleted and not deleted_only:
@@ -30,13 +30,13 @@ def subjects(state: "State", prefix: str, *, deleted: bool, deleted_only: bool) 
     return _by_deletion(state, found, deleted=deleted_only)
 
 
-def _by_deletion(state: "State", subjects: Iterator[str], *, deleted: bool) -> Iterator[str]:
+def _by_deletion(state: "RegistryState", subjects: Iterator[str], *, deleted: bool) -> Iterator[str]:
     while some := list(islice(subjects, _AT_ONCE)):
         gone = state.deleted_among(some)
         yield from (name for name in some if (name in gone) == deleted)
 
 
-def version_numbers(state: "State", subject: str, *, deleted: bool, deleted_only: bool, deleted_negative: bool) -> list[int]:
+def version_numbers(state: "RegistryState", subject: str, *, deleted: bool, deleted_only: bool, deleted_negative: bool) -> list[int]:
     """Numbers of a subject's versions. RestError 40401, 50001 if some were left out."""
     _check_kept(state, subject)
     found = state.versions(subject)
@@ -49,13 +49,13 @@ def version_numbers(state: "State", subject: str, *, deleted: bool, deleted_only
     return [each.version for each in found if deleted or not each.deleted]
 
 
-def _check_kept(state: "State", subject: str) -> None:
+def _check_kept(state: "RegistryState", subject: str) -> None:
     """RestError 50001 if versions of a subject were left out: the newest that is known may be an older one."""
     if state.lacks_schemas(subject):
         raise errors.left_out(f"subject '{subject}'", state.memory_bytes_max)
 
 
-def version(state: "State", subject: str, number: int, *, deleted: bool) -> SchemaVersion:
+def version(state: "RegistryState", subject: str, number: int, *, deleted: bool) -> SchemaVersion:
     """One version of a subject, or the latest (-1), which is never a deleted one. RestError 40401, 40402, 50001 if it may be left out.
 
     What a subject of the default context does not have is looked for under its name in the other contexts.
@@ -72,7 +72,7 @@ def version(state: "State", subject: str, number: int, *, deleted: bool) -> Sche
     raise errors.subject_not_found(subject)
 
 
-def latest_with_metadata(state: "State", subject: str, wanted: dict[str, str], *, deleted: bool) -> SchemaVersion:
+def latest_with_metadata(state: "RegistryState", subject: str, wanted: dict[str, str], *, deleted: bool) -> SchemaVersion:
     """The newest version whose metadata has these properties. RestError 40401, 40403, 50001 if versions were left out."""
     _check_kept(state, subject)
     found = [each for each in state.versions(subject) if deleted or not each.deleted]
@@ -84,7 +84,7 @@ def latest_with_metadata(state: "State", subject: str, wanted: dict[str, str], *
     raise errors.schema_not_found()
 
 
-def find(state: "State", subject: str, body: "SchemaBody", *, normalize: bool, deleted: bool) -> SchemaVersion:
+def find(state: "RegistryState", subject: str, body: "SchemaBody", *, normalize: bool, deleted: bool) -> SchemaVersion:
     """The version of a subject that is this schema. RestError 40401, 40403, 42201.
 
     As it came, else with what the latest version has beside it; else, without metadata and rules in the question, the text and the
@@ -105,7 +105,7 @@ def find(state: "State", subject: str, body: "SchemaBody", *, normalize: bool, d
     raise errors.subject_not_found(subject)
 
 
-def _find(state: "State", subject: str, body: "SchemaBody", *, normalize: bool, deleted: bool) -> SchemaVersion | None:
+def _find(state: "RegistryState", subject: str, body: "SchemaBody", *, normalize: bool, deleted: bool) -> SchemaVersion | None:
     every = state.versions(subject)
     found = [each for each in reversed(every) if deleted or not each.deleted]
     if not found or not body.text.strip():
@@ -126,7 +126,7 @@ def _find(state: "State", subject: str, body: "SchemaBody", *, normalize: bool, 
     return None
 
 
-def by_id(state: "State", schema_id: int, subject: str | None) -> SchemaVersion:
+def by_id(state: "RegistryState", schema_id: int, subject: str | None) -> SchemaVersion:
     """A version with this id: that of the subject if it has one, else of another context's subject of this name, else any of its context.
 
     RestError 40403, 50001 if what comes first of these may have been left out.
@@ -149,7 +149,7 @@ def by_id(state: "State", schema_id: int, subject: str | None) -> SchemaVersion:
     return found
 
 
-def _of_this_name(state: "State", subject: str) -> Iterator[str]:
+def _of_this_name(state: "RegistryState", subject: str) -> Iterator[str]:
     """The subject, and behind one of the default context those of its name in all the others."""
     yield subject
     where = parse_subject(subject)
@@ -157,7 +157,7 @@ def _of_this_name(state: "State", subject: str) -> Iterator[str]:
         yield from state.namesakes(where.name)
 
 
-def holders_of(state: "State", schema_id: int, subject: str | None, *, deleted: bool) -> list[SchemaVersion]:
+def holders_of(state: "RegistryState", schema_id: int, subject: str | None, *, deleted: bool) -> list[SchemaVersion]:
     """The versions with this id in the subject's context. RestError 40403."""
     context = context_of(subject) if subject else DEFAULT_CONTEXT
     holders = state.holders(context, schema_id)
@@ -168,7 +168,7 @@ def holders_of(state: "State", schema_id: int, subject: str | None, *, deleted: 
     return [each for each in found if each is not None and (deleted or not each.deleted)]
 
 
-def by_guid(state: "State", guid: str) -> SchemaVersion:
+def by_guid(state: "RegistryState", guid: str) -> SchemaVersion:
     """A version whose schema has this guid, in whatever context. RestError 40403."""
     for context, schema_id in ids_of_guid(state, guid):
         found = state.schema(context, schema_id)
@@ -177,7 +177,7 @@ def by_guid(state: "State", guid: str) -> SchemaVersion:
     raise errors.schema_not_found(guid)
 
 
-def ids_of_guid(state: "State", guid: str) -> list[tuple[str, int]]:
+def ids_of_guid(state: "RegistryState", guid: str) -> list[tuple[str, int]]:
     """The ids of a schema, one per context that has it."""
     fingerprint = parse_guid(guid)
     if fingerprint is None:
@@ -186,7 +186,7 @@ def ids_of_guid(state: "State", guid: str) -> list[tuple[str, int]]:
     return [(context, schema_id) for context, schema_id in ids if schema_id is not None]
 
 
-def schemas(state: "State", prefix: str, *, deleted: bool, latest_only: bool) -> Iterable[dict[str, Any]]:
+def schemas(state: "RegistryState", prefix: str, *, deleted: bool, latest_only: bool) -> Iterable[dict[str, Any]]:
     """The versions of all subjects that begin with the prefix. RestError 50001 for the latest of one that lacks versions."""
     for name in filter(_beginning(prefix), state.subjects()):
         if latest_only:
@@ -195,13 +195,13 @@ def schemas(state: "State", prefix: str, *, deleted: bool, latest_only: bool) ->
         yield from map(version_view, found[-1:] if latest_only else found)
 
 
-def referenced_by(state: "State", subject: str, number: int, *, deleted: bool) -> list[int]:
+def referenced_by(state: "RegistryState", subject: str, number: int, *, deleted: bool) -> list[int]:
     """Ids of the schemas that refer to a version. RestError 40401, 40402."""
     target = version(state, subject, number, deleted=True)
     return list(dict.fromkeys(each.id for each in state.referrers(SchemaKey(target.subject, target.version), deleted=deleted)))
 
 
-def compatibility(state: "State", subject: str, number: int | None, body: "SchemaBody", *, normalize: bool) -> list[str]:
+def compatibility(state: "RegistryState", subject: str, number: int | None, body: "SchemaBody", *, normalize: bool) -> list[str]:
     """Why this schema could not be registered next to one version (-1: the latest), or to all that the level asks for (None).
 
     RestError 42201 if it is no schema, 40402 for a version that is not there, 50001 if what decides it may have been left out.
@@ -224,12 +224,12 @@ def compatibility(state: "State", subject: str, number: int | None, body: "Schem
     return judge(state, config, schema, body, earlier)
 
 
-def formatted(state: "State", schema: SchemaVersion, form: str) -> str | None:
+def formatted(state: "RegistryState", schema: SchemaVersion, form: str) -> str | None:
     """The text in another form; None where the stored one will do. RestError 42201 if it cannot be had."""
     return parse_stored(state, schema).formatted(form.lower()) if form.strip() else None
 
 
-def id_view(state: "State", schema: SchemaVersion, form: str, *, named: bool, highest: bool) -> dict[str, Any]:
+def id_view(state: "RegistryState", schema: SchemaVersion, form: str, *, named: bool, highest: bool) -> dict[str, Any]:
     """The answer to a look-up by id."""
     id_max = state.id_max(context_of(schema.subject)) if highest else None
     return schema_view(schema, formatted(state, schema, form), named=named, id_max=id_max)

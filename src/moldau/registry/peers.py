@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from moldau.registry.decisions import Write
     from moldau.registry.election import Identity
     from moldau.registry.schemas_topic import Follower
-    from moldau.registry.state import State
+    from moldau.registry.state import RegistryState
 
 FORWARDED = "X-Forward"
 """Says that a request was handed on: whoever gets it must not hand it on again."""
@@ -87,7 +87,9 @@ def confirmation(url: str, request: Request) -> "Write":
 class Confirming:
     """What this registry knows of the elected one. Any thread may ask."""
 
-    def __init__(self, state: "State", follower: "Follower", trusted: frozenset[str], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, state: "RegistryState", follower: "Follower", trusted: frozenset[str], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         """Writers with a URL in `trusted` count as they are: registries of another make."""
         self._state = state
         self._follower = follower

@@ -27,7 +27,7 @@ from moldau.registry.views import registered_view
 if TYPE_CHECKING:
     from moldau.registry.body import SchemaBody
     from moldau.registry.schemas.language import ParsedSchema
-    from moldau.registry.state import State
+    from moldau.registry.state import RegistryState
 
 Parts = Mapping[str, Any]
 
@@ -97,7 +97,7 @@ class Candidate:
         """The subject's versions that are not deleted, rising."""
         return [each for each in self.versions if not each.deleted]
 
-    def known(self, state: "State") -> dict[str, Any] | None:
+    def known(self, state: "RegistryState") -> dict[str, Any] | None:
         """The answer, if the subject has the schema already; under the id that is asked for, and in the version if one is.
 
         First as it came, then with what the latest version has beside it: a program that registers an old schema at each start gets the
@@ -115,7 +115,7 @@ class Candidate:
         return self.body.id in (None, version.id) and self.body.version in (None, version.version)
 
 
-def candidate(state: "State", subject: str, body: "SchemaBody", *, normalize: bool = False) -> Candidate:
+def candidate(state: "RegistryState", subject: str, body: "SchemaBody", *, normalize: bool = False) -> Candidate:
     """Read a schema that is to be registered. RestError 42201, 42208."""
     if not is_valid(subject):
         raise invalid_subject(subject)
@@ -137,7 +137,7 @@ def candidate(state: "State", subject: str, body: "SchemaBody", *, normalize: bo
     return Candidate(body, schema, new, bare, state.id_of(context_of(subject), new.fingerprint), versions, importing)
 
 
-def register(state: "State", subject: str, body: "SchemaBody", *, normalize: bool = False, force: bool = False) -> Decision:
+def register(state: "RegistryState", subject: str, body: "SchemaBody", *, normalize: bool = False, force: bool = False) -> Decision:
     """Decide on a registration. RestError 409 if it does not fit the subject's versions, 42201 if it is no schema, and others.
 
     What is registered already is told in every mode. With `force` compatibility is not looked at.
@@ -159,7 +159,9 @@ def register(state: "State", subject: str, body: "SchemaBody", *, normalize: boo
     return _written(state, new, found.versions, found.body.text)
 
 
-def judge(state: "State", config: dict[str, Any], schema: "ParsedSchema", body: "SchemaBody", earlier: list[SchemaVersion]) -> list[str]:
+def judge(
+    state: "RegistryState", config: dict[str, Any], schema: "ParsedSchema", body: "SchemaBody", earlier: list[SchemaVersion]
+) -> list[str]:
     """Why the schema may not follow the earlier versions (rising); empty if it may.
 
     With a compatibility group, only versions count whose metadata say the same for the property that it names.
@@ -186,7 +188,7 @@ def _version(body: "SchemaBody", versions: list[SchemaVersion], importing: bool)
     return body.version
 
 
-def _id(state: "State", body: "SchemaBody", new: SchemaVersion, same: int | None) -> int:
+def _id(state: "RegistryState", body: "SchemaBody", new: SchemaVersion, same: int | None) -> int:
     """The id that is asked for, or that the schema has already in this context, or the next one."""
     context = context_of(new.subject)
     if body.id is None:
@@ -204,7 +206,7 @@ def _given(number: int | None, what: str) -> int:
     return number
 
 
-def _written(state: "State", new: SchemaVersion, versions: list[SchemaVersion], sent: str) -> Decision:
+def _written(state: "RegistryState", new: SchemaVersion, versions: list[SchemaVersion], sent: str) -> Decision:
     writes: list[Write] = []
     context = context_of(new.subject)
     if context != DEFAULT_CONTEXT and context not in state.contexts:

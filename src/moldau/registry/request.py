@@ -12,7 +12,7 @@ from moldau.registry.records import NUMBER_MAX
 from moldau.registry.subjects import DEFAULT_CONTEXT, GLOBAL_SCOPE, normalize, parse_subject, scope_of
 
 if TYPE_CHECKING:
-    from moldau.registry.state import State
+    from moldau.registry.state import RegistryState
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ class Request:
     context: str = DEFAULT_CONTEXT
     forwarded: bool = False
 
-    def subject(self, state: "State") -> str:
+    def subject(self, state: "RegistryState") -> str:
         """The subject in the path; an alias stands for the subject that its configuration names."""
         found = self.qualified(self.names["subject"])
         alias = state.configs.get(found, {}).get("alias")

@@ -13,13 +13,13 @@ from moldau.registry.subjects import in_context_of
 if TYPE_CHECKING:
     from moldau.registry.body import SchemaBody
     from moldau.registry.records import SchemaVersion
-    from moldau.registry.state import State
+    from moldau.registry.state import RegistryState
     from moldau.registry.subjects import Reference
 
 _LATEST = -1
 
 
-def parse_new(state: "State", subject: str, body: "SchemaBody", *, normalize: bool, stored: bool = False) -> ParsedSchema:
+def parse_new(state: "RegistryState", subject: str, body: "SchemaBody", *, normalize: bool, stored: bool = False) -> ParsedSchema:
     """A schema that comes in. RestError 42201 names what is wrong with it, or which reference leads nowhere; 42209 for one too large.
 
     `stored` is for schemas that are imported: they are taken as they are.
@@ -35,7 +35,7 @@ def parse_new(state: "State", subject: str, body: "SchemaBody", *, normalize: bo
         raise invalid_schema(f"Invalid schema of type {body.type}, details: {error}") from error
 
 
-def parse_stored(state: "State", schema: "SchemaVersion") -> ParsedSchema:
+def parse_stored(state: "RegistryState", schema: "SchemaVersion") -> ParsedSchema:
     """A schema that is registered. RestError 42201 if it cannot be read, or if one that it refers to is gone."""
     try:
         return state.parsed(schema.type, schema.text, _resolved(state, schema.subject, schema.references), stored=True, compared=True)
@@ -46,7 +46,7 @@ def parse_stored(state: "State", schema: "SchemaVersion") -> ParsedSchema:
         raise invalid_schema(f"Invalid schema of type {schema.type}, details: {where}: {error}") from error
 
 
-def pin_references(state: "State", subject: str, body: "SchemaBody") -> "SchemaBody":
+def pin_references(state: "RegistryState", subject: str, body: "SchemaBody") -> "SchemaBody":
     """The same schema; references to the latest version (-1) name the version that is the latest now. RestError 42201 if there is none."""
     if all(each.version != _LATEST for each in body.references):
         return body
@@ -61,7 +61,7 @@ def pin_references(state: "State", subject: str, body: "SchemaBody") -> "SchemaB
     return replace(body, references=tuple(pinned))
 
 
-def is_same(state: "State", stored: "SchemaVersion", wanted: "SchemaVersion") -> bool:
+def is_same(state: "RegistryState", stored: "SchemaVersion", wanted: "SchemaVersion") -> bool:
     """Whether a registered version is this schema: in text, references and all that is beside them.
 
     An Avro schema may also come with the types in it that the registered one has from references: that is how programs hold it.
@@ -80,7 +80,7 @@ def is_same(state: "State", stored: "SchemaVersion", wanted: "SchemaVersion") ->
         return False
 
 
-def _resolved(state: "State", subject: str, references: Iterable["Reference"]) -> tuple[ResolvedReference, ...]:
+def _resolved(state: "RegistryState", subject: str, references: Iterable["Reference"]) -> tuple[ResolvedReference, ...]:
     """Everything referred to, each once, behind what it needs itself."""
     found: dict[str, ResolvedReference] = {}
     open_: set[tuple[str, int]] = set()
@@ -105,13 +105,13 @@ def _resolved(state: "State", subject: str, references: Iterable["Reference"]) -
     return tuple(found.values())
 
 
-def _latest(state: "State", subject: str) -> "SchemaVersion | None":
+def _latest(state: "RegistryState", subject: str) -> "SchemaVersion | None":
     if state.lacks_schemas(subject):
         raise left_out(f"subject '{subject}'", state.memory_bytes_max)
     return next((each for each in reversed(state.versions(subject)) if not each.deleted), None)
 
 
-def _nowhere(state: "State", parent: str, reference: "Reference") -> Exception:
+def _nowhere(state: "RegistryState", parent: str, reference: "Reference") -> Exception:
     target = in_context_of(parent, reference.subject)
     if state.lacks_schemas(target):
         return left_out(f"subject '{target}'", state.memory_bytes_max)

@@ -22,7 +22,7 @@ from moldau.registry.views import config_view, version_view
 
 if TYPE_CHECKING:
     from moldau.registry.request import Request
-    from moldau.registry.state import State
+    from moldau.registry.state import RegistryState
 
 
 class Kind(Enum):
@@ -47,18 +47,18 @@ class Route(NamedTuple):
     """
 
     kind: Kind
-    act: Callable[["State", "Request"], Any]
-    known: Callable[["State", "Request"], Any] | None = None
+    act: Callable[["RegistryState", "Request"], Any]
+    known: Callable[["RegistryState", "Request"], Any] | None = None
 
 
-def _subjects(state: "State", request: "Request") -> list[str]:
+def _subjects(state: "RegistryState", request: "Request") -> list[str]:
     everywhere = EVERY_CONTEXT if request.context == DEFAULT_CONTEXT else scope_of(request.context)
     prefix = request.text("subjectPrefix", everywhere)
     found = looking_up.subjects(state, request.qualified(prefix), deleted=request.flag("deleted"), deleted_only=request.flag("deletedOnly"))
     return request.page(found)
 
 
-def _find(state: "State", request: "Request") -> Any:
+def _find(state: "RegistryState", request: "Request") -> Any:
     found = looking_up.find(
         state,
         request.subject(state),
@@ -69,13 +69,13 @@ def _find(state: "State", request: "Request") -> Any:
     return version_view(found, looking_up.formatted(state, found, request.text("format")))
 
 
-def _latest_with_metadata(state: "State", request: "Request") -> Any:
+def _latest_with_metadata(state: "RegistryState", request: "Request") -> Any:
     wanted = dict(zip(request.options.get("key", ()), request.options.get("value", ()), strict=False))
     found = looking_up.latest_with_metadata(state, request.subject(state), wanted, deleted=request.flag("deleted"))
     return version_view(found, looking_up.formatted(state, found, request.text("format")))
 
 
-def _versions(state: "State", request: "Request") -> list[int]:
+def _versions(state: "RegistryState", request: "Request") -> list[int]:
     found = looking_up.version_numbers(
         state,
         request.subject(state),
@@ -86,53 +86,53 @@ def _versions(state: "State", request: "Request") -> list[int]:
     return request.page(found)
 
 
-def _version(state: "State", request: "Request") -> Any:
+def _version(state: "RegistryState", request: "Request") -> Any:
     found = looking_up.version(state, request.subject(state), request.version, deleted=request.flag("deleted"))
     return version_view(found, looking_up.formatted(state, found, request.text("format")))
 
 
-def _version_text(state: "State", request: "Request") -> PlainText:
+def _version_text(state: "RegistryState", request: "Request") -> PlainText:
     return PlainText(_version(state, request)["schema"])
 
 
-def _referenced_by(state: "State", request: "Request") -> list[int]:
+def _referenced_by(state: "RegistryState", request: "Request") -> list[int]:
     found = looking_up.referenced_by(state, request.subject(state), request.version, deleted=request.flag("deleted"))
     return request.page(found)
 
 
-def _register(state: "State", request: "Request") -> Decision:
+def _register(state: "RegistryState", request: "Request") -> Decision:
     body = read_schema(request.json())
     return registration.register(state, request.subject(state), body, normalize=request.flag("normalize"), force=request.flag("force"))
 
 
-def _registered(state: "State", request: "Request") -> Any:
+def _registered(state: "RegistryState", request: "Request") -> Any:
     body = read_schema(request.json())
     return registration.candidate(state, request.subject(state), body, normalize=request.flag("normalize")).known(state)
 
 
-def _delete_version(state: "State", request: "Request") -> Decision:
+def _delete_version(state: "RegistryState", request: "Request") -> Decision:
     return decisions.delete_version(state, request.subject(state), request.version, permanent=request.flag("permanent"))
 
 
-def _delete_subject(state: "State", request: "Request") -> Decision:
+def _delete_subject(state: "RegistryState", request: "Request") -> Decision:
     return decisions.delete_subject(state, request.subject(state), permanent=request.flag("permanent"))
 
 
-def _schema(state: "State", request: "Request") -> Any:
+def _schema(state: "RegistryState", request: "Request") -> Any:
     found = looking_up.by_id(state, request.id, _context_subject(request))
     return looking_up.id_view(state, found, request.text("format"), named="subject" in request.options, highest=request.flag("fetchMaxId"))
 
 
-def _schema_text(state: "State", request: "Request") -> PlainText:
+def _schema_text(state: "RegistryState", request: "Request") -> PlainText:
     return PlainText(_schema(state, request)["schema"])
 
 
-def _id_subjects(state: "State", request: "Request") -> list[str]:
+def _id_subjects(state: "RegistryState", request: "Request") -> list[str]:
     found = looking_up.holders_of(state, request.id, _context_subject(request), deleted=request.flag("deleted"))
     return request.page(each.subject for each in found)
 
 
-def _id_versions(state: "State", request: "Request") -> list[dict[str, Any]]:
+def _id_versions(state: "RegistryState", request: "Request") -> list[dict[str, Any]]:
     found = looking_up.holders_of(state, request.id, _context_subject(request), deleted=request.flag("deleted"))
     return request.page({"subject": each.subject, "version": each.version} for each in found)
 
@@ -141,21 +141,21 @@ def _context_subject(request: "Request") -> str | None:
     return request.qualified(request.text("subject")) or None
 
 
-def _guid(state: "State", request: "Request") -> Any:
+def _guid(state: "RegistryState", request: "Request") -> Any:
     found = looking_up.by_guid(state, request.names["guid"])
     return looking_up.id_view(state, found, request.text("format"), named=False, highest=False)
 
 
-def _guid_ids(state: "State", request: "Request") -> list[dict[str, Any]]:
+def _guid_ids(state: "RegistryState", request: "Request") -> list[dict[str, Any]]:
     return [{"context": context, "id": schema_id} for context, schema_id in looking_up.ids_of_guid(state, request.names["guid"])]
 
 
-def _schemas(state: "State", request: "Request") -> list[dict[str, Any]]:
+def _schemas(state: "RegistryState", request: "Request") -> list[dict[str, Any]]:
     prefix = request.qualified(request.text("subjectPrefix"))
     return request.page(looking_up.schemas(state, prefix, deleted=request.flag("deleted"), latest_only=request.flag("latestOnly")))
 
 
-def _compatibility(state: "State", request: "Request") -> dict[str, Any]:
+def _compatibility(state: "RegistryState", request: "Request") -> dict[str, Any]:
     number = request.version if "version" in request.names else None
     verbose = request.flag("verbose")
     try:
@@ -169,7 +169,7 @@ def _compatibility(state: "State", request: "Request") -> dict[str, Any]:
     return {"is_compatible": not problems, **({"messages": problems} if verbose else {})}
 
 
-def _config(state: "State", request: "Request") -> Any:
+def _config(state: "RegistryState", request: "Request") -> Any:
     scope = request.scope()
     if not request.flag("defaultToGlobal"):
         return config_view(config_set_at(state, scope))
@@ -177,15 +177,15 @@ def _config(state: "State", request: "Request") -> Any:
     return config_view(config_in_scope(state, scope))
 
 
-def _set_config(state: "State", request: "Request") -> Decision:
+def _set_config(state: "RegistryState", request: "Request") -> Decision:
     return decisions.set_config(state, request.scope(), read_config(request.json()))
 
 
-def _delete_config(state: "State", request: "Request") -> Decision:
+def _delete_config(state: "RegistryState", request: "Request") -> Decision:
     return decisions.delete_config(state, request.scope())
 
 
-def _mode(state: "State", request: "Request") -> Any:
+def _mode(state: "RegistryState", request: "Request") -> Any:
     scope = request.scope()
     if not request.flag("defaultToGlobal"):
         return {"mode": mode_set_at(state, scope)}
@@ -193,36 +193,36 @@ def _mode(state: "State", request: "Request") -> Any:
     return {"mode": mode_in_scope(state, scope)}
 
 
-def _set_mode(state: "State", request: "Request") -> Decision:
+def _set_mode(state: "RegistryState", request: "Request") -> Decision:
     return decisions.set_mode(state, request.scope(), read_mode(request.json()), force=request.flag("force"))
 
 
-def _delete_mode(state: "State", request: "Request") -> Decision:
+def _delete_mode(state: "RegistryState", request: "Request") -> Decision:
     return decisions.delete_mode(state, request.scope(), recursive=request.flag("recursive"))
 
 
-def _contexts(state: "State", request: "Request") -> list[str]:
+def _contexts(state: "RegistryState", request: "Request") -> list[str]:
     prefix = request.text("contextPrefix")
     return request.page(each for each in state.all_contexts() if each.startswith(prefix))
 
 
-def _delete_context(state: "State", request: "Request") -> Decision:
+def _delete_context(state: "RegistryState", request: "Request") -> Decision:
     return decisions.delete_context(state, request.names["context"].strip(":"))
 
 
-def _read(act: Callable[["State", "Request"], Any]) -> Route:
+def _read(act: Callable[["RegistryState", "Request"], Any]) -> Route:
     return Route(Kind.READ, act)
 
 
-def _work(act: Callable[["State", "Request"], Any]) -> Route:
+def _work(act: Callable[["RegistryState", "Request"], Any]) -> Route:
     return Route(Kind.WORK, act)
 
 
-def _list(act: Callable[["State", "Request"], Any]) -> Route:
+def _list(act: Callable[["RegistryState", "Request"], Any]) -> Route:
     return Route(Kind.LIST, act)
 
 
-def _write(act: Callable[["State", "Request"], Any]) -> Route:
+def _write(act: Callable[["RegistryState", "Request"], Any]) -> Route:
     return Route(Kind.WRITE, act)
 
 

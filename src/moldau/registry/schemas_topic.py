@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from moldau.client.partition_requests import Fetched
     from moldau.registry.decisions import Write
-    from moldau.registry.state import State
+    from moldau.registry.state import RegistryState
 
 log = logging.getLogger(__name__)
 
@@ -222,7 +222,7 @@ class BehindError(WorldError):
 class Follower:
     """Reads partition 0 of `topic` from its beginning into `state`, with two connections of its own."""
 
-    def __init__(self, bootstrap: str, topic: str, state: "State", *, timeout_s: float = 30.0) -> None:
+    def __init__(self, bootstrap: str, topic: str, state: "RegistryState", *, timeout_s: float = 30.0) -> None:
         self.topic = topic
         self._where = TopicPartition(topic, 0)
         self._state = state

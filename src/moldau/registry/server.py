@@ -30,7 +30,7 @@ from moldau.registry.limits import HttpLimits, WorkLimits
 from moldau.registry.peers import Confirming
 from moldau.registry.schemas.understood import Understood
 from moldau.registry.schemas_topic import SCHEMAS_TOPIC, BehindError, Follower, Writer, ensure_topic
-from moldau.registry.state import State
+from moldau.registry.state import RegistryState
 from moldau.registry.understanding import Understanding
 
 log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ class RegistryServer:
         self.bootstrap = bootstrap
         self.topic = topic
         self.group = group
-        self.state = State(memory_bytes_max=memory_bytes_max)
+        self.state = RegistryState(memory_bytes_max=memory_bytes_max)
         self._listen = parse_host_port(listen)
         self._advertise = None if advertise is None else parse_host_port(advertise)
         self._session_timeout_s = session_timeout_s
@@ -129,7 +129,7 @@ class RegistryServer:
 
     def _assemble(self, bound: socket.socket) -> "_Parts":
         understood = Understood()
-        self.state = State(understood.parsed, self._memory_bytes_max)  # that of a former run may hold what was deleted since
+        self.state = RegistryState(understood.parsed, self._memory_bytes_max)  # that of a former run may hold what was deleted since
         host, port = bound.getsockname()[:2]
         with Cluster(self.bootstrap, client_id="moldau-registry") as cluster:
             ensure_topic(cluster, self.topic)

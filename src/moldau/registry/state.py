@@ -47,7 +47,7 @@ _RETIRED_KEPT = 20_000
 _LINES_INTERVAL_S, _LINES_MAX = 60.0, 100
 
 
-class State:
+class RegistryState:
     """The registry's content up to the last record applied.
 
     Invariant: `held_bytes` is not above `memory_bytes_max`. A record that does not fit is left out, with what its key had before.

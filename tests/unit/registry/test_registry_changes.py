@@ -15,7 +15,7 @@ from moldau.registry.errors import RestError
 from moldau.registry.peers import Forwarded, ForwardError
 from moldau.registry.records import ConfigKey, encode_config, encode_key
 from moldau.registry.request import Request
-from moldau.registry.state import State
+from moldau.registry.state import RegistryState
 from support.registry import Ledger, record
 
 
@@ -70,7 +70,7 @@ class Log:
         """Nothing changes."""
 
 
-def register(state: State, request: Request) -> Decision:
+def register(state: RegistryState, request: Request) -> Decision:
     return registration.register(state, request.names["subject"], read_schema(request.json()))
 
 

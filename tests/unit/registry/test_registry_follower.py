@@ -13,7 +13,7 @@ from moldau.protocol.records.header import HEADER_SIZE, stamp_crc
 from moldau.protocol.records.record import Header, Record
 from moldau.registry import schemas_topic as module
 from moldau.registry.schemas_topic import BehindError, Follower
-from moldau.registry.state import State
+from moldau.registry.state import RegistryState
 
 PATIENCE_S = 10.0
 
@@ -56,7 +56,7 @@ class FakeCluster:
 def follower(monkeypatch: pytest.MonkeyPatch) -> Iterator[Follower]:
     monkeypatch.setattr(module, "Cluster", FakeCluster)
     monkeypatch.setattr(FakeCluster, "end", 3)
-    following = Follower("nobody:1", "_schemas", State())
+    following = Follower("nobody:1", "_schemas", RegistryState())
     following.start()
     following.catch_up(PATIENCE_S)
     yield following

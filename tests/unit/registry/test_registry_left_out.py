@@ -24,7 +24,7 @@ from moldau.registry.records import (
     encode_schema,
 )
 from moldau.registry.request import Request
-from moldau.registry.state import State
+from moldau.registry.state import RegistryState
 from moldau.registry.subjects import Reference
 
 INT = read_schema({"schema": '"int"'})
@@ -35,7 +35,7 @@ class Filled:
     """A state, and records for it that fit or do not."""
 
     def __init__(self) -> None:
-        self.state = State(memory_bytes_max=MOST)
+        self.state = RegistryState(memory_bytes_max=MOST)
         self.offset = 0
 
     def write(self, key: Key, value: bytes | None) -> None:
@@ -82,11 +82,11 @@ def request(subject: str, **options: str) -> Request:
     return Request("GET", "/", {"subject": subject}, {name: [value] for name, value in options.items()})
 
 
-def compatibility(state: State, subject: str, number: int | None) -> list[str]:
+def compatibility(state: RegistryState, subject: str, number: int | None) -> list[str]:
     return looking_up.compatibility(state, subject, number, INT, normalize=False)
 
 
-INCOMPLETE: dict[str, Callable[[State], Any]] = {
+INCOMPLETE: dict[str, Callable[[RegistryState], Any]] = {
     "latest": lambda state: looking_up.version(state, "a", -1, deleted=False),
     "a version": lambda state: looking_up.version(state, "a", 2, deleted=False),
     "the one of the next context": lambda state: looking_up.version(state, "b", 1, deleted=False),

@@ -27,7 +27,7 @@ from moldau.registry.records import (
     encode_key,
     encode_schema,
 )
-from moldau.registry.state import State
+from moldau.registry.state import RegistryState
 from moldau.registry.subjects import Reference
 
 MOST = 4 << 20
@@ -68,7 +68,7 @@ SHAPES: dict[str, Callable[[int], Write]] = {
 
 def measure(shape: str) -> tuple[int, int, int]:
     """Bytes that a state takes which is full of such records, those that it counts, and how many records that took."""
-    state = State(memory_bytes_max=MOST)
+    state = RegistryState(memory_bytes_max=MOST)
     state.apply(0, 0, *SHAPES[shape](0))  # what is made once
     gc.collect()
     tracemalloc.start()
@@ -100,7 +100,7 @@ def test_what_is_kept_takes_no_more_memory_than_is_counted(shape: str, measured:
 
 
 def test_records_that_do_not_fit_are_left_out_with_one_line_and_what_their_key_had_is_not_served(caplog: pytest.LogCaptureFixture) -> None:
-    state = State(memory_bytes_max=10_000)
+    state = RegistryState(memory_bytes_max=10_000)
     state.apply(0, 0, *config(1, compatibilityGroup="old"))
     state.apply(1, 0, *schema(1))
     for offset in range(2, 50):
@@ -114,7 +114,7 @@ def test_records_that_do_not_fit_are_left_out_with_one_line_and_what_their_key_h
 
 
 def test_a_record_that_would_take_more_than_all_may_is_not_even_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    state, loads = State(memory_bytes_max=MOST), json.loads
+    state, loads = RegistryState(memory_bytes_max=MOST), json.loads
     decoded: list[int] = []
 
     def noted(data: bytes) -> object:
@@ -138,7 +138,7 @@ def test_quotes_without_end_are_counted_without_being_cut_apart() -> None:
 
 
 def test_records_that_make_no_sense_have_no_line_each_without_end(caplog: pytest.LogCaptureFixture) -> None:
-    state = State()
+    state = RegistryState()
     with caplog.at_level(logging.ERROR):
         for offset in range(1000):
             state.apply(offset, 0, b"{}", b"{}")
@@ -148,7 +148,7 @@ def test_records_that_make_no_sense_have_no_line_each_without_end(caplog: pytest
 def test_schemas_that_came_and_went_leave_little(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their ids are remembered, so that none is given twice, but not without end; of contexts nothing stays."""
     monkeypatch.setattr(module, "_RETIRED_KEPT", 10)
-    state = State()
+    state = RegistryState()
     for number in range(1, 101):
         for subject in ("s", f":.c{number}:s"):
             key, value = schema(number, subject)
@@ -180,7 +180,7 @@ def stored(number: int, form: str) -> Write:
 @pytest.mark.parametrize("form", ["md5", "guid", "plain", "without deleted", "ours"])
 def test_a_full_registry_that_has_left_out_records_deletes_softly_and_so_does_one_that_starts_over_them(form: str) -> None:
     """The record of a deletion was longer than the one that it replaces: it was refused, or left out at the next start."""
-    state, records, number = State(memory_bytes_max=20_000), {}, 0
+    state, records, number = RegistryState(memory_bytes_max=20_000), {}, 0
     while not state.left_out:
         number += 1
         key, value = schema(number) if form == "ours" else stored(number, form)
@@ -192,7 +192,7 @@ def test_a_full_registry_that_has_left_out_records_deletes_softly_and_so_does_on
         for key, value in decision.writes:
             state.apply(number + deleted, 0, key, value)
             records[key] = value
-    again = State(memory_bytes_max=20_000)
+    again = RegistryState(memory_bytes_max=20_000)
     for offset, (key, value) in enumerate(records.items()):
         again.apply(offset, 0, key, value)
     assert again.left_out <= state.left_out == 1

@@ -15,7 +15,7 @@ from moldau.registry.limits import WorkLimits
 from moldau.registry.records import SchemaKey, SchemaVersion, encode_key, encode_schema
 from moldau.registry.schemas.questions import Answer, Question, answer
 from moldau.registry.schemas.understood import NotUnderstoodError, Understood
-from moldau.registry.state import State
+from moldau.registry.state import RegistryState
 from moldau.registry.understanding import NotReadableError, Understanding
 
 
@@ -36,9 +36,9 @@ def text(number: int, size: int) -> str:
     return json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}, added]}, separators=(",", ":"))
 
 
-def filled(understood: Understood, versions: int, size: int) -> State:
+def filled(understood: Understood, versions: int, size: int) -> RegistryState:
     """A subject `s` with so many versions of this size that all count."""
-    state = State(understood.parsed)
+    state = RegistryState(understood.parsed)
     state.configs[None] = {"compatibilityLevel": "FULL_TRANSITIVE"}
     for number in range(1, versions + 1):
         value = encode_schema(SchemaVersion("s", number, number, text(number, size)))
@@ -63,7 +63,7 @@ def settle(understanding: Understanding, *decide: Callable[[], Any]) -> list[Any
     return found
 
 
-def compatibility(state: State, number: int, size: int) -> Callable[[], Any]:
+def compatibility(state: RegistryState, number: int, size: int) -> Callable[[], Any]:
     body = read_schema({"schema": text(number, size)})
     return lambda: looking_up.compatibility(state, "s", None, body, normalize=False)
 
