@@ -41,7 +41,7 @@ class DecisionError(MoldauError):
     """A record of the decisions' topic that cannot be read."""
 
 
-class State(Enum):
+class DecisionState(Enum):
     """How far a decision has been carried out."""
 
     DECIDED = "decided"
@@ -80,14 +80,14 @@ class Decision:
     query: str
     run: str
     batch: int
-    state: State
+    state: DecisionState
     transactions: tuple[TaskTransaction, ...]
     time_ms: int
 
     @property
     def done(self) -> "Decision":
         """The same, carried out; its transactions are of no more use."""
-        return replace(self, state=State.DONE, transactions=())
+        return replace(self, state=DecisionState.DONE, transactions=())
 
     def covers(self, run: str, batch: int) -> bool:
         """Whether that batch has been decided, so that it is not to be written again."""
@@ -116,7 +116,7 @@ class Decision:
                 TaskTransaction(Owner(each["id"], each["producer_id"], each["epoch"]), tuple(Written(*where) for where in each["written"]))
                 for each in fields["transactions"]
             )
-            state = State(fields["state"])
+            state = DecisionState(fields["state"])
             return cls(fields["query"], fields["run"], fields["batch"], state, transactions, fields["time_ms"])
         except (ValueError, KeyError, TypeError) as error:
             raise DecisionError(f"a decision that cannot be read ({error!r}): {value[:200]!r}") from error

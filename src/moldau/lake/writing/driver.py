@@ -8,7 +8,7 @@ from typing import Self
 
 from moldau.client.cluster import Cluster
 from moldau.lake.writing import machine
-from moldau.lake.writing.decisions import TIMEOUT_MS, Decision, DecisionLog, State, TaskTransaction, driver_id, ids_of
+from moldau.lake.writing.decisions import TIMEOUT_MS, Decision, DecisionLog, DecisionState, TaskTransaction, driver_id, ids_of
 from moldau.lake.writing.options import TransactionOptions, WriteOptions
 from moldau.lake.writing.points import reached
 from moldau.lake.writing.producing import Producing
@@ -112,7 +112,7 @@ class Driver:
 
     def _note(self, decision: Decision) -> None:
         assert self._owner is not None
-        done = decision.state is State.DONE
+        done = decision.state is DecisionState.DONE
         try:
             self._decisions.write(self._owner, decision, forget=done and not self._how.named)
         except MoldauError as error:

@@ -20,7 +20,7 @@ lost: the query fails by name (`LostBatchError`) at every start until a person s
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from moldau.lake.writing.decisions import Decision, State, TaskTransaction
+from moldau.lake.writing.decisions import Decision, DecisionState, TaskTransaction
 from moldau.model.errors import MoldauError
 
 # Effects.
@@ -146,7 +146,7 @@ class Begin:
                 return Read()
             case Found(decision):
                 self._last = decision
-                if decision is not None and decision.state is State.DECIDED:
+                if decision is not None and decision.state is DecisionState.DECIDED:
                     return Commit(decision.transactions)
                 return Abort()
             case Ended(lost):
@@ -167,14 +167,14 @@ class Begin:
             raise lost_batch(decision, lost)
         if self._verdict[1]:
             return decision.done
-        return Decision(decision.query, decision.run, decision.batch - 1, State.DONE, (), decision.time_ms)
+        return Decision(decision.query, decision.run, decision.batch - 1, DecisionState.DONE, (), decision.time_ms)
 
 
 class Commitment:
     """The errand behind a batch whose tasks have all written: `transactions` has those that count."""
 
     def __init__(self, query: str, run: str, batch: int, transactions: Sequence[TaskTransaction], time_ms: int) -> None:
-        self._decision = Decision(query, run, batch, State.DECIDED, tuple(transactions), time_ms)
+        self._decision = Decision(query, run, batch, DecisionState.DECIDED, tuple(transactions), time_ms)
 
     def start(self) -> Effect:
         """The first effect."""
@@ -190,7 +190,7 @@ class Commitment:
                     raise _gone(self._decision, gone)
                 return Note(self._decision)
             case Noted():
-                return Commit(self._decision.transactions) if self._decision.state is State.DECIDED else Abort()
+                return Commit(self._decision.transactions) if self._decision.state is DecisionState.DECIDED else Abort()
             case Ended(lost):
                 if lost:
                     raise lost_batch(self._decision, lost)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from moldau.client.partition_requests import EARLIEST, Fetched
-from moldau.lake.writing.decisions import Decision, DecisionLog, State
+from moldau.lake.writing.decisions import Decision, DecisionLog, DecisionState
 from moldau.model.errors import CorruptBatchError, WorldError
 from moldau.model.identity import Offset, TopicPartition
 from moldau.protocol.records.batch import RecordBatchBuilder
@@ -50,7 +50,7 @@ class Leader:
 
 
 def decision(batch: int) -> bytes:
-    return Decision("flights", "run", batch, State.DECIDED, (), 0).to_bytes()
+    return Decision("flights", "run", batch, DecisionState.DECIDED, (), 0).to_bytes()
 
 
 def last(leader: Leader) -> int | None:

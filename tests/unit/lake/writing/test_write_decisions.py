@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moldau.lake.writing.decisions import Decision, DecisionError, State, TaskTransaction, Written, driver_id, ids_of, task_id
+from moldau.lake.writing.decisions import Decision, DecisionError, DecisionState, TaskTransaction, Written, driver_id, ids_of, task_id
 from moldau.lake.writing.transactions import Owner
 from support.sizes import sized
 
@@ -16,7 +16,7 @@ decisions = st.builds(
     query=st.text(),
     run=st.text(),
     batch=numbers,
-    state=st.sampled_from(State),
+    state=st.sampled_from(DecisionState),
     transactions=st.lists(
         st.builds(
             TaskTransaction,
@@ -36,7 +36,9 @@ def test_what_is_written_is_read(decision: Decision) -> None:
 
 def test_the_bytes_are_json_with_sorted_names() -> None:
     """They are read by later versions: a change here needs a new version number."""
-    decision = Decision("q", "r", 7, State.DECIDED, (TaskTransaction(Owner("moldau-spark-q-0-0", 12, 3), (Written("t", 1, 2, 3),)),), 5)
+    decision = Decision(
+        "q", "r", 7, DecisionState.DECIDED, (TaskTransaction(Owner("moldau-spark-q-0-0", 12, 3), (Written("t", 1, 2, 3),)),), 5
+    )
     text = decision.to_bytes().decode()
     assert text == (
         '{"batch":7,"query":"q","run":"r","state":"decided","time_ms":5,"transactions":'

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from moldau.lake.writing.decisions import Decision, State, TaskTransaction, Written
+from moldau.lake.writing.decisions import Decision, DecisionState, TaskTransaction, Written
 from moldau.lake.writing.machine import (
     Abandonment,
     Abort,
@@ -36,7 +36,7 @@ def transaction(task: int, epoch: int = 0) -> TaskTransaction:
 
 
 ONE, TWO = transaction(0), transaction(1)
-DECIDED = Decision("q", "r", 7, State.DECIDED, (ONE, TWO), 5)
+DECIDED = Decision("q", "r", 7, DecisionState.DECIDED, (ONE, TWO), 5)
 
 
 def dialogue(errand: Any, *lines: Event | Effect) -> None:
@@ -81,7 +81,7 @@ def test_a_transaction_lost_behind_the_decision_fails_every_start_by_name() -> N
 
 @pytest.mark.parametrize(
     ("skip", "last"),
-    [(True, DECIDED.done), (False, Decision("q", "r", 6, State.DONE, (), 5))],
+    [(True, DECIDED.done), (False, Decision("q", "r", 6, DecisionState.DONE, (), 5))],
     ids=["skip", "again"],
 )
 def test_a_person_says_what_becomes_of_it(skip: bool, last: Decision) -> None:
@@ -132,12 +132,12 @@ def test_a_transaction_lost_between_decision_and_commit_is_named_at_once() -> No
 
 def test_a_batch_without_rows_is_decided_too() -> None:
     """So that its number is not written again."""
-    empty = Decision("q", "r", 7, State.DECIDED, (), 5)
+    empty = Decision("q", "r", 7, DecisionState.DECIDED, (), 5)
     dialogue(Commitment("q", "r", 7, [], 5), GoOn(), Owned(), Look(()), Seen(()), Note(empty), Noted(), Commit(()))
 
 
 def test_a_batch_that_failed_is_aborted_whole() -> None:
-    before = Decision("q", "r", 6, State.DONE, (), 5)
+    before = Decision("q", "r", 6, DecisionState.DONE, (), 5)
     dialogue(Abandonment("r", 7, [ONE]), GoOn(), Owned(), Read(), Found(before), Abort([ONE]), Aborted(), Finish(before))
 
 
