@@ -23,7 +23,7 @@ from moldau.tracking import EventDecodeError, TrackedConsumer, TrackerProducer, 
 from moldau.tracking.decoding import Decoder, WriterSchemas
 from moldau.tracking.header import is_tracked_schema
 from moldau.tracking.metrics import MetricsEmitter
-from moldau.tracking.registry_port import Registry
+from moldau.tracking.registry_port import SchemaRegistry
 from support.tracked_events import LIMIT_S, TEN_FIELDS, MemoryRegistry, audit_records, page_view, whole_topic
 
 pytestmark = pytest.mark.system
@@ -38,7 +38,7 @@ class View:
 
 
 @pytest.fixture(params=["memory", "real"])
-def registry(request: pytest.FixtureRequest, broker: Broker) -> Iterator[Registry]:
+def registry(request: pytest.FixtureRequest, broker: Broker) -> Iterator[SchemaRegistry]:
     if request.param == "memory":
         yield MemoryRegistry()
     else:
@@ -46,7 +46,7 @@ def registry(request: pytest.FixtureRequest, broker: Broker) -> Iterator[Registr
             yield client
 
 
-def test_what_producers_and_consumers_ask_a_registry(registry: Registry) -> None:
+def test_what_producers_and_consumers_ask_a_registry(registry: SchemaRegistry) -> None:
     text = event_schema(TEN_FIELDS).text
     with pytest.raises(RegistryError):
         registry.lookup("asked-value", text)
@@ -62,7 +62,7 @@ def test_what_producers_and_consumers_ask_a_registry(registry: Registry) -> None
         registry.schema(9_999)
 
 
-def test_an_event_through_either_registry(broker: Broker, registry: Registry) -> None:
+def test_an_event_through_either_registry(broker: Broker, registry: SchemaRegistry) -> None:
     topic = broker.create_topic(broker.unique_topic("views"))
     with TrackerProducer(service="shop", bootstrap=broker.bootstrap_servers, registry=registry, schemas={topic: TEN_FIELDS}) as producer:
         producer.track(page_view(3), topic=topic)

@@ -21,7 +21,7 @@ from moldau.model.identity import TopicPartition
 from moldau.tracking.decoding import Decoder, UndecodableError, WriterSchemas
 from moldau.tracking.errors import EventDecodeError
 from moldau.tracking.header import EventHeader
-from moldau.tracking.registry_port import Registry, open_registry
+from moldau.tracking.registry_port import SchemaRegistry, open_registry
 from moldau.tracking.routes import SchemaSource
 from moldau.tracking.schemas.event_schema import event_schema
 
@@ -58,7 +58,7 @@ class TrackedConsumer:
     def __init__(
         self,
         bootstrap: str | Sequence[str] = "localhost:9092",
-        registry: str | Registry = "http://localhost:8081",
+        registry: str | SchemaRegistry = "http://localhost:8081",
         *,
         group_id: str | None = None,
         topics: Iterable[str] = (),

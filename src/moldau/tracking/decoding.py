@@ -17,7 +17,7 @@ from moldau.registry.untrusted_avro import Read, checked_schema
 from moldau.registry.wire import WireFormatError, unframe
 from moldau.tracking.errors import TrackingError
 from moldau.tracking.header import HEADER_FIELD, EventHeader, is_tracked_schema, read_header
-from moldau.tracking.registry_port import Registry
+from moldau.tracking.registry_port import SchemaRegistry
 from moldau.tracking.schemas.event_schema import EventSchema, shares_defaults, unshared
 from moldau.tracking.schemas.python_values import Build, builder_of
 
@@ -116,7 +116,7 @@ def _runs_out(body: bytes | memoryview, writer: Any, read: Read) -> bool:
 class WriterSchemas:
     """Schemas of ids, as fastavro has them."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: SchemaRegistry) -> None:
         self._registry = registry
         self._parsed: dict[int, tuple[Any, Read]] = {}
         self._refused: dict[int, str] = {}

@@ -28,7 +28,7 @@ from moldau.tracking.errors import EventError
 from moldau.tracking.header import HEADER_FIELD, TIME_MAX_MS, TIME_MIN_MS
 from moldau.tracking.instance import CountedDelivery, Instance
 from moldau.tracking.publishing import CountPublisher, Origin, log, watch_for_the_end
-from moldau.tracking.registry_port import Registry, open_registry
+from moldau.tracking.registry_port import SchemaRegistry, open_registry
 from moldau.tracking.routes import Route, Routes, SchemaSource, SubjectNaming
 from moldau.tracking.schemas.event_schema import EventSchema, event_schema
 from moldau.tracking.schemas.numbers import varint_encoder
@@ -82,7 +82,7 @@ class TrackerProducer:
         *,
         service: str,
         bootstrap: str | Sequence[str] = "localhost:9092",
-        registry: str | Registry = "http://localhost:8081",
+        registry: str | SchemaRegistry = "http://localhost:8081",
         datacenter: str | None = None,
         host: str | None = None,
         schemas: Mapping[str, SchemaSource] | None = None,

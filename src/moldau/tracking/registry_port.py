@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 
 class FoundSchema(Protocol):
-    """A schema out of the registry. Besides this it knows what it refers to, for `Registry.referenced`."""
+    """A schema out of the registry. Besides this it knows what it refers to, for `SchemaRegistry.referenced`."""
 
     @property
     def type(self) -> str:
@@ -16,7 +16,7 @@ class FoundSchema(Protocol):
         """The schema."""
 
 
-class Registry(Protocol):
+class SchemaRegistry(Protocol):
     """Any thread may ask. What it raises tells subject or id."""
 
     def register(self, subject: str, text: str) -> int:
@@ -32,7 +32,7 @@ class Registry(Protocol):
         """The schemas that it refers to, each behind those that it needs itself."""
 
 
-def open_registry(registry: "str | Registry") -> "tuple[Registry, Callable[[], None]]":
+def open_registry(registry: "str | SchemaRegistry") -> "tuple[SchemaRegistry, Callable[[], None]]":
     """A client for a URL, and what closes it; what is a registry already stays as it is, and open. ValueError for what is neither."""
     if not isinstance(registry, str):
         if not callable(getattr(registry, "schema", None)):

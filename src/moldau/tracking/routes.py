@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, assert_never, get_args
 
 from moldau.registry.wire import frame
-from moldau.tracking.registry_port import Registry
+from moldau.tracking.registry_port import SchemaRegistry
 from moldau.tracking.schemas.event_schema import EventSchema, event_schema
 from moldau.tracking.topics import TRACKING, Category, check_topic
 
@@ -58,7 +58,9 @@ class Route:
 class Routes:
     """What was declared, and what came up since. Any thread may ask. `ensure_topic` makes a topic of a category where it is missing."""
 
-    def __init__(self, registry: Registry, naming: SubjectNaming, *, auto_register: bool, ensure_topic: EnsureTopic | None = None) -> None:
+    def __init__(
+        self, registry: SchemaRegistry, naming: SubjectNaming, *, auto_register: bool, ensure_topic: EnsureTopic | None = None
+    ) -> None:
         check_naming(naming)
         self._registry = registry
         self._naming = naming
