@@ -10,7 +10,7 @@ import pytest
 
 from moldau.client.admin import Admin
 from moldau.client.cluster import Cluster
-from moldau.lake.writing.driver import FencedError
+from moldau.lake.writing.driver import DriverFencedError
 from moldau.lake.writing.points import DRIVER_POINTS, TASK_POINTS
 from support.kafka import KafkaProcess
 from support.sizes import TORTURE
@@ -53,7 +53,7 @@ def test_attempts_that_do_not_count_and_a_second_query(kafka: str) -> None:
     first.commit(0, attempts[1:])
     messages = [first.task(first.begin(), 1, 0, [b"fenced"])]
     writer = second.begin()
-    with pytest.raises(FencedError):
+    with pytest.raises(DriverFencedError):
         first.commit(1, messages)
     second.commit(0, [second.task(writer, 0, 0, [b"second"])])
     assert seen(kafka, topic, PARTITIONS) == [b"first", b"second"]

@@ -11,7 +11,7 @@ import pytest
 
 from moldau.client.cluster import Cluster
 from moldau.lake.writing.columns import layout
-from moldau.lake.writing.driver import FencedError
+from moldau.lake.writing.driver import DriverFencedError
 from moldau.lake.writing.machine import LostBatchError, WriteFailedError
 from moldau.lake.writing.options import parse_write_options
 from moldau.lake.writing.points import DRIVER_POINTS, TASK_POINTS
@@ -148,7 +148,7 @@ def test_a_second_query_with_the_same_name_fences_the_first(broker: Broker, topi
     first, second = (Query(broker.bootstrap_servers, topic, topic, run=run) for run in ("first", "second"))
     messages = [first.task(first.begin(), 0, 0, [b"first"])]
     writer = second.begin()
-    with pytest.raises(FencedError, match=f"query {topic}: another driver has taken it over"):
+    with pytest.raises(DriverFencedError, match=f"query {topic}: another driver has taken it over"):
         first.commit(0, messages)
     first.abort(0, messages)
     second.commit(0, [second.task(writer, 0, 0, [b"second"])])

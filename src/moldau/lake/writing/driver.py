@@ -27,7 +27,7 @@ class Claim:
     last: Decision | None
 
 
-class FencedError(MoldauError):
+class DriverFencedError(MoldauError):
     """Another driver has taken the query over."""
 
 
@@ -146,7 +146,9 @@ class Driver:
     def _fenced(self, error: MoldauError) -> MoldauError:
         if not is_fenced(error):
             return error
-        return FencedError(f"query {self._how.query}: another driver has taken it over; one query at a time may have this name ({error})")
+        return DriverFencedError(
+            f"query {self._how.query}: another driver has taken it over; one query at a time may have this name ({error})"
+        )
 
     def close(self) -> None:
         """Close the connections."""
