@@ -14,8 +14,8 @@ import pytest
 from moldau.lake.table import completion_watermark, remove_orphans, wait_until_complete
 from moldau.lake.tables import delta, manifest
 from moldau.lake.tables.committing import (
-    FencedError,
     LoadConflictError,
+    LoadFencedError,
     OtherJobError,
     Owner,
     Progress,
@@ -250,7 +250,7 @@ def test_the_older_of_two_processes_is_fenced_once_the_newer_has_committed(table
     table.load(2, offset=2, writer=old)
     table.load(3, offset=3, writer=new)
     taken_over = r"job job was taken over by process 2 on b \(version 3\); this is process 1 on a, which stops here"
-    with pytest.raises(FencedError, match=taken_over):
+    with pytest.raises(LoadFencedError, match=taken_over):
         table.load(4, offset=4, writer=old)
     table.load(5, offset=5, writer=new)
     table.load(6, offset=6, writer=Writer("job", "process 3 on c"))
@@ -274,7 +274,7 @@ def test_the_older_process_is_fenced_also_if_it_slept_between_its_look_and_its_v
         return real(self, path, base, change)
 
     monkeypatch.setattr(kind, "put", meet)
-    with pytest.raises(FencedError, match="taken over by process 2"):
+    with pytest.raises(LoadFencedError, match="taken over by process 2"):
         table.load(3, offset=2, writer=old)
     assert (table.rows(), table.offsets()) == ([1, 2], [1, 1])
 

@@ -5,14 +5,14 @@ import os
 import time
 from typing import Any
 
-from moldau.lake.tables.committing import FencedError, LoadConflictError, OtherJobError
+from moldau.lake.tables.committing import LoadConflictError, LoadFencedError, OtherJobError
 from moldau.lake.tables.compaction import Compacted, compact_table
 from moldau.lake.tables.format import Snapshot, TableError, TableMismatchError, format_of, open_table, opened
 from moldau.lake.tables.schema_json import to_json
 from moldau.lake.tables.watermark import IncompleteTableError, completion_watermark, wait_until_complete
 
 __all__ = [
-    "Compacted", "FencedError", "IncompleteTableError", "LoadConflictError", "OtherJobError", "Snapshot", "TableError",
+    "Compacted", "IncompleteTableError", "LoadConflictError", "LoadFencedError", "OtherJobError", "Snapshot", "TableError",
     "TableMismatchError", "compact_table", "completion_watermark", "open_table", "read_table", "remove_orphans", "wait_until_complete",
 ]  # fmt: skip
 

@@ -23,7 +23,7 @@ from moldau.lake.loading.job import LoadJob, LoadJobs
 from moldau.lake.loading.load import LoadResult, load
 from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.lake.reading.offsets import DataLossError
-from moldau.lake.tables.committing import FencedError, LoadConflictError, Writer
+from moldau.lake.tables.committing import LoadConflictError, LoadFencedError, Writer
 from moldau.lake.tables.compaction import Compacted, compact_table
 from moldau.lake.tables.data_files import FileError
 from moldau.lake.tables.format import TableError, format_of, open_table
@@ -254,7 +254,7 @@ def ending(outcomes: Sequence[Outcome]) -> Exception | None:
     """Why a running service ends after a round with these outcomes; None if it goes on."""
     errors = [each.error for each in outcomes if each.error is not None]
     for error in errors:
-        if isinstance(error, FencedError):
+        if isinstance(error, LoadFencedError):
             return error
     if errors and len(errors) == len(outcomes) and not any(map(passing, errors)):
         return errors[0]
@@ -264,7 +264,7 @@ def ending(outcomes: Sequence[Outcome]) -> Exception | None:
 def passing(error: Exception) -> bool:
     """Whether the same load may succeed later without anybody doing anything."""
     match error:
-        case FencedError():
+        case LoadFencedError():
             return False
         case PeerError():
             return error.code.retriable

@@ -74,7 +74,7 @@ class LoadConflictError(TableError):
     """Another load of the same job has committed meanwhile; this one has changed nothing."""
 
 
-class FencedError(LoadConflictError):
+class LoadFencedError(LoadConflictError):
     """Another process has taken over this job on this table; this one must not go on."""
 
 
@@ -116,7 +116,7 @@ class Writer:
             return (now or 0) + 1
         if now != mine:
             other = last_writer(tables, path, self.job)
-            raise FencedError(f"{path}: job {self.job} was taken over by {other}; this is {self.name}, which stops here")
+            raise LoadFencedError(f"{path}: job {self.job} was taken over by {other}; this is {self.name}, which stops here")
         return None
 
 

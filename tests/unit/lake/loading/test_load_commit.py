@@ -22,7 +22,7 @@ from moldau.lake.loading.schema import Decoding
 from moldau.lake.loading.task import TaskReport
 from moldau.lake.points import on_point
 from moldau.lake.reading.offsets import OffsetRange
-from moldau.lake.tables.committing import FencedError, LoadConflictError, OtherJobError, Writer, application_id, progress
+from moldau.lake.tables.committing import LoadConflictError, LoadFencedError, OtherJobError, Writer, application_id, progress
 from moldau.lake.tables.data_files import DataFile, PartitionWriter, files_of
 from moldau.lake.tables.format import FORMATS, Change, format_named, open_or_create, open_table, opened
 from support.brokers_stand_in import BrokersStandIn
@@ -99,7 +99,7 @@ def test_the_older_process_is_fenced_before_its_dead_letters(lake: Lake) -> None
     old = Writer("job")
     commit_both(lake.planned(1), lake.written([0], []), old, BROKERS)
     commit_both(lake.planned(2), lake.written([1], []), Writer("job"), BROKERS)
-    with pytest.raises(FencedError):
+    with pytest.raises(LoadFencedError):
         commit_both(lake.planned(3), lake.written([], [2]), old, BROKERS)
     assert lake.found() == ([0, 1], [])
 

@@ -13,7 +13,7 @@ from moldau.lake.loading.job import NAME_BYTES_MAX, LoadJob, LoadJobs
 from moldau.lake.loading.job_file import JobFileError, load_jobs, read_job_file
 from moldau.lake.loading.service import passing
 from moldau.lake.reading.offsets import DataLossError
-from moldau.lake.tables.committing import FencedError, LoadConflictError, OtherJobError
+from moldau.lake.tables.committing import LoadConflictError, LoadFencedError, OtherJobError
 from moldau.lake.tables.data_files import PartitionWriter
 from moldau.model.errors import ErrorCode, PeerError, WorldError
 
@@ -135,7 +135,7 @@ def test_the_job_of_one_topic_takes_what_the_job_of_many_says() -> None:
         (PeerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, ""), False),
         (WorldError("no broker answers", retriable=True), True),
         (WorldError("no such address", retriable=False), False),
-        (FencedError("taken over"), False),
+        (LoadFencedError("taken over"), False),
         (OtherJobError("job other has loaded it"), False),
         (DataLossError("gone"), False),
         (SchemaChangeError("int to string"), False),

@@ -15,7 +15,7 @@ from moldau.lake.loading.job import LoadJob, LoadJobs
 from moldau.lake.loading.load import LoadResult
 from moldau.lake.loading.service import LoadService, Outcome, ending
 from moldau.lake.reading.offsets import DataLossError, OffsetRange
-from moldau.lake.tables.committing import FencedError
+from moldau.lake.tables.committing import LoadFencedError
 from moldau.model.errors import WorldError
 from support.brokers_stand_in import BrokersStandIn
 
@@ -124,7 +124,7 @@ def test_what_ends_a_service() -> None:
         jobs = LoadJobs("j", "b:1", "/none", pattern=".*", registry="http://r")
         return [Outcome(jobs.job(f"t{number}"), (), error) for number, error in enumerate(errors)]
 
-    fenced, lost, away = FencedError("taken over"), DataLossError("gone"), WorldError("no broker", retriable=True)
+    fenced, lost, away = LoadFencedError("taken over"), DataLossError("gone"), WorldError("no broker", retriable=True)
     assert ending(round_of()) is None
     assert ending(round_of(None, lost)) is None
     assert ending(round_of(lost, away)) is None, "the other one may come back"
