@@ -7,7 +7,7 @@ import pytest
 from moldau.model.errors import ErrorCode
 from moldau.protocol.records.builder import RecordBatchBuilder
 from moldau.registry.records import SchemaKey, SchemaVersion, encode_key, encode_schema
-from moldau.registry.schemas_topic import FencedError, Writer
+from moldau.registry.schemas_topic import Writer, WriterFencedError
 from moldau.testing import Broker
 from support.wire import Wire, produce
 
@@ -68,13 +68,13 @@ class Scene:
 def test_a_former_writer_stays_fenced_and_the_present_one_continues_when_the_partition_has_forgotten_both(broker: Broker) -> None:
     with Scene(broker, "flooded") as scene:
         scene.stranger.flood()
-        with pytest.raises(FencedError, match="epoch"):
+        with pytest.raises(WriterFencedError, match="epoch"):
             scene.former.append_all([WRITE])
         end = scene.present.append_all([WRITE])
         assert scene.present.append_all([WRITE]) == end + 1, "with the sequence that follows"
         scene.stranger.flood()
         assert scene.former.take_over() > end, "and the next writer is not refused"
-        with pytest.raises(FencedError):
+        with pytest.raises(WriterFencedError):
             scene.present.append_all([WRITE])
 
 
@@ -82,7 +82,7 @@ def test_a_fence_that_was_forgotten_holds_after_a_restart_too() -> None:
     with Broker(settings={"producer.ids.max": IDS_MAX}) as broker, Scene(broker, "restarted") as scene:
         scene.stranger.flood()
         broker.restart()
-        with pytest.raises(FencedError, match="epoch"):
+        with pytest.raises(WriterFencedError, match="epoch"):
             scene.former.append_all([WRITE])
         scene.present.append_all([WRITE])
 

@@ -13,7 +13,7 @@ import pytest
 from moldau.model.errors import MoldauError
 from moldau.registry.client import RegistryClient
 from moldau.registry.records import SchemaKey, SchemaVersion, encode_key, encode_schema
-from moldau.registry.schemas_topic import FencedError, Writer
+from moldau.registry.schemas_topic import Writer, WriterFencedError
 from moldau.testing import Broker
 from support.registry import Rest, running_registry
 from support.registry_process import RegistryProcess
@@ -161,7 +161,7 @@ def test_what_a_former_writer_still_sends_is_refused_by_the_log(broker: Broker) 
     assert former.take_over() == 1
     assert former.append_all([write, write]) == 3
     assert present.take_over() == 4
-    with pytest.raises(FencedError, match="fenced"):
+    with pytest.raises(WriterFencedError, match="fenced"):
         former.append_all([write])
     assert not former.ready
     assert present.append_all([write]) == 5, "nothing came between"

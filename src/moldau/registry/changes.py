@@ -32,7 +32,7 @@ from moldau.registry.errors import (
     unknown_leader,
 )
 from moldau.registry.peers import Forwarded, ForwardError, confirmation, forward
-from moldau.registry.schemas_topic import BehindError, FencedError
+from moldau.registry.schemas_topic import BehindError, WriterFencedError
 
 if TYPE_CHECKING:
     from moldau.registry.election import Election, Identity
@@ -134,7 +134,7 @@ class Changes:
                     self._follower.catch_up(left_s)
                     return theirs.status, theirs.content
                 trouble = unknown_leader()
-            except FencedError as error:
+            except WriterFencedError as error:
                 trouble = store_failed(str(error))
             except ForwardError as error:
                 trouble = forwarding_failed(f"Error while forwarding the request to the leader: {error}")
@@ -162,7 +162,7 @@ class Changes:
             decision = decide(self._state, request)
             if decision.writes:
                 if not self.decides:
-                    raise FencedError("another registry was elected meanwhile")
+                    raise WriterFencedError("another registry was elected meanwhile")
                 self._check_room(decision)
                 self._follower.wait_for(self._writer.append_all(decision.writes), deadline - time.monotonic())
                 if decision.registered is not None:
@@ -199,7 +199,9 @@ class Changes:
         found = self._state.version(wanted.subject, wanted.version)
         if found is None or (found.id, found.fingerprint) != (wanted.id, wanted.fingerprint):
             self._writer.resign()
-            raise FencedError(f"subject {wanted.subject} version {wanted.version}: another registry has taken it, or its id {wanted.id}")
+            raise WriterFencedError(
+                f"subject {wanted.subject} version {wanted.version}: another registry has taken it, or its id {wanted.id}"
+            )
 
 
 def _writes_no_longer(answer: Forwarded) -> bool:

@@ -92,7 +92,7 @@ _FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
 _LOST_TRACK = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 
 
-class FencedError(MoldauError):
+class WriterFencedError(MoldauError):
     """Another registry writes now, or the partition has forgotten this writer: it has to be made the writer again before it goes on."""
 
 
@@ -147,7 +147,7 @@ class Writer:
         except PeerError as error:
             if error.code in _FENCED or error.code in _LOST_TRACK:
                 self.resign()
-                raise FencedError(f"topic {self.topic}: {error.message}") from error
+                raise WriterFencedError(f"topic {self.topic}: {error.message}") from error
             self.resign()
             raise
         except BaseException:
