@@ -7,7 +7,7 @@ import pytest
 from moldau.model.errors import ErrorCode
 from moldau.protocol.records.builder import RecordBatchBuilder
 from moldau.registry.records import SchemaKey, SchemaVersion, encode_key, encode_schema
-from moldau.registry.schemas_topic import Writer, WriterFencedError
+from moldau.registry.schemas_topic import SchemasTopicWriter, WriterFencedError
 from moldau.testing import Broker
 from support.wire import Wire, produce
 
@@ -50,7 +50,7 @@ class Scene:
 
     def __init__(self, broker: Broker, name: str) -> None:
         broker.create_topic(name, 1, {"cleanup.policy": "compact"})
-        self.former, self.present = (Writer(broker.bootstrap_servers, name, name) for _ in range(2))
+        self.former, self.present = (SchemasTopicWriter(broker.bootstrap_servers, name, name) for _ in range(2))
         self.stranger = Stranger(broker, name)
         self.former.take_over()
         self.former.append_all([WRITE])

@@ -13,7 +13,7 @@ import pytest
 from moldau.model.errors import MoldauError
 from moldau.registry.client import RegistryClient
 from moldau.registry.records import SchemaKey, SchemaVersion, encode_key, encode_schema
-from moldau.registry.schemas_topic import Writer, WriterFencedError
+from moldau.registry.schemas_topic import SchemasTopicWriter, WriterFencedError
 from moldau.testing import Broker
 from support.registry import Rest, running_registry
 from support.registry_process import RegistryProcess
@@ -157,7 +157,7 @@ def test_what_a_former_writer_still_sends_is_refused_by_the_log(broker: Broker) 
     """The fence itself: after somebody took over, not one record of the one before gets in."""
     broker.create_topic("fenced", 1, {"cleanup.policy": "compact"})
     write = (encode_key(SchemaKey("s", 1)), encode_schema(SchemaVersion("s", 1, 1, '"string"')))
-    former, present = (Writer(broker.bootstrap_servers, "fenced", "fence") for _ in range(2))
+    former, present = (SchemasTopicWriter(broker.bootstrap_servers, "fenced", "fence") for _ in range(2))
     assert former.take_over() == 1
     assert former.append_all([write, write]) == 3
     assert present.take_over() == 4

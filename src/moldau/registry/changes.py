@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from moldau.registry.peers import Confirming
     from moldau.registry.records import SchemaVersion
     from moldau.registry.request import Request
-    from moldau.registry.schemas_topic import Follower, Writer
+    from moldau.registry.schemas_topic import Follower, SchemasTopicWriter
     from moldau.registry.state import RegistryState
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class Changes:
         self,
         state: "RegistryState",
         follower: "Follower",
-        writer: "Writer",
+        writer: "SchemasTopicWriter",
         election: "Election",
         confirming: "Confirming",
         *,

@@ -96,7 +96,7 @@ class WriterFencedError(MoldauError):
     """Another registry writes now, or the partition has forgotten this writer: it has to be made the writer again before it goes on."""
 
 
-class Writer:
+class SchemasTopicWriter:
     """Appends to partition 0 of `topic`. One thread uses it at a time."""
 
     def __init__(self, bootstrap: str, topic: str, transactional_id: str, *, timeout_s: float = 30.0) -> None:

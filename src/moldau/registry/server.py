@@ -29,7 +29,7 @@ from moldau.registry.http_server import HttpServer
 from moldau.registry.limits import HttpLimits, WorkLimits
 from moldau.registry.peers import Confirming
 from moldau.registry.schemas.understood import Understood
-from moldau.registry.schemas_topic import SCHEMAS_TOPIC, BehindError, Follower, Writer, ensure_topic
+from moldau.registry.schemas_topic import SCHEMAS_TOPIC, BehindError, Follower, SchemasTopicWriter, ensure_topic
 from moldau.registry.state import RegistryState
 from moldau.registry.understanding import Understanding
 
@@ -136,7 +136,7 @@ class RegistryServer:
             cluster_id = cluster.metadata([]).cluster_id or ""
         reached = self._advertise or (socket.gethostname() if self._listen[0] in _EVERY_INTERFACE else self._listen[0], port)
         follower = Follower(self.bootstrap, self.topic, self.state)
-        writer = Writer(self.bootstrap, self.topic, f"{self.group}:{self.topic}", timeout_s=_WRITE_TIMEOUT_S)
+        writer = SchemasTopicWriter(self.bootstrap, self.topic, f"{self.group}:{self.topic}", timeout_s=_WRITE_TIMEOUT_S)
         election = Election(self.bootstrap, self.group, Identity(reached[0], reached[1]), session_timeout_s=self._session_timeout_s)
         confirming = Confirming(self.state, follower, self._trusted)
         changes = Changes(self.state, follower, writer, election, confirming, alone=self._alone)
@@ -164,7 +164,7 @@ class _Parts:
         url: str,
         bound: socket.socket,
         follower: Follower,
-        writer: Writer,
+        writer: SchemasTopicWriter,
         election: Election,
         changes: Changes,
         understanding: Understanding,
