@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class DriverClaim:
     """Whoever has this is the query's driver, until another one takes over; `last` is what was decided before."""
 
     owner: Owner
@@ -46,19 +46,19 @@ class Driver:
         self._decisions = DecisionLog(self._cluster, self._producing, self._how.decisions_topic, self._how.query)
         self._owner: Owner | None = None
 
-    def begin(self) -> Claim:
+    def begin(self) -> DriverClaim:
         """Before a batch: become the query's driver, finish what was decided, abort what was not. LostBatchError."""
         last = self._run(machine.Begin(self._how.lost_batch))
         assert self._owner is not None
-        return Claim(self._owner, last)
+        return DriverClaim(self._owner, last)
 
-    def commit(self, claim: Claim, run: str, batch: int, transactions: Sequence[TaskTransaction]) -> None:
+    def commit(self, claim: DriverClaim, run: str, batch: int, transactions: Sequence[TaskTransaction]) -> None:
         """Behind a batch: decide that it is seen, and see to it. WriteFailedError, FencedError: it is not; LostBatchError."""
         self._owner = claim.owner
         errand = machine.Commitment(self._how.query, run, batch, transactions, now_ms())
         self._run(errand)
 
-    def abort(self, claim: Claim, run: str, batch: int, transactions: Sequence[TaskTransaction]) -> None:
+    def abort(self, claim: DriverClaim, run: str, batch: int, transactions: Sequence[TaskTransaction]) -> None:
         """Behind a batch that failed: abort it, unless it is decided."""
         self._owner = claim.owner
         self._run(machine.Abandonment(run, batch, transactions))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from moldau.lake.writing.decisions import TaskTransaction
-    from moldau.lake.writing.driver import Claim
+    from moldau.lake.writing.driver import DriverClaim
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class WriteMessage(WriterCommitMessage):
 
     rows: int
     transaction: "TaskTransaction | None" = None
-    claim: "Claim | None" = None
+    claim: "DriverClaim | None" = None
     run: str = _NO_RUN
 
 
@@ -54,7 +54,7 @@ class _Sink:
     def __init__(self, options: WriteOptions, where: Layout) -> None:
         self.options = options
         self.layout = where
-        self.claim: Claim | None = None
+        self.claim: DriverClaim | None = None
         self.ballast = BALLAST
         self._brokers_answer = False
 
@@ -122,7 +122,7 @@ class _Sink:
         except MoldauError as error:
             log.warning("query %s: batch %d could not be aborted; the next start or the brokers do it: %s", how.query, batch, error)
 
-    def _is_decided(self, claim: "Claim | None", run: str, batch: int) -> bool:
+    def _is_decided(self, claim: "DriverClaim | None", run: str, batch: int) -> bool:
         return claim is not None and claim.last is not None and claim.last.covers(run, batch)
 
 
@@ -184,7 +184,7 @@ def stream_writer(given: "Mapping[str, str]", schema: "StructType") -> MoldauStr
     return MoldauStreamWriter(options, layout(schema, options))
 
 
-def _summary(messages: Sequence[WriterCommitMessage | None]) -> "tuple[Claim | None, str, list[TaskTransaction]]":
+def _summary(messages: Sequence[WriterCommitMessage | None]) -> "tuple[DriverClaim | None, str, list[TaskTransaction]]":
     """The claim and the run that the tasks had, and their transactions."""
     ours = [each for each in messages if isinstance(each, WriteMessage)]
     claim = next((each.claim for each in ours), None)
