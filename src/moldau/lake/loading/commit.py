@@ -31,7 +31,7 @@ _WIDEN_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenFiles:
     """Files that tasks have written and no version names yet, and the counts of what they were made from."""
 
     events: tuple[DataFile, ...]
@@ -74,7 +74,7 @@ def _table_for(planned: Plan) -> tuple[Snapshot, Any]:
     raise LoadConflictError(f"{job.table}: others were faster {_WIDEN_TRIES} times in a row while columns were made wider")
 
 
-def commit_both(planned: Plan, written: Written, writer: Writer, source: ClusterLog) -> int:
+def commit_both(planned: Plan, written: WrittenFiles, writer: Writer, source: ClusterLog) -> int:
     """Steps 4 and 5; the version of the table. Files of a commit that was refused are removed."""
     left = [(planned.job.dead_letters, written.dead_letters), (planned.job.table, written.events)]
     try:
@@ -91,7 +91,7 @@ def commit_both(planned: Plan, written: Written, writer: Writer, source: Cluster
     return version
 
 
-def commit_dead_letters(planned: Plan, written: Written, writer: Writer, source: ClusterLog) -> int | None:
+def commit_dead_letters(planned: Plan, written: WrittenFiles, writer: Writer, source: ClusterLog) -> int | None:
     """Step 4; the version of the dead-letter table, or None if there was nothing to commit."""
     if not written.dead_letters:
         return None
@@ -109,7 +109,7 @@ def commit_dead_letters(planned: Plan, written: Written, writer: Writer, source:
     return commit(planned.tables, job.dead_letters, change, before=planned.dead_before, writer=writer)
 
 
-def commit_events(planned: Plan, written: Written, writer: Writer, source: ClusterLog) -> int:
+def commit_events(planned: Plan, written: WrittenFiles, writer: Writer, source: ClusterLog) -> int:
     """Step 5; the version of the table that holds the files, the offsets, the counts and the new columns."""
     check_topic(planned, source)
     assert planned.base is not None

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from moldau.lake import points
 from moldau.lake.loading.audit import Claim, claimed, keep_counts, own_tier, publish_counts
-from moldau.lake.loading.commit import Written, check_topic, commit_both, prepare_table
+from moldau.lake.loading.commit import WrittenFiles, check_topic, commit_both, prepare_table
 from moldau.lake.loading.counts import PutAside, added, counts_to_json, dead_letters_of
 from moldau.lake.loading.errors import task_failure
 from moldau.lake.loading.job import LoadJob
@@ -80,7 +80,7 @@ def load(spark: Any, job: LoadJob, *, fail_on_data_loss: bool = True, writer: Wr
         if planned.ranges:
             planned = prepare_table(planned)
         points.reached("driver: planned")
-        written = Written((), (), {})
+        written = WrittenFiles((), (), {})
         version = None if planned.base is None else planned.base.version
         claim = _claim_of_tier(planned, source, mark=mark)
         if planned.ranges:
@@ -124,7 +124,7 @@ def _described(topic: str, first: tuple[int, int, str] | None) -> str | None:
     return None if first is None else f"{topic}-{first[0]} offset {first[1]}: {first[2]}"
 
 
-def write_files(spark: Any, planned: Plan, *, fail_on_data_loss: bool = True) -> Written:
+def write_files(spark: Any, planned: Plan, *, fail_on_data_loss: bool = True) -> WrittenFiles:
     """Step 3: Spark tasks write the files; their names come back. DataLossError, TaskError: then what tasks have written is removed."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -139,7 +139,7 @@ def write_files(spark: Any, planned: Plan, *, fail_on_data_loss: bool = True) ->
     aside = PutAside(first=planned.first_held)
     for report in reports:
         aside.add(report.put_aside)
-    return Written(
+    return WrittenFiles(
         tuple(file for report in reports for file in report.events),
         tuple(file for report in reports for file in report.dead_letters),
         counts_to_json(

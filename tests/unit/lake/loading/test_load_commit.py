@@ -13,7 +13,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from moldau.lake.loading import load as loading
-from moldau.lake.loading.commit import Written, commit_both
+from moldau.lake.loading.commit import WrittenFiles, commit_both
 from moldau.lake.loading.counts import PutAside, counts_to_json
 from moldau.lake.loading.errors import TaskError
 from moldau.lake.loading.job import DEAD_LETTER_COLUMNS, LoadJob
@@ -53,10 +53,10 @@ class Lake:
         ranges = (OffsetRange("t", 0, before[0].offset or 0, end),)
         return Plan(job, self.tables, "00ff", ranges, {}, base, None, self.schema, tuple(before), tuple(dead), {id_: end})
 
-    def written(self, events: list[int], dead: list[int]) -> Written:
+    def written(self, events: list[int], dead: list[int]) -> WrittenFiles:
         """Files of what a load made of its records."""
         counts = counts_to_json({}, 0, 0)
-        return Written(self._files(self.job.table, {"n": events}), self._files(self.job.dead_letters, {"_offset": dead}), counts)
+        return WrittenFiles(self._files(self.job.table, {"n": events}), self._files(self.job.dead_letters, {"_offset": dead}), counts)
 
     def _files(self, path: str, rows: dict[str, list[int]]) -> tuple[DataFile, ...]:
         (numbers,) = rows.values()

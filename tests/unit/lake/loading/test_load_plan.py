@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from moldau.lake.loading.commit import Written, commit_both, prepare_table
+from moldau.lake.loading.commit import WrittenFiles, commit_both, prepare_table
 from moldau.lake.loading.counts import counts_to_json
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.plan import Plan, plan_load
@@ -130,7 +130,7 @@ def test_an_empty_partition_is_passed_over_once_with_the_next_commit(job: LoadJo
     slow = planned_load(job, fail_on_data_loss=False)
     planned = planned_load(job, fail_on_data_loss=False)
     assert (planned.ranges, planned.skipped) == ((OffsetRange("orders", 1, 5, 9),), (gone,))
-    written = Written((), (), counts_to_json({}, 0, 0))
+    written = WrittenFiles((), (), counts_to_json({}, 0, 0))
     commit_both(planned, written, Writer(job.name), brokers())
     assert [opened(job.table).offset(each) for each in ids] == [7, 9]
     assert {each.partition: offset for each, offset in planned.group_offsets.items()} == {0: 7, 1: 9}
@@ -151,7 +151,7 @@ def test_an_empty_partition_is_not_moved_under_a_load_that_has_read_it_since(job
     planned, id_ = planned_load(job, fail_on_data_loss=False), application_id(job.name, "00ff", 0)
     commit(format_named(job.table_format), job.table, Change("LOAD", offsets={id_: 8}), writer=Writer(job.name))
     with pytest.raises(LoadConflictError, match=r"another load has moved \S+ from offset 3, where this one started, to 8"):
-        commit_both(planned, Written((), (), counts_to_json({}, 0, 0)), Writer(job.name), brokers())
+        commit_both(planned, WrittenFiles((), (), counts_to_json({}, 0, 0)), Writer(job.name), brokers())
     assert opened(job.table).offset(id_) == 8
 
 
