@@ -13,7 +13,7 @@ from moldau.audit.reconcile import compared, counting_tiers, reconcile
 from moldau.audit.rules import Rules
 from moldau.audit.settled import Settled
 from moldau.audit.tiers import TierCounts
-from moldau.audit.told import Told
+from moldau.audit.told import TierCount
 from moldau.audit.verdicts import Report, Verdict, WindowPair
 from moldau.client.cluster import Cluster
 from moldau.tracking.audit_record import AUDIT_RETENTION_MS, PRODUCER_TIER
@@ -61,7 +61,7 @@ def forget(found: TierCounts, rules: Rules) -> None:
         tiers[topic] = tuple(counting)
         for pair in pairs:
             windows.setdefault((topic, pair.window_start_ms), []).append(pair)
-    keys: dict[tuple[str, int], list[tuple[str, CountKey, Told]]] = {}
+    keys: dict[tuple[str, int], list[tuple[str, CountKey, TierCount]]] = {}
     for tier, counts in found.counts.items():
         for key, told in counts.items():
             keys.setdefault((key.topic, key.window_start_ms), []).append((tier, key, told))
@@ -88,12 +88,12 @@ def _is_settled(pair: WindowPair) -> bool:
     return pair.settled and pair.verdict is Verdict.COMPLETE and not pair.noteworthy
 
 
-def _drop(found: TierCounts, theirs: Iterable[tuple[str, CountKey, Told]]) -> None:
+def _drop(found: TierCounts, theirs: Iterable[tuple[str, CountKey, TierCount]]) -> None:
     for tier, key, _ in theirs:
         del found.counts[tier][key]
 
 
-def _note_lags(found: TierCounts, theirs: Iterable[tuple[str, CountKey, Told]]) -> None:
+def _note_lags(found: TierCounts, theirs: Iterable[tuple[str, CountKey, TierCount]]) -> None:
     for tier, key, told in theirs:
         if told.lag_ms is not None and (tier == PRODUCER_TIER or PRODUCER_TIER not in found.counts):
             host = (key.topic, key.datacenter, key.service, key.host)

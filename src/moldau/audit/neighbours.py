@@ -37,7 +37,7 @@ from typing import NamedTuple
 
 from moldau.audit.rules import Rules
 from moldau.audit.tiers import TierCounts
-from moldau.audit.told import Told
+from moldau.audit.told import TierCount
 from moldau.audit.verdicts import SkewedHost, SourceLine, Verdict, WindowPair
 from moldau.tracking.audit_record import PRODUCER_TIER
 from moldau.tracking.clock import moment
@@ -85,10 +85,10 @@ def _lags(found: TierCounts) -> Iterable[tuple[HostKey, int]]:
                 yield HostKey(key.topic, key.datacenter, key.service, key.host), told.lag_ms
 
 
-ByKey = dict[CountKey, Told]
+ByKey = dict[CountKey, TierCount]
 
 _ORDER = list(Verdict)
-_UNHEARD = Told()
+_UNHEARD = TierCount()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class Neighbours:
         settled = all(line.settled for line in lines)
         return WindowPair(topic, start_ms, self.upper, self.lower, upper, lower, verdict, settled, tuple(lines))
 
-    def line(self, key: CountKey, upper: Told, lower: Told) -> SourceLine:
+    def line(self, key: CountKey, upper: TierCount, lower: TierCount) -> SourceLine:
         """One instance in one window."""
         changed_ms = max(upper.changed_ms, lower.changed_ms)
         ahead = key.window_start_ms > changed_ms + self.rules.skew_ms
@@ -138,7 +138,7 @@ class Neighbours:
         until_ms = judged_ms if verdict is Verdict.NOT_DUE else None
         return SourceLine(*key[2:], upper.count, lower.count, verdict, settled, note, skewed, lower.dead_letters, until_ms)
 
-    def _judge(self, key: CountKey, upper: Told, lower: Told, *, due: bool, ended: bool) -> tuple[Verdict, str]:
+    def _judge(self, key: CountKey, upper: TierCount, lower: TierCount, *, due: bool, ended: bool) -> tuple[Verdict, str]:
         above, below = upper.count, lower.count
         if _agree(above, below):
             note = "" if above.bytes == below.bytes else f"but {below.bytes:,} bytes, not {above.bytes:,}"
@@ -159,7 +159,7 @@ class Neighbours:
             return Verdict.NOT_COUNTED, f"not the same {above.count:,}; tier {self.upper} {_heard(counted_ms)}"
         return Verdict.HIDDEN_LOSS, f"as many, but not the same {above.count:,}"
 
-    def _judge_more(self, key: CountKey, lower: Told, more: str) -> tuple[Verdict, str]:
+    def _judge_more(self, key: CountKey, lower: TierCount, more: str) -> tuple[Verdict, str]:
         instance = self.found.instances.get(key.instance)
         if instance is not None and (instance.final or instance.vouched_ms >= lower.changed_ms + self.rules.vouch_ms):
             return Verdict.DUPLICATION, more
@@ -171,7 +171,7 @@ class Neighbours:
             return Verdict.PRODUCER_INCOMPLETE, f"{more}; instance {key.instance} {what}"
         return Verdict.COMPLETE, f"counted from the log, {more}; instance {key.instance} {what}"
 
-    def _judge_more_than_a_tier(self, key: CountKey, lower: Told, more: str) -> tuple[Verdict, str]:
+    def _judge_more_than_a_tier(self, key: CountKey, lower: TierCount, more: str) -> tuple[Verdict, str]:
         vouched_ms = self.found.vouches_until(self.upper, key.topic)
         if vouched_ms >= lower.changed_ms:
             return Verdict.DUPLICATION, more

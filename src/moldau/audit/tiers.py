@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 
 from moldau.audit.settled import Settled
 from moldau.audit.tally import is_untracked
-from moldau.audit.told import Instance, Told, ToldGap, Unreadable
+from moldau.audit.told import Instance, TierCount, ToldGap, Unreadable
 from moldau.model.identity import TopicPartition
 from moldau.tracking.audit_record import AUDIT_TOPIC, PRODUCER_TIER, AuditRecord, AuditRecordError
 from moldau.tracking.counts import NOTHING, Count, CountKey
@@ -28,7 +28,7 @@ LATE_MS = 24 * 3_600_000
 class TierCounts:
     """All tiers. `take` adds a record; the same record twice is the same as once, and one that was taken back before it came is none."""
 
-    counts: dict[str, dict[CountKey, Told]] = field(default_factory=dict)
+    counts: dict[str, dict[CountKey, TierCount]] = field(default_factory=dict)
     """By tier, in the order in which the tiers were first heard of."""
     untracked: dict[tuple[str, str], Count] = field(default_factory=dict)
     """Records without a tracked header, by tier and topic."""
@@ -153,7 +153,7 @@ class TierCounts:
             self.dead_letters[tier, key.topic] = self.dead_letters.get((tier, key.topic), 0) + record.dead_letters
             return True
         self._first_ms[tier] = min(time_ms, self._first_ms.get(tier, time_ms))
-        told = self.counts.setdefault(tier, {}).setdefault(key, Told())
+        told = self.counts.setdefault(tier, {}).setdefault(key, TierCount())
         told.count = told.count + record.count
         told.dead_letters += record.dead_letters
         told.changed_ms = max(told.changed_ms, time_ms)

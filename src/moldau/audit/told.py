@@ -7,7 +7,7 @@ from moldau.tracking.counts import NOTHING, Count
 
 
 @dataclass(slots=True)
-class Told:
+class TierCount:
     """What one tier has told of one key: the count, the time of the newest record of it, and how long that was after its newest event at
     least, all in ms; negative for events of the future."""
 
