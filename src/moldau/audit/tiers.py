@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 
 from moldau.audit.settled import Settled
 from moldau.audit.tally import is_untracked
-from moldau.audit.told import Instance, TierCount, ToldGap, Unreadable
+from moldau.audit.told import Instance, ReportedGap, TierCount, Unreadable
 from moldau.model.identity import TopicPartition
 from moldau.tracking.audit_record import AUDIT_TOPIC, PRODUCER_TIER, AuditRecord, AuditRecordError
 from moldau.tracking.counts import NOTHING, Count, CountKey
@@ -47,7 +47,7 @@ class TierCounts:
     """Of the untracked records of a tier and topic, how many were put aside as dead letters."""
     topic_ids: dict[tuple[str, str], str] = field(default_factory=dict)
     """By tier and topic: the id, in hex, of the topic of that name that an auditor counted last."""
-    gaps: list[ToldGap] = field(default_factory=list)
+    gaps: list[ReportedGap] = field(default_factory=list)
     unreadable: list[Unreadable] = field(default_factory=list)
     settled: dict[str, Settled] = field(default_factory=dict)
     """By topic: windows that are complete in all tiers, and not among the counts any more; see `moldau.audit.forgetting`."""
@@ -132,7 +132,7 @@ class TierCounts:
         elif record.kind == "open":
             self._take_mark(record, time_ms)
         if record.gap is not None:
-            self.gaps.append(ToldGap(tier, key.topic, record.gap, time_ms))
+            self.gaps.append(ReportedGap(tier, key.topic, record.gap, time_ms))
         if record.kind != "counts":
             return True
         if record.forgets:

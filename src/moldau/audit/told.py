@@ -45,7 +45,7 @@ class Instance:
 
 
 @dataclass(frozen=True, slots=True)
-class ToldGap:
+class ReportedGap:
     """A gap in what a tier has counted of a topic, and when that was told, in ms."""
 
     tier: str

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from moldau.audit.settled import SettledPair
-from moldau.audit.told import ToldGap, Unreadable
+from moldau.audit.told import ReportedGap, Unreadable
 from moldau.tracking.clock import moment
 from moldau.tracking.counts import NOTHING, WINDOW_MS, Count
 
@@ -118,7 +118,7 @@ class Report:
     watermarks: Mapping[tuple[str, str], int | None]
     untracked: Mapping[tuple[str, str], Count] = field(default_factory=dict)
     skewed: tuple[SkewedHost, ...] = ()
-    gaps: tuple[ToldGap, ...] = ()
+    gaps: tuple[ReportedGap, ...] = ()
     """What auditors could not count, or have counted in vain."""
     unreadable: tuple[Unreadable, ...] = ()
     uncovered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -11,7 +11,7 @@ from moldau.cli.output import counted, print_table
 from moldau.tracking.clock import moment
 
 if TYPE_CHECKING:
-    from moldau.audit.told import ToldGap
+    from moldau.audit.told import ReportedGap
     from moldau.audit.verdicts import Report, SourceLine, WindowPair
     from moldau.tracking.counts import Count
 
@@ -197,7 +197,7 @@ def _all_remarks(report: "Report") -> Iterator[tuple[object, str]]:
         yield each, f"unreadable: partition _audit-{each.partition} at offset {each.offset}: {each.reason}"
 
 
-def _gap(told: "ToldGap") -> str:
+def _gap(told: "ReportedGap") -> str:
     gap = told.gap
     offsets = f"partition {told.topic}-{gap.partition}, offsets {gap.start_offset} to {gap.end_offset - 1}"
     if gap.cause == "gone":
