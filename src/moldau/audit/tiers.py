@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 
 from moldau.audit.settled import Settled
 from moldau.audit.tally import is_untracked
-from moldau.audit.told import Instance, ReportedGap, TierCount, Unreadable
+from moldau.audit.told import ProducerInstance, ReportedGap, TierCount, Unreadable
 from moldau.model.identity import TopicPartition
 from moldau.tracking.audit_record import AUDIT_TOPIC, PRODUCER_TIER, AuditRecord, AuditRecordError
 from moldau.tracking.counts import NOTHING, Count, CountKey
@@ -32,7 +32,7 @@ class TierCounts:
     """By tier, in the order in which the tiers were first heard of."""
     untracked: dict[tuple[str, str], Count] = field(default_factory=dict)
     """Records without a tracked header, by tier and topic."""
-    instances: dict[str, Instance] = field(default_factory=dict)
+    instances: dict[str, ProducerInstance] = field(default_factory=dict)
     heard_ms: dict[str, int] = field(default_factory=dict)
     """The newest record of each tier; 0 for one that has only claimed topics, or taken counts back."""
     marked_ms: dict[str, int] = field(default_factory=dict)
@@ -201,7 +201,7 @@ class TierCounts:
         key = record.key
         known = self.instances.get(key.instance)
         if known is None:
-            known = self.instances[key.instance] = Instance(key.instance, key.datacenter, key.service, key.host)
+            known = self.instances[key.instance] = ProducerInstance(key.instance, key.datacenter, key.service, key.host)
         known.heard_ms = max(known.heard_ms, time_ms)
         known.told_ms = max(known.told_ms, record.time_ms)
         known.vouched_ms = max(known.vouched_ms, min(record.time_ms, time_ms))

@@ -18,7 +18,7 @@ class TierCount:
 
 
 @dataclass(slots=True)
-class Instance:
+class ProducerInstance:
     """A producer instance: when it opened and closed, its last sign of life, and what it says to have counted in all. Times in ms."""
 
     instance: str
