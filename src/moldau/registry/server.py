@@ -28,7 +28,7 @@ from moldau.registry.election import SESSION_TIMEOUT_S, Election, Identity
 from moldau.registry.http_server import HttpServer
 from moldau.registry.limits import HttpLimits, WorkLimits
 from moldau.registry.peers import Confirming
-from moldau.registry.schemas.understood import Understood
+from moldau.registry.schemas.understood import AnswerCache
 from moldau.registry.schemas_topic import SCHEMAS_TOPIC, BehindError, Follower, SchemasTopicWriter, ensure_topic
 from moldau.registry.state import RegistryState
 from moldau.registry.understanding import Understanding
@@ -128,7 +128,7 @@ class RegistryServer:
             parts.stop()
 
     def _assemble(self, bound: socket.socket) -> "_Parts":
-        understood = Understood()
+        understood = AnswerCache()
         self.state = RegistryState(understood.parsed, self._memory_bytes_max)  # that of a former run may hold what was deleted since
         host, port = bound.getsockname()[:2]
         with Cluster(self.bootstrap, client_id="moldau-registry") as cluster:

@@ -13,7 +13,7 @@ from moldau.ports.workers import WorkerError, WorkerLimitError
 from moldau.registry.errors import RestError, timed_out
 from moldau.registry.limits import WorkLimits
 from moldau.registry.schemas.questions import WARM_UP, WORK, Answer, Question, decode_answer
-from moldau.registry.schemas.understood import Held, NotUnderstoodError, Understood
+from moldau.registry.schemas.understood import AnswerCache, Held, NotUnderstoodError
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ class NotReadableError(RestError):
 class Understanding:
     """Fills `understood`."""
 
-    def __init__(self, understood: Understood, limits: WorkLimits) -> None:
+    def __init__(self, understood: AnswerCache, limits: WorkLimits) -> None:
         self._understood = understood
         self._limits = limits
         self._calls = WorkerCalls(

@@ -14,7 +14,7 @@ from moldau.registry.body import read_schema
 from moldau.registry.limits import WorkLimits
 from moldau.registry.records import SchemaKey, SchemaVersion, encode_key, encode_schema
 from moldau.registry.schemas.questions import Answer, Question, answer
-from moldau.registry.schemas.understood import NotUnderstoodError, Understood
+from moldau.registry.schemas.understood import AnswerCache, NotUnderstoodError
 from moldau.registry.state import RegistryState
 from moldau.registry.understanding import NotReadableError, Understanding
 
@@ -22,7 +22,7 @@ from moldau.registry.understanding import NotReadableError, Understanding
 class Here(Understanding):
     """Answers questions in this process, and counts them."""
 
-    def __init__(self, understood: Understood) -> None:
+    def __init__(self, understood: AnswerCache) -> None:
         super().__init__(understood, WorkLimits())
         self.asked: Counter[bytes] = Counter()
 
@@ -36,7 +36,7 @@ def text(number: int, size: int) -> str:
     return json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}, added]}, separators=(",", ":"))
 
 
-def filled(understood: Understood, versions: int, size: int) -> RegistryState:
+def filled(understood: AnswerCache, versions: int, size: int) -> RegistryState:
     """A subject `s` with so many versions of this size that all count."""
     state = RegistryState(understood.parsed)
     state.configs[None] = {"compatibilityLevel": "FULL_TRANSITIVE"}
@@ -70,7 +70,7 @@ def compatibility(state: RegistryState, number: int, size: int) -> Callable[[], 
 
 def test_a_comparison_with_many_large_versions_asks_each_question_once() -> None:
     """Their texts did not fit into what is kept, so each attempt lacked what the last one had asked for, 2,000 times."""
-    understood = Understood()
+    understood = AnswerCache()
     state, understanding = filled(understood, 12, 500_000), Here(understood)
     assert settle(understanding, compatibility(state, 13, 500_000)) == [[]]
     assert set(understanding.asked.values()) == {1}
@@ -79,7 +79,7 @@ def test_a_comparison_with_many_large_versions_asks_each_question_once() -> None
 
 
 def test_requests_at_once_that_need_more_than_is_kept_for_later_ones_do_not_take_it_from_each_other() -> None:
-    understood = Understood(kept_bytes_max=100_000)
+    understood = AnswerCache(kept_bytes_max=100_000)
     state, understanding = filled(understood, 6, 1_000), Here(understood)
     assert settle(understanding, *(compatibility(state, number, 90_000) for number in range(7, 15))) == [[]] * 8
     assert max(understanding.asked.values()) <= 8
@@ -87,7 +87,7 @@ def test_requests_at_once_that_need_more_than_is_kept_for_later_ones_do_not_take
 
 
 def test_a_request_that_needs_more_than_one_may_is_refused_with_the_bound() -> None:
-    understood = Understood(kept_bytes_max=1_000, request_bytes_max=50_000)
+    understood = AnswerCache(kept_bytes_max=1_000, request_bytes_max=50_000)
     state, understanding = filled(understood, 2, 1_000), Here(understood)
     (error,) = settle(understanding, compatibility(state, 3, 90_000))
     assert isinstance(error, NotReadableError)
@@ -97,7 +97,7 @@ def test_a_request_that_needs_more_than_one_may_is_refused_with_the_bound() -> N
 
 
 def test_what_all_requests_under_way_keep_has_a_bound_and_a_question_asked_twice_ends_one() -> None:
-    understood = Understood(kept_bytes_max=1_000, held_bytes_max=5_000)
+    understood = AnswerCache(kept_bytes_max=1_000, held_bytes_max=5_000)
     state, understanding = filled(understood, 2, 1_000), Here(understood)
     (error,) = settle(understanding, compatibility(state, 3, 90_000))
     assert isinstance(error, NotReadableError)
@@ -108,7 +108,7 @@ def test_what_all_requests_under_way_keep_has_a_bound_and_a_question_asked_twice
 
 
 def test_a_registered_schema_that_cannot_be_read_is_named_as_before() -> None:
-    understood = Understood()
+    understood = AnswerCache()
     state, understanding = filled(understood, 1, 10), Here(understood)
     state.apply(2, 0, encode_key(SchemaKey("s", 2)), encode_schema(SchemaVersion("s", 2, 2, "nonsense")))
     (error,) = settle(understanding, compatibility(state, 3, 10))
@@ -117,7 +117,7 @@ def test_a_registered_schema_that_cannot_be_read_is_named_as_before() -> None:
 
 
 def test_questions_that_differ_have_other_digests() -> None:
-    understood = Understood()
+    understood = AnswerCache()
     found = []
     for stored, compared in ((False, False), (True, False), (True, True)):
         with pytest.raises(NotUnderstoodError) as missing:

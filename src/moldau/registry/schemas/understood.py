@@ -44,7 +44,7 @@ class NotUnderstoodError(Exception):
         self.question = question
 
 
-class Understood:
+class AnswerCache:
     """Answers by question. Any thread may use it."""
 
     def __init__(
@@ -124,7 +124,7 @@ class Understood:
 class Held:
     """The answers that one request asked for, kept until it ends."""
 
-    def __init__(self, understood: Understood) -> None:
+    def __init__(self, understood: AnswerCache) -> None:
         self._understood = understood
         self._asked: set[bytes] = set()
         self._digests: list[bytes] = []
@@ -156,7 +156,7 @@ class Held:
 class _UnderstoodSchema:
     """A schema of which only answers are known."""
 
-    def __init__(self, understood: Understood, source: Source) -> None:
+    def __init__(self, understood: AnswerCache, source: Source) -> None:
         self._understood = understood
         self._source = source
         self._digest = source.digest()
