@@ -26,7 +26,7 @@ from moldau.registry.understanding import NotReadableError
 
 if TYPE_CHECKING:
     from moldau.registry.changes import Changes
-    from moldau.registry.schemas.understood import Held
+    from moldau.registry.schemas.understood import HeldAnswers
     from moldau.registry.state import RegistryState
     from moldau.registry.understanding import Understanding
 
@@ -157,7 +157,7 @@ class App:
         with self._understanding.hold() as held:
             return await self._act_holding(route, request, held)
 
-    async def _act_holding(self, route: Route, request: Request, held: "Held") -> Answer:
+    async def _act_holding(self, route: Route, request: Request, held: "HeldAnswers") -> Answer:
         if route.known is not None:
             known = await self._tried(partial(route.known, self._state, request), held)
             if known is not None:
@@ -171,7 +171,7 @@ class App:
             return Answer(200, content)
         return _json(act())
 
-    async def _change(self, route: Route, request: Request, held: "Held") -> Answer:
+    async def _change(self, route: Route, request: Request, held: "HeldAnswers") -> Answer:
         """Carry a change out. A schema that is not parsed yet is parsed without the lock of all changes; then it starts again."""
         loop = asyncio.get_running_loop()
         for _ in range(_CHANGE_ATTEMPTS):
@@ -183,7 +183,7 @@ class App:
                 return Answer(status, content)
         raise timed_out("other requests changed the subject each time its versions were compared")
 
-    async def _tried(self, decide: Callable[[], Any], held: "Held") -> Any:
+    async def _tried(self, decide: Callable[[], Any], held: "HeldAnswers") -> Any:
         """What comes of it here; None if nothing does: perhaps this registry has not read enough, and the writer has the last word."""
         try:
             return await self._understanding.settle(self._workers, decide, held)

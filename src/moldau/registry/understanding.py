@@ -13,7 +13,7 @@ from moldau.ports.workers import WorkerError, WorkerLimitError
 from moldau.registry.errors import RestError, timed_out
 from moldau.registry.limits import WorkLimits
 from moldau.registry.schemas.questions import WARM_UP, WORK, Answer, Question, decode_answer
-from moldau.registry.schemas.understood import AnswerCache, Held, NotUnderstoodError
+from moldau.registry.schemas.understood import AnswerCache, HeldAnswers, NotUnderstoodError
 
 T = TypeVar("T")
 
@@ -50,11 +50,11 @@ class Understanding:
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._calls.close()
 
-    def hold(self) -> Held:
+    def hold(self) -> HeldAnswers:
         """For the answers that one request needs; entered for as long as it is under way."""
-        return Held(self._understood)
+        return HeldAnswers(self._understood)
 
-    async def settle(self, executor: Executor, decide: Callable[[], T], held: Held) -> T:
+    async def settle(self, executor: Executor, decide: Callable[[], T], held: HeldAnswers) -> T:
         """What `decide` gives, in a thread, when all that it has to know is known. NotReadableError, and what it raises."""
         loop = asyncio.get_running_loop()
         for _ in range(_QUESTIONS_MAX):

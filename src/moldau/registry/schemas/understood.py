@@ -4,7 +4,7 @@ Decisions use it like the languages themselves. What is not known yet is raised 
 has it answered in another process, remembers the answer here, and decides again. So deciding never waits for a schema and never
 costs more than look-ups, and no schema delays changes that wait for their lock.
 
-A decision needs all of its answers at once. So a request keeps those that it asked for until it ends (`Held`), whatever others need
+A decision needs all of its answers at once. So a request keeps those that it asked for until it ends (`HeldAnswers`), whatever others need
 meanwhile: each is asked for once. What is kept beyond that is shared by later requests. Texts of stored schemas are not kept: a comparison
 only needs to know that they can be read.
 """
@@ -121,7 +121,7 @@ class AnswerCache:
                 self.held_bytes -= _size(answer)
 
 
-class Held:
+class HeldAnswers:
     """The answers that one request asked for, kept until it ends."""
 
     def __init__(self, understood: AnswerCache) -> None:
