@@ -21,7 +21,7 @@ from moldau.registry.limits import ANSWER_BYTES_MAX, HttpLimits
 from moldau.registry.peers import PATH as CONFIRMATIONS
 from moldau.registry.request import Request
 from moldau.registry.routes import Kind, NotAllowedError, PlainText, Route, allowed_methods, find_route
-from moldau.registry.schemas.understood import NotUnderstoodError
+from moldau.registry.schemas.understood import UnansweredError
 from moldau.registry.understanding import NotReadableError
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ class App:
         for _ in range(_CHANGE_ATTEMPTS):
             try:
                 status, content = await loop.run_in_executor(self._writers, self._changes.carry_out, route.act, request)
-            except NotUnderstoodError:
+            except UnansweredError:
                 await self._tried(partial(route.act, self._state, request), held)
             else:
                 return Answer(status, content)

@@ -13,7 +13,7 @@ from moldau.ports.workers import WorkerError, WorkerLimitError
 from moldau.registry.errors import RestError, timed_out
 from moldau.registry.limits import WorkLimits
 from moldau.registry.schemas.questions import WARM_UP, WORK, Answer, Question, decode_answer
-from moldau.registry.schemas.understood import AnswerCache, HeldAnswers, NotUnderstoodError
+from moldau.registry.schemas.understood import AnswerCache, HeldAnswers, UnansweredError
 
 T = TypeVar("T")
 
@@ -60,7 +60,7 @@ class Understanding:
         for _ in range(_QUESTIONS_MAX):
             try:
                 return await loop.run_in_executor(executor, decide)
-            except NotUnderstoodError as missing:
+            except UnansweredError as missing:
                 question = missing.question
             if not held.is_new(question):
                 raise _busy(f"what requests under way need of schemas takes more than {self._understood.held_bytes_max:,} bytes; try again")

@@ -14,7 +14,7 @@ from moldau.registry.body import read_schema
 from moldau.registry.limits import WorkLimits
 from moldau.registry.records import SchemaKey, SchemaVersion, encode_key, encode_schema
 from moldau.registry.schemas.questions import Answer, Question, answer
-from moldau.registry.schemas.understood import AnswerCache, NotUnderstoodError
+from moldau.registry.schemas.understood import AnswerCache, UnansweredError
 from moldau.registry.state import RegistryState
 from moldau.registry.understanding import NotReadableError, Understanding
 
@@ -120,7 +120,7 @@ def test_questions_that_differ_have_other_digests() -> None:
     understood = AnswerCache()
     found = []
     for stored, compared in ((False, False), (True, False), (True, True)):
-        with pytest.raises(NotUnderstoodError) as missing:
+        with pytest.raises(UnansweredError) as missing:
             understood.parsed("AVRO", '"int"', stored=stored, compared=compared)
         found.append(missing.value.question.digest())
     assert len(set(found)) == 3

@@ -1,6 +1,6 @@
 """What is known of schemas without reading them again: answers of worker processes, by the digest of the question.
 
-Decisions use it like the languages themselves. What is not known yet is raised as a question, `NotUnderstoodError`; the caller
+Decisions use it like the languages themselves. What is not known yet is raised as a question, `UnansweredError`; the caller
 has it answered in another process, remembers the answer here, and decides again. So deciding never waits for a schema and never
 costs more than look-ups, and no schema delays changes that wait for their lock.
 
@@ -36,7 +36,7 @@ HELD_BYTES_MAX = 12 << 20
 _EACH_BYTES = 256
 
 
-class NotUnderstoodError(Exception):
+class UnansweredError(Exception):
     """A question has to be answered before this can be decided."""
 
     def __init__(self, question: Question) -> None:
@@ -85,7 +85,7 @@ class AnswerCache:
             elif digest in self._held:
                 found = self._held[digest][0]
             else:
-                raise NotUnderstoodError(question)
+                raise UnansweredError(question)
         if isinstance(found, InvalidSchemaError):
             raise InvalidSchemaError(str(found))
         return found
