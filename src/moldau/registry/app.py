@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from moldau.registry.changes import Changes
     from moldau.registry.schemas.understood import HeldAnswers
     from moldau.registry.state import RegistryState
-    from moldau.registry.understanding import Understanding
+    from moldau.registry.understanding import SchemaWorkers
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class App:
         self,
         state: "RegistryState",
         changes: "Changes",
-        understanding: "Understanding",
+        understanding: "SchemaWorkers",
         access: Access,
         *,
         cluster_id: str = "",

@@ -31,7 +31,7 @@ from moldau.registry.peers import Confirming
 from moldau.registry.schemas.understood import AnswerCache
 from moldau.registry.schemas_topic import SCHEMAS_TOPIC, BehindError, Follower, SchemasTopicWriter, ensure_topic
 from moldau.registry.state import RegistryState
-from moldau.registry.understanding import Understanding
+from moldau.registry.understanding import SchemaWorkers
 
 log = logging.getLogger(__name__)
 
@@ -140,7 +140,7 @@ class RegistryServer:
         election = Election(self.bootstrap, self.group, Identity(reached[0], reached[1]), session_timeout_s=self._session_timeout_s)
         confirming = Confirming(self.state, follower, self._trusted)
         changes = Changes(self.state, follower, writer, election, confirming, alone=self._alone)
-        understanding = Understanding(understood, self._work_limits)
+        understanding = SchemaWorkers(understood, self._work_limits)
         access = Access((*self._hosts, reached[0], self._listen[0], socket.gethostname()), self._origins)
         limits = self._http_limits
         app = App(self.state, changes, understanding, access, cluster_id=cluster_id, limits=limits)
@@ -167,7 +167,7 @@ class _Parts:
         writer: SchemasTopicWriter,
         election: Election,
         changes: Changes,
-        understanding: Understanding,
+        understanding: SchemaWorkers,
         http: HttpServer,
         app: App,
     ) -> None:

@@ -25,7 +25,7 @@ class NotReadableError(RestError):
     """A schema cannot be understood within the limits (42201), or no process was free in time (50002)."""
 
 
-class Understanding:
+class SchemaWorkers:
     """Fills `understood`."""
 
     def __init__(self, understood: AnswerCache, limits: WorkLimits) -> None:

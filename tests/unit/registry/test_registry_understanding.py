@@ -16,10 +16,10 @@ from moldau.registry.records import SchemaKey, SchemaVersion, encode_key, encode
 from moldau.registry.schemas.questions import Answer, Question, answer
 from moldau.registry.schemas.understood import AnswerCache, UnansweredError
 from moldau.registry.state import RegistryState
-from moldau.registry.understanding import NotReadableError, Understanding
+from moldau.registry.understanding import NotReadableError, SchemaWorkers
 
 
-class Here(Understanding):
+class Here(SchemaWorkers):
     """Answers questions in this process, and counts them."""
 
     def __init__(self, understood: AnswerCache) -> None:
@@ -47,7 +47,7 @@ def filled(understood: AnswerCache, versions: int, size: int) -> RegistryState:
     return state
 
 
-def settle(understanding: Understanding, *decide: Callable[[], Any]) -> list[Any]:
+def settle(understanding: SchemaWorkers, *decide: Callable[[], Any]) -> list[Any]:
     """What comes of decisions that are made at once."""
 
     async def each(one: Callable[[], Any]) -> Any:
