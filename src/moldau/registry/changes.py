@@ -36,7 +36,7 @@ from moldau.registry.schemas_topic import BehindError, WriterFencedError
 
 if TYPE_CHECKING:
     from moldau.registry.election import Election, Identity
-    from moldau.registry.peers import Confirming
+    from moldau.registry.peers import WriterConfirmation
     from moldau.registry.records import SchemaVersion
     from moldau.registry.request import Request
     from moldau.registry.schemas_topic import Follower, SchemasTopicWriter
@@ -69,7 +69,7 @@ class Changes:
         follower: "Follower",
         writer: "SchemasTopicWriter",
         election: "Election",
-        confirming: "Confirming",
+        confirming: "WriterConfirmation",
         *,
         alone: bool = False,
         timeout_s: float = TIMEOUT_S,

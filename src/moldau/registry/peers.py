@@ -84,7 +84,7 @@ def confirmation(url: str, request: Request) -> "Write":
     return encode_key(NoopKey()), to_json({"writer": url, "confirms": nonce})
 
 
-class Confirming:
+class WriterConfirmation:
     """What this registry knows of the elected one. Any thread may ask."""
 
     def __init__(

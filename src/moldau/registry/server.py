@@ -27,7 +27,7 @@ from moldau.registry.changes import Changes
 from moldau.registry.election import SESSION_TIMEOUT_S, Election, Identity
 from moldau.registry.http_server import HttpServer
 from moldau.registry.limits import HttpLimits, WorkLimits
-from moldau.registry.peers import Confirming
+from moldau.registry.peers import WriterConfirmation
 from moldau.registry.schemas.understood import AnswerCache
 from moldau.registry.schemas_topic import SCHEMAS_TOPIC, BehindError, Follower, SchemasTopicWriter, ensure_topic
 from moldau.registry.state import RegistryState
@@ -138,7 +138,7 @@ class RegistryServer:
         follower = Follower(self.bootstrap, self.topic, self.state)
         writer = SchemasTopicWriter(self.bootstrap, self.topic, f"{self.group}:{self.topic}", timeout_s=_WRITE_TIMEOUT_S)
         election = Election(self.bootstrap, self.group, Identity(reached[0], reached[1]), session_timeout_s=self._session_timeout_s)
-        confirming = Confirming(self.state, follower, self._trusted)
+        confirming = WriterConfirmation(self.state, follower, self._trusted)
         changes = Changes(self.state, follower, writer, election, confirming, alone=self._alone)
         understanding = SchemaWorkers(understood, self._work_limits)
         access = Access((*self._hosts, reached[0], self._listen[0], socket.gethostname()), self._origins)

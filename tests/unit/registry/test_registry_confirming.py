@@ -7,7 +7,7 @@ import pytest
 
 from moldau.registry.election import Identity
 from moldau.registry.errors import RestError
-from moldau.registry.peers import Confirming, Forwarded, ForwardError, confirmation
+from moldau.registry.peers import Forwarded, ForwardError, WriterConfirmation, confirmation
 from moldau.registry.records import NoopKey, encode_key
 from moldau.registry.request import Request
 from support.registry import Ledger
@@ -24,7 +24,7 @@ class World:
         self.asked: list[str] = []
         self.writes_as: dict[str, str | None] = {GOOD.url: GOOD.url}
         """What an answering registry does: it writes a record with this URL, or says that it did (None)."""
-        self.confirming = Confirming(self.ledger.state, cast("Any", self), frozenset(), lambda: self.now_s)
+        self.confirming = WriterConfirmation(self.ledger.state, cast("Any", self), frozenset(), lambda: self.now_s)
         monkeypatch.setattr("moldau.registry.peers.forward", self.forward)
 
     def catch_up(self, _timeout_s: float) -> int:
@@ -90,7 +90,7 @@ def test_doubt_lasts_until_somebody_is_confirmed(world: World) -> None:
 
 
 def test_a_writer_of_another_make_may_be_trusted(world: World) -> None:
-    confirming = Confirming(world.ledger.state, cast("Any", world), frozenset([EVIL.url]))
+    confirming = WriterConfirmation(world.ledger.state, cast("Any", world), frozenset([EVIL.url]))
     assert confirming.ask(EVIL, 1)
     assert world.asked == []
 
