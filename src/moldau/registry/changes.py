@@ -31,7 +31,7 @@ from moldau.registry.errors import (
     timed_out,
     unknown_leader,
 )
-from moldau.registry.peers import Forwarded, ForwardError, confirmation, forward
+from moldau.registry.peers import ForwardedAnswer, ForwardError, confirmation, forward
 from moldau.registry.schemas_topic import BehindError, WriterFencedError
 
 if TYPE_CHECKING:
@@ -204,5 +204,5 @@ class Changes:
             )
 
 
-def _writes_no_longer(answer: Forwarded) -> bool:
+def _writes_no_longer(answer: ForwardedAnswer) -> bool:
     return answer.status == 500 and str(_UNKNOWN_LEADER).encode() in answer.content

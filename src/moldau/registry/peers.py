@@ -42,14 +42,14 @@ class ForwardError(Exception):
         self.delivered = delivered
 
 
-class Forwarded(NamedTuple):
+class ForwardedAnswer(NamedTuple):
     """The writer's answer."""
 
     status: int
     content: bytes
 
 
-def forward(writer: "Identity", request: "Request", timeout_s: float) -> Forwarded:
+def forward(writer: "Identity", request: "Request", timeout_s: float) -> ForwardedAnswer:
     """Ask the writer. ForwardError."""
     target = parse_urls(writer.url)[0]
     kind = http.client.HTTPSConnection if target.scheme == "https" else http.client.HTTPConnection
@@ -61,7 +61,7 @@ def forward(writer: "Identity", request: "Request", timeout_s: float) -> Forward
         delivered = True
         connection.request(request.method, request.target, request.content, headers)
         response = connection.getresponse()
-        return Forwarded(response.status, response.read())
+        return ForwardedAnswer(response.status, response.read())
     except (OSError, http.client.HTTPException) as error:
         raise ForwardError(f"{writer.url}: {error or type(error).__name__}", delivered=delivered) from error
     finally:

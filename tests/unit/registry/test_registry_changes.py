@@ -12,7 +12,7 @@ from moldau.registry.changes import DOUBTED_S, Changes
 from moldau.registry.decisions import Decision, Write, delete_config, set_config
 from moldau.registry.election import Identity
 from moldau.registry.errors import RestError
-from moldau.registry.peers import Forwarded, ForwardError
+from moldau.registry.peers import ForwardedAnswer, ForwardError
 from moldau.registry.records import ConfigKey, encode_config, encode_key
 from moldau.registry.request import Request
 from moldau.registry.state import RegistryState
@@ -113,11 +113,11 @@ def test_a_deletion_that_the_writer_may_have_carried_out_is_not_asked_for_again(
     """Asked again, the writer would say 404 of what it has just deleted. What is registered or set may be asked for twice."""
     writers: list[str] = []
 
-    def lost(writer: Identity, _request: Request, _timeout_s: float) -> Forwarded:
+    def lost(writer: Identity, _request: Request, _timeout_s: float) -> ForwardedAnswer:
         writers.append(writer.url)
         if len(writers) == 1:
             raise ForwardError("no answer in time", delivered=True)
-        return Forwarded(200, b"1")
+        return ForwardedAnswer(200, b"1")
 
     monkeypatch.setattr("moldau.registry.changes.forward", lost)
     monkeypatch.setattr(log, "mine", False, raising=False)

@@ -7,7 +7,7 @@ import pytest
 
 from moldau.registry.election import Identity
 from moldau.registry.errors import RestError
-from moldau.registry.peers import Forwarded, ForwardError, WriterConfirmation, confirmation
+from moldau.registry.peers import ForwardedAnswer, ForwardError, WriterConfirmation, confirmation
 from moldau.registry.records import NoopKey, encode_key
 from moldau.registry.request import Request
 from support.registry import Ledger
@@ -31,7 +31,7 @@ class World:
         """All is applied always."""
         return 0
 
-    def forward(self, writer: Identity, request: Request, _timeout_s: float) -> Forwarded:
+    def forward(self, writer: Identity, request: Request, _timeout_s: float) -> ForwardedAnswer:
         """Ask a registry for a confirmation."""
         self.asked.append(writer.url)
         if writer.url not in self.writes_as:
@@ -39,7 +39,7 @@ class World:
         url = self.writes_as[writer.url]
         if url is not None:
             self.ledger.write([confirmation(url, request)])
-        return Forwarded(200, b"{}")
+        return ForwardedAnswer(200, b"{}")
 
     def take_over(self) -> None:
         """Somebody becomes the writer."""
