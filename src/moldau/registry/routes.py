@@ -259,7 +259,7 @@ ROUTES: dict[str, Mapping[str, Route]] = {
 _CONTEXTS = "contexts"
 
 
-class Found(NamedTuple):
+class RouteMatch(NamedTuple):
     """A route, the parts of the path that it names, and the context that the path begins with."""
 
     route: Route
@@ -286,13 +286,13 @@ class NotAllowedError(RestError):
         self.allow = allow
 
 
-def find_route(method: str, path: str) -> Found:
+def find_route(method: str, path: str) -> RouteMatch:
     """The route of a path as it came; what answers GET answers HEAD. RestError 404, 42208, NotAllowedError."""
     methods, names, context = _find_node(path)
     route = methods.get("GET" if method == "HEAD" else method)
     if route is None:
         raise NotAllowedError(_allowed(methods))
-    return Found(route, names, context)
+    return RouteMatch(route, names, context)
 
 
 def allowed_methods(path: str) -> str:
@@ -314,7 +314,7 @@ def _find_node(path: str) -> tuple[Mapping[str, Route], dict[str, str], str]:
         names = _match(pattern, parts)
         if names is not None:
             return methods, names, context
-    raise RestError(404, 404, "HTTP 404 Not Found")
+    raise RestError(404, 404, "HTTP 404 Not RouteMatch")
 
 
 def _unquoted(part: str) -> str:
