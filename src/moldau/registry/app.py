@@ -20,7 +20,7 @@ from moldau.registry.errors import NOT_FOUND, RestError, answer_too_large, not_a
 from moldau.registry.limits import ANSWER_BYTES_MAX, HttpLimits
 from moldau.registry.peers import PATH as CONFIRMATIONS
 from moldau.registry.request import Request
-from moldau.registry.routes import Kind, NotAllowedError, PlainText, Route, allowed_methods, find_route
+from moldau.registry.routes import NotAllowedError, PlainText, Route, WorkKind, allowed_methods, find_route
 from moldau.registry.schemas.understood import UnansweredError
 from moldau.registry.understanding import NotReadableError
 
@@ -162,11 +162,11 @@ class App:
             known = await self._tried(partial(route.known, self._state, request), held)
             if known is not None:
                 return _json(known)
-        if route.kind is Kind.WRITE:
+        if route.kind is WorkKind.WRITE:
             return await self._change(route, request, held)
         act = partial(route.act, self._state, request)
-        if route.kind is not Kind.READ or request.text("format"):
-            executor = self._lists if route.kind is Kind.LIST else self._workers
+        if route.kind is not WorkKind.READ or request.text("format"):
+            executor = self._lists if route.kind is WorkKind.LIST else self._workers
             content = await self._understanding.settle(executor, lambda: encode_body(act(), self._limits.answer_bytes_max), held)
             return Answer(200, content)
         return _json(act())

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from moldau.registry.state import RegistryState
 
 
-class Kind(Enum):
+class WorkKind(Enum):
     """What carrying out a request takes."""
 
     READ = auto()
@@ -46,7 +46,7 @@ class Route(NamedTuple):
     `known` gives the answer to a WRITE that would change nothing, or None: every registry can give it, without asking the writer.
     """
 
-    kind: Kind
+    kind: WorkKind
     act: Callable[["RegistryState", "Request"], Any]
     known: Callable[["RegistryState", "Request"], Any] | None = None
 
@@ -211,19 +211,19 @@ def _delete_context(state: "RegistryState", request: "Request") -> Decision:
 
 
 def _read(act: Callable[["RegistryState", "Request"], Any]) -> Route:
-    return Route(Kind.READ, act)
+    return Route(WorkKind.READ, act)
 
 
 def _work(act: Callable[["RegistryState", "Request"], Any]) -> Route:
-    return Route(Kind.WORK, act)
+    return Route(WorkKind.WORK, act)
 
 
 def _list(act: Callable[["RegistryState", "Request"], Any]) -> Route:
-    return Route(Kind.LIST, act)
+    return Route(WorkKind.LIST, act)
 
 
 def _write(act: Callable[["RegistryState", "Request"], Any]) -> Route:
-    return Route(Kind.WRITE, act)
+    return Route(WorkKind.WRITE, act)
 
 
 ROUTES: dict[str, Mapping[str, Route]] = {
@@ -231,7 +231,7 @@ ROUTES: dict[str, Mapping[str, Route]] = {
     "subjects": {"GET": _list(_subjects)},
     "subjects/{subject}": {"POST": _work(_find), "DELETE": _write(_delete_subject)},
     "subjects/{subject}/metadata": {"GET": _work(_latest_with_metadata)},
-    "subjects/{subject}/versions": {"GET": _work(_versions), "POST": Route(Kind.WRITE, _register, _registered)},
+    "subjects/{subject}/versions": {"GET": _work(_versions), "POST": Route(WorkKind.WRITE, _register, _registered)},
     "subjects/{subject}/versions/{version}": {"GET": _read(_version), "DELETE": _write(_delete_version)},
     "subjects/{subject}/versions/{version}/schema": {"GET": _read(_version_text)},
     "subjects/{subject}/versions/{version}/referencedby": {"GET": _work(_referenced_by)},
