@@ -45,7 +45,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     """Status and body, already bytes, of an answer; the methods of its path, if they are named; the origin whose pages may read it."""
 
     status: int
@@ -112,7 +112,7 @@ class App:
         with contextlib.suppress(asyncio.CancelledError):
             await self._send(answer._replace(origin=origin) if origin else answer, headers.get("accept", ""), send)
 
-    async def _send(self, answer: Answer, accept: str, send: Send) -> None:
+    async def _send(self, answer: HttpAnswer, accept: str, send: Send) -> None:
         content, start = answer.content, 0
         self._answers_bytes += len(content)
         try:
@@ -130,16 +130,16 @@ class App:
         for executor in (self._workers, self._lists, self._writers):
             executor.shutdown(wait=False, cancel_futures=True)
 
-    async def _answer(self, scope: Scope, headers: dict[str, str], receive: Receive) -> Answer:
+    async def _answer(self, scope: Scope, headers: dict[str, str], receive: Receive) -> HttpAnswer:
         path, query = scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1")
         if scope["method"] == "OPTIONS":
-            return Answer(200, b"", allowed_methods(path))
+            return HttpAnswer(200, b"", allowed_methods(path))
         if path == METADATA_ID and scope["method"] in ("GET", "HEAD"):
             return _json({"id": "", "scope": {"path": [], "clusters": self._identity}})
         if path == CONFIRMATIONS and scope["method"] == "POST":
             asked = Request("POST", path, {}, {}, await self._body(receive), forwarded=True)
             status, content = await asyncio.get_running_loop().run_in_executor(self._writers, self._changes.confirm, asked)
-            return Answer(status, content)
+            return HttpAnswer(status, content)
         route, names, context = find_route(scope["method"], path)
         content = await self._body(receive) if scope["method"] in ("POST", "PUT") else b""
         request = Request(
@@ -153,11 +153,11 @@ class App:
         )
         return await self._act(route, request)
 
-    async def _act(self, route: Route, request: Request) -> Answer:
+    async def _act(self, route: Route, request: Request) -> HttpAnswer:
         with self._understanding.hold() as held:
             return await self._act_holding(route, request, held)
 
-    async def _act_holding(self, route: Route, request: Request, held: "HeldAnswers") -> Answer:
+    async def _act_holding(self, route: Route, request: Request, held: "HeldAnswers") -> HttpAnswer:
         if route.known is not None:
             known = await self._tried(partial(route.known, self._state, request), held)
             if known is not None:
@@ -168,10 +168,10 @@ class App:
         if route.kind is not WorkKind.READ or request.text("format"):
             executor = self._lists if route.kind is WorkKind.LIST else self._workers
             content = await self._understanding.settle(executor, lambda: encode_body(act(), self._limits.answer_bytes_max), held)
-            return Answer(200, content)
+            return HttpAnswer(200, content)
         return _json(act())
 
-    async def _change(self, route: Route, request: Request, held: "HeldAnswers") -> Answer:
+    async def _change(self, route: Route, request: Request, held: "HeldAnswers") -> HttpAnswer:
         """Carry a change out. A schema that is not parsed yet is parsed without the lock of all changes; then it starts again."""
         loop = asyncio.get_running_loop()
         for _ in range(_CHANGE_ATTEMPTS):
@@ -180,7 +180,7 @@ class App:
             except UnansweredError:
                 await self._tried(partial(route.act, self._state, request), held)
             else:
-                return Answer(status, content)
+                return HttpAnswer(status, content)
         raise timed_out("other requests changed the subject each time its versions were compared")
 
     async def _tried(self, decide: Callable[[], Any], held: "HeldAnswers") -> Any:
@@ -211,8 +211,8 @@ class App:
                 return b"".join(parts)
 
 
-def _json(value: Any) -> Answer:
-    return Answer(200, encode_body(value))
+def _json(value: Any) -> HttpAnswer:
+    return HttpAnswer(200, encode_body(value))
 
 
 def encode_body(value: Any, bytes_max: int = ANSWER_BYTES_MAX) -> bytes:
@@ -238,11 +238,11 @@ def encode_json(value: Any) -> bytes:
     return b"" if value is None else json.dumps(value, separators=(",", ":")).encode()
 
 
-def _error(status: int, code: int, message: str) -> Answer:
-    return Answer(status, encode_json({"error_code": code, "message": message}))
+def _error(status: int, code: int, message: str) -> HttpAnswer:
+    return HttpAnswer(status, encode_json({"error_code": code, "message": message}))
 
 
-def _headers(answer: Answer, accept: str) -> list[tuple[bytes, bytes]]:
+def _headers(answer: HttpAnswer, accept: str) -> list[tuple[bytes, bytes]]:
     allow = [(b"allow", answer.allow.encode())] if answer.allow else []
     if answer.origin:
         allow += [(b"access-control-allow-origin", answer.origin.encode("latin-1")), (b"vary", b"Origin")]
