@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from moldau.registry.body import read_schema
-from moldau.registry.decisions import Decision, Write
+from moldau.registry.decisions import ChangeDecision, Write
 from moldau.registry.registration import register
 from moldau.registry.server import RegistryServer
 from moldau.registry.state import RegistryState
@@ -83,7 +83,7 @@ class Ledger:
             self.state.apply(len(self.records), 1_700_000_000_000 + len(self.records), key, value)
             self.records.append((key, value))
 
-    def carry_out(self, decision: Decision) -> Any:
+    def carry_out(self, decision: ChangeDecision) -> Any:
         """Write what was decided; the answer."""
         self.write(decision.writes)
         return decision.answer

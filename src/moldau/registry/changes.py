@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from moldau.model.errors import ErrorCode, MoldauError, PeerError
 from moldau.registry.app import NO_CONTENT, OK, encode_json
-from moldau.registry.decisions import Decision
+from moldau.registry.decisions import ChangeDecision
 from moldau.registry.errors import (
     RestError,
     forwarding_failed,
@@ -57,7 +57,7 @@ FULL_TOLD_EVERY_S = 60.0
 _UNKNOWN_LEADER = 50004
 _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
-Decide = Callable[["RegistryState", "Request"], "Decision"]
+Decide = Callable[["RegistryState", "Request"], "ChangeDecision"]
 
 
 class Changes:
@@ -95,7 +95,7 @@ class Changes:
 
     def confirm(self, request: "Request") -> tuple[int, bytes]:
         """Answer a nonce with a record, as the elected writer. RestError 422, 50004 if it is not this one."""
-        return self.carry_out(lambda _state, asked: Decision({}, [confirmation(self._election.me.url, asked)]), request)
+        return self.carry_out(lambda _state, asked: ChangeDecision({}, [confirmation(self._election.me.url, asked)]), request)
 
     def stop(self) -> None:
         """Begin nothing more, and do not wait for an election any more."""
@@ -171,7 +171,7 @@ class Changes:
         finally:
             self._lock.release()
 
-    def _check_room(self, decision: "Decision") -> None:
+    def _check_room(self, decision: "ChangeDecision") -> None:
         """RestError 42209 for what does not fit into the memory that all of the registry may take, and for a new id or version while not
         all of them are known.
         """

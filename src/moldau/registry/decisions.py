@@ -38,7 +38,7 @@ Write = tuple[bytes, bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ChangeDecision:
     """Records in the order in which they are to be written, perhaps none, and the answer as JSON has it.
 
     `registered` is the version that has to be there when all is read back.
@@ -52,7 +52,7 @@ class Decision:
 LATEST = -1
 
 
-def delete_version(state: "RegistryState", subject: str, number: int, *, permanent: bool) -> Decision:
+def delete_version(state: "RegistryState", subject: str, number: int, *, permanent: bool) -> ChangeDecision:
     """Delete one version; the answer is its number. RestError 40401, 40402, 40406, 40407, 42205, 42206."""
     versions = state.versions(subject)
     if number == LATEST and state.lacks_schemas(subject):
@@ -71,16 +71,16 @@ def delete_version(state: "RegistryState", subject: str, number: int, *, permane
     if state.referrers(key, deleted=permanent):
         raise errors.reference_exists(subject, number)
     if not permanent:
-        return Decision(number, [(encode_key(key), encode_schema(replace(schema, deleted=True)))])
+        return ChangeDecision(number, [(encode_key(key), encode_schema(replace(schema, deleted=True)))])
     if not schema.deleted:
         raise errors.version_not_soft_deleted(subject, number)
     writes: list[Write] = [(encode_key(key), None)]
     if len(versions) == 1:
         writes += _settings_of(state, subject)
-    return Decision(number, writes)
+    return ChangeDecision(number, writes)
 
 
-def delete_subject(state: "RegistryState", subject: str, *, permanent: bool) -> Decision:
+def delete_subject(state: "RegistryState", subject: str, *, permanent: bool) -> ChangeDecision:
     """Delete all versions of a subject; the answer is their numbers. RestError 40401, 40404, 40405, 42205, 42206."""
     every = state.versions(subject)
     versions = every if permanent else [each for each in every if not each.deleted]
@@ -99,19 +99,19 @@ def delete_subject(state: "RegistryState", subject: str, *, permanent: bool) -> 
             raise errors.subject_not_soft_deleted(subject)
     numbers = [each.version for each in versions]
     if not permanent:
-        return Decision(numbers, [(encode_key(DeleteSubjectKey(subject)), encode_delete_subject(subject, numbers[-1]))])
+        return ChangeDecision(numbers, [(encode_key(DeleteSubjectKey(subject)), encode_delete_subject(subject, numbers[-1]))])
     # the newest first: versions may refer to earlier ones of the same subject
     writes: list[Write] = [(encode_key(SchemaKey(subject, number)), None) for number in reversed(numbers)]
-    return Decision(numbers, writes + _settings_of(state, subject))
+    return ChangeDecision(numbers, writes + _settings_of(state, subject))
 
 
-def delete_context(state: "RegistryState", context: str) -> Decision:
+def delete_context(state: "RegistryState", context: str) -> ChangeDecision:
     """Forget a context that has no subjects, not even deleted ones. RestError 42211."""
     if any(context_of(subject) == context for subject in state.subjects()):
         raise errors.context_not_empty(f":{context}:")
     check_referrers_kept(state)
     known = context in state.contexts
-    return Decision(None, [(encode_key(ContextKey(context)), None)] if known else [])
+    return ChangeDecision(None, [(encode_key(ContextKey(context)), None)] if known else [])
 
 
 def check_referrers_kept(state: "RegistryState") -> None:
@@ -130,25 +130,25 @@ def _settings_of(state: "RegistryState", subject: str) -> list[Write]:
     return writes
 
 
-def set_config(state: "RegistryState", scope: str | None, changes: dict[str, Any]) -> Decision:
+def set_config(state: "RegistryState", scope: str | None, changes: dict[str, Any]) -> ChangeDecision:
     """Change what is given, leave the rest. RestError 42205 where nothing may be changed, 42208 for a name that no subject can have."""
     _check_name(scope)
     refuse_read_only(state, scope)
     found = {**state.configs.get(scope, {}), **changes}
     found = {name: value for name, value in found.items() if value is not None}
-    return Decision(config_update_view(found), [(encode_key(ConfigKey(scope)), encode_config(scope, found))])
+    return ChangeDecision(config_update_view(found), [(encode_key(ConfigKey(scope)), encode_config(scope, found))])
 
 
-def delete_config(state: "RegistryState", scope: str | None) -> Decision:
+def delete_config(state: "RegistryState", scope: str | None) -> ChangeDecision:
     """Take back what is set there; the answer is what it was. RestError 40401 if nothing is."""
     if scope is not None and scope not in state.configs:
         raise errors.subject_not_found(scope)
     refuse_read_only(state, scope)
     before = config_view(config_set_at(state, scope))
-    return Decision(before, [(encode_key(ConfigKey(scope)), None)] if scope in state.configs else [])
+    return ChangeDecision(before, [(encode_key(ConfigKey(scope)), None)] if scope in state.configs else [])
 
 
-def set_mode(state: "RegistryState", scope: str | None, mode: str | None, *, force: bool) -> Decision:
+def set_mode(state: "RegistryState", scope: str | None, mode: str | None, *, force: bool) -> ChangeDecision:
     """Set a mode, or take it back with None.
 
     To import, no schema may be there, or the ids that come could be taken: RestError 42205, unless `force` says that it is known. What
@@ -160,10 +160,10 @@ def set_mode(state: "RegistryState", scope: str | None, mode: str | None, *, for
         writes += _emptied(state, scope)
     if mode is not None or scope in state.modes:
         writes.append((encode_key(ModeKey(scope)), None if mode is None else encode_mode(scope, mode)))
-    return Decision({"mode": mode}, writes)
+    return ChangeDecision({"mode": mode}, writes)
 
 
-def delete_mode(state: "RegistryState", scope: str | None, *, recursive: bool) -> Decision:
+def delete_mode(state: "RegistryState", scope: str | None, *, recursive: bool) -> ChangeDecision:
     """Take back the mode that is set there, with `recursive` those of a context's subjects too; the answer is what it was.
 
     RestError 40401 if none is set.
@@ -174,7 +174,7 @@ def delete_mode(state: "RegistryState", scope: str | None, *, recursive: bool) -
     if recursive:
         gone += [each for each in state.modes if each is not None and each != scope and _within(scope, each)]
     before = mode_set_at(state, scope) if scope is None or scope in state.modes else None
-    return Decision({"mode": before} if before else {}, [(encode_key(ModeKey(each)), None) for each in gone])
+    return ChangeDecision({"mode": before} if before else {}, [(encode_key(ModeKey(each)), None) for each in gone])
 
 
 def _emptied(state: "RegistryState", scope: str | None) -> list[Write]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from moldau.registry.decisions import Decision, Write
+from moldau.registry.decisions import ChangeDecision, Write
 from moldau.registry.errors import incompatible, invalid_schema, invalid_subject, not_permitted, registry_incomplete, store_failed
 from moldau.registry.fingerprint import RULES
 from moldau.registry.records import NUMBER_MAX, ContextKey, SchemaKey, SchemaVersion, encode_context, encode_key, encode_schema
@@ -137,7 +137,7 @@ def candidate(state: "RegistryState", subject: str, body: "SchemaBody", *, norma
     return Candidate(body, schema, new, bare, state.id_of(context_of(subject), new.fingerprint), versions, importing)
 
 
-def register(state: "RegistryState", subject: str, body: "SchemaBody", *, normalize: bool = False, force: bool = False) -> Decision:
+def register(state: "RegistryState", subject: str, body: "SchemaBody", *, normalize: bool = False, force: bool = False) -> ChangeDecision:
     """Decide on a registration. RestError 409 if it does not fit the subject's versions, 42201 if it is no schema, and others.
 
     What is registered already is told in every mode. With `force` compatibility is not looked at.
@@ -145,7 +145,7 @@ def register(state: "RegistryState", subject: str, body: "SchemaBody", *, normal
     found = candidate(state, subject, body, normalize=normalize)
     answer = found.known(state)
     if answer is not None:
-        return Decision(answer)
+        return ChangeDecision(answer)
     if state.left_out:
         raise registry_incomplete(state.memory_bytes_max)
     check_register_mode(state, subject, importing=body.id is not None)
@@ -206,7 +206,7 @@ def _given(number: int | None, what: str) -> int:
     return number
 
 
-def _written(state: "RegistryState", new: SchemaVersion, versions: list[SchemaVersion], sent: str) -> Decision:
+def _written(state: "RegistryState", new: SchemaVersion, versions: list[SchemaVersion], sent: str) -> ChangeDecision:
     writes: list[Write] = []
     context = context_of(new.subject)
     if context != DEFAULT_CONTEXT and context not in state.contexts:
@@ -216,7 +216,7 @@ def _written(state: "RegistryState", new: SchemaVersion, versions: list[SchemaVe
         if each.deleted and each.id == new.id and each.version < new.version and not state.referrers(key, deleted=True):
             writes.append((encode_key(key), None))  # the schema is back: its deleted version goes for good
     writes.append((encode_key(SchemaKey(new.subject, new.version)), encode_schema(new)))
-    return Decision(registered_view(new, sent), writes, new)
+    return ChangeDecision(registered_view(new, sent), writes, new)
 
 
 def _property(metadata: Any, name: str) -> Any:

@@ -13,7 +13,7 @@ from urllib.parse import unquote_to_bytes
 from moldau import __version__
 from moldau.registry import decisions, looking_up, registration
 from moldau.registry.body import read_config, read_mode, read_schema
-from moldau.registry.decisions import Decision
+from moldau.registry.decisions import ChangeDecision
 from moldau.registry.errors import RestError, invalid_subject
 from moldau.registry.schemas.language import LANGUAGES
 from moldau.registry.scopes import check_config_kept, check_mode_kept, config_in_scope, config_set_at, mode_in_scope, mode_set_at
@@ -100,7 +100,7 @@ def _referenced_by(state: "RegistryState", request: "Request") -> list[int]:
     return request.page(found)
 
 
-def _register(state: "RegistryState", request: "Request") -> Decision:
+def _register(state: "RegistryState", request: "Request") -> ChangeDecision:
     body = read_schema(request.json())
     return registration.register(state, request.subject(state), body, normalize=request.flag("normalize"), force=request.flag("force"))
 
@@ -110,11 +110,11 @@ def _registered(state: "RegistryState", request: "Request") -> Any:
     return registration.candidate(state, request.subject(state), body, normalize=request.flag("normalize")).known(state)
 
 
-def _delete_version(state: "RegistryState", request: "Request") -> Decision:
+def _delete_version(state: "RegistryState", request: "Request") -> ChangeDecision:
     return decisions.delete_version(state, request.subject(state), request.version, permanent=request.flag("permanent"))
 
 
-def _delete_subject(state: "RegistryState", request: "Request") -> Decision:
+def _delete_subject(state: "RegistryState", request: "Request") -> ChangeDecision:
     return decisions.delete_subject(state, request.subject(state), permanent=request.flag("permanent"))
 
 
@@ -177,11 +177,11 @@ def _config(state: "RegistryState", request: "Request") -> Any:
     return config_view(config_in_scope(state, scope))
 
 
-def _set_config(state: "RegistryState", request: "Request") -> Decision:
+def _set_config(state: "RegistryState", request: "Request") -> ChangeDecision:
     return decisions.set_config(state, request.scope(), read_config(request.json()))
 
 
-def _delete_config(state: "RegistryState", request: "Request") -> Decision:
+def _delete_config(state: "RegistryState", request: "Request") -> ChangeDecision:
     return decisions.delete_config(state, request.scope())
 
 
@@ -193,11 +193,11 @@ def _mode(state: "RegistryState", request: "Request") -> Any:
     return {"mode": mode_in_scope(state, scope)}
 
 
-def _set_mode(state: "RegistryState", request: "Request") -> Decision:
+def _set_mode(state: "RegistryState", request: "Request") -> ChangeDecision:
     return decisions.set_mode(state, request.scope(), read_mode(request.json()), force=request.flag("force"))
 
 
-def _delete_mode(state: "RegistryState", request: "Request") -> Decision:
+def _delete_mode(state: "RegistryState", request: "Request") -> ChangeDecision:
     return decisions.delete_mode(state, request.scope(), recursive=request.flag("recursive"))
 
 
@@ -206,7 +206,7 @@ def _contexts(state: "RegistryState", request: "Request") -> list[str]:
     return request.page(each for each in state.all_contexts() if each.startswith(prefix))
 
 
-def _delete_context(state: "RegistryState", request: "Request") -> Decision:
+def _delete_context(state: "RegistryState", request: "Request") -> ChangeDecision:
     return decisions.delete_context(state, request.names["context"].strip(":"))
 
 

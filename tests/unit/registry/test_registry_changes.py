@@ -9,7 +9,7 @@ import pytest
 from moldau.registry import registration
 from moldau.registry.body import read_schema
 from moldau.registry.changes import DOUBTED_S, Changes
-from moldau.registry.decisions import Decision, Write, delete_config, set_config
+from moldau.registry.decisions import ChangeDecision, Write, delete_config, set_config
 from moldau.registry.election import Identity
 from moldau.registry.errors import RestError
 from moldau.registry.peers import ForwardedAnswer, ForwardError
@@ -70,7 +70,7 @@ class Log:
         """Nothing changes."""
 
 
-def register(state: RegistryState, request: Request) -> Decision:
+def register(state: RegistryState, request: Request) -> ChangeDecision:
     return registration.register(state, request.names["subject"], read_schema(request.json()))
 
 
