@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from moldau.registry import changes
-from moldau.registry.election import Election, Identity
+from moldau.registry.election import Election, RegistryIdentity
 from moldau.registry.peers import PATH
 from moldau.testing import Broker
 from support.registry import Rest, running_registry
@@ -47,7 +47,7 @@ def stranger() -> Iterator[int]:
 def test_a_stranger_that_is_elected_gets_nonces_and_no_schema(stranger: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "DOUBTED_S", DOUBTED_S)
     with Broker() as broker:
-        election = Election(broker.bootstrap_servers, "schema-registry", Identity("127.0.0.1", stranger))
+        election = Election(broker.bootstrap_servers, "schema-registry", RegistryIdentity("127.0.0.1", stranger))
         election.start()
         deadline = time.monotonic() + PATIENCE_S
         while not election.mine:

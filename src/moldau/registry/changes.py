@@ -35,7 +35,7 @@ from moldau.registry.peers import ForwardedAnswer, ForwardError, confirmation, f
 from moldau.registry.schemas_topic import BehindError, WriterFencedError
 
 if TYPE_CHECKING:
-    from moldau.registry.election import Election, Identity
+    from moldau.registry.election import Election, RegistryIdentity
     from moldau.registry.peers import WriterConfirmation
     from moldau.registry.records import SchemaVersion
     from moldau.registry.request import Request
@@ -185,7 +185,7 @@ class Changes:
             log.warning("bound reached, refusing more: setting=registry.memory.max.bytes value=%d", most)
         raise registry_full(most)
 
-    def _unconfirmed(self, writer: "Identity") -> RestError:
+    def _unconfirmed(self, writer: "RegistryIdentity") -> RestError:
         if time.monotonic() - self._said_at >= _SAY_EVERY_S:
             self._said_at = time.monotonic()
             log.error(

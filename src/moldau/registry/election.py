@@ -46,7 +46,7 @@ _NO_ERROR, _DUPLICATE_URLS = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class RegistryIdentity:
     """A registry; `writes` says that it was the writer when it joined."""
 
     host: str
@@ -61,22 +61,22 @@ class Identity:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}"
 
-    def same(self, other: "Identity | None") -> bool:
+    def same(self, other: "RegistryIdentity | None") -> bool:
         """Whether both are one registry."""
         return other is not None and self.url == other.url
 
 
-def encode_identity(identity: Identity) -> bytes:
+def encode_identity(identity: RegistryIdentity) -> bytes:
     """What a member says of itself when it joins."""
     return json.dumps(_fields(identity), separators=(",", ":")).encode()
 
 
-def decode_identity(data: bytes) -> Identity:
+def decode_identity(data: bytes) -> RegistryIdentity:
     """What a member said of itself. ValueError if it cannot be read."""
     return _identity(json.loads(data))
 
 
-def encode_assignment(member: str | None, identity: Identity | None, *, duplicates: bool = False) -> bytes:
+def encode_assignment(member: str | None, identity: RegistryIdentity | None, *, duplicates: bool = False) -> bytes:
     """What the group's leader tells all: which member writes."""
     fields: dict[str, Any] = {"version": _VERSION, "error": _DUPLICATE_URLS if duplicates else _NO_ERROR}
     if member is not None and identity is not None:
@@ -84,7 +84,7 @@ def encode_assignment(member: str | None, identity: Identity | None, *, duplicat
     return json.dumps(fields, separators=(",", ":")).encode()
 
 
-def decode_assignment(data: bytes) -> Identity | None:
+def decode_assignment(data: bytes) -> RegistryIdentity | None:
     """Who writes, as the group's leader told; None if nobody can. ValueError if it cannot be read."""
     fields = json.loads(data)
     if not isinstance(fields, dict):
@@ -96,7 +96,7 @@ def decode_assignment(data: bytes) -> Identity | None:
     return None if found is None else _identity(found)
 
 
-def choose(members: Mapping[str, Identity]) -> bytes:
+def choose(members: Mapping[str, RegistryIdentity]) -> bytes:
     """The assignment for these members: one writer for all."""
     eligible = {member: identity for member, identity in members.items() if identity.eligible}
     writing = [member for member, identity in eligible.items() if identity.writes]
@@ -109,7 +109,7 @@ def choose(members: Mapping[str, Identity]) -> bytes:
     return encode_assignment(chosen or None, identity, duplicates=duplicates)
 
 
-def _fields(identity: Identity) -> dict[str, Any]:
+def _fields(identity: RegistryIdentity) -> dict[str, Any]:
     return {
         "version": _VERSION,
         "host": identity.host,
@@ -120,9 +120,9 @@ def _fields(identity: Identity) -> dict[str, Any]:
     }
 
 
-def _identity(fields: Any) -> Identity:
+def _identity(fields: Any) -> RegistryIdentity:
     try:
-        return Identity(
+        return RegistryIdentity(
             str(fields["host"]),
             int(fields["port"]),
             bool(fields.get("master_eligibility", True)),
@@ -152,7 +152,13 @@ class Election:
     """Membership of the registry `me` in `group`."""
 
     def __init__(
-        self, bootstrap: str, group: str, me: Identity, *, session_timeout_s: float = SESSION_TIMEOUT_S, heartbeat_s: float = HEARTBEAT_S
+        self,
+        bootstrap: str,
+        group: str,
+        me: RegistryIdentity,
+        *,
+        session_timeout_s: float = SESSION_TIMEOUT_S,
+        heartbeat_s: float = HEARTBEAT_S,
     ) -> None:
         self.group = group
         self.me = me
@@ -162,7 +168,7 @@ class Election:
         self._coordinators = Coordinators(self._cluster)
         self._member = ""
         self._generation = -1
-        self._writer: Identity | None = None
+        self._writer: RegistryIdentity | None = None
         self._heard_at = -session_timeout_s
         self._said, self._said_at = "", 0.0
         self._changed = threading.Condition()
@@ -185,7 +191,7 @@ class Election:
         self._cluster.close()
 
     @property
-    def writer(self) -> Identity | None:
+    def writer(self) -> RegistryIdentity | None:
         """The registry that writes, as far as is known now."""
         with self._changed:
             return self._writer if time.monotonic() - self._heard_at < self._session_timeout_s else None

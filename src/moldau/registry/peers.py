@@ -26,7 +26,7 @@ from moldau.registry.schemas_topic import BehindError
 
 if TYPE_CHECKING:
     from moldau.registry.decisions import Write
-    from moldau.registry.election import Identity
+    from moldau.registry.election import RegistryIdentity
     from moldau.registry.schemas_topic import Follower
     from moldau.registry.state import RegistryState
 
@@ -49,7 +49,7 @@ class ForwardedAnswer(NamedTuple):
     content: bytes
 
 
-def forward(writer: "Identity", request: "Request", timeout_s: float) -> ForwardedAnswer:
+def forward(writer: "RegistryIdentity", request: "Request", timeout_s: float) -> ForwardedAnswer:
     """Ask the writer. ForwardError."""
     target = parse_urls(writer.url)[0]
     kind = http.client.HTTPSConnection if target.scheme == "https" else http.client.HTTPConnection
@@ -119,7 +119,7 @@ class WriterConfirmation:
         """There is one."""
         self._doubted_since = None
 
-    def ask(self, writer: "Identity", timeout_s: float) -> bool:
+    def ask(self, writer: "RegistryIdentity", timeout_s: float) -> bool:
         """Whether the elected one is confirmed, if need be by asking it now."""
         if writer.url in self._trusted:
             return True
@@ -135,7 +135,7 @@ class WriterConfirmation:
         self.doubt()
         return False
 
-    def _answers(self, writer: "Identity", timeout_s: float) -> bool:
+    def _answers(self, writer: "RegistryIdentity", timeout_s: float) -> bool:
         nonce = secrets.token_hex(16)
         request = Request("POST", PATH, {}, {}, json.dumps({"nonce": nonce}).encode(), forwarded=True)
         try:

@@ -24,7 +24,7 @@ from moldau.registry.access import Access
 from moldau.registry.app import App
 from moldau.registry.binding import bind
 from moldau.registry.changes import Changes
-from moldau.registry.election import SESSION_TIMEOUT_S, Election, Identity
+from moldau.registry.election import SESSION_TIMEOUT_S, Election, RegistryIdentity
 from moldau.registry.http_server import HttpServer
 from moldau.registry.limits import HttpLimits, WorkLimits
 from moldau.registry.peers import WriterConfirmation
@@ -137,7 +137,7 @@ class RegistryServer:
         reached = self._advertise or (socket.gethostname() if self._listen[0] in _EVERY_INTERFACE else self._listen[0], port)
         follower = Follower(self.bootstrap, self.topic, self.state)
         writer = SchemasTopicWriter(self.bootstrap, self.topic, f"{self.group}:{self.topic}", timeout_s=_WRITE_TIMEOUT_S)
-        election = Election(self.bootstrap, self.group, Identity(reached[0], reached[1]), session_timeout_s=self._session_timeout_s)
+        election = Election(self.bootstrap, self.group, RegistryIdentity(reached[0], reached[1]), session_timeout_s=self._session_timeout_s)
         confirming = WriterConfirmation(self.state, follower, self._trusted)
         changes = Changes(self.state, follower, writer, election, confirming, alone=self._alone)
         understanding = SchemaWorkers(understood, self._work_limits)
@@ -145,7 +145,7 @@ class RegistryServer:
         limits = self._http_limits
         app = App(self.state, changes, understanding, access, cluster_id=cluster_id, limits=limits)
         local = "127.0.0.1" if host in _EVERY_INTERFACE else host
-        url = Identity(local, port).url
+        url = RegistryIdentity(local, port).url
         return _Parts(url, bound, follower, writer, election, changes, understanding, HttpServer(app, limits, _GRACE_S), app)
 
     def __enter__(self) -> Self:

@@ -10,7 +10,7 @@ from moldau.registry import registration
 from moldau.registry.body import read_schema
 from moldau.registry.changes import DOUBTED_S, Changes
 from moldau.registry.decisions import ChangeDecision, Write, delete_config, set_config
-from moldau.registry.election import Identity
+from moldau.registry.election import RegistryIdentity
 from moldau.registry.errors import RestError
 from moldau.registry.peers import ForwardedAnswer, ForwardError
 from moldau.registry.records import ConfigKey, encode_config, encode_key
@@ -28,7 +28,7 @@ class Log:
     group = "g"
     ready = True
     mine = True
-    writer = Identity("127.0.0.1", 1)
+    writer = RegistryIdentity("127.0.0.1", 1)
 
     def __init__(self) -> None:
         self.ledger = Ledger()
@@ -56,7 +56,7 @@ class Log:
     is_due = True
     confirmed = True
 
-    def ask(self, _writer: Identity, _timeout_s: float) -> bool:
+    def ask(self, _writer: RegistryIdentity, _timeout_s: float) -> bool:
         """Whether the elected one is confirmed."""
         return self.confirmed
 
@@ -113,7 +113,7 @@ def test_a_deletion_that_the_writer_may_have_carried_out_is_not_asked_for_again(
     """Asked again, the writer would say 404 of what it has just deleted. What is registered or set may be asked for twice."""
     writers: list[str] = []
 
-    def lost(writer: Identity, _request: Request, _timeout_s: float) -> ForwardedAnswer:
+    def lost(writer: RegistryIdentity, _request: Request, _timeout_s: float) -> ForwardedAnswer:
         writers.append(writer.url)
         if len(writers) == 1:
             raise ForwardError("no answer in time", delivered=True)

@@ -5,14 +5,14 @@ from typing import Any, cast
 
 import pytest
 
-from moldau.registry.election import Identity
+from moldau.registry.election import RegistryIdentity
 from moldau.registry.errors import RestError
 from moldau.registry.peers import ForwardedAnswer, ForwardError, WriterConfirmation, confirmation
 from moldau.registry.records import NoopKey, encode_key
 from moldau.registry.request import Request
 from support.registry import Ledger
 
-GOOD, EVIL = Identity("good", 8081), Identity("evil", 8081)
+GOOD, EVIL = RegistryIdentity("good", 8081), RegistryIdentity("evil", 8081)
 
 
 class World:
@@ -31,7 +31,7 @@ class World:
         """All is applied always."""
         return 0
 
-    def forward(self, writer: Identity, request: Request, _timeout_s: float) -> ForwardedAnswer:
+    def forward(self, writer: RegistryIdentity, request: Request, _timeout_s: float) -> ForwardedAnswer:
         """Ask a registry for a confirmation."""
         self.asked.append(writer.url)
         if writer.url not in self.writes_as:

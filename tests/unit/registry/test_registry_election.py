@@ -5,14 +5,14 @@ import logging
 
 import pytest
 
-from moldau.registry.election import Identity, choose, decode_assignment, decode_identity, encode_assignment, encode_identity
+from moldau.registry.election import RegistryIdentity, choose, decode_assignment, decode_identity, encode_assignment, encode_identity
 
-A, B, C = (Identity(host, 8081) for host in ("a", "b", "c"))
+A, B, C = (RegistryIdentity(host, 8081) for host in ("a", "b", "c"))
 
 
 def test_members_speak_as_confluents_registries_do() -> None:
     assert encode_identity(A) == b'{"version":1,"host":"a","port":8081,"master_eligibility":true,"scheme":"http","leader":false}'
-    assert decode_identity(b'{"version":1,"host":"h","port":1,"master_eligibility":false,"scheme":"https","later":1}') == Identity(
+    assert decode_identity(b'{"version":1,"host":"h","port":1,"master_eligibility":false,"scheme":"https","later":1}') == RegistryIdentity(
         "h", 1, eligible=False, scheme="https"
     )
     assert json.loads(encode_assignment("m", A)) == {
@@ -21,7 +21,7 @@ def test_members_speak_as_confluents_registries_do() -> None:
         "master": "m",
         "master_identity": json.loads(encode_identity(A)),
     }
-    assert Identity("::1", 8081).url == "http://[::1]:8081"
+    assert RegistryIdentity("::1", 8081).url == "http://[::1]:8081"
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"host":"a","port":"x"}', b"\xff"])
@@ -38,21 +38,21 @@ def test_what_is_no_assignment_is_refused(data: bytes) -> None:
 
 
 def test_the_smallest_url_writes_unless_somebody_does_already() -> None:
-    def chosen(**members: Identity) -> Identity | None:
+    def chosen(**members: RegistryIdentity) -> RegistryIdentity | None:
         return decode_assignment(choose(members))
 
     first = chosen(x=C, y=A, z=B)
     assert first is not None
     assert first.same(A)
     assert first.writes
-    writing = Identity("c", 8081, writes=True)
+    writing = RegistryIdentity("c", 8081, writes=True)
     stays = chosen(x=writing, y=A, z=B)
     assert stays is not None
     assert stays.same(C)
-    two = chosen(x=writing, y=Identity("b", 8081, writes=True), z=A)
+    two = chosen(x=writing, y=RegistryIdentity("b", 8081, writes=True), z=A)
     assert two is not None
     assert two.same(A), "two that say so are both wrong"
-    assert chosen(x=Identity("a", 1, eligible=False)) is None
+    assert chosen(x=RegistryIdentity("a", 1, eligible=False)) is None
     assert chosen() is None
 
 
