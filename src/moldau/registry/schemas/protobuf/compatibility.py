@@ -20,7 +20,7 @@ from moldau.registry.schemas.bounds import COMPARED_PAIRS_MAX, DIFFERENCES_MAX, 
 from moldau.registry.schemas.language import Incompatibility, ResolvedReference
 
 
-class Difference(NamedTuple):
+class ProtobufDifference(NamedTuple):
     """A difference and where it is: `#/Flight/3` is field number 3 of the message Flight."""
 
     type: str
@@ -54,7 +54,7 @@ HARMFUL = {
 optional fields removed, names changed, enums and their constants changed in any way, oneofs added or removed whole."""
 
 
-def incompatibility(difference: Difference) -> Incompatibility:
+def incompatibility(difference: ProtobufDifference) -> Incompatibility:
     """A difference that does harm, in the registry's words."""
     path = "#/" + "/".join(difference.path)
     return Incompatibility(difference.type, path, HARMFUL[difference.type].replace("{path}", path))
@@ -81,16 +81,16 @@ def kind(field: FieldDescriptorProto, map_entry: DescriptorProto | None) -> Lite
     return "scalar" if field.type in _GROUP_OF else "message"
 
 
-def compare_scalars(before: FieldDescriptorProto, after: FieldDescriptorProto, path: tuple[str, ...]) -> Iterator[Difference]:
+def compare_scalars(before: FieldDescriptorProto, after: FieldDescriptorProto, path: tuple[str, ...]) -> Iterator[ProtobufDifference]:
     """Types of one group may change; a list may become a single value, and back, only for string and bytes.
 
     A field without a label is an optional one, as the language has it.
     """
     group = _GROUP_OF[before.type]
     if group != _GROUP_OF[after.type]:
-        yield Difference("FIELD_SCALAR_KIND_CHANGED", path)
+        yield ProtobufDifference("FIELD_SCALAR_KIND_CHANGED", path)
     elif before.label != after.label:
-        yield Difference("FIELD_STRING_OR_BYTES_LABEL_CHANGED" if group == "text" else "FIELD_NUMERIC_LABEL_CHANGED", path)
+        yield ProtobufDifference("FIELD_STRING_OR_BYTES_LABEL_CHANGED" if group == "text" else "FIELD_NUMERIC_LABEL_CHANGED", path)
 
 
 class Members:
@@ -110,24 +110,24 @@ class Members:
             self.of.setdefault(oneof, []).append(number)
 
 
-def compare_oneofs(before: Members, after: Members, path: tuple[str, ...]) -> Iterator[Difference]:
+def compare_oneofs(before: Members, after: Members, path: tuple[str, ...]) -> Iterator[ProtobufDifference]:
     """Oneofs by name, and the fields that left one."""
     old, new = (dict.fromkeys(members.oneof_of.values()) for members in (before, after))
     for oneof in new:
         yield from _newly_exclusive(before, after, oneof, path)
     for oneof in sorted(old.keys() ^ new.keys()):
-        yield Difference("ONEOF_REMOVED" if oneof in old else "ONEOF_ADDED", (*path, oneof))
+        yield ProtobufDifference("ONEOF_REMOVED" if oneof in old else "ONEOF_ADDED", (*path, oneof))
     kept = {oneof for oneof, numbers in before.of.items() if any(number in after.fields for number in numbers)}
     for number, oneof in before.oneof_of.items():
         if number in after.fields:
             if number not in after.oneof_of:
-                yield Difference("ONEOF_FIELD_MOVED_TO_TOP_LEVEL", (*path, str(number)))
+                yield ProtobufDifference("ONEOF_FIELD_MOVED_TO_TOP_LEVEL", (*path, str(number)))
         elif oneof in new or oneof in kept:
             # The oneof went with all its fields, or else data of this field is lost while the others stay.
-            yield Difference("ONEOF_FIELD_REMOVED", (*path, oneof, str(number)))
+            yield ProtobufDifference("ONEOF_FIELD_REMOVED", (*path, oneof, str(number)))
 
 
-def _newly_exclusive(before: Members, after: Members, oneof: str, path: tuple[str, ...]) -> Iterator[Difference]:
+def _newly_exclusive(before: Members, after: Members, oneof: str, path: tuple[str, ...]) -> Iterator[ProtobufDifference]:
     """Fields that could be set together, and can be no longer: they come from different oneofs, or from outside any."""
     groups = set()
     from_outside = 0
@@ -137,7 +137,7 @@ def _newly_exclusive(before: Members, after: Members, oneof: str, path: tuple[st
         elif number in before.fields:
             from_outside += 1
     if len(groups) + from_outside > 1:
-        yield Difference("MULTIPLE_FIELDS_MOVED_TO_ONEOF" if from_outside > 1 else "FIELD_MOVED_TO_EXISTING_ONEOF", (*path, oneof))
+        yield ProtobufDifference("MULTIPLE_FIELDS_MOVED_TO_ONEOF" if from_outside > 1 else "FIELD_MOVED_TO_EXISTING_ONEOF", (*path, oneof))
 
 
 Path = tuple[str, ...]
@@ -181,11 +181,11 @@ def check(newer: ProtoFiles, older: ProtoFiles) -> list[Incompatibility]:
     return [incompatibility(found) for found in dict.fromkeys(differences(older, newer)) if found.type in HARMFUL]
 
 
-def differences(original: ProtoFiles, update: ProtoFiles) -> list[Difference]:
+def differences(original: ProtoFiles, update: ProtoFiles) -> list[ProtobufDifference]:
     """Every difference, harmless ones too."""
     found = []
     if original.file.package != update.file.package:
-        found.append(Difference("PACKAGE_CHANGED", ()))
+        found.append(ProtobufDifference("PACKAGE_CHANGED", ()))
     comparison = _Comparison(original, update)
     before, after = original.file, update.file
     found += comparison.messages(before.message_type, after.message_type, ())
@@ -203,7 +203,7 @@ class _Comparison:
         self._under_way: set[int] = set()
         self._harmful: dict[tuple[int, int], bool] = {}
 
-    def messages(self, before: Sequence[DescriptorProto], after: Sequence[DescriptorProto], path: Path) -> Iterator[Difference]:
+    def messages(self, before: Sequence[DescriptorProto], after: Sequence[DescriptorProto], path: Path) -> Iterator[ProtobufDifference]:
         """Messages of one scope, by name; the entries of maps are no messages of their own."""
         old = {message.name: message for message in before if not message.options.map_entry}
         new = {message.name: message for message in after if not message.options.map_entry}
@@ -211,15 +211,15 @@ class _Comparison:
         for name in dict.fromkeys((*old, *new)):
             here = (*path, name)
             if name not in new:
-                yield Difference("MESSAGE_REMOVED", here)
+                yield ProtobufDifference("MESSAGE_REMOVED", here)
             elif name not in old:
-                yield Difference("MESSAGE_ADDED", here)
+                yield ProtobufDifference("MESSAGE_ADDED", here)
             else:
                 yield from self.message(old[name], new[name], here)
                 if old_places[name] != new_places[name]:
-                    yield Difference("MESSAGE_MOVED", here)
+                    yield ProtobufDifference("MESSAGE_MOVED", here)
 
-    def message(self, before: DescriptorProto, after: DescriptorProto, path: Path) -> Iterator[Difference]:
+    def message(self, before: DescriptorProto, after: DescriptorProto, path: Path) -> Iterator[ProtobufDifference]:
         """Fields by number, oneofs, then what is nested."""
         pair = (id(before), id(after))
         if id(before) in self._under_way or pair in self._harmful:
@@ -236,7 +236,7 @@ class _Comparison:
         self._harmful[pair] = _harms(found)
         yield from _bounded(found)
 
-    def _fields(self, before: DescriptorProto, after: DescriptorProto, path: Path) -> Iterator[Difference]:
+    def _fields(self, before: DescriptorProto, after: DescriptorProto, path: Path) -> Iterator[ProtobufDifference]:
         old, new = Members(before), Members(after)
         yield from compare_oneofs(old, new, path)
         for number in sorted(old.fields.keys() | new.fields.keys()):
@@ -246,21 +246,21 @@ class _Comparison:
                 if field is not None:
                     yield from self._field(field, changed, here)
                 elif number in new.oneof_of:
-                    yield Difference("ONEOF_FIELD_ADDED", here)
+                    yield ProtobufDifference("ONEOF_FIELD_ADDED", here)
                 else:
-                    yield Difference("REQUIRED_FIELD_ADDED" if _is_required(changed) else "FIELD_ADDED", here)
+                    yield ProtobufDifference("REQUIRED_FIELD_ADDED" if _is_required(changed) else "FIELD_ADDED", here)
             elif field is not None and number not in old.oneof_of:
-                yield Difference("REQUIRED_FIELD_REMOVED" if _is_required(field) else "FIELD_REMOVED", (*path, str(number)))
+                yield ProtobufDifference("REQUIRED_FIELD_REMOVED" if _is_required(field) else "FIELD_REMOVED", (*path, str(number)))
 
-    def _field(self, before: FieldDescriptorProto, after: FieldDescriptorProto, path: Path) -> Iterator[Difference]:
+    def _field(self, before: FieldDescriptorProto, after: FieldDescriptorProto, path: Path) -> Iterator[ProtobufDifference]:
         if before.name != after.name:
-            yield Difference("FIELD_NAME_CHANGED", path)
+            yield ProtobufDifference("FIELD_NAME_CHANGED", path)
         yield from self._types(before, after, path)
 
-    def _types(self, before: FieldDescriptorProto, after: FieldDescriptorProto, path: Path) -> Iterator[Difference]:
+    def _types(self, before: FieldDescriptorProto, after: FieldDescriptorProto, path: Path) -> Iterator[ProtobufDifference]:
         old_entry, new_entry = self._original.map_entry(before), self._update.map_entry(after)
         if kind(before, old_entry) != kind(after, new_entry):
-            yield Difference("FIELD_KIND_CHANGED", path)
+            yield ProtobufDifference("FIELD_KIND_CHANGED", path)
         elif old_entry and new_entry:
             for old_part, new_part in zip(old_entry.field, new_entry.field, strict=True):
                 yield from self._types(old_part, new_part, path)
@@ -269,46 +269,46 @@ class _Comparison:
         else:
             yield from compare_scalars(before, after, path)
 
-    def _named_types(self, before: str, after: str, path: Path) -> Iterator[Difference]:
+    def _named_types(self, before: str, after: str, path: Path) -> Iterator[ProtobufDifference]:
         """Two messages that a field names: the same name, and the same content if they come from different places."""
         old, new = self._original.types[before], self._update.types[after]
         name = old.local_name(before)
         if name != new.local_name(after):
-            yield Difference("FIELD_NAMED_TYPE_CHANGED", path)
+            yield ProtobufDifference("FIELD_NAMED_TYPE_CHANGED", path)
         elif old.source is None or new.source is None or old.source != new.source:
             assert isinstance(old.type, DescriptorProto)
             assert isinstance(new.type, DescriptorProto)
             yield from self.message(old.type, new.type, tuple(name.split(".")))
             if self._harmful.get((id(old.type), id(new.type)), False):
-                yield Difference("FIELD_NAMED_TYPE_CHANGED", path)
+                yield ProtobufDifference("FIELD_NAMED_TYPE_CHANGED", path)
 
 
-def _harms(found: list[Difference]) -> bool:
+def _harms(found: list[ProtobufDifference]) -> bool:
     return any(difference.type in HARMFUL for difference in found)
 
 
-def _bounded(found: list[Difference]) -> list[Difference]:
+def _bounded(found: list[ProtobufDifference]) -> list[ProtobufDifference]:
     """At most `DIFFERENCES_MAX`, incompatible ones first."""
     if len(found) <= DIFFERENCES_MAX:
         return found
     return sorted(found, key=lambda difference: difference.type not in HARMFUL)[:DIFFERENCES_MAX]
 
 
-def _enums(before: Sequence[EnumDescriptorProto], after: Sequence[EnumDescriptorProto], path: Path) -> Iterator[Difference]:
+def _enums(before: Sequence[EnumDescriptorProto], after: Sequence[EnumDescriptorProto], path: Path) -> Iterator[ProtobufDifference]:
     """An enum is a number on the wire: nothing that changes in it does harm."""
     old, new = ({enum.name: {value.number: value.name for value in enum.value} for enum in enums} for enums in (before, after))
     for name in dict.fromkeys((*old, *new)):
         if name not in new or name not in old:
-            yield Difference("ENUM_REMOVED" if name in old else "ENUM_ADDED", (*path, name))
+            yield ProtobufDifference("ENUM_REMOVED" if name in old else "ENUM_ADDED", (*path, name))
             continue
         for number in sorted(old[name].keys() | new[name].keys()):
             here = (*path, name, str(number))
             if number not in new[name]:
-                yield Difference("ENUM_CONST_REMOVED", here)
+                yield ProtobufDifference("ENUM_CONST_REMOVED", here)
             elif number not in old[name]:
-                yield Difference("ENUM_CONST_ADDED", here)
+                yield ProtobufDifference("ENUM_CONST_ADDED", here)
             elif old[name][number] != new[name][number]:
-                yield Difference("ENUM_CONST_CHANGED", here)
+                yield ProtobufDifference("ENUM_CONST_CHANGED", here)
 
 
 def _all_types(
