@@ -10,7 +10,7 @@ from moldau.registry.schemas.json_schema.content import (
     said,
     unevaluated,
 )
-from moldau.registry.schemas.json_schema.differences import Difference, at, harmless
+from moldau.registry.schemas.json_schema.differences import JsonDifference, at, harmless
 from moldau.registry.schemas.json_schema.nodes import Kind, Node
 from moldau.registry.schemas.json_schema.scalars import compare_limit, compare_limits
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from moldau.registry.schemas.json_schema.comparison import Comparison
 
 
-def compare(comparison: "Comparison", original: Node, update: Node) -> list[Difference]:
+def compare(comparison: "Comparison", original: Node, update: Node) -> list[JsonDifference]:
     """Items, the rest, and how many there may be."""
     before, after = _Array(original), _Array(update)
     found = [
@@ -32,7 +32,7 @@ def compare(comparison: "Comparison", original: Node, update: Node) -> list[Diff
         *compare_limits(original, update, {"maxItems": "MAX_ITEMS", "minItems": "MIN_ITEMS"}),
     ]
     if before.unique != after.unique:
-        found.append(Difference("UNIQUE_ITEMS_REMOVED" if before.unique else "UNIQUE_ITEMS_ADDED", ("uniqueItems",)))
+        found.append(JsonDifference("UNIQUE_ITEMS_REMOVED" if before.unique else "UNIQUE_ITEMS_ADDED", ("uniqueItems",)))
     found += compare_limit("maxContains", "MAX_CONTAINS", before.contains_max, after.contains_max)
     found += compare_limit("minContains", "MIN_CONTAINS", before.contains_min, after.contains_min)
     return found
@@ -62,7 +62,7 @@ class _Array:
         self.contains_min = keywords.get("minContains", 1 if node.modern and "contains" in keywords else None)
 
 
-def _items(comparison: "Comparison", before: _Array, after: _Array) -> list[Difference]:
+def _items(comparison: "Comparison", before: _Array, after: _Array) -> list[JsonDifference]:
     found = []
     for index in range(max(len(before.items), len(after.items))):
         if index >= len(after.items):
@@ -75,26 +75,26 @@ def _items(comparison: "Comparison", before: _Array, after: _Array) -> list[Diff
     return found
 
 
-def _removed(comparison: "Comparison", removed: Node, after: _Array) -> list[Difference]:
+def _removed(comparison: "Comparison", removed: Node, after: _Array) -> list[JsonDifference]:
     if after.others.is_open:
-        return [Difference("ITEM_REMOVED_FROM_OPEN_CONTENT_MODEL")]
+        return [JsonDifference("ITEM_REMOVED_FROM_OPEN_CONTENT_MODEL")]
     schema = after.others.of_others
     if schema is not None:
         found = comparison.compare(removed, schema)
         covered = "IS_COVERED" if harmless(found) else "NOT_COVERED"
-        return [*found, Difference(f"ITEM_REMOVED_{covered}_BY_PARTIALLY_OPEN_CONTENT_MODEL")]
+        return [*found, JsonDifference(f"ITEM_REMOVED_{covered}_BY_PARTIALLY_OPEN_CONTENT_MODEL")]
     if removed.kind is Kind.FALSE:
-        return [Difference("ITEM_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
-    return [Difference("ITEM_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
+        return [JsonDifference("ITEM_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
+    return [JsonDifference("ITEM_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
 
 
-def _added(comparison: "Comparison", before: _Array, added: Node) -> list[Difference]:
+def _added(comparison: "Comparison", before: _Array, added: Node) -> list[JsonDifference]:
     if before.others.is_open:
         word = "ITEM_WITH_EMPTY_SCHEMA" if added.kind is Kind.EMPTY else "ITEM"
-        return [Difference(f"{word}_ADDED_TO_OPEN_CONTENT_MODEL")]
+        return [JsonDifference(f"{word}_ADDED_TO_OPEN_CONTENT_MODEL")]
     schema = before.others.of_others
     if schema is None:
-        return [Difference("ITEM_ADDED_TO_CLOSED_CONTENT_MODEL")]
+        return [JsonDifference("ITEM_ADDED_TO_CLOSED_CONTENT_MODEL")]
     found = comparison.compare(schema, added)
     covered = "IS_COVERED" if harmless(found) else "NOT_COVERED"
-    return [*found, Difference(f"ITEM_ADDED_{covered}_BY_PARTIALLY_OPEN_CONTENT_MODEL")]
+    return [*found, JsonDifference(f"ITEM_ADDED_{covered}_BY_PARTIALLY_OPEN_CONTENT_MODEL")]

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from moldau.registry.schemas.bounds import COMPARED_PAIRS_MAX, TooManyPairsError
 from moldau.registry.schemas.json_schema import arrays, objects, scalars
-from moldau.registry.schemas.json_schema.differences import Difference, at, bounded, harmless
+from moldau.registry.schemas.json_schema.differences import JsonDifference, at, bounded, harmless
 from moldau.registry.schemas.json_schema.nodes import ALL_OF, ANY_OF, ONE_OF, CombinedNode, Kind, Node
 
 
@@ -42,9 +42,9 @@ def most_pairs(partners: Mapping[int, Sequence[int]]) -> dict[int, int]:
 Pair = tuple[Node, Node]
 
 
-def differences(original: Node, update: Node) -> list[Difference]:
+def differences(original: Node, update: Node) -> list[JsonDifference]:
     """Every difference, harmless ones too, with paths from the root."""
-    harmful: dict[Pair, list[Difference]] = {}
+    harmful: dict[Pair, list[JsonDifference]] = {}
     while True:
         comparison = Comparison(harmful)
         found = comparison.compare(original, update)
@@ -57,19 +57,19 @@ def differences(original: Node, update: Node) -> list[Difference]:
 class Comparison:
     """One pass over two graphs; a pair of nodes is compared once."""
 
-    def __init__(self, harmful: dict[Pair, list[Difference]]) -> None:
-        self.compared: dict[Pair, list[Difference]] = {}
+    def __init__(self, harmful: dict[Pair, list[JsonDifference]]) -> None:
+        self.compared: dict[Pair, list[JsonDifference]] = {}
         self.trusted_a_circle = False
         self._harmful = harmful
         self._under_way: set[Pair] = set()
 
-    def optional(self, original: Node | None, update: Node | None) -> list[Difference]:
+    def optional(self, original: Node | None, update: Node | None) -> list[JsonDifference]:
         """The differences where either schema may be missing."""
         if original is None:
-            return [] if update is None else [Difference("SCHEMA_ADDED")]
-        return [Difference("SCHEMA_REMOVED")] if update is None else self.compare(original, update)
+            return [] if update is None else [JsonDifference("SCHEMA_ADDED")]
+        return [JsonDifference("SCHEMA_REMOVED")] if update is None else self.compare(original, update)
 
-    def compare(self, original: Node, update: Node) -> list[Difference]:
+    def compare(self, original: Node, update: Node) -> list[JsonDifference]:
         """The differences of two nodes, with paths from them."""
         pair = (original, update)
         if pair in self.compared:
@@ -86,12 +86,12 @@ class Comparison:
         self.compared[pair] = found
         return found
 
-    def _compare(self, original: Node, update: Node) -> list[Difference]:
+    def _compare(self, original: Node, update: Node) -> list[JsonDifference]:
         mixed = self._one_combined(original, update)
         if mixed is not None:
             return mixed
         if original.kind is not update.kind:
-            return [] if _always_fits(original, update) else [Difference("TYPE_CHANGED")]
+            return [] if _always_fits(original, update) else [JsonDifference("TYPE_CHANGED")]
         found = _annotations(original, update)
         match original.kind:
             case Kind.STRING:
@@ -114,7 +114,7 @@ class Comparison:
                 found += self._compare_combined(original, update)
         return found
 
-    def _one_combined(self, original: Node, update: Node) -> list[Difference] | None:
+    def _one_combined(self, original: Node, update: Node) -> list[JsonDifference] | None:
         """A plain schema against a combined one: fine if it fits one part, as far as the criterion allows. None if that says nothing."""
         if isinstance(update, CombinedNode) and not isinstance(original, CombinedNode):
             combined, wanted, change = update, {ANY_OF, ONE_OF}, "SUM_TYPE_EXTENDED"
@@ -128,26 +128,26 @@ class Comparison:
         for part in combined.parts:
             found = self.compare(original, part) if combined is update else self.compare(part, update)
             if harmless(found):
-                return found if alone else [*found, Difference(change)]
+                return found if alone else [*found, JsonDifference(change)]
         return None
 
-    def _compare_refused(self, original: Node, update: Node) -> list[Difference]:
+    def _compare_refused(self, original: Node, update: Node) -> list[JsonDifference]:
         """`not`: the less is refused, the more fits."""
         found = self.compare(update.child(update.keywords["not"]), original.child(original.keywords["not"]))
-        return [Difference("NOT_TYPE_NARROWED" if harmless(found) else "NOT_TYPE_EXTENDED", ("not",))]
+        return [JsonDifference("NOT_TYPE_NARROWED" if harmless(found) else "NOT_TYPE_EXTENDED", ("not",))]
 
-    def _compare_combined(self, original: CombinedNode, update: CombinedNode) -> list[Difference]:
+    def _compare_combined(self, original: CombinedNode, update: CombinedNode) -> list[JsonDifference]:
         """Each part of the smaller side needs one of the other side for itself."""
         criterion = _criterion_change(original, update)
         if criterion == "COMBINED_TYPE_CHANGED":
-            return [Difference(criterion)]
-        found = [Difference(criterion)] if criterion else []
+            return [JsonDifference(criterion)]
+        found = [JsonDifference(criterion)] if criterion else []
         before, after = len(original.parts), len(update.parts)
         if before < after:
-            found.append(Difference("PRODUCT_TYPE_EXTENDED" if update.criterion == ALL_OF else "SUM_TYPE_EXTENDED"))
+            found.append(JsonDifference("PRODUCT_TYPE_EXTENDED" if update.criterion == ALL_OF else "SUM_TYPE_EXTENDED"))
         elif before > after:
-            found.append(Difference("PRODUCT_TYPE_NARROWED" if original.criterion == ALL_OF else "SUM_TYPE_NARROWED"))
-        fitting: dict[int, dict[int, list[Difference]]] = {}
+            found.append(JsonDifference("PRODUCT_TYPE_NARROWED" if original.criterion == ALL_OF else "SUM_TYPE_NARROWED"))
+        fitting: dict[int, dict[int, list[JsonDifference]]] = {}
         for left, old in enumerate(original.parts):
             compared = {right: self.compare(old, new) for right, new in enumerate(update.parts)}
             fitting[left] = {right: below for right, below in compared.items() if harmless(below)}
@@ -155,7 +155,7 @@ class Comparison:
         for left, right in pairs.items():
             found += at(original.criterion, at(str(left), fitting[left][right]))
         if len(pairs) < min(before, after):
-            found.append(Difference("COMBINED_TYPE_SUBSCHEMAS_CHANGED"))
+            found.append(JsonDifference("COMBINED_TYPE_SUBSCHEMAS_CHANGED"))
         return found
 
 
@@ -168,9 +168,9 @@ def _always_fits(original: Node, update: Node) -> bool:
     return original.kind is Kind.FALSE or update.kind is Kind.EMPTY or bytes_both
 
 
-def _annotations(original: Node, update: Node) -> list[Difference]:
+def _annotations(original: Node, update: Node) -> list[JsonDifference]:
     names = {"$id": "ID_CHANGED", "title": "TITLE_CHANGED", "description": "DESCRIPTION_CHANGED", "default": "DEFAULT_CHANGED"}
-    return [Difference(change) for name, change in names.items() if original.annotations.get(name) != update.annotations.get(name)]
+    return [JsonDifference(change) for name, change in names.items() if original.annotations.get(name) != update.annotations.get(name)]
 
 
 def _criterion_change(original: CombinedNode, update: CombinedNode) -> str | None:

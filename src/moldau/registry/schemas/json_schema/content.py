@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from moldau.registry.schemas.json_schema.differences import Difference
+from moldau.registry.schemas.json_schema.differences import JsonDifference
 from moldau.registry.schemas.json_schema.nodes import Kind, Node
 
 if TYPE_CHECKING:
@@ -52,26 +52,26 @@ def unevaluated(node: Node, keyword: str) -> Node | None:
     return node.optional(keyword) if node.modern else None
 
 
-def compare_additional(comparison: "Comparison", change: str, before: ContentModel, after: ContentModel) -> list[Difference]:
+def compare_additional(comparison: "Comparison", change: str, before: ContentModel, after: ContentModel) -> list[JsonDifference]:
     """The words of `additional...`: from refused to allowed is an addition."""
     if before.allowed != after.allowed:
-        return [Difference(f"{change}_{'ADDED' if after.allowed else 'REMOVED'}")]
+        return [JsonDifference(f"{change}_{'ADDED' if after.allowed else 'REMOVED'}")]
     if before.schema is None and after.schema is not None:
-        return [Difference(f"{change}_NARROWED")]
+        return [JsonDifference(f"{change}_NARROWED")]
     if before.schema is not None and after.schema is None:
-        return [Difference(f"{change}_EXTENDED")]
+        return [JsonDifference(f"{change}_EXTENDED")]
     return comparison.optional(before.schema, after.schema)
 
 
-def compare_unevaluated(comparison: "Comparison", change: str, before: Node | None, after: Node | None) -> list[Difference]:
+def compare_unevaluated(comparison: "Comparison", change: str, before: Node | None, after: Node | None) -> list[JsonDifference]:
     """The words of `unevaluated...`; nothing said is like true."""
     if before is None and after is None:
         return []
     old, new = (Kind.EMPTY if node is None else node.kind for node in (before, after))
     if (old is Kind.FALSE) != (new is Kind.FALSE):
-        return [Difference(f"{change}_{'ADDED' if old is Kind.FALSE else 'REMOVED'}")]
+        return [JsonDifference(f"{change}_{'ADDED' if old is Kind.FALSE else 'REMOVED'}")]
     if before is None or (old is Kind.EMPTY and new is not Kind.EMPTY):
-        return [Difference(f"{change}_NARROWED")]
+        return [JsonDifference(f"{change}_NARROWED")]
     if after is None or (old is not Kind.EMPTY and new is Kind.EMPTY):
-        return [Difference(f"{change}_EXTENDED")]
+        return [JsonDifference(f"{change}_EXTENDED")]
     return comparison.compare(before, after)

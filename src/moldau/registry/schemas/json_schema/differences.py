@@ -9,7 +9,7 @@ from moldau.registry.schemas.bounds import DIFFERENCES_MAX
 from moldau.registry.schemas.language import Incompatibility
 
 
-class Difference(NamedTuple):
+class JsonDifference(NamedTuple):
     """A difference and where it is, from the schema under comparison down."""
 
     type: str
@@ -86,17 +86,17 @@ _BY_ENDING = {
 }
 
 
-def at(part: str, found: list[Difference]) -> list[Difference]:
+def at(part: str, found: list[JsonDifference]) -> list[JsonDifference]:
     """Differences found below `part`, seen from above it."""
-    return [Difference(difference.type, (part, *difference.path)) for difference in found]
+    return [JsonDifference(difference.type, (part, *difference.path)) for difference in found]
 
 
-def harmless(found: list[Difference]) -> bool:
+def harmless(found: list[JsonDifference]) -> bool:
     """Nothing among the differences keeps the newer schema from reading what the older one describes."""
     return all(difference.type in HARMLESS for difference in found)
 
 
-def bounded(found: list[Difference]) -> list[Difference]:
+def bounded(found: list[JsonDifference]) -> list[JsonDifference]:
     """At most `DIFFERENCES_MAX`, incompatible ones first: below a schema that many references lead to, the differences
     of one place would be reported once for each path to it."""
     if len(found) <= DIFFERENCES_MAX:
@@ -104,7 +104,7 @@ def bounded(found: list[Difference]) -> list[Difference]:
     return sorted(found, key=lambda difference: difference.type in HARMLESS)[:DIFFERENCES_MAX]
 
 
-def incompatibility(difference: Difference) -> Incompatibility:
+def incompatibility(difference: JsonDifference) -> Incompatibility:
     """A difference that does harm, in the registry's words."""
     path = "#/" + "/".join(difference.path)
     sentence = _SENTENCES.get(difference.type) or next(

@@ -19,7 +19,7 @@ from moldau.registry.schemas.json_schema.content import (
     said,
     unevaluated,
 )
-from moldau.registry.schemas.json_schema.differences import Difference, at, harmless
+from moldau.registry.schemas.json_schema.differences import JsonDifference, at, harmless
 from moldau.registry.schemas.json_schema.nodes import Kind, Node
 from moldau.registry.schemas.json_schema.scalars import compare_limits
 from moldau.registry.schemas.language import InvalidSchemaError
@@ -54,7 +54,7 @@ def _for_re2(found: "re.Match[str]") -> str:
     return f"\\x{{{found[1]}}}" if found[1] else found[0]
 
 
-def compare(comparison: "Comparison", original: Node, update: Node) -> list[Difference]:
+def compare(comparison: "Comparison", original: Node, update: Node) -> list[JsonDifference]:
     """Required properties, properties, dependencies, the rest, and how many there may be."""
     before, after = _Object(original), _Object(update)
     return [
@@ -99,7 +99,7 @@ class _Object:
         return self.others.of_others
 
 
-def _required(before: _Object, after: _Object) -> list[Difference]:
+def _required(before: _Object, after: _Object) -> list[JsonDifference]:
     found = []
     for name in before.properties:
         if name in after.properties and (name in before.required) != (name in after.required):
@@ -107,11 +107,11 @@ def _required(before: _Object, after: _Object) -> list[Difference]:
                 change = "REQUIRED_ATTRIBUTE_REMOVED"
             else:
                 change = "REQUIRED_ATTRIBUTE_WITH_DEFAULT_ADDED" if name in after.defaults else "REQUIRED_ATTRIBUTE_ADDED"
-            found.append(Difference(change, (name,)))
+            found.append(JsonDifference(change, (name,)))
     return found
 
 
-def _properties(comparison: "Comparison", before: _Object, after: _Object) -> list[Difference]:
+def _properties(comparison: "Comparison", before: _Object, after: _Object) -> list[JsonDifference]:
     found = []
     for name in dict.fromkeys((*before.properties, *after.properties)):
         if name not in after.properties:
@@ -124,21 +124,21 @@ def _properties(comparison: "Comparison", before: _Object, after: _Object) -> li
     return found
 
 
-def _removed(comparison: "Comparison", removed: Node, after: _Object, name: str) -> list[Difference]:
+def _removed(comparison: "Comparison", removed: Node, after: _Object, name: str) -> list[JsonDifference]:
     """What matters is whether the newer schema still takes the property."""
     if after.is_open:
-        return [Difference("PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL")]
+        return [JsonDifference("PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL")]
     schema = after.schema_of_other(name)
     if schema is not None:
         found = comparison.compare(removed, schema)
         covered = "IS_COVERED" if harmless(found) else "NOT_COVERED"
-        return [*found, Difference(f"PROPERTY_REMOVED_{covered}_BY_PARTIALLY_OPEN_CONTENT_MODEL")]
+        return [*found, JsonDifference(f"PROPERTY_REMOVED_{covered}_BY_PARTIALLY_OPEN_CONTENT_MODEL")]
     if removed.kind is Kind.FALSE:
-        return [Difference("PROPERTY_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
-    return [Difference("PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
+        return [JsonDifference("PROPERTY_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
+    return [JsonDifference("PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
 
 
-def _added(comparison: "Comparison", before: _Object, after: _Object, name: str) -> list[Difference]:
+def _added(comparison: "Comparison", before: _Object, after: _Object, name: str) -> list[JsonDifference]:
     """What matters is what the older schema let a property of that name be."""
     if name not in after.required:
         word = "OPTIONAL_PROPERTY"
@@ -148,27 +148,27 @@ def _added(comparison: "Comparison", before: _Object, after: _Object, name: str)
     if before.is_open:
         if added.kind is Kind.EMPTY:
             word = "PROPERTY_WITH_EMPTY_SCHEMA"
-        return [Difference(f"{word}_ADDED_TO_OPEN_CONTENT_MODEL")]
+        return [JsonDifference(f"{word}_ADDED_TO_OPEN_CONTENT_MODEL")]
     found = []
     schema = before.schema_of_other(name)
     if schema is not None:
         found = list(comparison.compare(schema, added))
         covered = "IS_COVERED" if harmless(found) else "NOT_COVERED"
-        found.append(Difference(f"PROPERTY_ADDED_{covered}_BY_PARTIALLY_OPEN_CONTENT_MODEL"))
-    return [*found, Difference(f"{word}_ADDED_TO_UNOPEN_CONTENT_MODEL")]
+        found.append(JsonDifference(f"PROPERTY_ADDED_{covered}_BY_PARTIALLY_OPEN_CONTENT_MODEL"))
+    return [*found, JsonDifference(f"{word}_ADDED_TO_UNOPEN_CONTENT_MODEL")]
 
 
-def _dependencies(comparison: "Comparison", before: _Object, after: _Object) -> list[Difference]:
+def _dependencies(comparison: "Comparison", before: _Object, after: _Object) -> list[JsonDifference]:
     found = []
     for name in dict.fromkeys((*before.needs, *after.needs)):
         old, new = before.needs.get(name), after.needs.get(name)
         if old != new:
-            found.append(Difference(f"DEPENDENCY_ARRAY_{_set_change(old, new)}", (name,)))
+            found.append(JsonDifference(f"DEPENDENCY_ARRAY_{_set_change(old, new)}", (name,)))
     for name in dict.fromkeys((*before.implies, *after.implies)):
         if name not in after.implies:
-            found.append(Difference("DEPENDENCY_SCHEMA_REMOVED", (name,)))
+            found.append(JsonDifference("DEPENDENCY_SCHEMA_REMOVED", (name,)))
         elif name not in before.implies:
-            found.append(Difference("DEPENDENCY_SCHEMA_ADDED", (name,)))
+            found.append(JsonDifference("DEPENDENCY_SCHEMA_ADDED", (name,)))
         else:
             found += at(name, comparison.compare(before.implies[name], after.implies[name]))
     return found

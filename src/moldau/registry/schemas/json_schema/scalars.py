@@ -3,12 +3,12 @@
 from decimal import Decimal, DecimalException
 from typing import Any
 
-from moldau.registry.schemas.json_schema.differences import Difference
+from moldau.registry.schemas.json_schema.differences import JsonDifference
 from moldau.registry.schemas.json_schema.documents import write_json
 from moldau.registry.schemas.json_schema.nodes import Node
 
 
-def compare_limit(name: str, change: str, before: Any, after: Any) -> list[Difference]:
+def compare_limit(name: str, change: str, before: Any, after: Any) -> list[JsonDifference]:
     """A number that was added, removed, increased or decreased; None is no limit."""
     if before == after:
         return []
@@ -18,10 +18,10 @@ def compare_limit(name: str, change: str, before: Any, after: Any) -> list[Diffe
         word = "REMOVED"
     else:
         word = "INCREASED" if before < after else "DECREASED"
-    return [Difference(f"{change}_{word}", (name,))]
+    return [JsonDifference(f"{change}_{word}", (name,))]
 
 
-def compare_limits(original: Node, update: Node, names: dict[str, str]) -> list[Difference]:
+def compare_limits(original: Node, update: Node, names: dict[str, str]) -> list[JsonDifference]:
     """Several limits, by keyword."""
     found = []
     for name, change in names.items():
@@ -29,17 +29,17 @@ def compare_limits(original: Node, update: Node, names: dict[str, str]) -> list[
     return found
 
 
-def compare_strings(original: Node, update: Node) -> list[Difference]:
+def compare_strings(original: Node, update: Node) -> list[JsonDifference]:
     """Lengths and patterns; whether one pattern says more than another is not asked."""
     found = compare_limits(original, update, {"maxLength": "MAX_LENGTH", "minLength": "MIN_LENGTH"})
     before, after = original.keywords.get("pattern"), update.keywords.get("pattern")
     if before != after:
         word = "ADDED" if before is None else "REMOVED" if after is None else "CHANGED"
-        found.append(Difference(f"PATTERN_{word}", ("pattern",)))
+        found.append(JsonDifference(f"PATTERN_{word}", ("pattern",)))
     return found
 
 
-def compare_numbers(original: Node, update: Node) -> list[Difference]:
+def compare_numbers(original: Node, update: Node) -> list[JsonDifference]:
     """Limits, multiples, and whether only integers fit."""
     found = compare_limits(original, update, {"maximum": "MAXIMUM", "minimum": "MINIMUM"})
     for name, change in (("exclusiveMaximum", "EXCLUSIVE_MAXIMUM"), ("exclusiveMinimum", "EXCLUSIVE_MINIMUM")):
@@ -47,7 +47,7 @@ def compare_numbers(original: Node, update: Node) -> list[Difference]:
     found += _multiples(original.keywords.get("multipleOf"), update.keywords.get("multipleOf"))
     integer_before, integer_after = (node.keywords.get("type") == "integer" for node in (original, update))
     if integer_before != integer_after:
-        found.append(Difference("TYPE_EXTENDED" if integer_before else "TYPE_NARROWED"))
+        found.append(JsonDifference("TYPE_EXTENDED" if integer_before else "TYPE_NARROWED"))
     return found
 
 
@@ -59,7 +59,7 @@ def _exclusive(node: Node, name: str) -> Any:
     return value
 
 
-def _multiples(before: Any, after: Any) -> list[Difference]:
+def _multiples(before: Any, after: Any) -> list[JsonDifference]:
     """Multiples of 6 are multiples of 3: from 6 to 3 more numbers fit."""
     if before == after:
         return []
@@ -73,7 +73,7 @@ def _multiples(before: Any, after: Any) -> list[Difference]:
         word = "REDUCED"
     else:
         word = "CHANGED"
-    return [Difference(f"MULTIPLE_OF_{word}", ("multipleOf",))]
+    return [JsonDifference(f"MULTIPLE_OF_{word}", ("multipleOf",))]
 
 
 def _is_multiple(number: Any, of: Any) -> bool:
@@ -84,16 +84,16 @@ def _is_multiple(number: Any, of: Any) -> bool:
         return False
 
 
-def compare_enums(original: Node, update: Node) -> list[Difference]:
+def compare_enums(original: Node, update: Node) -> list[JsonDifference]:
     """More values fit, or fewer."""
     before, after = ({write_json(value, sort=True) for value in node.keywords["enum"]} for node in (original, update))
     if before == after:
         return []
     word = "EXTENDED" if before < after else "NARROWED" if before > after else "CHANGED"
-    return [Difference(f"ENUM_ARRAY_{word}", ("enum",))]
+    return [JsonDifference(f"ENUM_ARRAY_{word}", ("enum",))]
 
 
-def compare_constants(original: Node, update: Node) -> list[Difference]:
+def compare_constants(original: Node, update: Node) -> list[JsonDifference]:
     """The one value that fits."""
     same = write_json(original.keywords["const"], sort=True) == write_json(update.keywords["const"], sort=True)
-    return [] if same else [Difference("ENUM_ARRAY_CHANGED", ("const",))]
+    return [] if same else [JsonDifference("ENUM_ARRAY_CHANGED", ("const",))]
