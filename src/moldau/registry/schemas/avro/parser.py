@@ -41,7 +41,7 @@ def shown(parts: Iterable[object]) -> str:
     return "/" + "/".join(map(str, parts))
 
 
-class Place:
+class TextPlace:
     """The steps from the root. Whoever enters a step leaves it, unless it refuses the schema."""
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ FIELD_ATTRIBUTES: Final = frozenset({"default", "doc", "name", "order", "type", 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def names_of(node: dict[str, Any], enclosing: str, place: Place, *, strict: bool) -> tuple[str, str, list[str]]:
+def names_of(node: dict[str, Any], enclosing: str, place: TextPlace, *, strict: bool) -> tuple[str, str, list[str]]:
     """Name, namespace and full aliases; a dot in the name says the namespace, else the node does, else the enclosing type."""
     full = node.get("name")
     if not isinstance(full, str):
@@ -90,7 +90,7 @@ def names_of(node: dict[str, Any], enclosing: str, place: Place, *, strict: bool
     return name, space, [alias if "." in alias or not space else f"{space}.{alias}" for alias in aliases_of(node, place)]
 
 
-def aliases_of(node: dict[str, Any], place: Place) -> list[str]:
+def aliases_of(node: dict[str, Any], place: TextPlace) -> list[str]:
     """The aliases as they stand, each once."""
     if "aliases" not in node:
         return []
@@ -100,7 +100,7 @@ def aliases_of(node: dict[str, Any], place: Place) -> list[str]:
     return list(dict.fromkeys(aliases))
 
 
-def check_name(name: str, place: Place) -> None:
+def check_name(name: str, place: TextPlace) -> None:
     """Refuse what is no name."""
     if not _NAME.fullmatch(name):
         place.refuse(f"{name!r} is no name: it must begin with a letter or _ and go on with letters, digits and _")
@@ -158,7 +158,7 @@ class Definitions:
         self._names[named.full_name] = named
         return before
 
-    def same(self, before: NamedType | None, again: NamedType, place: Place) -> NamedType:
+    def same(self, before: NamedType | None, again: NamedType, place: TextPlace) -> NamedType:
         """What a name stands for after a definition; a second definition must say the same as the first."""
         if before is None:
             return again
@@ -193,7 +193,7 @@ class _Parser:
     def __init__(self, names: dict[str, NamedType], stored: bool) -> None:
         self.definitions = Definitions(names)
         self.stored = stored
-        self.place = Place()
+        self.place = TextPlace()
         self.defaults: list[tuple[Field, tuple[object, ...]]] = []
 
     def parse(self, text: str) -> AvroType:
