@@ -12,7 +12,7 @@ from moldau.adapters.worker_calls import WorkerCalls
 from moldau.ports.workers import WorkerError, WorkerLimitError
 from moldau.registry.errors import RestError, timed_out
 from moldau.registry.limits import WorkLimits
-from moldau.registry.schemas.questions import WARM_UP, WORK, Answer, Question, decode_answer
+from moldau.registry.schemas.questions import WARM_UP, WORK, Answer, SchemaQuestion, decode_answer
 from moldau.registry.schemas.understood import AnswerCache, HeldAnswers, UnansweredError
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ class SchemaWorkers:
             processes_max=limits.processes, seconds=limits.task_s, memory_bytes=limits.memory_bytes, niceness=limits.niceness
         )
         self._threads = ThreadPoolExecutor(limits.processes, "moldau-registry-understand")
-        self._under_way: dict[Question, asyncio.Future[Answer]] = {}
+        self._under_way: dict[SchemaQuestion, asyncio.Future[Answer]] = {}
 
     def warm_up(self) -> None:
         """Start a process, in the background, so that the first schema need not wait for it."""
@@ -71,7 +71,7 @@ class SchemaWorkers:
                 )
         raise NotReadableError(422, 42201, f"this request needs more than {_QUESTIONS_MAX:,} schemas to be parsed or compared")
 
-    async def _answer(self, question: Question) -> Answer:
+    async def _answer(self, question: SchemaQuestion) -> Answer:
         future = self._under_way.get(question)
         if future is None:
             if len(self._under_way) >= self._limits.waiting_max:
@@ -89,7 +89,7 @@ class SchemaWorkers:
         self._understood.remember(question, answer)
         return answer
 
-    def _ask(self, question: Question) -> Answer:
+    def _ask(self, question: SchemaQuestion) -> Answer:
         return decode_answer(self._calls.call(WORK, question.encode(), wait_s=self._limits.wait_s))
 
 

@@ -13,7 +13,7 @@ from moldau.registry import looking_up
 from moldau.registry.body import read_schema
 from moldau.registry.limits import WorkLimits
 from moldau.registry.records import SchemaKey, SchemaVersion, encode_key, encode_schema
-from moldau.registry.schemas.questions import Answer, Question, answer
+from moldau.registry.schemas.questions import Answer, SchemaQuestion, answer
 from moldau.registry.schemas.understood import AnswerCache, UnansweredError
 from moldau.registry.state import RegistryState
 from moldau.registry.understanding import NotReadableError, SchemaWorkers
@@ -26,7 +26,7 @@ class Here(SchemaWorkers):
         super().__init__(understood, WorkLimits())
         self.asked: Counter[bytes] = Counter()
 
-    def _ask(self, question: Question) -> Answer:
+    def _ask(self, question: SchemaQuestion) -> Answer:
         self.asked[question.digest()] += 1
         return answer(question)
 

@@ -39,7 +39,7 @@ class Source(NamedTuple):
         return self.language, self.text, references, self.stored, self.normalized
 
 
-class Question(NamedTuple):
+class SchemaQuestion(NamedTuple):
     """The text of `schema` in a form (the canonical one by default); with `older` why it cannot read what was written with that.
 
     With `digested` the answer is no more than the digest of the text: enough to know that there is one, or whether it is another's.
@@ -64,7 +64,7 @@ Answer = str | list[Incompatibility] | InvalidSchemaError
 """A text, differences, or why there is neither."""
 
 
-def answer(question: Question) -> Answer:
+def answer(question: SchemaQuestion) -> Answer:
     """Understand, in this process."""
     try:
         schema = _read(question.schema)
@@ -78,7 +78,7 @@ def answer(question: Question) -> Answer:
         return InvalidSchemaError("it is nested too deeply")
 
 
-def question_digest(question: Question, schema: bytes, older: bytes) -> bytes:
+def question_digest(question: SchemaQuestion, schema: bytes, older: bytes) -> bytes:
     """The digest of a question about schemas whose digests are known: they may be long, and many questions be about one."""
     return _digest(schema.hex(), question.form, question.digested, older.hex())
 
@@ -103,7 +103,7 @@ def work(task: bytes, _tools: "WorkerTools") -> Iterator[bytes]:
         parsed("AVRO", '"string"')
         return
     schema, form, older, digested = json.loads(task)
-    yield encode_answer(answer(Question(_source(schema), form, None if older is None else _source(older), digested)))
+    yield encode_answer(answer(SchemaQuestion(_source(schema), form, None if older is None else _source(older), digested)))
 
 
 def encode_answer(found: Answer) -> bytes:

@@ -25,7 +25,7 @@ from moldau.registry.schemas.language import (
     ResolvedReference,
     UnknownLanguageError,
 )
-from moldau.registry.schemas.questions import Answer, Question, Source, question_digest, text_digest
+from moldau.registry.schemas.questions import Answer, SchemaQuestion, Source, question_digest, text_digest
 
 KEPT_BYTES_MAX = 4 << 20
 """Memory of all answers that are kept for later requests; the least used goes first."""
@@ -39,7 +39,7 @@ _EACH_BYTES = 256
 class UnansweredError(Exception):
     """A question has to be answered before this can be decided."""
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: SchemaQuestion) -> None:
         super().__init__("a schema has to be read first")
         self.question = question
 
@@ -76,7 +76,7 @@ class AnswerCache:
         _ = schema.digest("") if compared else schema.canonical
         return schema
 
-    def ask(self, question: Question, digest: bytes) -> str | list[Incompatibility]:
+    def ask(self, question: SchemaQuestion, digest: bytes) -> str | list[Incompatibility]:
         """The answer to a question with this digest. NotUnderstoodError if it is not known yet, InvalidSchemaError if it is one."""
         with self._lock:
             found = self._answers.get(digest)
@@ -90,7 +90,7 @@ class AnswerCache:
             raise InvalidSchemaError(str(found))
         return found
 
-    def remember(self, question: Question, answer: Answer) -> None:
+    def remember(self, question: SchemaQuestion, answer: Answer) -> None:
         """Keep an answer."""
         digest = question.digest()
         with self._lock:
@@ -137,11 +137,11 @@ class HeldAnswers:
         while self._digests:
             self._understood.release(self._digests.pop())
 
-    def is_new(self, question: Question) -> bool:
+    def is_new(self, question: SchemaQuestion) -> bool:
         """Whether the request asks this for the first time."""
         return question.digest() not in self._asked
 
-    def keep(self, question: Question, answer: Answer) -> bool:
+    def keep(self, question: SchemaQuestion, answer: Answer) -> bool:
         """Keep an answer if there is room; False if the request needs more than one may."""
         digest = question.digest()
         self._asked.add(digest)
@@ -179,23 +179,23 @@ class _UnderstoodSchema:
         return schema
 
     def formatted(self, form: str) -> str:
-        found = self._ask(Question(self._source, form))
+        found = self._ask(SchemaQuestion(self._source, form))
         assert isinstance(found, str)
         return found
 
     def digest(self, form: str) -> str:
         """Of the text in a form."""
-        found = self._ask(Question(self._source, form, digested=True))
+        found = self._ask(SchemaQuestion(self._source, form, digested=True))
         assert isinstance(found, str)
         return found
 
     def check(self, older: ParsedSchema) -> list[Incompatibility]:
         assert isinstance(older, _UnderstoodSchema)
-        found = self._ask(Question(self._source, older=older._source), older._digest)
+        found = self._ask(SchemaQuestion(self._source, older=older._source), older._digest)
         assert isinstance(found, list)
         return found
 
-    def _ask(self, question: Question, older: bytes = b"") -> str | list[Incompatibility]:
+    def _ask(self, question: SchemaQuestion, older: bytes = b"") -> str | list[Incompatibility]:
         return self._understood.ask(question, question_digest(question, self._digest, older))
 
 
