@@ -19,7 +19,7 @@ WARM_UP = b""
 CANONICAL = ""
 
 
-class Source(NamedTuple):
+class SchemaText(NamedTuple):
     """A schema as text, with what it refers to."""
 
     language: str
@@ -45,9 +45,9 @@ class SchemaQuestion(NamedTuple):
     With `digested` the answer is no more than the digest of the text: enough to know that there is one, or whether it is another's.
     """
 
-    schema: Source
+    schema: SchemaText
     form: str = CANONICAL
-    older: Source | None = None
+    older: SchemaText | None = None
     digested: bool = False
 
     def encode(self) -> bytes:
@@ -125,11 +125,11 @@ def decode_answer(data: bytes) -> Answer:
     return [Incompatibility(*each) for each in fields["differences"]]
 
 
-def _source(fields: Any) -> Source:
+def _source(fields: Any) -> SchemaText:
     language, text, references, stored, normalized = fields
-    return Source(language, text, tuple(ResolvedReference(*each) for each in references), stored, normalized)
+    return SchemaText(language, text, tuple(ResolvedReference(*each) for each in references), stored, normalized)
 
 
-def _read(source: Source) -> ParsedSchema:
+def _read(source: SchemaText) -> ParsedSchema:
     found = parsed(source.language, source.text, source.references, stored=source.stored)
     return found.normalized() if source.normalized else found

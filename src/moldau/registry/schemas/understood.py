@@ -25,7 +25,7 @@ from moldau.registry.schemas.language import (
     ResolvedReference,
     UnknownLanguageError,
 )
-from moldau.registry.schemas.questions import Answer, SchemaQuestion, Source, question_digest, text_digest
+from moldau.registry.schemas.questions import Answer, SchemaQuestion, SchemaText, question_digest, text_digest
 
 KEPT_BYTES_MAX = 4 << 20
 """Memory of all answers that are kept for later requests; the least used goes first."""
@@ -72,7 +72,7 @@ class AnswerCache:
             raise UnknownLanguageError(name)
         if not stored:
             check_size(text, references)
-        schema = _UnderstoodSchema(self, Source(name, text, tuple(references), stored))
+        schema = _UnderstoodSchema(self, SchemaText(name, text, tuple(references), stored))
         _ = schema.digest("") if compared else schema.canonical
         return schema
 
@@ -156,7 +156,7 @@ class HeldAnswers:
 class _UnderstoodSchema:
     """A schema of which only answers are known."""
 
-    def __init__(self, understood: AnswerCache, source: Source) -> None:
+    def __init__(self, understood: AnswerCache, source: SchemaText) -> None:
         self._understood = understood
         self._source = source
         self._digest = source.digest()
