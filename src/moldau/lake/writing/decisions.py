@@ -25,7 +25,7 @@ from moldau.client.cluster import Cluster
 from moldau.client.errors import RequestFailedError
 from moldau.client.fetched_batches import Visible, checked_batches
 from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED, FetchLimits
-from moldau.lake.writing.producing import Batch, DeliveryError, Producing
+from moldau.lake.writing.producing import Batch, BatchSender, DeliveryError
 from moldau.lake.writing.transactions import Owner, Transactions
 from moldau.model.errors import ErrorCode, MoldauError, WorldError
 from moldau.model.identity import TopicPartition
@@ -159,7 +159,7 @@ class DecisionLog:
     def __init__(
         self,
         cluster: Cluster,
-        producing: Producing,
+        producing: BatchSender,
         topic: str,
         query: str,
         *,

@@ -11,7 +11,7 @@ from moldau.lake.writing import machine
 from moldau.lake.writing.decisions import TIMEOUT_MS, Decision, DecisionLog, DecisionState, TaskTransaction, driver_id, ids_of
 from moldau.lake.writing.options import TransactionOptions, WriteOptions
 from moldau.lake.writing.points import reached
-from moldau.lake.writing.producing import Producing
+from moldau.lake.writing.producing import BatchSender
 from moldau.lake.writing.transactions import ONGOING, Owner, Standing, Transactions, is_fenced
 from moldau.model.errors import MoldauError
 from moldau.tracking.clock import now_ms
@@ -39,7 +39,7 @@ class Driver:
         self._how: TransactionOptions = options.transactions
         timeout_s = options.delivery_timeout_ms / 1000
         self._cluster = Cluster(options.bootstrap, client_id=options.client_id, timeout_s=timeout_s)
-        self._producing = Producing(
+        self._producing = BatchSender(
             options.bootstrap, client_id=options.client_id, timeout_s=timeout_s, request_timeout_ms=options.request_timeout_ms
         )
         self._transactions = Transactions(self._cluster)

@@ -42,7 +42,7 @@ class DeliveryError(MoldauError):
         self.cause = cause
 
 
-class Producing(Brokers):
+class BatchSender(Brokers):
     """Sends to the leaders in the cluster of `bootstrap`. One thread uses it."""
 
     def __init__(self, bootstrap: str, *, client_id: str, timeout_s: float, request_timeout_ms: int, acks: int = ACKS_ALL) -> None:

@@ -23,7 +23,7 @@ from moldau.lake.writing.decisions import TaskTransaction, Written
 from moldau.lake.writing.encoding import batch_ends, batch_of, encode, size_estimates
 from moldau.lake.writing.options import WriteOptions
 from moldau.lake.writing.points import reached
-from moldau.lake.writing.producing import ACKS_ALL, Batch, DeliveryError, Producing
+from moldau.lake.writing.producing import ACKS_ALL, Batch, BatchSender, DeliveryError
 from moldau.lake.writing.transactions import Owner, Transactions, is_fenced
 from moldau.model.errors import ErrorCode, MoldauError, WorldError
 from moldau.model.identity import TopicPartition
@@ -134,7 +134,7 @@ class TaskWriter:
         self._transactional_id = transactional_id
         timeout_s = options.delivery_timeout_ms / 1000
         self._cluster = Cluster(options.bootstrap, client_id=options.client_id, timeout_s=timeout_s)
-        self._producing = Producing(
+        self._producing = BatchSender(
             options.bootstrap,
             client_id=options.client_id,
             timeout_s=timeout_s,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from moldau.lake.writing.producing import Batch, DeliveryError, Producing
+from moldau.lake.writing.producing import Batch, BatchSender, DeliveryError
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import TopicPartition
 from moldau.protocol.api_keys import ApiKey
@@ -59,8 +59,8 @@ def leader() -> Iterator[Leader]:
 
 
 @pytest.fixture
-def producing(leader: Leader) -> Iterator[Producing]:
-    with Producing(leader.server.bootstrap, client_id="test", timeout_s=10, request_timeout_ms=1000) as producing:
+def producing(leader: Leader) -> Iterator[BatchSender]:
+    with BatchSender(leader.server.bootstrap, client_id="test", timeout_s=10, request_timeout_ms=1000) as producing:
         yield producing
 
 
@@ -68,7 +68,7 @@ def refused(number: int, code: ErrorCode, **more: object) -> PartitionProduceRes
     return PartitionProduceResponse(number, code, -1, **more)  # type: ignore[arg-type]
 
 
-def test_many_partitions_are_sent_at_once(leader: Leader, producing: Producing) -> None:
+def test_many_partitions_are_sent_at_once(leader: Leader, producing: BatchSender) -> None:
     producing.send({FIRST: Batch(b"a", [0]), SECOND: Batch(b"b", [1])}, None)
     assert producing.wait() == {FIRST: 10, SECOND: 11}
     assert leader.sent == [{0: b"a", 1: b"b"}]
@@ -79,7 +79,7 @@ def test_many_partitions_are_sent_at_once(leader: Leader, producing: Producing) 
     [HANG_UP, {0: refused(0, ErrorCode.NOT_LEADER_OR_FOLLOWER)}, {0: refused(0, ErrorCode.NOT_ENOUGH_REPLICAS)}],
     ids=["connection lost", "another leader", "too few replicas"],
 )
-def test_what_may_pass_is_sent_again(trouble: object, leader: Leader, producing: Producing) -> None:
+def test_what_may_pass_is_sent_again(trouble: object, leader: Leader, producing: BatchSender) -> None:
     leader.told = [trouble]
     producing.send({FIRST: Batch(b"a", [0])}, None)
     assert producing.wait() == {FIRST: 10}
@@ -88,7 +88,7 @@ def test_what_may_pass_is_sent_again(trouble: object, leader: Leader, producing:
     assert leader.sent == [{0: b"a"}, {0: b"a"}, {0: b"b"}]
 
 
-def test_what_brokers_have_already_is_written(leader: Leader, producing: Producing) -> None:
+def test_what_brokers_have_already_is_written(leader: Leader, producing: BatchSender) -> None:
     """They know it by its sequence; where it is they do not say."""
     leader.told = [{0: refused(0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)}]
     producing.send({FIRST: Batch(b"a", [0])}, None)
@@ -108,7 +108,7 @@ def test_what_brokers_have_already_is_written(leader: Leader, producing: Produci
     ],
     ids=["one row", "many rows", "one row of many"],
 )
-def test_what_is_refused_is_named(answer: object, rows: list[int], text: str, leader: Leader, producing: Producing) -> None:
+def test_what_is_refused_is_named(answer: object, rows: list[int], text: str, leader: Leader, producing: BatchSender) -> None:
     leader.told = [{1: answer}]
     producing.send({FIRST: Batch(b"a", [0]), SECOND: Batch(b"b", rows)}, None)
     with pytest.raises(DeliveryError) as caught:
