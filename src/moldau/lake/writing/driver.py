@@ -89,7 +89,7 @@ class Driver:
             case machine.Note(decision):
                 self._note(decision)
                 return machine.Noted()
-            case machine.Commit(transactions):
+            case machine.CommitTransactions(transactions):
                 lost = [each for number, each in enumerate(transactions) if not self._committed(each, number)]
                 reached("all committed")
                 return machine.Ended(lost)

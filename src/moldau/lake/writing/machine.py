@@ -56,7 +56,7 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class CommitTransactions:
     """Commit transactions. → Ended"""
 
     transactions: Sequence[TaskTransaction]
@@ -76,7 +76,7 @@ class Finish:
     last: Decision | None
 
 
-Effect = TakeOver | GoOn | Read | Look | Note | Commit | Abort | Finish
+Effect = TakeOver | GoOn | Read | Look | Note | CommitTransactions | Abort | Finish
 
 # Events.
 
@@ -147,7 +147,7 @@ class Begin:
             case Found(decision):
                 self._last = decision
                 if decision is not None and decision.state is DecisionState.DECIDED:
-                    return Commit(decision.transactions)
+                    return CommitTransactions(decision.transactions)
                 return Abort()
             case Ended(lost):
                 assert self._last is not None
@@ -190,7 +190,7 @@ class Commitment:
                     raise _gone(self._decision, gone)
                 return Note(self._decision)
             case Noted():
-                return Commit(self._decision.transactions) if self._decision.state is DecisionState.DECIDED else Abort()
+                return CommitTransactions(self._decision.transactions) if self._decision.state is DecisionState.DECIDED else Abort()
             case Ended(lost):
                 if lost:
                     raise lost_batch(self._decision, lost)

@@ -10,8 +10,8 @@ from moldau.lake.writing.machine import (
     Abort,
     Aborted,
     Begin,
-    Commit,
     Commitment,
+    CommitTransactions,
     Effect,
     Ended,
     Event,
@@ -61,7 +61,7 @@ def test_a_decided_batch_is_finished_at_the_next_start() -> None:
         Begin(),
         TakeOver(),
         *(Owned(), Read()),
-        *(Found(DECIDED), Commit((ONE, TWO))),
+        *(Found(DECIDED), CommitTransactions((ONE, TWO))),
         *(Ended(()), Note(DECIDED.done)),
         *(Noted(), Abort()),
         *(Aborted(), Finish(DECIDED.done)),
@@ -71,7 +71,7 @@ def test_a_decided_batch_is_finished_at_the_next_start() -> None:
 def test_a_transaction_lost_behind_the_decision_fails_every_start_by_name() -> None:
     for _ in range(2):
         errand = Begin()
-        dialogue(errand, TakeOver(), Owned(), Read(), Found(DECIDED), Commit((ONE, TWO)))
+        dialogue(errand, TakeOver(), Owned(), Read(), Found(DECIDED), CommitTransactions((ONE, TWO)))
         with pytest.raises(LostBatchError) as caught:
             errand.step(Ended([TWO]))
         for part in ("query q", "batch 7", "moldau-spark-q-1-0 (producer id 101, epoch 0)", "10 rows in t-1 from offset 1000 on"):
@@ -89,7 +89,7 @@ def test_a_person_says_what_becomes_of_it(skip: bool, last: Decision) -> None:
         Begin((7, skip)),
         TakeOver(),
         *(Owned(), Read()),
-        *(Found(DECIDED), Commit((ONE, TWO))),
+        *(Found(DECIDED), CommitTransactions((ONE, TWO))),
         *(Ended([TWO]), Note(last)),
         *(Noted(), Abort()),
         *(Aborted(), Finish(last)),
@@ -98,7 +98,7 @@ def test_a_person_says_what_becomes_of_it(skip: bool, last: Decision) -> None:
 
 def test_what_a_person_said_of_another_batch_does_not_count() -> None:
     errand = Begin((6, True))
-    dialogue(errand, TakeOver(), Owned(), Read(), Found(DECIDED), Commit((ONE, TWO)))
+    dialogue(errand, TakeOver(), Owned(), Read(), Found(DECIDED), CommitTransactions((ONE, TWO)))
     with pytest.raises(LostBatchError):
         errand.step(Ended([TWO]))
 
@@ -109,7 +109,7 @@ def test_a_batch_is_looked_at_then_decided_then_committed_then_done() -> None:
         GoOn(),
         *(Owned(), Look((ONE, TWO))),
         *(Seen(()), Note(DECIDED)),
-        *(Noted(), Commit((ONE, TWO))),
+        *(Noted(), CommitTransactions((ONE, TWO))),
         *(Ended(()), Note(DECIDED.done)),
         *(Noted(), Abort()),
         *(Aborted(), Finish(DECIDED.done)),
@@ -125,7 +125,7 @@ def test_a_transaction_gone_before_the_decision_fails_the_batch_undecided() -> N
 
 def test_a_transaction_lost_between_decision_and_commit_is_named_at_once() -> None:
     errand = Commitment("q", "r", 7, [ONE, TWO], 5)
-    dialogue(errand, GoOn(), Owned(), Look((ONE, TWO)), Seen(()), Note(DECIDED), Noted(), Commit((ONE, TWO)))
+    dialogue(errand, GoOn(), Owned(), Look((ONE, TWO)), Seen(()), Note(DECIDED), Noted(), CommitTransactions((ONE, TWO)))
     with pytest.raises(LostBatchError, match=r"batch 7 was decided, but 1 of its 2 transactions.*q-0-0"):
         errand.step(Ended([ONE]))
 
@@ -133,7 +133,7 @@ def test_a_transaction_lost_between_decision_and_commit_is_named_at_once() -> No
 def test_a_batch_without_rows_is_decided_too() -> None:
     """So that its number is not written again."""
     empty = Decision("q", "r", 7, DecisionState.DECIDED, (), 5)
-    dialogue(Commitment("q", "r", 7, [], 5), GoOn(), Owned(), Look(()), Seen(()), Note(empty), Noted(), Commit(()))
+    dialogue(Commitment("q", "r", 7, [], 5), GoOn(), Owned(), Look(()), Seen(()), Note(empty), Noted(), CommitTransactions(()))
 
 
 def test_a_batch_that_failed_is_aborted_whole() -> None:
